@@ -1,0 +1,40 @@
+"""Resume Gym: an environment that teaches language models editorial taste.
+
+Importing the package registers `ResumeEdit-v0` and `ResumeEditMini-v0` with Gymnasium. The names
+below are the whole public API.
+"""
+
+import gymnasium as gym
+
+from resume_gym.rewards import Verdict
+from resume_gym.session import Rules, Session, State, Step
+from resume_gym.tasks import WEAKNESSES, Fix, Task, TaskError, load_tasks
+from resume_gym.tools import ERRORS, TOOLS, Malformed, ToolCall, parse, tool_call
+
+__all__ = [
+    "ERRORS",
+    "TOOLS",
+    "WEAKNESSES",
+    "Fix",
+    "Malformed",
+    "Rules",
+    "Session",
+    "State",
+    "Step",
+    "Task",
+    "TaskError",
+    "ToolCall",
+    "Verdict",
+    "load_tasks",
+    "parse",
+    "tool_call",
+]
+
+__version__ = "0.1.0"
+
+gym.register(id="ResumeEdit-v0", entry_point="resume_gym.env:ResumeEditEnv")
+gym.register(
+    id="ResumeEditMini-v0",
+    entry_point="resume_gym.env:ResumeEditEnv",
+    kwargs={"tasks": "mini", "max_turns": 6, "page_lines": 20},
+)

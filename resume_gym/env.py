@@ -1,0 +1,236 @@
+"""`ResumeEdit-v0`: a thin Gymnasium skin over `Session`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+
+from resume_gym import render, rewards
+from resume_gym.document import Match
+from resume_gym.judges import Judge, make_judge
+from resume_gym.session import Ledger, Rules, Session
+from resume_gym.spaces import UnicodeText
+from resume_gym.tasks import Task, TaskError, load_tasks
+
+MAX_OBSERVATION = 1_048_576
+
+_INFO: dict[str, Any] = {
+    "task_id": "",
+    "resume": "",
+    "turns_left": 0,
+    "edits": 0,
+    "failed_edits": 0,
+    "lines": 0,
+    "longest_line": 0,
+    "submitted": False,
+    "error": "none",
+    "episode_reward": 0.0,
+    "graded": False,
+    "score": 0.0,
+    **{f"reward_{name}": 0.0 for name in rewards.TERMS},
+    **{f"verdict_{name}": 0.0 for name in rewards.VERDICT_FIELDS},
+}
+_REWARD_KEYS = {name: f"reward_{name}" for name in rewards.TERMS}
+
+
+class ResumeEditEnv(gym.Env[str, str]):
+    """Revise a resume for a job through tool calls.
+
+    ## Description
+    The agent reads a job description and a resume in Markdown with one planted weakness, which
+    it is not told. It has `max_turns` turns, one tool call a turn, to improve the resume for the
+    job without inventing facts, to keep it on a page of `page_lines` lines, and to submit it. A
+    judge then compares the final document with the original.
+
+    ## Action Space
+    `UnicodeText`: the assistant's text. It holds an optional `<think>` block, free text, and one
+    call `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`; `resume_gym.tool_call` writes
+    it, `resume_gym.TOOLS` holds the schemas. The tools:
+
+    | tool | effect |
+    |---|---|
+    | `str_replace(old, new, count=1)` | replace `old`, which occurs exactly `count` times |
+    | `review()` | show the whole resume and the end of the page |
+    | `submit()` | end the episode |
+
+    No string raises: one that is no call costs a turn and answers with an error. A vector
+    environment takes a tuple of strings; a bare string would send a character to each.
+
+    ## Observation Space
+    `UnicodeText`: the text that the agent reads. After `reset` the job, the resume and the
+    budget; afterwards the tool's reply, which ends with `turns left: 7/10 | edits: 3`.
+
+    ## Starting State
+    A task drawn with the environment's generator, or the one that
+    `reset(options={"task_id": ...})` names.
+
+    ## Rewards
+    | per turn | success | failure |
+    |---|---|---|
+    | str_replace | +0.25 | -0.25 |
+    | review, first time | +1.0 | |
+    | submit | +1.0 | |
+    | anything that is no call | | -0.25 |
+    | no submit by the end | | -1.0 |
+
+    | terminal | worse / bad | same | better / good |
+    |---|---|---|---|
+    | layout: fits the page | -1.0 | | +1.0 |
+    | hallucination | -1.0 | | +1.0 |
+    | clarity, quantification, jd_alignment, action_verbs, each | -0.25 | 0 | +0.25 |
+    | overall preference | -1.0 | 0 | +1.0 |
+
+    An episode that changes nothing is not judged: hallucination -1, the planted weakness's own
+    metric -0.25. The reward of an episode of ten turns lies in [-7, +8].
+
+    ## Episode End
+    `submit` and running out of turns both terminate: the budget is part of the state. The
+    environment never truncates.
+
+    ## Information
+    The same keys at every step: `task_id`, `resume`, `turns_left`, `edits`, `failed_edits`,
+    `lines` (after wrapping), `longest_line` (characters), `submitted`, `error` (one of
+    `resume_gym.ERRORS`), `episode_reward` (so far), `graded`, `score` (0-100 once graded),
+    `reward_*` (this step's terms; they sum to the reward) and `verdict_*` (the judge's fields:
+    -1, 0, 1).
+
+    ## Arguments
+    All are JSON values.
+
+    | argument | default | meaning |
+    |---|---|---|
+    | `tasks` | `"default"` | `"default"`, `"mini"`, `"procedural:SEED:COUNT"` or a JSONL path |
+    | `split` | `"train"` | `"train"`, `"eval"` or None for both |
+    | `judge` | `"rubric"` | a name, a dict with a name and options, or None: not graded |
+    | `max_turns` | 10 | calls the agent may make |
+    | `page_lines`, `page_width` | 55, 165 | size of the page in lines and characters |
+    | `match` | `"exact"` | `"fuzzy"` tolerates white space in `old` |
+    | `render_mode` | None | `"ansi"`, `"human"` or `"rgb_array"` |
+
+    `ResumeEditMini-v0` is the same environment on short documents: a page of 20 lines, 6 turns.
+
+    ## Version History
+    - v0: first version
+    """
+
+    metadata = {  # noqa: RUF012
+        "render_modes": ["ansi", "human", "rgb_array"],
+        "render_fps": 1,
+        "autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP,
+    }
+
+    def __init__(
+        self,
+        tasks: str = "default",
+        split: str | None = "train",
+        judge: str | Mapping[str, Any] | None = "rubric",
+        max_turns: int = 10,
+        page_lines: int = 55,
+        page_width: int = 165,
+        match: Match = "exact",
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            known = ", ".join(self.metadata["render_modes"])
+            raise ValueError(f"render_mode: expected None, {known}; got {render_mode!r}")
+        self.rules = Rules(max_turns, page_lines, page_width, match)
+        self.observation_space = UnicodeText(MAX_OBSERVATION)
+        self.action_space = UnicodeText(self.rules.max_chars)
+        self.render_mode = render_mode
+        self.session: Session | None = None
+        self._source, self._split, self._judge_spec = tasks, split, judge
+        self._tasks: tuple[Task, ...] = ()
+        self._judge: Judge | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Start an episode; `options={"task_id": ...}` names its task.
+
+        Raises:
+            TaskError: the source of tasks is bad, or has no such task.
+        """
+        super().reset(seed=seed)
+        if not self._tasks:
+            self._tasks = load_tasks(self._source, self._split)
+        self.session = Session(self._pick((options or {}).get("task_id")), self.rules)
+        if self.render_mode == "human":
+            self.render()
+        return self.session.prompt, self._info(self.session, "none", {}, {})
+
+    def _pick(self, task_id: str | None) -> Task:
+        if task_id is None:
+            return self._tasks[int(self.np_random.integers(len(self._tasks)))]
+        for task in self._tasks:
+            if task.task_id == task_id:
+                return task
+        where = f"{self._source}, split {self._split}: {len(self._tasks)} tasks"
+        raise TaskError(f"task_id: {task_id!r} is not in {where}")
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Take one action; at the end, ask the judge.
+
+        Raises:
+            gymnasium.error.ResetNeeded: there is no running episode.
+            JudgeError: no verdict could be had. The finished episode stays in `session`;
+                `grade` asks again.
+        """
+        session = self.session
+        if session is None or session.state.done:
+            raise gym.error.ResetNeeded("the episode is over: call reset first")
+        observation, reward, done, error, ledger = session.step(action)
+        verdict = self.grade() if done else {}
+        if verdict:
+            reward += sum(verdict.values())
+        if self.render_mode == "human":
+            self.render()
+        return observation, reward, done, False, self._info(session, error, ledger, verdict)
+
+    def grade(self) -> Ledger:
+        """Ask the judge for a verdict on the finished episode; its terms, if it needs one."""
+        assert self.session is not None
+        if self._judge_spec is None or not self.session.needs_verdict:
+            return {}
+        if self._judge is None:
+            self._judge = make_judge(self._judge_spec)
+        return self.session.grade(self._judge.judge(self.session.task, self.session.resume))
+
+    def _info(
+        self, session: Session, error: str, ledger: Ledger, verdict: Ledger
+    ) -> dict[str, Any]:
+        doc, turns, edits, failed_edits, _, submitted, done, reward, _, _ = session.state
+        info = _INFO.copy()
+        info["task_id"] = session.task.task_id
+        info["resume"], info["lines"], info["longest_line"] = doc
+        info["turns_left"] = self.rules.max_turns - turns
+        info["edits"] = edits
+        info["failed_edits"] = failed_edits
+        info["submitted"] = submitted
+        info["error"] = error
+        info["episode_reward"] = reward
+        for name, value in ledger.items():
+            info[_REWARD_KEYS[name]] = value
+        # an episode that changed nothing is graded by the tables
+        content = verdict or ledger
+        if done and "hallucination" in content:
+            info["graded"] = True
+            info["score"] = session.score
+            for name, weight in rewards.VERDICT_WEIGHTS.items():
+                info[_REWARD_KEYS[name]] = content[name]
+                info[f"verdict_{name}"] = content[name] / weight
+        return info
+
+    def render(self) -> Any:
+        """The page: a string (ansi), printed in colour (human), or uint8 [H, W, 3] (rgb_array)."""
+        if self.render_mode is None or self.session is None:
+            gym.logger.warn("render needs a render_mode and a reset")
+            return None
+        if self.render_mode == "ansi":
+            return render.ansi(self.session)
+        if self.render_mode == "human":
+            return render.human(self.session)
+        return render.rgb_array(self.session)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the judge, whose client may hold connections; it is made again when needed."""
+        return {**self.__dict__, "_judge": None}

@@ -1,0 +1,112 @@
+"""The reward tables as data, and pure functions over them.
+
+Every reward is a multiple of 0.25, so sums of ledger terms are exact in floating point.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+GRADED_FIELDS = ("clarity", "quantification", "jd_alignment", "action_verbs", "preference")
+VERDICT_FIELDS = ("hallucination", *GRADED_FIELDS)
+
+TOOL_TERMS = ("edit", "failed_edit", "malformed", "review", "submit", "no_submit")
+LAYOUT_TERMS = ("layout",)
+CONTENT_TERMS = VERDICT_FIELDS
+TERMS = (*TOOL_TERMS, *LAYOUT_TERMS, *CONTENT_TERMS)
+
+EDIT = 0.25
+FAILURE = -0.25
+FIRST_REVIEW = 1.0
+SUBMIT = 1.0
+NO_SUBMIT = -1.0
+LAYOUT = 1.0
+VERDICT_WEIGHTS: Mapping[str, float] = {
+    "hallucination": 1.0,
+    "clarity": 0.25,
+    "quantification": 0.25,
+    "jd_alignment": 0.25,
+    "action_verbs": 0.25,
+    "preference": 1.0,
+}
+WEAKNESS_METRIC: Mapping[str, str] = {
+    "vague_bullets": "clarity",
+    "too_long": "clarity",
+    "formatting_inconsistent": "clarity",
+    "no_metrics": "quantification",
+    "wrong_emphasis": "jd_alignment",
+    "weak_verbs": "action_verbs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a judge says of a revised resume, against the original.
+
+    Attributes:
+        hallucination: -1 if the revision claims what the original and the evidence do not
+            support, +1 if it does not.
+        clarity: -1 worse, 0 same, +1 better; so are the next four.
+        quantification: use of figures that are grounded.
+        jd_alignment: fit to the job description.
+        action_verbs: strength of the verbs that open the bullets.
+        preference: which of the two resumes a recruiter would rather receive.
+        reasons: a sentence for each field.
+        confidence: in [0, 1] for each field.
+
+    Raises:
+        ValueError: a field holds another value.
+    """
+
+    hallucination: int
+    clarity: int
+    quantification: int
+    jd_alignment: int
+    action_verbs: int
+    preference: int
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    confidence: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.hallucination not in (-1, 1):
+            raise ValueError(f"hallucination: expected -1 or +1, got {self.hallucination!r}")
+        for name in GRADED_FIELDS:
+            if getattr(self, name) not in (-1, 0, 1):
+                raise ValueError(f"{name}: expected -1, 0 or +1, got {getattr(self, name)!r}")
+
+
+def verdict_ledger(verdict: Verdict) -> dict[str, float]:
+    """The content terms of a verdict, all six."""
+    return {name: weight * getattr(verdict, name) for name, weight in VERDICT_WEIGHTS.items()}
+
+
+def unedited_ledger(weakness: str) -> dict[str, float]:
+    """The content terms of an episode that changed nothing: no judge is asked."""
+    ledger = dict.fromkeys(CONTENT_TERMS, 0.0)
+    ledger["hallucination"] = -VERDICT_WEIGHTS["hallucination"]
+    metric = WEAKNESS_METRIC[weakness]
+    ledger[metric] = -VERDICT_WEIGHTS[metric]
+    return ledger
+
+
+def reward_bounds(max_turns: int) -> tuple[float, float]:
+    """The least and the greatest reward of a graded episode; (-7, +8) for ten turns.
+
+    Least: one edit that is judged worse in all, every other turn failed, no submit, too long.
+    Greatest: one review, one submit, a good edit in every other turn.
+    """
+    verdict = sum(VERDICT_WEIGHTS.values()) + LAYOUT
+    least = (max_turns - 1) * FAILURE + EDIT + NO_SUBMIT - verdict
+    greatest = FIRST_REVIEW + SUBMIT + (max_turns - 2) * EDIT + verdict
+    return least, greatest
+
+
+def score(reward: float, max_turns: int) -> float:
+    """The reward on a scale from 0 to 100; 100 (R + 7) / 15 for ten turns."""
+    least, greatest = reward_bounds(max_turns)
+    return 100.0 * (reward - least) / (greatest - least)
+
+
+def components(terms: Mapping[str, float]) -> dict[str, float]:
+    """Sums of the terms by part: tool syntax, layout, content."""
+    parts = {"tool_syntax": TOOL_TERMS, "layout": LAYOUT_TERMS, "content": CONTENT_TERMS}
+    return {part: sum(terms.get(name, 0.0) for name in names) for part, names in parts.items()}

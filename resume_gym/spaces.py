@@ -1,0 +1,102 @@
+"""A space of texts that vectorises.
+
+`gymnasium.spaces.Text` needs its alphabet listed, and a full Unicode one takes seconds to build
+and a minute to batch. This space holds any text up to a length; it teaches Gymnasium's vector
+environments how to batch it and how to pass it through shared memory.
+"""
+
+import multiprocessing
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector.utils import (
+    create_shared_memory,
+    read_from_shared_memory,
+    write_to_shared_memory,
+)
+
+from resume_gym.tools import text_fault
+
+_HEADER = 4
+_PRINTABLE = [chr(code) for code in range(0x20, 0x7F)] + ["\n", "\t", "é", "ß", "語", "🙂"]
+
+
+class UnicodeText(spaces.Space[str]):
+    """Any string of up to `max_length` characters without NUL and lone surrogates.
+
+    Samples are short printable texts.
+    """
+
+    def __init__(self, max_length: int, seed: int | np.random.Generator | None = None) -> None:
+        if max_length < 1:
+            raise ValueError(f"max_length: expected at least 1, got {max_length}")
+        self.max_length = max_length
+        super().__init__(dtype=str, seed=seed)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        """Texts have no fixed size, so no."""
+        return False
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        """A random text of at most 64 characters; masks are refused."""
+        if mask is not None or probability is not None:
+            raise ValueError("UnicodeText samples without mask and probability")
+        length = int(self.np_random.integers(min(self.max_length, 64) + 1))
+        return "".join(self.np_random.choice(_PRINTABLE, length))
+
+    def contains(self, x: Any) -> bool:
+        """Whether `x` is a text of this space."""
+        return isinstance(x, str) and len(x) <= self.max_length and not text_fault(x)
+
+    def __repr__(self) -> str:
+        return f"UnicodeText({self.max_length})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnicodeText) and self.max_length == other.max_length
+
+
+class _SharedTexts(Sequence[str]):
+    """A live view of the texts in shared memory; copying it gives a tuple of strings.
+
+    `AsyncVectorEnv` reads the memory once, when it is built, and copies that object after every
+    step.
+    """
+
+    def __init__(self, memory: Any, n: int) -> None:
+        self._slots = np.frombuffer(memory.get_obj(), np.uint8).reshape(n, -1)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[one] for one in range(*index.indices(len(self))))
+        slot = self._slots[index]
+        size = int(slot[:_HEADER].view(np.uint32)[0])
+        return slot[_HEADER : _HEADER + size].tobytes().decode()
+
+    def __deepcopy__(self, memo: Any) -> tuple[str, ...]:
+        return tuple(self)
+
+
+@create_shared_memory.register(UnicodeText)
+def _create_shared_memory(space: UnicodeText, n: int = 1, ctx: Any = multiprocessing) -> Any:
+    # UTF-8 takes four bytes a character at most; slots stay aligned for the length's uint32
+    return ctx.Array("B", n * (_HEADER + 4 * space.max_length))
+
+
+@read_from_shared_memory.register(UnicodeText)
+def _read_from_shared_memory(space: UnicodeText, shared_memory: Any, n: int = 1) -> _SharedTexts:
+    return _SharedTexts(shared_memory, n)
+
+
+@write_to_shared_memory.register(UnicodeText)
+def _write_to_shared_memory(space: UnicodeText, index: int, value: str, shared_memory: Any) -> None:
+    data = value.encode()
+    width = _HEADER + 4 * space.max_length
+    slot = np.frombuffer(shared_memory.get_obj(), np.uint8)[index * width : (index + 1) * width]
+    slot[:_HEADER].view(np.uint32)[0] = len(data)
+    slot[_HEADER : _HEADER + len(data)] = np.frombuffer(data, np.uint8)

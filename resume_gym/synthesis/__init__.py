@@ -1,0 +1,17 @@
+"""Tasks made from an authored content bank, offline and in any number."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from resume_gym.synthesis.procedural import generate_task, generate_tasks
+
+__all__ = ["generate_task", "generate_tasks"]
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, because `python -m resume_gym.synthesis.procedural` warns of a module loaded twice.
+    if name in __all__:
+        from resume_gym.synthesis import procedural
+
+        return getattr(procedural, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,146 @@
+"""How a resume is made worse, and the edits that repair it.
+
+Four weaknesses spoil single bullets (`weaken`), one the layout of the whole text (`disorder`),
+and one adds what nobody asked for (see `procedural`). Each change comes with its `Fix`.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+from random import Random
+
+from resume_gym.synthesis.content import Bullet, Story
+from resume_gym.synthesis.writing import MONTHS
+from resume_gym.tasks import Fix
+
+OPENERS = (
+    "Responsible for",
+    "Helped with",
+    "Worked on",
+    "Assisted with",
+    "Was involved in",
+    "Participated in",
+    "Tasked with",
+    "In charge of",
+    "Was part of the team",
+    "Took part in",
+    "Contributed to",
+    "Was assigned to help with",
+    "Played a part in",
+    "Supported the team in",
+    "Had the task of",
+    "Duties included",
+    "Was asked to assist in",
+    "Involved in",
+    "Gave a hand with",
+    "Had responsibility for",
+)
+"""Heads that hide who did the work; a gerund follows."""
+
+MARKERS = ("* ", "+ ")
+_LONG_MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+_MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
+
+
+def suits(bullet: Bullet, weakness: str) -> bool:
+    """Whether this bullet can carry the weakness and stay a sentence."""
+    if weakness == "no_metrics":
+        return bullet.has_metric
+    return weakness != "weak_verbs" or bullet.one_verb
+
+
+def weaken(story: Story, weakness: str, opener: str, record: str) -> tuple[str, Fix]:
+    """The bullet in the form that the weakness gives it, and the edit that repairs it.
+
+    Args:
+        story: the bullet, filled.
+        weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
+        opener: the head for weak_verbs, one of `OPENERS`.
+        record: a sentence that states the good form as a fact.
+    """
+    if weakness == "weak_verbs":
+        verb, rest = story.strong.split(" ", 1)
+        head = f"{opener} {story.gerund}"
+        return f"{head} {rest}", Fix(head, verb, (record,))
+    weak = {
+        "vague_bullets": story.vague,
+        "no_metrics": story.plain,
+        "wrong_emphasis": story.aside,
+    }[weakness]
+    return weak, Fix(weak, story.strong, (record,))
+
+
+def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
+    """Break the formatting of some bullets, a heading and the dates of a job; no content.
+
+    Bullets get other markers, final periods and double spaces; a heading becomes bold or upper
+    case; months are written in another style.
+    """
+    lines = text.split("\n")
+    headings = [i for i, line in enumerate(lines) if line.startswith("## ")]
+    dated = [i for i, line in enumerate(lines) if _MONTH.search(line)]
+    listed = [i for i, line in enumerate(lines) if line.startswith("- ")]
+    broken = {i: _break_bullet(lines[i], n, rng) for n, i in enumerate(rng.sample(listed, bullets))}
+    for i in rng.sample(headings, 1):
+        title = lines[i].removeprefix("## ")
+        broken[i] = rng.choice((f"**{title}**", title.upper()))
+    for i in rng.sample(dated, 1):
+        broken[i] = _redate(lines[i], rng)
+    messy = "\n".join(broken.get(i, line) for i, line in enumerate(lines))
+    return messy, [_narrow(broken[i], lines[i], messy) for i in sorted(broken)]
+
+
+def deletion(passage: str) -> Fix:
+    """The edit that removes whole lines; they are not the first of the text."""
+    return Fix("\n" + passage, "")
+
+
+def _break_bullet(line: str, turn: int, rng: Random) -> str:
+    """The bullet with one or two defects, in turn."""
+    content = line.removeprefix("- ")
+    marker = "- " if turn % 4 == 1 else rng.choice(MARKERS)
+    if turn % 4 == 2:
+        content = _double_space(content, rng)
+    return marker + content + ("." if turn % 4 in (1, 3) else "")
+
+
+def _double_space(text: str, rng: Random) -> str:
+    words = text.split(" ")
+    cut = rng.randrange(1, len(words))
+    return " ".join(words[:cut]) + "  " + " ".join(words[cut:])
+
+
+def _redate(line: str, rng: Random) -> str:
+    """The line with its months in another style, and "to" between them."""
+    styles = (
+        lambda hit: f"{MONTHS.index(hit[1]) + 1:02d}/{hit[2]}",
+        lambda hit: f"{_LONG_MONTHS[MONTHS.index(hit[1])]} {hit[2]}",
+        lambda hit: f"{hit[2]}-{MONTHS.index(hit[1]) + 1:02d}",
+    )
+    dash = rng.choice((" to ", " -- "))
+    return _MONTH.sub(rng.choice(styles), line).replace(" - ", dash)
+
+
+def _narrow(messy: str, clean: str, document: str) -> Fix:
+    """The least edit of a line, in whole words, that is unique in the document.
+
+    Two words stay on either side of the change, so that the place can be recognised.
+    """
+    before, after = messy.split(" "), clean.split(" ")
+    head = _common(before, after)
+    tail = _common(before[head:][::-1], after[head:][::-1])
+    for context in (2, 4, len(before)):
+        start, stop = max(0, head - context), max(0, tail - context)
+        old = " ".join(before[start : len(before) - stop])
+        if document.count(old) == 1:
+            return Fix(old, " ".join(after[start : len(after) - stop]))
+    return Fix(messy, clean)
+
+
+def _common(left: Sequence[str], right: Sequence[str]) -> int:
+    """How many words at the head of both are the same."""
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False))
+    return sum(1 for _ in pairs)

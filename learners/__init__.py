@@ -1,0 +1,1 @@
+"""Learners: reinforcement learning of resume-editing policies. Start at `aipo.py`."""

@@ -1,0 +1,24 @@
+"""Advantages of the rollouts of a batch."""
+
+import torch
+from torch import Tensor
+
+
+def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
+    """The mean reward of each rollout's group, [b]."""
+    _, index, counts = torch.unique(groups, return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(counts), dtype=rewards.dtype).index_add(0, index, rewards)
+    return (sums / counts)[index]
+
+
+def mean_centred(rewards: Tensor, groups: Tensor) -> Tensor:
+    """A = r - mean(r of the group); no standard deviation, no length normalisation.
+
+    Args:
+        rewards: [b].
+        groups: [b], equal for the rollouts of one group.
+
+    Returns:
+        [b]; sums to zero in each group.
+    """
+    return rewards - group_means(rewards, groups)

@@ -1,0 +1,204 @@
+"""Train a policy with AIPO: results are in runs/NAME, and the same command resumes them.
+
+    python learners/aipo.py                      # the bundled nano policy, two CPU cores
+    python learners/aipo.py --config smollm2     # a real pretrained model, same loop
+    python learners/aipo.py --help
+
+One process samples and trains in turn, so no token is stale. Left out here: several processes,
+engines in servers, evaluation while training.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from rich.console import Console
+
+from learners import checkpoint, losses, models
+from learners.advantages import mean_centred
+from learners.backends.local import LocalBackend
+from learners.batching import pack
+from learners.config import Config, ConfigError, load, stop
+from learners.cpu import prepare_cpu
+from learners.engines import Sampling
+from learners.engines.transformers import TransformersEngine
+from learners.monitors import Progress, RunFolder, dashboard, describe
+from learners.policy import Policy
+from learners.rollout import Rollout, play
+from learners.tokens import ChatTokens
+from resume_gym import TOOLS, Rules, Task, TaskError, load_tasks
+from resume_gym.evaluation import Episode, Summary, summarise, table
+from resume_gym.judges import make_judge
+from resume_gym.rewards import VERDICT_WEIGHTS
+
+
+class Job:
+    """Everything that a run keeps between steps."""
+
+    def __init__(self, config: Config, run: RunFolder) -> None:
+        prepare_cpu(config.threads)
+        torch.manual_seed(config.seed)
+        settings = gymnasium.spec(config.env).kwargs
+        source = config.tasks or settings.get("tasks", "default")
+        limits = ("max_turns", "page_lines", "page_width", "match")
+        self.config, self.run = config, run
+        self.rules = Rules(**{name: settings[name] for name in limits if name in settings})
+        self.tasks = load_tasks(source, "train")
+        self.held_out = load_tasks(source, "eval")[: config.eval_tasks]
+        self.judge = make_judge(config.judge)
+        model, tokenizer = models.load(config.model)
+        self.tokenizer = tokenizer
+        self.chat = ChatTokens(tokenizer, TOOLS)
+        self.policy = Policy(model, config.temperature, config.precision)
+        self.engine = TransformersEngine(self.policy)
+        self.backend = LocalBackend(
+            self.policy, config.learning_rate, config.weight_decay, config.clip_norm
+        )
+
+    def play(self, tasks: Sequence[Task], each: int, seed: int) -> list[Rollout]:
+        """`each` rollouts of every task."""
+        config = self.config
+        sampling = Sampling(config.temperature, config.max_tokens, self.chat.end, seed)
+        repeated = [task for task in tasks for _ in range(each)]
+        return play(repeated, self.rules, self.engine, self.chat, self.judge, sampling)
+
+    def evaluate(self) -> Summary:
+        """Play the held-out tasks, always with the same draws."""
+        rollouts = self.play(self.held_out, self.config.eval_rollouts, seed=0)
+        return summarise(Episode.of(one.session) for one in rollouts)
+
+    def step(self, step: int) -> dict[str, float]:
+        """Sample, grade, train; the step's metrics. All draws come from the seed and the step."""
+        config = self.config
+        began = time.monotonic()
+        rng = np.random.default_rng([config.seed, step])
+        chosen = rng.choice(len(self.tasks), config.groups, replace=len(self.tasks) < config.groups)
+        seed = int(rng.integers(2**62))
+        rollouts = self.play([self.tasks[i] for i in chosen], config.group_size, seed)
+        sampled = time.monotonic()
+
+        rewards = torch.tensor([one.session.reward for one in rollouts])
+        groups = torch.tensor([one.group for one in rollouts])
+        advantages = mean_centred(rewards, groups).tolist()
+        samples = [one.sample(a) for one, a in zip(rollouts, advantages, strict=True)]
+        trained = self.backend.train_step(pack(samples, config.row_tokens), losses.aipo)
+        self.engine.load_weights(step)
+        ended = time.monotonic()
+
+        self.run.write_trajectories(step, map(_record, rollouts))
+        return {
+            "step": step,
+            **_figures(summarise(Episode.of(one.session) for one in rollouts)),
+            **_token_figures(rollouts),
+            **trained,
+            "learning_rate": config.learning_rate,
+            "seconds_rollout": sampled - began,
+            "seconds_train": ended - sampled,
+            "tokens_per_s": sum(len(one.response) for one in rollouts) / (ended - began),
+        }
+
+    def save(self, step: int) -> None:
+        """Write a checkpoint."""
+        checkpoint.save(self.run.checkpoints, step, self.backend.save)
+
+
+def _figures(summary: Summary) -> dict[str, float]:
+    return {
+        "reward": summary.reward,
+        "reward_std": summary.reward_sd,
+        "score": summary.score,
+        "tool_syntax": summary.tool_syntax,
+        "layout": summary.layout,
+        "content": summary.content,
+        **{name: weight * summary.verdict[name] for name, weight in VERDICT_WEIGHTS.items()},
+        "submit_rate": summary.submit_rate,
+        "edits": summary.edits,
+        "failed_edits": summary.failed_edits,
+        "failed_share": summary.failed_share,
+        "malformed": summary.malformed,
+        "layout_pass": summary.layout_pass_rate,
+        "judged": 1 - summary.unjudged / summary.episodes,
+    }
+
+
+def _token_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    return {
+        "turns": fmean(one.session.state.turns for one in rollouts),
+        "lines": fmean(one.session.state.document.lines for one in rollouts),
+        "sampled_tokens": sum(sum(one.sampled) for one in rollouts),
+        "tokens": sum(len(one.prompt) + len(one.response) for one in rollouts),
+    }
+
+
+def _record(rollout: Rollout) -> dict[str, Any]:
+    tokens = {
+        name: getattr(rollout, name) for name in ("prompt", "response", "sampled", "logprobs")
+    }
+    return {"group": rollout.group, **rollout.session.record(), "tokens": tokens}
+
+
+def train(config: Config) -> None:
+    """Run a job to its end, from its last checkpoint if there is one."""
+    console = Console()
+    run = RunFolder(config.runs / config.name)
+    run.configure(config)
+    job = Job(config, run)
+    last = checkpoint.latest(run.checkpoints)
+    done = last[0] if last else 0
+    run.truncate(done)
+    if last:
+        job.backend.load(last[1])
+        run.note(f"Resumed after step {done}.")
+        console.print(f"{run.path}: resumed after step {done} of {config.steps}")
+    before = _evaluation(job, run.path / "before.json", "before training", console)
+
+    history = run.metrics()
+    with Progress(config.steps, done, console) as progress:
+        for step in range(done + 1, config.steps + 1):
+            metrics = job.step(step)
+            history.append(metrics)
+            run.append(metrics)
+            progress.update(metrics)
+            for sentence in describe(history):
+                run.note(sentence)
+                progress.say(sentence)
+            if step % config.save_every == 0 or step == config.steps:
+                job.save(step)
+                dashboard(history, run.path / "dashboard.png", f"{config.name}: {config.model}")
+
+    after = _evaluation(job, run.path / "after.json", "after training", console)
+    console.print(table({"before": before, "after": after}))
+    console.print(f"{run.path}: config, metrics, trajectories, checkpoints, journal, dashboard.png")
+
+
+def _evaluation(job: Job, file: Path, when: str, console: Console) -> Summary:
+    """The figures on held-out tasks; played once a run, then read from its folder."""
+    if file.exists():
+        return Summary(**json.loads(file.read_text()))
+    episodes = len(job.held_out) * job.config.eval_rollouts
+    with console.status(f"playing {episodes} held-out episodes {when}"):
+        summary = job.evaluate()
+    checkpoint.write_text(file, json.dumps(asdict(summary), indent=1) + "\n")
+    job.run.note(f"Mean reward on held-out tasks {when}: {summary.reward:.2f}.")
+    return summary
+
+
+def main() -> None:
+    """Train; a mistake of the user's is one line."""
+    config = load(sys.argv[1:])
+    try:
+        train(config)
+    except (ConfigError, TaskError, FileNotFoundError) as error:
+        stop(error)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Checkpoints: a folder is there completely, or not at all.
+
+`checkpoints/step-000010/` is written under a temporary name beside it, made durable, and renamed.
+What a killed process leaves behind keeps its temporary name, which nothing reads.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+KEPT = 2
+_STEP = re.compile(r"step-(\d{6,})")
+_UNFINISHED = ".unfinished-"
+
+
+def save(folder: Path, step: int, write: Callable[[Path], None]) -> Path:
+    """Save a checkpoint, then remove all but the newest two.
+
+    Args:
+        folder: of all checkpoints; made if it is missing.
+        step: optimizer steps done.
+        write: fills an empty folder.
+
+    Returns:
+        The checkpoint's folder.
+
+    Raises:
+        FileExistsError: this step, or a later one, has been saved before.
+    """
+    last = latest(folder)
+    if last and last[0] >= step:
+        raise FileExistsError(f"step {step}: {last[1]} has been saved before")
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(leftover)
+    final = folder / f"step-{step:06d}"
+    unfinished = folder / f"{_UNFINISHED}{final.name}"
+    unfinished.mkdir()
+    write(unfinished)
+    for root, _, files in os.walk(unfinished):
+        for path in (*(Path(root, name) for name in files), Path(root)):
+            _sync(path)
+    unfinished.rename(final)
+    _sync(folder)
+    for _, old in _saved(folder)[:-KEPT]:
+        # rename first: a removal that is cut short must not leave half a checkpoint
+        shutil.rmtree(old.rename(folder / f"{_UNFINISHED}{old.name}"))
+    return final
+
+
+def latest(folder: Path) -> tuple[int, Path] | None:
+    """The newest checkpoint: its step and its folder."""
+    return max(_saved(folder), default=None)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is there completely, or is what it was before."""
+    unfinished = path.with_name(f"{_UNFINISHED}{path.name}")
+    unfinished.write_text(text, encoding="utf-8")
+    _sync(unfinished)
+    unfinished.replace(path)
+    _sync(path.parent)
+
+
+def _saved(folder: Path) -> list[tuple[int, Path]]:
+    """All checkpoints, oldest first."""
+    found = [(_STEP.fullmatch(path.name), path) for path in folder.glob("step-*")]
+    return sorted((int(match[1]), path) for match, path in found if match and path.is_dir())
+
+
+def _sync(path: Path) -> None:
+    """Make a file's content, or a folder's entries, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

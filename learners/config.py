@@ -1,0 +1,257 @@
+"""The configuration of a run: defaults, then `--config FILE.toml`, then flags.
+
+A flat dataclass with checks. A mistake of the user's is one line and exit status 2.
+"""
+
+import contextlib
+import difflib
+import math
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+
+import gymnasium
+import tyro
+
+import resume_gym  # noqa: F401  registers the environments
+
+MODELS = ("nano", "smollm2")
+PRESETS = Path(__file__).parent / "presets"
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be: says what was expected and what came."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What to train, on what, and how.
+
+    Attributes:
+        name: of the run; its folder is RUNS/NAME, and the same name resumes it.
+        runs: the folder of all runs.
+        model: "nano", "smollm2", or a folder in Hugging Face's format.
+        env: id of the environment.
+        tasks: source of the tasks; empty for the environment's own.
+        judge: who grades the final resumes.
+        seed: of everything that is drawn.
+        steps: optimizer steps.
+        groups: tasks a step.
+        group_size: rollouts of each task.
+        temperature: of sampling, in training and evaluation.
+        max_tokens: limit of a turn, in tokens.
+        learning_rate: of AdamW, constant.
+        clip_norm: the gradient's norm is clipped to this.
+        weight_decay: of AdamW.
+        loss: the policy loss.
+        precision: of the forward pass; weights are float32 in any case.
+        row_tokens: limit of a packed row, in tokens; less takes less memory.
+        save_every: steps between checkpoints.
+        eval_tasks: held-out tasks, played before and after training.
+        eval_rollouts: rollouts of each held-out task.
+        threads: of the CPU; 0 for all cores.
+
+    Raises:
+        ConfigError: a value is of another kind or out of range.
+    """
+
+    name: str = "nano"
+    runs: Path = Path("runs")
+    model: str = "nano"
+    env: str = "ResumeEditMini-v0"
+    tasks: str = ""
+    judge: str = "rubric"
+    seed: int = 1
+    steps: int = 30
+    groups: int = 4
+    group_size: int = 16
+    temperature: float = 1.0
+    max_tokens: int = 96
+    learning_rate: float = 3e-4
+    clip_norm: float = 1.0
+    weight_decay: float = 0.0
+    loss: Literal["aipo"] = "aipo"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    row_tokens: int = 16384
+    save_every: int = 5
+    eval_tasks: int = 40
+    eval_rollouts: int = 16
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(Config).items():
+            object.__setattr__(self, name, _typed(name, kind, getattr(self, name)))
+        if self.name in ("", ".", "..") or set(self.name) & set("/\\"):
+            raise ConfigError(f"name: expected the name of a folder, got {self.name!r}")
+        if self.model not in MODELS and not Path(self.model).is_dir():
+            wanted = f"{_names(MODELS)} or a folder"
+            near = _nearest(self.model, MODELS)
+            raise ConfigError(f"model: expected {wanted}, got {self.model!r}{near}")
+        if self.env not in gymnasium.registry:
+            near = _nearest(self.env, gymnasium.registry)
+            raise ConfigError(f"env: no environment is called {self.env!r}{near}")
+        least = dict.fromkeys(_COUNTS, 1) | {"group_size": 2, "seed": 0, "threads": 0}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise ConfigError(f"{name}: expected at least {bound}, got {getattr(self, name)}")
+        for name in ("temperature", "learning_rate", "clip_norm"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"{name}: expected more than 0, got {getattr(self, name)}")
+        if self.weight_decay < 0:
+            raise ConfigError(f"weight_decay: expected at least 0, got {self.weight_decay}")
+
+
+_COUNTS = (
+    "steps",
+    "groups",
+    "max_tokens",
+    "row_tokens",
+    "save_every",
+    "eval_tasks",
+    "eval_rollouts",
+)
+
+
+def _typed(name: str, kind: object, value: object) -> object:
+    """The value, if it is of the field's kind; integers pass for floats, text for paths."""
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise ConfigError(f"{name}: expected {_names(get_args(kind))}, got {value!r}")
+        return value
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    if kind is str and isinstance(value, str):
+        return value
+    if kind is int and type(value) is int:
+        return value
+    if kind is float and type(value) in (int, float) and math.isfinite(value):  # type: ignore[arg-type]
+        return float(value)  # type: ignore[arg-type]
+    wanted = {str: "text", Path: "a path", int: "an integer", float: "a finite number"}
+    raise ConfigError(f"{name}: expected {wanted[kind]}, got {value!r}")  # type: ignore[index]
+
+
+def load(argv: Sequence[str]) -> Config:
+    """The configuration of a command line; a mistake in it ends the program with status 2."""
+    try:
+        flags = _flags(argv)
+        source = flags.pop("config", None)
+        base = Config() if source is None else read_toml(_find(source))
+        if "help" in flags:
+            _help(base)
+        kinds = get_type_hints(Config)
+        values = {name: _value(kinds[name], text) for name, text in flags.items()}
+        return replace(base, **values)
+    except ConfigError as error:
+        stop(error)
+
+
+def stop(error: ValueError) -> NoReturn:
+    """End the program over a mistake of the user's: one line, status 2."""
+    print(f"error: {error}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def read_toml(path: Path) -> Config:
+    """The configuration in a file; what it leaves out has its default.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds an unknown name or a wrong value.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    known = [one.name for one in fields(Config)]
+    for name in values:
+        if name not in known:
+            raise ConfigError(f"{path}: unknown name {name!r}{_nearest(name, known)}")
+    try:
+        return Config(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def to_toml(config: Config) -> str:
+    """The configuration as a TOML file that `read_toml` reads back."""
+    lines = []
+    for one in fields(config):
+        value = getattr(config, one.name)
+        text = _quoted(str(value)) if isinstance(value, str | Path) else repr(value)
+        lines.append(f"{one.name} = {text}\n")
+    return "".join(lines)
+
+
+def differences(before: Config, after: Config) -> Mapping[str, tuple[Any, Any]]:
+    """The fields in which two configurations differ, with both values."""
+    pairs = {
+        one.name: (getattr(before, one.name), getattr(after, one.name)) for one in fields(Config)
+    }
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+
+
+def _flags(argv: Sequence[str]) -> dict[str, str]:
+    """Each flag's text by the field's name; tyro would report a mistake as a box of many lines."""
+    flags: dict[str, str] = {}
+    known = ["config", *(one.name for one in fields(Config))]
+    words = iter(argv)
+    for word in words:
+        flag, given, text = word.partition("=")
+        if flag in ("-h", "--help"):
+            return {**flags, "help": ""}
+        if not flag.startswith("--"):
+            raise ConfigError(f"expected a flag, got {word!r}")
+        name = flag[2:].replace("-", "_")
+        if name not in known:
+            near = _nearest(flag, [f"--{one.replace('_', '-')}" for one in known])
+            raise ConfigError(f"unknown flag {flag!r}{near}")
+        value = text if given else next(words, None)
+        if value is None:
+            raise ConfigError(f"{flag}: expected a value after it")
+        flags[name] = value
+    return flags
+
+
+def _value(kind: object, text: str) -> Any:
+    """The value of a flag's text; what cannot be read stays text, which the check refuses."""
+    if kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return int(text) if kind is int else float(text)
+    return text
+
+
+def _help(base: Config) -> NoReturn:
+    presets = _names(path.stem for path in sorted(PRESETS.glob("*.toml")))
+    about = (
+        f"Train a policy. `--config FILE.toml`, or a preset's name ({presets}), sets the defaults."
+    )
+    tyro.cli(Config, args=["--help"], default=base, description=about)
+    raise AssertionError("unreachable: tyro leaves after its help")
+
+
+def _find(source: str) -> Path:
+    """The file that `--config` names."""
+    presets = {path.stem: path for path in PRESETS.glob("*.toml")}
+    if source in presets:
+        return presets[source]
+    if not Path(source).is_file():
+        wanted = f"a TOML file or a preset ({', '.join(sorted(presets))})"
+        raise ConfigError(f"--config: expected {wanted}, got {source!r}{_nearest(source, presets)}")
+    return Path(source)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _names(known: Iterable[str]) -> str:
+    return " or ".join(map(repr, known))

@@ -1,0 +1,202 @@
+"""The embedded engine: a batched decode loop over a transformers cache that spans turns.
+
+Between turns a conversation's keys and values are parked; a turn stacks them, feeds only the
+tokens that are new, and samples. Conversations with the same prompt share its prefill.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Cache
+from transformers.cache_utils import CacheLayerMixin
+
+from learners.engines import Completion, Request, Sampling
+from learners.policy import Policy
+
+_FEED_TOKENS = 8192
+_GROW = 128
+_COMPACT_BELOW = 0.75
+
+
+class _RaggedLayer(CacheLayerMixin):
+    """One layer's keys and values [rows, key heads, capacity, head size].
+
+    Each row has its own length; what lies behind it is garbage that the mask hides and the next
+    token overwrites.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, starts: Tensor) -> None:
+        super().__init__()
+        self.keys: Tensor = keys
+        self.values: Tensor = values
+        self.starts = starts
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing to do: the layer is built with its tensors."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write new tokens, each row from its own start."""
+        rows, heads, q, size = key_states.shape
+        end = int(self.starts.max()) + q
+        if end > self.keys.shape[2]:
+            room = key_states.new_zeros(rows, heads, end + _GROW - self.keys.shape[2], size)
+            self.keys = torch.cat([self.keys, room], dim=2)
+            self.values = torch.cat([self.values, room], dim=2)
+        row = torch.arange(rows)[:, None]
+        place = self.starts[:, None] + torch.arange(q)
+        self.keys[row, :, place] = key_states.transpose(1, 2)
+        self.values[row, :, place] = value_states.transpose(1, 2)
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Length and offset of the keys that a query of this length sees."""
+        return self.get_seq_length() + query_length, 0
+
+    def get_seq_length(self) -> int:
+        """The longest row."""
+        return int(self.starts.max())
+
+    def get_max_length(self) -> int:
+        """No limit."""
+        return -1
+
+
+class _Ragged:
+    """The stacked caches of the conversations that are being continued."""
+
+    def __init__(self, parked: Sequence[Tensor]) -> None:
+        """Stack parked caches, each [layers, 2, key heads, tokens, head size]."""
+        self.starts = torch.tensor([one.shape[3] for one in parked])
+        layers, _, heads, _, size = parked[0].shape
+        capacity = int(self.starts.max()) + _GROW
+        stacked = parked[0].new_zeros(layers, 2, len(parked), heads, capacity, size)
+        for row, one in enumerate(parked):
+            stacked[:, :, row, :, : one.shape[3]] = one
+        self.layers = [_RaggedLayer(keys, values, self.starts) for keys, values in stacked]
+
+    def feed(self, policy: Policy, tokens: list[list[int]]) -> Tensor:
+        """Run new tokens through the model; the hidden state [rows, width] of each row's last."""
+        counts = torch.tensor([len(one) for one in tokens])
+        q = int(counts.max())
+        padded = torch.tensor([one + [0] * (q - len(one)) for one in tokens])
+        positions = self.starts[:, None] + torch.arange(q)
+        end = int(self.starts.max()) + q
+        mask = torch.arange(end) <= positions[:, :, None]
+        for layer in self.layers:
+            layer.starts = self.starts
+        hidden = policy.hidden(
+            padded,
+            positions,
+            slot_mask=mask[:, None],
+            past_key_values=Cache(layers=list(self.layers)),
+            use_cache=True,
+        )
+        self.starts = self.starts + counts
+        return hidden[torch.arange(len(tokens)), counts - 1]
+
+    def park(self, row: int) -> Tensor:
+        """A copy of one row's cache, [layers, 2, key heads, tokens, head size]."""
+        n = int(self.starts[row])
+        rows = [torch.stack([one.keys[row, :, :n], one.values[row, :, :n]]) for one in self.layers]
+        return torch.stack(rows)
+
+    def keep(self, rows: list[int]) -> None:
+        """Drop the other rows."""
+        self.starts = self.starts[rows]
+        for layer in self.layers:
+            layer.keys, layer.values = layer.keys[rows], layer.values[rows]
+
+
+class TransformersEngine:
+    """Samples from a policy in this process.
+
+    Args:
+        policy: its weights are used as they are at each call; after they changed, call
+            `load_weights`, since parked caches belong to the old ones.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.version = 0
+        self._policy = policy
+        self._parked: dict[int, tuple[list[int], Tensor]] = {}
+
+    def load_weights(self, version: int) -> None:
+        """Forget every conversation's cache: the policy has new weights."""
+        self.version = version
+        self._parked.clear()
+
+    def release(self, keys: Sequence[int]) -> None:
+        """Forget these conversations' caches."""
+        for key in keys:
+            self._parked.pop(key, None)
+
+    @torch.inference_mode()
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        """Continue each request by one completion.
+
+        Raises:
+            ValueError: a conversation does not extend what it was at its last turn.
+        """
+        if not requests:
+            return []
+        with self._policy.autocast():
+            self._prefill([one for one in requests if one.key not in self._parked])
+            for key, ids in requests:
+                cached = self._parked[key][0]
+                if ids[: len(cached)] != cached or len(ids) == len(cached):
+                    raise ValueError(f"conversation {key} does not extend what it was")
+            return self._decode(requests, sampling)
+
+    def _prefill(self, requests: Sequence[Request]) -> None:
+        """Park every new conversation's cache of all but its last token."""
+        keys_of: dict[tuple[int, ...], list[int]] = {}
+        for key, ids in requests:
+            keys_of.setdefault(tuple(ids[:-1]), []).append(key)
+        prompts = sorted(keys_of, key=len)
+        at_once = max(1, _FEED_TOKENS // max(map(len, prompts), default=1))
+        config = self._policy.model.config
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        empty = torch.zeros(config.num_hidden_layers, 2, config.num_key_value_heads, 0, size)
+        for first in range(0, len(prompts), at_once):
+            some = prompts[first : first + at_once]
+            cache = _Ragged([empty] * len(some))
+            cache.feed(self._policy, [list(prompt) for prompt in some])
+            for row, prompt in enumerate(some):
+                parked = cache.park(row)
+                for key in keys_of[prompt]:
+                    self._parked[key] = list(prompt), parked
+
+    def _decode(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        generator = torch.Generator().manual_seed(sampling.seed)
+        done = [Completion([], []) for _ in requests]
+        rows = list(range(len(requests)))  # which request each row of the cache continues
+        cache = _Ragged([self._parked[one.key][1] for one in requests])
+        new = [one.ids[len(self._parked[one.key][0]) :] for one in requests]
+        live = set(rows)
+        while True:
+            logprobs = self._policy.logprobs(cache.feed(self._policy, new))
+            tokens = torch.multinomial(logprobs.exp(), 1, generator=generator)
+            chosen = logprobs.gather(1, tokens)[:, 0].tolist()
+            new = tokens.tolist()
+            for row, index in enumerate(rows):
+                if index not in live:
+                    continue
+                ids, known = done[index]
+                ids.append(new[row][0])
+                known.append(chosen[row])
+                if ids[-1] == sampling.stop or len(ids) == sampling.max_tokens:
+                    live.remove(index)
+                    key, before = requests[index]
+                    self._parked[key] = [*before, *ids[:-1]], cache.park(row)
+            if not live:
+                return done
+            # a finished row rides along until enough have finished to pay for the copy
+            if len(live) < _COMPACT_BELOW * len(rows):
+                kept = [row for row, index in enumerate(rows) if index in live]
+                cache.keep(kept)
+                rows, new = [rows[row] for row in kept], [new[row] for row in kept]

@@ -1,0 +1,236 @@
+"""Make the nano policy: tokenizer, a copy drill, imitation of a hasty editor.
+
+Run `python -m learners.imitation --out learners/nano` (about half an hour on two cores). The
+result is a few-million-parameter Qwen3 that speaks the environment's protocol, with the habits of
+`behaviour.HASTY`, so that reinforcement learning has the same thing to fix as in the source's run.
+
+Left out: validation loss curves and early stopping; what counts is how the policy behaves on
+held-out tasks, and the script ends by measuring that.
+"""
+
+import argparse
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import count, islice
+from pathlib import Path
+from random import Random
+
+import torch
+from rich.console import Console
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from learners.batching import Sample, pack
+from learners.behaviour import act
+from learners.cpu import prepare_cpu
+from learners.engines import Sampling
+from learners.engines.transformers import TransformersEngine
+from learners.models import NANO, load
+from learners.policy import Policy
+from learners.rollout import play
+from learners.tokens import ChatTokens
+from resume_gym import TOOLS, Rules, Session, Task, load_tasks
+from resume_gym.evaluation import Episode, Summary, summarise, table
+from resume_gym.judges import make_judge
+from resume_gym.synthesis.procedural import generate_task
+
+RULES = Rules(max_turns=6, page_lines=20)
+VOCABULARY = 4094  # and two added tokens
+SPECIAL_IDS = 3
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
+# A word takes the space before it and punctuation sticks together, so that a quote in a call has
+# the same tokens as in the document, and the frame of a call has few.
+PIECES = r" ?[\p{L}_]+|\p{N}|\\n| ?[^\s\p{L}\p{N}_\\]+(?: [^\s\p{L}\p{N}_\\]+)*|\n+|\s|\\"
+
+
+def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with the Hermes chat template."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=list(SPECIAL[:3]),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    # part of the text that the environment reads, so not special
+    tokenizer.add_tokens(list(SPECIAL[3:]))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        chat_template=(NANO / "chat_template.jinja").read_text(),
+        model_max_length=4096,
+    )
+
+
+def make_model(vocabulary: int) -> Qwen3ForCausalLM:
+    """A random nano Qwen3; head size 64 and one width for every engine."""
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=256,
+        intermediate_size=768,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        max_position_embeddings=4096,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def episode(task: Task, rng: Random) -> Session:
+    """The hasty editor's episode on a task."""
+    session = Session(task, RULES)
+    while not session.done:
+        session.step(act(session, rng))
+    return session
+
+
+def demonstration(chat: ChatTokens, session: Session, group: int) -> Sample:
+    """A finished episode as tokens; the loss is on the assistant's."""
+    response: list[int] = []
+    sampled: list[bool] = []
+    for text, step in session.state.transcript:
+        said = chat.write(text)
+        heard = [] if step.done else chat.reply(step.observation)
+        response += said + heard
+        sampled += [True] * len(said) + [False] * len(heard)
+    prompt = chat.prompt(session.system_prompt, session.prompt)
+    return Sample(group, prompt, response, sampled, [0.0] * len(response), 1.0)
+
+
+def demonstrations(
+    chat: ChatTokens, tasks: Iterable[Task], each: int, seed: int
+) -> Iterator[list[Sample]]:
+    """Groups of the hasty editor's episodes, `each` on every task."""
+    for group, task in enumerate(tasks):
+        rngs = [Random(f"{seed}:{task.task_id}:{number}") for number in range(each)]
+        yield [demonstration(chat, episode(task, rng), group) for rng in rngs]
+
+
+def copy_drill(groups: int, vocabulary: int, seed: int) -> Iterator[list[Sample]]:
+    """Random sequences, then pieces of them again: what an exact quote needs.
+
+    A piece is cued by its first token, which is unique; the loss is on the rest.
+    """
+    rng = Random(seed)
+    for group in range(groups):
+        prompt = rng.sample(range(SPECIAL_IDS, vocabulary), rng.randint(60, 400))
+        samples = []
+        for _ in range(6):
+            response: list[int] = []
+            sampled: list[bool] = []
+            for _ in range(6):
+                start = rng.randrange(len(prompt) - 1)
+                piece = prompt[start : start + rng.randint(2, 20)]
+                noise = rng.sample(range(SPECIAL_IDS, vocabulary), rng.randint(0, 6))
+                response += noise + piece
+                sampled += [False] * (len(noise) + 1) + [True] * (len(piece) - 1)
+            samples.append(Sample(group, prompt, response, sampled, [0.0] * len(response), 1.0))
+        yield samples
+
+
+def train(
+    policy: Policy,
+    groups: Iterator[list[Sample]],
+    steps: int,
+    groups_a_step: int,
+    peak: float,
+    label: str,
+) -> None:
+    """Maximise the likelihood of the sampled tokens; linear warm-up, cosine decay."""
+    optimizer = torch.optim.AdamW(
+        policy.parameters(), lr=peak, betas=(0.9, 0.98), weight_decay=0.01
+    )
+    began, seen, recent = time.monotonic(), 0, 0.0
+    for step in range(steps):
+        rate = min((step + 1) / 50, 0.5 + 0.5 * math.cos(math.pi * step / steps))
+        optimizer.param_groups[0]["lr"] = peak * max(rate, 0.02)
+        samples = []
+        for number in range(groups_a_step):
+            samples += [replace(one, group=number) for one in next(groups)]
+        batches = pack(samples, 16_384)
+        total = sum(len(batch.targets) for batch in batches)
+        value = 0.0
+        for batch in batches:
+            loss = -policy(batch)[0].sum() / total
+            loss.backward()
+            value += float(loss.detach())
+            seen += len(batch.tokens)
+        torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        recent = value if step == 0 else 0.95 * recent + 0.05 * value
+        if step % 50 == 49 or step == steps - 1:
+            rate_s = seen / (time.monotonic() - began)
+            print(
+                f"{label} {step + 1}/{steps}: loss {recent:.3f}, {seen / 1e6:.2f} M tokens, "
+                f"{rate_s:.0f} tokens/s",
+                flush=True,
+            )
+
+
+def measure(policy: Policy, chat: ChatTokens, tasks: list[Task], each: int) -> Summary:
+    """How the policy behaves, with the offline judge."""
+    sampling = Sampling(temperature=1.0, max_tokens=96, stop=chat.end, seed=0)
+    repeated = [task for task in tasks for _ in range(each)]
+    engine = TransformersEngine(policy)
+    rollouts = play(repeated, RULES, engine, chat, make_judge("rubric"), sampling)
+    return summarise(Episode.of(one.session) for one in rollouts)
+
+
+def main() -> None:
+    """Make the policy and print how it behaves on held-out tasks."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of the model")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--drill", type=int, default=150, help="optimizer steps of the copy drill")
+    parser.add_argument("--steps", type=int, default=650, help="optimizer steps of imitation")
+    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="bfloat16")
+    args = parser.parse_args()
+    torch.manual_seed(args.seed)
+    prepare_cpu()
+
+    tasks = (generate_task(args.seed, index, "train", "mini") for index in count())
+    # a tokenizer of bytes renders the texts that the real one learns from
+    bytes_only = make_tokenizer([])
+    groups = demonstrations(ChatTokens(bytes_only, TOOLS), islice(tasks, 1500), 1, args.seed)
+    corpus = (bytes_only.decode(one.prompt + one.response) for (one,) in groups)
+    tokenizer = make_tokenizer(corpus)
+    chat = ChatTokens(tokenizer, TOOLS)
+    policy = Policy(make_model(len(tokenizer)), temperature=1.0, precision=args.precision)
+    print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
+
+    drill = copy_drill(args.drill * 12, len(tokenizer), args.seed)
+    train(policy, drill, args.drill, 12, 1e-3, "copy drill")
+    groups = demonstrations(chat, tasks, each=4, seed=args.seed)
+    train(policy, groups, args.steps, 5, 1.5e-3, "imitation")
+    policy.model.config._attn_implementation = "sdpa"
+    policy.model.to(torch.bfloat16).save_pretrained(args.out)
+    tokenizer.save_pretrained(args.out)
+
+    model, tokenizer = load(str(args.out))
+    held_out = list(load_tasks("mini", "eval"))
+    policy = Policy(model, temperature=1.0, precision=args.precision)
+    Console().print(table({"nano": measure(policy, ChatTokens(tokenizer, TOOLS), held_out, 4)}))
+
+
+if __name__ == "__main__":
+    main()

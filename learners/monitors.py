@@ -1,0 +1,264 @@
+"""A run's folder, its journal, and what a person sees while it trains."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from statistics import fmean
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from learners.checkpoint import write_text
+from learners.config import Config, ConfigError, differences, read_toml, to_toml
+from learners.dashboard import dashboard
+
+__all__ = ["Metrics", "Progress", "RunFolder", "dashboard", "describe"]
+
+Metrics = Mapping[str, float]
+"""The figures of one step, `step` among them."""
+
+WINDOW = 5
+"""Steps of a running mean."""
+ENTROPY_FLOOR = 0.1
+"""Share of the first step's entropy under which a policy has stopped exploring."""
+REWARD_DROP = 1.0
+"""How far the mean reward may fall from its best before it is called a collapse."""
+REWARD_LEVEL = 0.5
+"""A best reward is told when it reaches another multiple of this."""
+GAP_LIMIT = 0.015
+"""Mean absolute difference of sampler and trainer log-probabilities that is still sound."""
+
+_SHOWN_STEPS = 8
+_FREE = {"name", "runs", "threads"}  # where a run lies and how fast it is, not what it computes
+
+
+class RunFolder:
+    """All files of a run.
+
+    `config.toml`, `metrics.jsonl` (a step a line), `trajectories/step-000010.jsonl` (an episode
+    a line), `journal.md` and `checkpoints/`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self._metrics = path / "metrics.jsonl"
+        self._trajectories = path / "trajectories"
+        self._trajectories.mkdir(parents=True, exist_ok=True)
+
+    def configure(self, config: Config) -> None:
+        """Write the configuration, or hold a resumed run to the one it began with.
+
+        Raises:
+            ConfigError: another configuration; more steps and other threads are no matter.
+        """
+        file = self.path / "config.toml"
+        changed = differences(read_toml(file), config) if file.exists() else {}
+        told = [
+            f"{name} was {before!r}, is {now!r}"
+            for name, (before, now) in changed.items()
+            if name not in _FREE and not (name == "steps" and now > before)
+        ]
+        if told:
+            raise ConfigError(
+                f"{self.path} holds another run: {', '.join(told)}; choose another name"
+            )
+        write_text(file, to_toml(config))
+
+    def append(self, metrics: Metrics) -> None:
+        """Add a step's metrics.
+
+        Raises:
+            ValueError: a figure is not finite; nothing is written.
+        """
+        wrong = {name: value for name, value in metrics.items() if not math.isfinite(value)}
+        if wrong:
+            told = ", ".join(f"{name} is {value}" for name, value in wrong.items())
+            raise ValueError(f"step {metrics['step']:.0f}: expected finite metrics, {told}")
+        with self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(dict(metrics)) + "\n")
+
+    def metrics(self) -> list[dict[str, float]]:
+        """The metrics of all steps; a last line that was cut short does not count."""
+        if not self._metrics.exists():
+            return []
+        lines = self._metrics.read_text(encoding="utf-8").split("\n")
+        return [json.loads(line) for line in lines[:-1]]
+
+    def truncate(self, step: int) -> None:
+        """Forget what came after a checkpoint's step."""
+        kept = [json.dumps(one) + "\n" for one in self.metrics() if one["step"] <= step]
+        write_text(self._metrics, "".join(kept))
+        for path in self._trajectories.glob("step-*.jsonl"):
+            number = re.fullmatch(r"step-(\d+)", path.stem)
+            if number and int(number[1]) > step:
+                path.unlink()
+
+    def write_trajectories(self, step: int, records: Iterable[Mapping[str, Any]]) -> Path:
+        """Write a step's episodes."""
+        path = self._trajectories / f"step-{step:06d}.jsonl"
+        # ASCII: a policy can write half a surrogate pair, which UTF-8 cannot hold
+        lines = (json.dumps(record, allow_nan=False) for record in records)
+        write_text(path, "".join(line + "\n" for line in lines))
+        return path
+
+    def note(self, sentence: str) -> None:
+        """Add a sentence to the journal."""
+        file = self.path / "journal.md"
+        title = "" if file.exists() else f"# Journal of {self.path.name}\n\n"
+        with file.open("a", encoding="utf-8") as journal:
+            journal.write(f"{title}- {datetime.now():%Y-%m-%d %H:%M:%S} {sentence}\n")
+
+
+def describe(history: Sequence[Metrics]) -> list[str]:
+    """Sentences on what the last step of a run brought: milestones and warnings, each told once.
+
+    Args:
+        history: the metrics of all steps so far, oldest first.
+    """
+    if len(history) < 2:
+        return []
+    step = f"Step {history[-1]['step']:.0f}"
+    return [f"{step}: {one}." for one in (*_milestones(history), *_warnings(history))]
+
+
+def _milestones(history: Sequence[Metrics]) -> list[str]:
+    told = []
+    for name, label in (("submit_rate", "submit rate"), ("layout_pass", "layout pass rate")):
+        *before, now = (one.get(name, 0.0) for one in history)
+        passed = [bar for bar in (0.5, 0.9) if max(before) < bar <= now]
+        if passed:
+            told.append(f"the {label} passed {100 * passed[-1]:.0f} %")
+    *before, now = (one.get("failed_share", 1.0) for one in history)
+    if now < 0.1 <= min(before):
+        told.append("fewer than 10 % of the edits fail")
+    *before, now = (one["reward"] for one in history)
+    if now // REWARD_LEVEL > max(before) // REWARD_LEVEL:
+        told.append(f"mean reward {now:.1f}, best so far")
+    return told
+
+
+def _warnings(history: Sequence[Metrics]) -> list[str]:
+    """What has become wrong with the last step, and was not wrong the step before."""
+    now, before = _ills(history), _ills(history[:-1])
+    return [f"warning, {told}" for ill, told in now.items() if ill not in before]
+
+
+def _ills(history: Sequence[Metrics]) -> dict[str, str]:
+    ills = {}
+    rewards = _running([one["reward"] for one in history])
+    if rewards[-1] < max(rewards) - REWARD_DROP:
+        ills["reward"] = f"mean reward {rewards[-1]:.1f}, down from {max(rewards):.1f}: a collapse"
+    entropies = [one["entropy"] for one in history if "entropy" in one]
+    if entropies and _running(entropies)[-1] < ENTROPY_FLOOR * entropies[0]:
+        now, first = entropies[-1], entropies[0]
+        ills["entropy"] = f"entropy {now:.3f}, {first:.3f} at first: the policy explores no more"
+    gaps = [one["gap"] for one in history if "gap" in one]
+    if gaps and _running(gaps)[-1] > GAP_LIMIT:
+        ills["gap"] = f"sampler and trainer differ by {gaps[-1]:.3f} in log-probability"
+    return ills
+
+
+def _running(values: Sequence[float]) -> list[float]:
+    """Means over the last `WINDOW` values, once there are so many; before, over all."""
+    return [fmean(values[max(0, i - WINDOW + 1) : i + 1]) for i in range(len(values))]
+
+
+_COLUMNS = (
+    ("step", "step", "{:.0f}"),
+    ("reward", "reward", "{:.2f}"),
+    ("tool_syntax", "tools", "{:.2f}"),
+    ("layout", "layout", "{:.2f}"),
+    ("content", "content", "{:.2f}"),
+    ("submit_rate", "submit", "{:.0%}"),
+    ("failed_share", "failed", "{:.0%}"),
+    ("entropy", "entropy", "{:.3f}"),
+    ("tokens_per_s", "tokens/s", "{:,.0f}"),
+)
+
+
+class Progress:
+    """The live display of a run; in a log, one plain line a step.
+
+    >>> with Progress(total=30) as progress:
+    ...     progress.update(metrics)
+
+    Args:
+        total: steps of the run.
+        done: steps done before; a resumed run goes on from there.
+        console: where to show it; standard output if not given.
+    """
+
+    def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._total = total
+        self._rows: list[Metrics] = []
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        # one step may take minutes: the speed is that of the whole run
+        self._bar = Bar(*columns, console=self._console, speed_estimate_period=math.inf)
+        self._task = self._bar.add_task("training", total=total, completed=done)
+        self._live = Live(get_renderable=self._view, console=self._console)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def update(self, metrics: Metrics) -> None:
+        """Show a finished step."""
+        self._rows = [*self._rows, metrics][-_SHOWN_STEPS:]
+        self._bar.update(self._task, completed=int(metrics["step"]))
+        if not self._console.is_terminal:
+            self._console.print(self._line(metrics), soft_wrap=True, highlight=False)
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence above the display."""
+        self._console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+
+    def _view(self) -> Group:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for _, label, _ in _COLUMNS:
+            table.add_column(label, justify="right")
+        for row in self._rows:
+            table.add_row(*(_cell(row, name, form) for name, _, form in _COLUMNS))
+        return Group(table, self._bar.get_renderable())
+
+    def _line(self, metrics: Metrics) -> str:
+        cells = (f"{label} {_cell(metrics, name, form)}" for name, label, form in _COLUMNS[1:])
+        seconds = self._bar.tasks[0].time_remaining
+        left = "" if seconds is None else f"  left {timedelta(seconds=round(seconds))}"
+        return f"step {metrics['step']:.0f}/{self._total}  {'  '.join(cells)}{left}"
+
+
+def _cell(metrics: Metrics, name: str, form: str) -> str:
+    return form.format(metrics[name]) if name in metrics else ""

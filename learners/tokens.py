@@ -1,0 +1,77 @@
+"""Append-only chat tokens: what was sampled is what is trained, history is never rendered again.
+
+A conversation is a list of token ids that only grows: the prompt, rendered once; the sampled
+tokens, as they came; and what the chat template puts between them, rendered on its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+_REPLY = "\ue000reply\ue000"
+
+
+class TemplateError(ValueError):
+    """A chat template that cannot be rendered piece by piece."""
+
+
+class ChatTokens:
+    """The tokens of a chat, for one tokenizer and one set of tools.
+
+    Args:
+        tokenizer: its chat template renders system, user, assistant and tool messages.
+        tools: schemas in OpenAI's format; the template puts them into the prompt.
+
+    Raises:
+        TemplateError: appending a tool's reply would change what stands before it.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._tools = [dict(tool) for tool in tools]
+        self.end = int(tokenizer.eos_token_id)
+        self._before, self._after = self._frame()
+
+    def _frame(self) -> tuple[str, str]:
+        """What the template writes around a tool's reply, from the assistant's end on."""
+        asked = [{"role": "user", "content": "question"}]
+        said = [*asked, {"role": "assistant", "content": "answer"}]
+        end = self._tokenizer.eos_token
+        spoken = self._render(said, generate=False)
+        if not spoken.startswith(self._render(asked)) or end not in spoken:
+            raise TemplateError(f"expected the prompt, the answer, then {end!r}; got {spoken!r}")
+        spoken = spoken[: spoken.rindex(end) + len(end)]
+        told = self._render([*said, {"role": "tool", "content": _REPLY}])
+        if not told.startswith(spoken) or told.count(_REPLY) != 1:
+            raise TemplateError(f"expected {spoken!r}, then the tool's reply; got {told!r}")
+        before, _, after = told[len(spoken) :].partition(_REPLY)
+        return before, after
+
+    def _render(self, messages: list[dict[str, str]], generate: bool = True) -> str:
+        return self._tokenizer.apply_chat_template(  # type: ignore[return-value]
+            messages, tools=self._tools, tokenize=False, add_generation_prompt=generate
+        )
+
+    def prompt(self, system: str, user: str) -> list[int]:
+        """The ids up to where the assistant begins to write."""
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        return self._encode(self._render(messages))
+
+    def reply(self, text: str) -> list[int]:
+        """The ids between the assistant's end token and its next turn: a tool's reply."""
+        return self._encode(self._before + text + self._after)
+
+    def write(self, text: str) -> list[int]:
+        """The ids of an assistant's turn written by somebody else, its end included."""
+        return [*self._encode(text), self.end]
+
+    def read(self, ids: Sequence[int]) -> str:
+        """The text of a sampled turn, without its end token."""
+        kept = ids[:-1] if ids and ids[-1] == self.end else ids
+        return str(self._tokenizer.decode(kept, skip_special_tokens=False))
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))

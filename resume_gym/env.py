@@ -133,6 +133,9 @@ class ResumeEditEnv(gym.Env[str, str]):
         if render_mode not in (None, *self.metadata["render_modes"]):
             known = ", ".join(self.metadata["render_modes"])
             raise ValueError(f"render_mode: expected None, {known}; got {render_mode!r}")
+        if not isinstance(judge, str | Mapping | None):
+            # an object would break the spec and what is made from it: pickles, vectors
+            raise ValueError(f"judge: expected a name, a mapping or None; got {judge!r}")
         self.rules = Rules(max_turns, page_lines, page_width, match)
         self.observation_space = UnicodeText(MAX_OBSERVATION)
         self.action_space = UnicodeText(self.rules.max_chars)
@@ -149,10 +152,12 @@ class ResumeEditEnv(gym.Env[str, str]):
 
         Raises:
             TaskError: the source of tasks is bad, or has no such task.
+            ValueError: there is no such judge.
         """
         super().reset(seed=seed)
         if not self._tasks:
             self._tasks = load_tasks(self._source, self._split)
+        self._ready_judge()  # a bad judge is found out before an episode is spent on it
         self.session = Session(self._pick((options or {}).get("task_id")), self.rules)
         if self.render_mode == "human":
             self.render()
@@ -189,11 +194,15 @@ class ResumeEditEnv(gym.Env[str, str]):
     def grade(self) -> Ledger:
         """Ask the judge for a verdict on the finished episode; its terms, if it needs one."""
         assert self.session is not None
-        if self._judge_spec is None or not self.session.needs_verdict:
+        judge = self._ready_judge()
+        if judge is None or not self.session.needs_verdict:
             return {}
-        if self._judge is None:
+        return self.session.grade(judge.judge(self.session.task, self.session.resume))
+
+    def _ready_judge(self) -> Judge | None:
+        if self._judge is None and self._judge_spec is not None:
             self._judge = make_judge(self._judge_spec)
-        return self.session.grade(self._judge.judge(self.session.task, self.session.resume))
+        return self._judge
 
     def _info(
         self, session: Session, error: str, ledger: Ledger, verdict: Ledger

@@ -1,5 +1,6 @@
 """A session's page as text, in colour, and as a picture."""
 
+import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -10,10 +11,17 @@ from resume_gym.session import Session
 
 if TYPE_CHECKING:
     from PIL import ImageFont
-    from rich.text import Text
 
-_FONT_SIZE, _LINE_HEIGHT, _CHAR_WIDTH, _MARGIN = 11, 15, 6, 12
-_INK, _MUTED, _OVER, _PAPER = (30, 30, 30), (120, 120, 120), (190, 50, 40), (255, 255, 255)
+Colour = tuple[int, int, int]
+
+# The picture, in pixels. It is drawn _SCALE times as large and reduced, which smooths letters.
+_SCALE, _FONT_SIZE, _ROW, _CHAR, _MARGIN = 2, 12, 16, 6, 12
+_REPLY_ROWS = 6
+_INK, _MUTED, _HEADING = (35, 35, 40), (140, 140, 145), (25, 60, 120)
+_DESK, _PAPER, _EDGE = (236, 236, 233), (255, 255, 255), (205, 205, 200)
+_RED, _GREEN = (185, 45, 40), (25, 120, 60)
+# Pillow's own font knows little more than ASCII
+_PLAIN = str.maketrans("–—−•→", "---·>")
 
 
 def _rows(session: Session) -> list[str]:
@@ -31,13 +39,13 @@ def _status(session: Session) -> str:
     )
 
 
-def _last_reply(session: Session) -> str:
+def _last_reply(session: Session) -> list[str]:
     """The last tool's reply; of a review only the layout, since the page is shown anyway."""
     if not session.state.transcript:
-        return ""
-    reply = session.state.transcript[-1][1].observation
-    lines = reply.split("\n")
-    return reply if reply.startswith(("@@", "error")) else "\n".join(lines[-2:])
+        return []
+    step = session.state.transcript[-1][1]
+    rows = step.observation.split("\n")
+    return rows if "edit" in step.ledger or step.error != "none" else rows[-2:]
 
 
 def ansi(session: Session) -> str:
@@ -46,69 +54,90 @@ def ansi(session: Session) -> str:
     limit = session.rules.page_lines
     if len(rows) > limit:
         rows.insert(limit, overflow_delimiter(limit))
-    return "\n".join([_status(session), "", *rows, "", _last_reply(session)])
+    return "\n".join([_status(session), "", *rows, "", *_last_reply(session)])
 
 
 def human(session: Session) -> None:
     """Print the page in colour."""
-    from rich.console import Console, Group  # 60 ms that only this mode needs
+    from rich.console import Console  # 60 ms that only this mode needs
     from rich.panel import Panel
+    from rich.table import Table
     from rich.text import Text
 
     limit = session.rules.page_lines
-    body = Text()
+    page = Table.grid(padding=(0, 1))
+    page.add_column(justify="right", style="dim", no_wrap=True)
     for number, row in enumerate(_rows(session), start=1):
-        over = number > limit
         if number == limit + 1:
-            body.append(overflow_delimiter(limit) + "\n", "bold red")
-        body.append(f"{number:>3} ", "dim")
-        style = "red" if over else "bold" if row.startswith(("#", "**")) else ""
-        body.append(row + "\n", style)
-    panel = Panel(body, title=_status(session), title_align="left")
-    Console().print(Group(panel, _diff(session, Text())))
-
-
-def _diff(session: Session, text: "Text") -> "Text":
+            page.add_row("", Text(overflow_delimiter(limit), "bold red"))
+        style = "red" if number > limit else "bold" if row.startswith(("#", "**")) else ""
+        page.add_row(str(number), Text(row, style))
+    console = Console()
+    console.print(Panel(page, title=Text(_status(session)), title_align="left"))
     styles = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
-    for line in _last_reply(session).split("\n"):
-        text.append(line + "\n", styles.get(line[:1], "dim"))
-    return text
+    for row in _last_reply(session):
+        console.print(Text(row, styles.get(row[:1], "dim")))
 
 
 @lru_cache(maxsize=1)
 def _font() -> "ImageFont.FreeTypeFont | ImageFont.ImageFont":
     from PIL import ImageFont
 
-    return ImageFont.load_default(_FONT_SIZE)
+    return ImageFont.load_default(_SCALE * _FONT_SIZE)
+
+
+def _drawable(text: str) -> str:
+    """The text in the letters of the font: accents fall, dashes and bullets are replaced."""
+    if text.isascii():
+        return text
+    parts = unicodedata.normalize("NFKD", text.translate(_PLAIN))
+    return "".join(one for one in parts if not unicodedata.combining(one))
 
 
 def rgb_array(session: Session) -> np.ndarray:
     """The page as a picture, uint8 [H, W, 3]; H and W depend on the page's size alone.
 
-    A quarter of a page is kept for what overflows; the rest of it is counted, not drawn.
+    Below the page there is room for a quarter of a page that overflows, and for the last reply;
+    what is more is counted, not drawn.
     """
     from PIL import Image, ImageDraw
 
-    limit = session.rules.page_lines
-    room = limit + max(limit // 4, 2)
-    width = 2 * _MARGIN + (session.rules.page_width + 4) * _CHAR_WIDTH
-    height = 2 * _MARGIN + (room + 4) * _LINE_HEIGHT
+    rules, rows = session.rules, _rows(session)
+    limit, spill = rules.page_lines, max(rules.page_lines // 4, 2)
+    width = 4 * _MARGIN + (rules.page_width + 4) * _CHAR
+    top = 3 * _MARGIN
+    reply_top = top + (limit + 1 + spill) * _ROW + _MARGIN
+    height = reply_top + _REPLY_ROWS * _ROW + _MARGIN
     # video codecs want even sides
-    image = Image.new("RGB", (width + width % 2, height + height % 2), _PAPER)
+    image = Image.new("RGB", (_SCALE * (width + width % 2), _SCALE * (height + height % 2)), _DESK)
     draw = ImageDraw.Draw(image)
 
-    def write(row: int, text: str, colour: tuple[int, int, int]) -> None:
-        draw.text((_MARGIN, _MARGIN + row * _LINE_HEIGHT), text, fill=colour, font=_font())
+    def write(x: int, y: int, text: str, colour: Colour, bold: bool = False) -> None:
+        at = (_SCALE * x, _SCALE * y)
+        draw.text(at, _drawable(text), colour, _font(), stroke_width=int(bold))
 
-    write(0, _status(session), _MUTED)
-    rows = _rows(session)
-    for number, row in enumerate(rows[:room]):
-        y = _MARGIN + (number + 2) * _LINE_HEIGHT
-        draw.text((_MARGIN, y), str(number + 1), fill=_MUTED, font=_font())
-        colour = _INK if number < limit else _OVER
-        draw.text((_MARGIN + 4 * _CHAR_WIDTH, y), row, fill=colour, font=_font())
-    edge = _MARGIN + (limit + 2) * _LINE_HEIGHT - 1
-    draw.line([(_MARGIN, edge), (width - _MARGIN, edge)], fill=_OVER)
-    if len(rows) > room:
-        write(room + 2, f"and {len(rows) - room} more lines", _OVER)
-    return np.asarray(image)
+    sheet = (_MARGIN, top - _ROW // 4, width - _MARGIN, top + limit * _ROW + _ROW // 4)
+    draw.rectangle([_SCALE * side for side in sheet], _PAPER, _EDGE, _SCALE)
+    write(_MARGIN, _MARGIN, _status(session), _MUTED)
+    for number, row in enumerate(rows[: limit + spill]):
+        y = top + number * _ROW + (_ROW // 2 if number >= limit else 0)
+        heading = row.startswith("#")
+        write(2 * _MARGIN, y, str(number + 1), _MUTED)
+        colour = _RED if number >= limit else _HEADING if heading else _INK
+        write(2 * _MARGIN + 4 * _CHAR, y, row, colour, heading)
+    if len(rows) > limit + spill:
+        y = top + (limit + spill) * _ROW + _ROW // 2
+        write(2 * _MARGIN, y, f"and {len(rows) - limit - spill} more lines", _RED)
+    colours = {"+": _GREEN, "-": _RED, "e": _RED}
+    for number, row in enumerate(_reply_rows(session)):
+        write(_MARGIN, reply_top + number * _ROW, row, colours.get(row[:1], _MUTED))
+    return np.asarray(image.reduce(_SCALE))
+
+
+def _reply_rows(session: Session) -> list[str]:
+    """The last reply in the rows and columns that the picture has for it."""
+    width = session.rules.page_width
+    rows = [row[:width] + "..." if len(row) > width else row for row in _last_reply(session)]
+    if len(rows) <= _REPLY_ROWS:
+        return rows
+    return [*rows[: _REPLY_ROWS - 3], "...", *rows[-2:]]

@@ -1,0 +1,197 @@
+import dataclasses
+import re
+
+import pytest
+
+from resume_gym import Rules, Session, Task, load_tasks, tool_call
+from resume_gym.agents import AGENTS, make_agent
+from resume_gym.careful import next_edit, past_tense
+
+FULL, MINI = Rules(), Rules(max_turns=6, page_lines=20)
+TASKS = [(task, FULL) for task in load_tasks("procedural:5:12", "eval")]
+TASKS += [(task, MINI) for task in load_tasks("procedural-mini:5:12", "eval")]
+JOB = "Analyst at Mill. Forecast demand in Python."
+
+
+def play(name: str, task: Task, rules: Rules, seed: int = 0) -> Session:
+    session, agent = Session(task, rules), make_agent(name, seed)
+    while not session.done:
+        session.step(agent(session))
+    return session
+
+
+def actions(session: Session) -> list[str]:
+    return [text for text, _ in session.state.transcript]
+
+
+def test_an_unknown_agent_is_refused_with_the_known_names():
+    with pytest.raises(ValueError, match="one of noop, random, careful, oracle; got 'orcale'"):
+        make_agent("orcale")
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_same_seed_acts_the_same(name):
+    for task, rules in TASKS:
+        assert actions(play(name, task, rules, 3)) == actions(play(name, task, rules, 3))
+
+
+def test_noop_submits_at_once():
+    assert actions(play("noop", *TASKS[0])) == [tool_call("submit")]
+
+
+def test_random_depends_on_its_seed_and_comes_by_every_tool_and_most_errors():
+    task, rules = TASKS[0]
+    sessions = [play("random", task, rules, seed) for seed in range(100)]
+    steps = [step for session in sessions for _, step in session.state.transcript]
+    assert len({tuple(actions(session)) for session in sessions}) > 80
+    assert {step.error for step in steps} >= {
+        "none", "no_call", "several_calls", "bad_json", "unknown_tool", "bad_arguments",
+        "not_found", "ambiguous",
+    }  # fmt: skip
+    assert {term for step in steps for term in step.ledger} >= {"edit", "review", "submit"}
+
+
+@pytest.mark.parametrize("name", ["careful", "oracle"])
+def test_reviews_first_never_fails_an_edit_and_submits(name):
+    for task, rules in TASKS:
+        session = play(name, task, rules)
+        assert actions(session)[0] == tool_call("review")
+        assert actions(session)[-1] == tool_call("submit")
+        assert session.state.edits == session.state.turns - 2
+        assert session.state.failed_edits == 0
+        assert session.ledger["layout"] == 1.0
+
+
+def test_oracle_makes_as_many_fixes_as_the_turns_allow():
+    for task, rules in TASKS:
+        session = play("oracle", task, rules)
+        assert session.state.edits == min(len(task.fixes), rules.max_turns - 2)
+
+
+def test_oracle_without_fixes_submits():
+    task = Task("bare", JOB, "# Ann\n\n- Made things\n", "vague_bullets")
+    assert actions(play("oracle", task, FULL)) == [tool_call("review"), tool_call("submit")]
+
+
+def test_oracle_cuts_the_longest_passages_first():
+    task = next(task for task, rules in TASKS if task.weakness == "too_long" and rules == FULL)
+    first = Session(task, FULL)
+    first.step(tool_call("review"))
+    longest = max(task.fixes, key=lambda fix: fix.old.count("\n"))
+    assert make_agent("oracle", 0)(first) == tool_call("str_replace", old=longest.old, new="")
+
+
+def test_careful_sees_only_what_a_model_sees():
+    for task, rules in TASKS:
+        bare = dataclasses.replace(
+            task, task_id="x", weakness="no_metrics", split="train", fixes=(), persona={}
+        )
+        assert actions(play("careful", task, rules)) == actions(play("careful", bare, rules))
+
+
+def test_careful_invents_nothing():
+    """Every word that it adds is the past tense of a word of the resume, or a plain verb."""
+    plain = {"Revised", "Improved", "Adjusted", "Researched", "Analyzed", "Advised", "Examined"}
+    plain |= {"Maintained", "Tracked", "Monitored", "Trialed", "Consulted", "Addressed", "Compiled"}
+    for task, rules in TASKS:
+        if task.weakness != "formatting_inconsistent":
+            resume = play("careful", task, rules).resume
+            before, after = (set(re.findall(r"\w+", text)) for text in (task.resume, resume))
+            known = {past_tense(word).capitalize() for word in before if word.endswith("ing")}
+            assert after - before <= known | plain
+
+
+def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
+    """The resume after `turns` careful edits."""
+    for left in range(turns, 0, -1):
+        edit = next_edit(resume, JOB, excess, left, 165)
+        if edit is None:
+            break
+        assert resume.count(edit[0]) == 1
+        assert edit[0] != edit[1]
+        resume = resume.replace(*edit)
+        excess = 0
+    return resume
+
+
+@pytest.mark.parametrize(
+    ("weak", "strong"),
+    [
+        ("Responsible for cutting waste 9%", "Cut waste 9%"),
+        ("Was asked to assist in planning routes", "Planned routes"),
+        ("Helped with hiring of 3 clerks", "Hired 3 clerks"),
+        ("Supported the team in carrying crates", "Carried crates"),
+        ("Made some changes to the menu", "Revised the menu"),
+        ("Looked into late trains", "Examined late trains"),
+        ("Worked on pricing", "Worked on pricing"),
+        ("Worked on something new", "Worked on something new"),
+        ("Helped people", "Helped people"),
+        ("Training is what I do", "Training is what I do"),
+    ],
+)
+def test_careful_rewrites_weak_openers(weak, strong):
+    assert edits(f"# Ann\n\n- {weak}\n") == f"# Ann\n\n- {strong}\n"
+
+
+@pytest.mark.parametrize(
+    ("gerund", "past"),
+    [("moving", "moved"), ("carrying", "carried"), ("playing", "played"), ("planning", "planned"),
+     ("leading", "led"), ("rewriting", "rewrote"), ("upselling", "upsold")],
+)  # fmt: skip
+def test_past_tense(gerund, past):
+    assert past_tense(gerund) == past
+
+
+def test_careful_makes_the_formatting_consistent():
+    messy = (
+        "# Ann\n\n**Work**\n\n### Clerk, Mill (03/2021 -- Present)\n\n- Sold  rye\n* Sold oats.\n"
+        "- Sold wheat\n\n## Education\n\nBSc, 2019\n\nSKILLS\n\nSQL, 2020-11 to 2021-02\n"
+    )
+    clean = (
+        "# Ann\n\n## Work\n\n### Clerk, Mill (Mar 2021 - Present)\n\n- Sold rye\n- Sold oats\n"
+        "- Sold wheat\n\n## Education\n\nBSc, 2019\n\n## Skills\n\nSQL, Nov 2020 - Feb 2021\n"
+    )
+    assert edits(messy) == clean
+
+
+def test_careful_keeps_the_style_that_most_bullets_have():
+    resume = "# Ann\n\n* Sold rye.\n* Sold oats.\n- Sold wheat\n"
+    assert edits(resume) == "# Ann\n\n* Sold rye.\n* Sold oats.\n* Sold wheat.\n"
+
+
+def test_careful_cuts_spare_sections_and_then_the_least_bullet():
+    resume = (
+        "# Ann\n\n## Experience\n\n- Forecast demand\n- Sat around\n- Wrote Python\n\n"
+        "## Hobbies\n\n- Chess\n- Go\n\n## Skills\n\nSQL\n"
+    )
+    first, new = next_edit(resume, JOB, 4, 2, 165)
+    assert (first, new) == ("\n\n## Hobbies\n\n- Chess\n- Go", "")
+    assert next_edit(resume.replace(first, new), JOB, 1, 1, 165) == ("\n- Sat around", "")
+
+
+def test_careful_drops_words_that_say_nothing():
+    resume = "# Ann\n\n- Sold some 2019 wine\n- Updated various old forms where possible\n"
+    assert edits(resume) == "# Ann\n\n- Sold some 2019 wine\n- Updated old forms\n"
+
+
+def test_careful_puts_the_skills_of_the_job_first():
+    resume = "# Ann\n\n## Skills\n\nTools: Excel, SQL, Python\n"
+    assert edits(resume) == "# Ann\n\n## Skills\n\nTools: Python, Excel, SQL\n"
+
+
+def test_careful_moves_the_bullets_that_fit_the_job_up_and_then_is_done():
+    resume = "# Ann\n\n- Sat around\n- Forecast demand\n- Forecast demand in Python\n"
+    assert (
+        edits(resume) == "# Ann\n\n- Forecast demand in Python\n- Forecast demand\n- Sat around\n"
+    )
+
+
+def test_careful_makes_old_longer_until_it_occurs_once():
+    line = "- Responsible for selling oats"
+    assert edits(f"# Ann\n\n{line}\n\n{line}\n").count("- Sold oats") == 2
+
+
+@pytest.mark.parametrize("resume", ["", "\n", "- ", "-", "## \n", "****", "x" * 400, "- a\n- a"])
+def test_careful_survives_any_resume(resume):
+    session = play("careful", Task("odd", "", resume, "too_long"), Rules(page_lines=1))
+    assert session.state.failed_edits == 0

@@ -1,0 +1,180 @@
+"""Which module may import which, read off the source."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from graphlib import TopologicalSorter
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import resume_gym
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("resume_gym", "learners")
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+}
+
+# What each module of the core may import from its own package; the rest is above it
+CORE = {
+    "tools": set(),
+    "rewards": set(),
+    "document": set(),
+    "prompts": set(),
+    "tasks": {"document", "rewards", "tools", "synthesis"},
+    "session": {"document", "prompts", "rewards", "tasks", "tools"},
+    "spaces": {"tools"},
+    "render": {"document", "session"},
+    "env": {"document", "judges", "render", "rewards", "session", "spaces", "tasks"},
+}
+# Where a heavy package may be imported
+HEAVY = {
+    "torch": ["learners*"],
+    "transformers": ["learners*"],
+    "vllm": ["learners.engines.vllm"],
+    "deepspeed": ["learners.backends.deepspeed"],
+    "google": ["resume_gym*.gemini*"],
+    "openai": ["resume_gym*.openai*"],
+    "matplotlib": ["learners.dashboard", "resume_gym.report*"],
+    "PIL": ["resume_gym.render"],
+}
+
+
+class Import(NamedTuple):
+    module: str
+    name: str
+    """What is taken from it; empty for the module itself."""
+    lazy: bool
+
+
+def imports(path: Path) -> Iterator[Import]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    at_import = set()
+    stack: list[ast.AST] = [tree]
+    while stack:
+        for node in ast.iter_child_nodes(stack.pop()):
+            checking = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+            if not checking and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                at_import.add(node)
+                stack.append(node)
+    for node in ast.walk(tree):
+        lazy = node not in at_import
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, "", lazy) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            for alias in node.names:
+                module = f"{node.module}.{alias.name}"
+                if module in FILES:
+                    yield Import(module, "", lazy)
+                else:
+                    yield Import(node.module or "", alias.name, lazy)
+
+
+IMPORTS = {module: list(imports(path)) for module, path in FILES.items()}
+
+
+def top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_imports_of_the_core_point_down(name: str) -> None:
+    used = {
+        one.module.split(".")[1]
+        for one in IMPORTS[f"resume_gym.{name}"]
+        if one.module.startswith("resume_gym.")
+    }
+    assert used <= CORE[name]
+
+
+def test_judges_and_synthesis_know_no_session() -> None:
+    above = ("session", "env", "render", "agents", "evaluation", "cli", "report", "integrations")
+    forbidden = {f"resume_gym.{name}" for name in above}
+    for module, found in IMPORTS.items():
+        if module.startswith(("resume_gym.judges", "resume_gym.synthesis")):
+            assert not {one.module for one in found} & forbidden, module
+
+
+def test_there_are_no_import_cycles() -> None:
+    graph = {
+        module: {one.module for one in found if one.module in FILES and not one.lazy}
+        for module, found in IMPORTS.items()
+    }
+    list(TopologicalSorter(graph).static_order())
+
+
+def test_only_the_command_line_reaches_for_learners_and_lazily() -> None:
+    for module, found in IMPORTS.items():
+        for one in found:
+            if top(module) == "resume_gym" and top(one.module) == "learners":
+                assert module == "resume_gym.cli", module
+                assert one.lazy, module
+
+
+@pytest.mark.parametrize("package", HEAVY)
+def test_heavy_packages_are_imported_only_where_they_are_used(package: str) -> None:
+    users = {
+        module for module, found in IMPORTS.items() for one in found if top(one.module) == package
+    }
+    strangers = {
+        user for user in users if not any(fnmatch(user, place) for place in HEAVY[package])
+    }
+    assert not strangers
+
+
+def test_the_packages_of_one_mode_are_imported_lazily() -> None:
+    """Rendering and drawing are rare; importing the environment must stay quick."""
+    lazy = {("resume_gym.render", "PIL"), ("resume_gym.render", "rich")}
+    for module, package in lazy:
+        assert all(one.lazy for one in IMPORTS[module] if top(one.module) == package)
+
+
+def test_learners_use_public_names_only() -> None:
+    for module, found in IMPORTS.items():
+        for one in found:
+            if top(module) != "learners" or top(one.module) != "resume_gym":
+                continue
+            assert "._" not in f".{one.module}.{one.name}", module
+            if one.module == "resume_gym" and one.name:
+                assert one.name in resume_gym.__all__, f"{module}: {one.name}"
+
+
+def dependencies() -> set[str]:
+    """Names by which the dependencies, installed or not, are imported."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = {
+        re.split(r"[^\w-]", requirement)[0].lower()
+        for requirement in sum(extras, project["dependencies"])
+    }
+    installed = {
+        module
+        for module, distributions in packages_distributions().items()
+        if wanted & {distribution.lower() for distribution in distributions}
+    }
+    return installed | {name.replace("-", "_") for name in wanted}
+
+
+def test_no_module_of_learners_hides_another() -> None:
+    """`python learners/aipo.py` puts the folder first on the module path."""
+    taken = set(sys.stdlib_module_names) | dependencies()
+    names = {path.stem for path in (ROOT / "learners").iterdir() if path.stem != "__init__"}
+    assert not names & taken
+
+
+def test_no_module_is_a_drawer() -> None:
+    assert not {path.name for path in FILES.values()} & {"utils.py", "common.py", "base.py"}
+
+
+def test_all_names_of_the_public_interface_exist() -> None:
+    assert len(set(resume_gym.__all__)) == len(resume_gym.__all__)
+    assert all(hasattr(resume_gym, name) for name in resume_gym.__all__)

@@ -1,0 +1,124 @@
+import json
+
+import gymnasium as gym
+import pytest
+
+import resume_gym
+from resume_gym import load_tasks
+from resume_gym.agents import AGENTS
+from resume_gym.cli import main
+from resume_gym.judges import JudgeError
+
+TASKS = "procedural:5:6"
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main(["--version"])
+    assert leaving.value.code == 0
+    assert capsys.readouterr().out.strip() == resume_gym.__version__
+
+
+def test_eval_prints_a_column_for_each_agent(capsys):
+    assert main(["eval", "--tasks", TASKS]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("ResumeEdit-v0 | tasks: procedural:5:6, eval | judge: rubric | seed: 0")
+    assert out.split("\n")[2].split() == list(AGENTS)
+    assert err == ""
+    assert all(len(line) <= 80 for line in out.split("\n"))
+
+
+def test_eval_writes_json(tmp_path, capsys):
+    file = tmp_path / "figures.json"
+    command = ["eval", "--agent", "noop", "--agent", "random", "--tasks", TASKS, "--rollouts", "2"]
+    assert main([*command, "--json", str(file)]) == 0
+    first = file.read_text()
+    written = json.loads(first)
+    assert written["env"] == "ResumeEdit-v0"
+    assert written["rules"]["max_turns"] == 10
+    assert list(written["agents"]) == ["noop", "random"]
+    noop = written["agents"]["noop"]
+    assert noop["summary"]["episodes"] == len(noop["episodes"]) == 12
+    assert noop["summary"]["by_weakness"]["too_long"] == -1.25
+
+    assert main([*command, "--json", str(file)]) == 0
+    assert file.read_text() == first
+    assert main([*command, "--json", str(file), "--seed", "1"]) == 0
+    assert file.read_text() != first
+
+
+def test_eval_takes_tasks_and_rules_from_the_environment(tmp_path):
+    file = tmp_path / "mini.json"
+    assert main(["eval", "--agent", "noop", "--env", "ResumeEditMini-v0", "--json", str(file)]) == 0
+    written = json.loads(file.read_text())
+    assert written["tasks"] == "mini"
+    assert (written["rules"]["max_turns"], written["rules"]["page_lines"]) == (6, 20)
+    names = [one["task_id"] for one in written["agents"]["noop"]["episodes"]]
+    assert names == [task.task_id for task in load_tasks("mini", "eval")]
+
+
+def test_eval_knows_registered_variants(tmp_path):
+    file = tmp_path / "short.json"
+    gym.register(
+        id="ResumeEditShort-v0",
+        entry_point="resume_gym.env:ResumeEditEnv",
+        kwargs={"tasks": TASKS, "max_turns": 3},
+    )
+    command = ["eval", "--agent", "oracle", "--env", "ResumeEditShort-v0", "--json", str(file)]
+    try:
+        assert main(command) == 0
+    finally:
+        del gym.registry["ResumeEditShort-v0"]
+    written = json.loads(file.read_text())
+    assert written["tasks"] == TASKS
+    assert {one["turns"] for one in written["agents"]["oracle"]["episodes"]} == {3}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--agent", "orcale"], "--agent: expected one of noop, random, careful, oracle; "
+         "got 'orcale'; did you mean oracle?"),
+        (["--env", "ResumeEdit-v1"], "got 'ResumeEdit-v1'; did you mean ResumeEdit-v0?"),
+        (["--env", "CartPole-v1"], "--env: expected one of ResumeEdit-v0"),
+        (["--judge", "rubrik"], "rubric"),
+        (["--tasks", "missing.jsonl"], "got 'missing.jsonl'"),
+        (["--tasks", TASKS, "--json", "missing/file.json"], "there is no folder 'missing'"),
+        (["--tasks", TASKS, "--json", "."], "expected a file, '.' is a folder"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_the_user(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["eval", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("resume-gym: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_bad_file_is_named_with_its_line(capsys, tmp_path):
+    file = tmp_path / "tasks.jsonl"
+    file.write_text('{"task_id": "a"}\n')
+    assert main(["eval", "--tasks", str(file)]) == 2
+    assert f"{file}, line 1: job: missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["evil"], ["eval", "--rollouts", "0"]])
+def test_bad_syntax_shows_the_usage(arguments, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main(arguments)
+    assert leaving.value.code == 2
+    assert "usage: resume-gym" in capsys.readouterr().err
+
+
+def test_a_judge_that_fails_is_reported_and_not_a_number(capsys, monkeypatch):
+    class Down:
+        def judge(self, task, revised):
+            raise JudgeError("no answer")
+
+    monkeypatch.setattr("resume_gym.cli.make_judge", lambda name: Down())
+    assert main(["eval", "--agent", "careful", "--tasks", TASKS]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "resume-gym: no answer\n"

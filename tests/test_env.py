@@ -1,0 +1,278 @@
+"""What Gymnasium asks of an environment, and each pitfall of one whose texts are its spaces."""
+
+import json
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from conftest import BEST
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils.env_checker import check_env
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resume_gym import Task, TaskError, Verdict, rewards, tool_call
+from resume_gym.env import ResumeEditEnv
+from resume_gym.judges import JudgeUnavailable
+from resume_gym.spaces import UnicodeText
+
+ID, FULL_ID = "ResumeEdit-v0", "resume_gym:ResumeEdit-v0"
+REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
+BUILT = tool_call("str_replace", old="Helped build", new="Built")
+# every warning but that of forking beside other libraries' threads
+pytestmark = pytest.mark.filterwarnings("error", "ignore:This process .* is multi-threaded")
+
+
+class FixedJudge:
+    """Says the best of everything; fails as often as it is told to."""
+
+    name = "fixed"
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        if self.failures:
+            self.failures -= 1
+            raise JudgeUnavailable("no answer")
+        return BEST
+
+
+def judged(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, failures: int = 0) -> Any:
+    judge = FixedJudge(failures)
+    monkeypatch.setattr("resume_gym.env.make_judge", lambda spec: judge)
+    return gym.make(ID, **{**options, "judge": "fixed"})
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+# Registration
+
+
+@pytest.mark.parametrize("env_id", [ID, FULL_ID, "ResumeEditMini-v0"])
+def test_both_forms_of_make(env_id: str, options: dict[str, Any]) -> None:
+    with gym.make(env_id, **options) as env:
+        assert env.reset(seed=1)[0].startswith("# Job\n")
+
+
+def test_make_by_module_needs_no_import() -> None:
+    code = f"import gymnasium as gym; print(gym.make({FULL_ID!r}).spec.entry_point)"
+    assert python(code).strip() == "resume_gym.env:ResumeEditEnv"
+
+
+def test_the_entry_point_is_lazy() -> None:
+    heavy = "{'torch', 'rich', 'PIL', 'transformers', 'matplotlib', 'rapidfuzz', 'tomllib', "
+    heavy += "'resume_gym.env', 'resume_gym.judges', 'resume_gym.synthesis', 'resume_gym.cli'}"
+    assert python(f"import resume_gym, sys; print({heavy} & set(sys.modules))") == "set()\n"
+
+
+def test_make_stacks_only_the_order_and_the_checker(env: gym.Env[str, str]) -> None:
+    assert str(env) == "<OrderEnforcing<PassiveEnvChecker<ResumeEditEnv<ResumeEdit-v0>>>>"
+
+
+def test_spec_survives_json(env: gym.Env[str, str]) -> None:
+    assert env.spec
+    spec = EnvSpec.from_json(env.spec.to_json())
+    assert spec == env.spec
+    twin = gym.make(spec)
+    assert twin.reset(seed=4) == env.reset(seed=4)
+
+
+def test_spec_with_a_judge_and_its_options_survives_json(tasks_file: str) -> None:
+    env = gym.make(ID, tasks=tasks_file, judge={"name": "rubric"}, match="fuzzy")
+    assert env.spec
+    assert EnvSpec.from_json(json.dumps(json.loads(env.spec.to_json()))) == env.spec
+
+
+def test_construction_is_cheap_and_reads_no_tasks() -> None:
+    env = gym.make(ID, tasks="no/such/file.jsonl", judge="no such judge")
+    with pytest.raises(TaskError, match=r"no/such/file.jsonl"):
+        env.reset()
+    env.close()
+    env.close()
+
+
+def test_bad_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match="render_mode: expected None, ansi, human, rgb_array"):
+        ResumeEditEnv(render_mode="html")
+    with pytest.raises(ValueError, match="max_turns: expected an integer of at least 3"):
+        ResumeEditEnv(max_turns=1)
+    with pytest.raises(ValueError, match="judge: expected a name, a mapping or None"):
+        ResumeEditEnv(judge=FixedJudge())  # type: ignore[arg-type]
+
+
+def test_a_judge_that_does_not_exist_is_found_out_at_the_first_reset(tasks_file: str) -> None:
+    with pytest.raises(ValueError, match=r"judge: expected one of .*rubric.*got 'rubik'"):
+        gym.make(ID, tasks=tasks_file, judge="rubik").reset()
+
+
+@pytest.mark.parametrize("env_id", [ID, "ResumeEditMini-v0"])
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_the_defaults_work(env_id: str, split: str) -> None:
+    with gym.make(env_id, split=split) as env:
+        observation, info = env.reset(seed=0)
+        assert info["resume"].rstrip() in observation
+        env.step(tool_call("str_replace", old=info["resume"], new=info["resume"] + "x"))
+        assert env.step(SUBMIT)[4]["graded"]
+
+
+def test_the_docstring_is_a_documentation_page() -> None:
+    sections = "Description/Action Space/Observation Space/Starting State/Rewards/Episode End"
+    sections += "/Information/Arguments/Version History"
+    page = ResumeEditEnv.__doc__ or ""
+    assert [row[7:] for row in page.split("\n") if row.startswith("    ## ")] == sections.split("/")
+
+
+# Pitfalls
+
+
+@pytest.mark.parametrize("judge", [None, "rubric"])
+def test_check_env_has_nothing_to_say(
+    tasks_file: str, judge: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_env(gym.make(ID, tasks=tasks_file, judge=judge).unwrapped)
+    assert "Ada Moreno" in capsys.readouterr().out  # the human render
+
+
+def test_own_space_instead_of_text(env: gym.Env[str, str]) -> None:
+    assert isinstance(env.observation_space, UnicodeText)
+    assert isinstance(env.action_space, UnicodeText)
+    observation, _ = env.reset()
+    assert observation in env.observation_space
+    assert BUILT in env.action_space
+
+
+def test_types_are_python_types_and_keys_are_the_same_at_every_step(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = judged(options, monkeypatch)
+    kinds = {name: type(value) for name, value in env.reset()[1].items()}
+    assert set(kinds.values()) <= {bool, int, float, str}
+    for action in ("hello", REVIEW, REVIEW, BUILT, SUBMIT):
+        _, reward, terminated, truncated, info = env.step(action)
+        assert [type(value) for value in (reward, terminated, truncated)] == [float, bool, bool]
+        assert {name: type(value) for name, value in info.items()} == kinds
+        shares = sum(info[f"reward_{name}"] for name in rewards.TERMS)
+        assert shares == reward
+    assert terminated
+    assert info["graded"]
+    assert info["episode_reward"] == -0.25 + 1.0 + 0.25 + 1.0 + 1.0 + 3.0
+    assert info["verdict_clarity"] == 1.0
+
+
+def test_step_determinism_no_clocks_in_info(options: dict[str, Any]) -> None:
+    def play() -> list[Any]:
+        with gym.make(ID, **options) as env:
+            return [env.reset(seed=5), *map(env.step, ("hello", BUILT, REVIEW, SUBMIT))]
+
+    assert play() == play()
+
+
+def test_reset_determinism_no_dataset_cursor(env: gym.Env[str, str]) -> None:
+    def ids(seed: int) -> list[str]:
+        first = env.reset(seed=seed)[1]["task_id"]
+        return [first, *(env.reset()[1]["task_id"] for _ in range(8))]
+
+    assert ids(3) == ids(3) != ids(4)
+    assert set(ids(3)) == {"hand-0", "hand-1", "hand-2"}
+
+
+def test_a_task_is_pinned_by_its_id(env: gym.Env[str, str]) -> None:
+    for _ in range(3):
+        assert env.reset(options={"task_id": "hand-2"})[1]["task_id"] == "hand-2"
+    with pytest.raises(TaskError, match=r"'hand-3' is not in .* split train: 3 tasks"):
+        env.reset(options={"task_id": "hand-3"})
+
+
+def test_info_has_no_reserved_names(env: gym.Env[str, str]) -> None:
+    _, info = env.reset()
+    assert not info.keys() & {"episode", "final_obs", "final_info"}
+    assert not [name for name in info if name.startswith("_")]
+
+
+@settings(max_examples=50)
+@given(texts=st.lists(st.text(), min_size=10, max_size=10))
+def test_step_never_raises_on_any_str(tasks_file: str, texts: list[str]) -> None:
+    env = gym.make(ID, tasks=tasks_file, judge=None)
+    env.reset()
+    for text in texts:
+        observation, _, terminated, _, _ = env.step(text)
+        assert observation in env.observation_space
+    assert terminated
+
+
+def test_render_modes_and_fps(env: gym.Env[str, str]) -> None:
+    assert env.metadata["render_modes"] == ["ansi", "human", "rgb_array"]
+    assert env.metadata["render_fps"] > 0
+
+
+def test_running_out_of_turns_is_terminated_never_truncated(env: gym.Env[str, str]) -> None:
+    assert env.spec
+    assert env.spec.max_episode_steps is None
+    env.reset()
+    ends = [env.step("hello")[2:4] for _ in range(10)]
+    assert ends == [(False, False)] * 9 + [(True, False)]
+
+
+def test_a_step_after_the_end_asks_for_a_reset(env: gym.Env[str, str]) -> None:
+    with pytest.raises(gym.error.ResetNeeded):
+        env.unwrapped.step(REVIEW)
+    env.reset()
+    env.step(SUBMIT)
+    with pytest.raises(gym.error.ResetNeeded, match="call reset first"):
+        env.step(REVIEW)
+
+
+def test_an_environment_survives_pickling_without_its_judge(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = judged(options, monkeypatch)
+    env.reset(seed=2)
+    env.step(BUILT)
+    twin = pickle.loads(pickle.dumps(env))
+    assert twin.unwrapped._judge is None
+    assert twin.step(SUBMIT) == env.step(SUBMIT)
+    assert twin.reset() == env.reset()
+
+
+def test_a_failing_judge_raises_and_the_episode_is_graded_later(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = judged(options, monkeypatch, failures=2)
+    env.reset()
+    env.step(BUILT)
+    with pytest.raises(JudgeUnavailable):
+        env.step(SUBMIT)
+    finished: ResumeEditEnv = env.unwrapped
+    assert finished.session
+    assert finished.session.needs_verdict
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(SUBMIT)
+    with pytest.raises(JudgeUnavailable):
+        finished.grade()
+    assert finished.grade() == rewards.verdict_ledger(BEST)
+    assert finished.session.reward == 0.25 + 1 + 1 + 3
+    assert finished.grade() == {}
+
+
+def test_without_a_judge_an_edited_episode_stays_ungraded(env: gym.Env[str, str]) -> None:
+    env.reset()
+    env.step(BUILT)
+    info = env.step(SUBMIT)[4]
+    assert (info["graded"], info["score"]) == (False, 0.0)
+
+
+def test_an_unedited_episode_is_graded_by_the_tables(env: gym.Env[str, str]) -> None:
+    env.reset()
+    _, reward, _, _, info = env.step(SUBMIT)
+    assert reward == 1.0 + 1.0 - 1.25
+    assert (info["graded"], info["verdict_hallucination"]) == (True, -1.0)
+    assert (info["verdict_action_verbs"], info["verdict_clarity"]) == (-1.0, 0.0)
+    assert info["score"] == 100 * (reward + 7) / 15

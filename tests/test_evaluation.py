@@ -1,0 +1,185 @@
+import dataclasses
+import json
+import re
+from functools import partial
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from resume_gym import WEAKNESSES, Rules, Session, Task, Verdict, load_tasks, tool_call
+from resume_gym.agents import make_agent
+from resume_gym.evaluation import Episode, evaluate, play, summarise, table
+from resume_gym.judges import JudgeError, make_judge
+from resume_gym.rewards import TERMS
+
+TASKS = load_tasks("procedural:5:12", "eval")
+GOOD = Verdict(1, 1, 0, 1, 1, 1)
+
+
+class Fixed:
+    """A judge with one verdict; it counts how often it is asked."""
+
+    name = "fixed"
+
+    def __init__(self, verdict: Verdict = GOOD) -> None:
+        self.verdict = verdict
+        self.asked = 0
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        self.asked += 1
+        return self.verdict
+
+
+class Down:
+    """A judge that cannot be reached."""
+
+    name = "down"
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        raise JudgeError("no answer")
+
+
+def run(name, tasks=TASKS, rules=None, judge=None, rollouts=1, seed=0):
+    return evaluate(
+        partial(make_agent, name), tasks, rules or Rules(), judge or Fixed(), rollouts, seed
+    )
+
+
+def act(*texts: str):
+    """An agent that plays these texts."""
+    return lambda session: texts[session.state.turns]
+
+
+def test_noop_is_graded_by_the_tables_alone():
+    judge = Fixed()
+    for episode in run("noop", judge=judge):
+        layout = -1.0 if episode.weakness == "too_long" else 1.0
+        assert episode.reward == 1.0 + layout - 1.0 - 0.25
+        assert not episode.judged
+        assert episode.fits is (layout > 0)
+    assert judge.asked == 0
+    assert summarise(run("noop")).unjudged == len(TASKS)
+
+
+def test_an_episode_holds_what_its_session_came_to():
+    task = TASKS[0]
+    line = task.resume.split("\n")[0]
+    edit = tool_call("str_replace", old=line, new=line + " II")
+    agent = act("hm", edit, tool_call("str_replace", old="nowhere", new=""), tool_call("submit"))
+    session = play(agent, task, Rules(), Fixed())
+    episode = Episode.of(session)
+    assert episode.reward == session.reward == sum(episode.ledger.values())
+    assert episode.score == session.score
+    assert (episode.turns, episode.edits, episode.failed_edits, episode.malformed) == (4, 1, 1, 1)
+    assert (episode.submitted, episode.fits, episode.judged) == (True, True, True)
+    assert episode.lines == session.state.document.lines
+    assert episode.ledger.keys() == set(TERMS)
+    assert json.loads(json.dumps(dataclasses.asdict(episode)))["task_id"] == task.task_id
+
+
+def test_only_graded_episodes_count():
+    session = Session(TASKS[0])
+    with pytest.raises(ValueError, match=r"5-000000: .*this one still runs"):
+        Episode.of(session)
+    line = TASKS[0].resume.split("\n")[0]
+    session.step(tool_call("str_replace", old=line, new="# Nobody"))
+    session.step(tool_call("submit"))
+    with pytest.raises(ValueError, match="waits for its verdict"):
+        Episode.of(session)
+
+
+def test_a_judge_failure_is_never_a_number():
+    with pytest.raises(JudgeError, match="no answer"):
+        run("careful", judge=Down())
+
+
+def test_the_seed_gives_the_episodes():
+    assert run("random", rollouts=2) == run("random", rollouts=2)
+    assert run("random") != run("random", seed=1)
+    first, second = run("random", rollouts=2)[:12], run("random", rollouts=2)[12:]
+    assert first != second
+    assert [one.task_id for one in first] == [task.task_id for task in TASKS]
+
+
+def test_a_task_is_played_the_same_among_others():
+    assert run("random", TASKS[3:5]) == run("random")[3:5]
+
+
+def test_summary_of_hand_made_episodes():
+    terms = dict.fromkeys(TERMS, 0.0)
+    base = Episode(
+        "a", "too_long", 2.0, 60.0, {**terms, "submit": 1.0, "hallucination": 1.0},
+        turns=4, edits=3, failed_edits=1, malformed=0, submitted=True, lines=50, fits=True,
+        judged=True,
+    )  # fmt: skip
+    other = dataclasses.replace(
+        base, task_id="b", weakness="weak_verbs", reward=-2.0, score=20.0,
+        ledger={**terms, "no_submit": -1.0, "layout": -1.0, "hallucination": -1.0, "clarity": 0.25},
+        edits=0, failed_edits=2, malformed=1, submitted=False, fits=False, judged=False,
+    )  # fmt: skip
+    summary = summarise([base, other, base, other])
+    assert (summary.episodes, summary.tasks, summary.unjudged) == (4, 2, 2)
+    assert (summary.reward, summary.reward_sd, summary.score) == (0.0, 2.0, 40.0)
+    assert (summary.tool_syntax, summary.layout, summary.content) == (0.0, -0.5, 0.125)
+    assert (summary.submit_rate, summary.layout_pass_rate) == (0.5, 0.5)
+    assert (summary.edits, summary.failed_edits, summary.malformed) == (1.5, 1.5, 0.5)
+    assert summary.failed_share == 0.5
+    assert summary.verdict["hallucination"] == 0.0
+    assert summary.verdict["clarity"] == 0.5
+    assert summary.by_weakness == {"too_long": 2.0, "weak_verbs": -2.0}
+
+
+def test_the_parts_add_up_to_the_reward():
+    summary = summarise(run("random", rollouts=2))
+    assert summary.tool_syntax + summary.layout + summary.content == pytest.approx(summary.reward)
+
+
+def test_nothing_cannot_be_summarised():
+    with pytest.raises(ValueError, match="no episodes"):
+        summarise([])
+
+
+def test_table_sets_summaries_side_by_side():
+    console = Console(width=80, file=StringIO())
+    verbs = [task for task in TASKS if task.weakness == "weak_verbs"]
+    console.print(
+        table({"[before]": summarise(run("noop")), "after": summarise(run("oracle", verbs))})
+    )
+    lines = console.file.getvalue().split("\n")
+    assert lines[0].split() == ["[before]", "after"]
+    rows = {name: figures for name, *figures in (re.split(" {2,}", one.strip()) for one in lines)}
+    assert rows["mean"] == ["0.42", "7.75"]
+    assert rows["too_long"] == ["-1.25", "-"]
+    assert rows["submitted"] == ["100%", "100%"]
+    assert rows["played"] == ["12", "2"]
+    assert rows.keys() >= {*WEAKNESSES, "hallucination", "edits that failed"}
+
+
+MINI = Rules(max_turns=6, page_lines=20)
+
+
+@pytest.mark.parametrize(
+    ("source", "rules", "name", "least"),
+    [
+        ("default", Rules(), "oracle", 7.0),
+        ("default", Rules(), "careful", 6.0),
+        ("mini", MINI, "oracle", 6.3),
+        ("mini", MINI, "careful", 5.0),
+    ],
+)
+def test_good_editing_pays_on_the_bundled_tasks(source, rules, name, least):
+    summary = summarise(run(name, load_tasks(source, "eval"), rules, make_judge("rubric")))
+    assert summary.reward >= least
+    assert summary.verdict["hallucination"] >= 0.95
+    assert summary.layout_pass_rate == summary.submit_rate == 1.0
+    assert summary.failed_edits == 0.0
+    assert summary.by_weakness.keys() == set(WEAKNESSES)
+
+
+@pytest.mark.parametrize(("source", "rules"), [("default", Rules()), ("mini", MINI)])
+def test_chance_and_idleness_do_not_pay_on_the_bundled_tasks(source, rules):
+    tasks, judge = load_tasks(source, "eval"), make_judge("rubric")
+    assert summarise(run("random", tasks, rules, judge)).reward < 1.0
+    for episode in run("noop", tasks, rules, judge):
+        assert episode.reward == (-1.25 if episode.weakness == "too_long" else 0.75)

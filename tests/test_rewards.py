@@ -1,0 +1,199 @@
+import pytest
+from conftest import BEST, RESUME, WORST, make_task
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resume_gym import Rules, Session, Verdict, rewards, tool_call
+
+REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
+FAILING = tool_call("str_replace", old="not there", new="x")
+
+
+def play(*actions: str, rules: Rules | None = None, weakness: str = "weak_verbs") -> Session:
+    task = make_task()
+    session = Session(type(task)(task.task_id, task.job, task.resume, weakness), rules)
+    for action in actions:
+        session.step(action)
+    return session
+
+
+def edit(new: str, old: str = "- Helped build") -> str:
+    return tool_call("str_replace", old=old, new=new)
+
+
+def nonzero(session: Session) -> dict[str, float]:
+    return {name: value for name, value in session.ledger.items() if value}
+
+
+def test_rewards_of_the_turns() -> None:
+    actions = (REVIEW, REVIEW, edit("- Built"), FAILING, "hello", SUBMIT)
+    assert [step.reward for _, step in play(*actions).state.transcript] == [
+        1.0,
+        0.0,
+        0.25,
+        -0.25,
+        -0.25,
+        1.0 + 1.0,  # the page fits
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "term"),
+    [
+        (FAILING, "failed_edit"),
+        (edit("- Built", old=""), "failed_edit"),
+        (edit("a", old="a"), "failed_edit"),
+        (edit("b", old="a"), "failed_edit"),
+        (tool_call("str_replace"), "failed_edit"),
+        ("hello", "malformed"),
+        (REVIEW + REVIEW, "malformed"),
+        (tool_call("submit", now=True), "malformed"),
+        (tool_call("rewrite"), "malformed"),
+        ("x" * 1000, "malformed"),
+    ],
+)
+def test_every_failure_costs_a_quarter_and_a_turn(action: str, term: str) -> None:
+    session = play(action, rules=Rules(max_chars=900))
+    assert nonzero(session) == {term: -0.25}
+    assert session.state.turns == 1
+    assert session.resume == RESUME
+
+
+def test_no_submit_costs_one_and_layout_is_still_given() -> None:
+    session = play(*[FAILING] * 9, edit("- Built"))
+    assert session.done
+    assert nonzero(session) == {
+        "failed_edit": 9 * -0.25,
+        "edit": 0.25,
+        "no_submit": -1.0,
+        "layout": 1.0,
+    }
+
+
+@pytest.mark.parametrize(("page_lines", "layout"), [(11, 1.0), (10, -1.0)])
+def test_layout_is_the_number_of_lines(page_lines: int, layout: float) -> None:
+    session = play(SUBMIT, rules=Rules(page_lines=page_lines))
+    assert session.ledger["layout"] == layout
+
+
+@pytest.mark.parametrize(
+    ("weakness", "metric"),
+    [
+        ("vague_bullets", "clarity"),
+        ("too_long", "clarity"),
+        ("formatting_inconsistent", "clarity"),
+        ("no_metrics", "quantification"),
+        ("wrong_emphasis", "jd_alignment"),
+        ("weak_verbs", "action_verbs"),
+    ],
+)
+@pytest.mark.parametrize("undone", [False, True])
+def test_an_episode_that_changes_nothing_is_not_judged(
+    weakness: str, metric: str, undone: bool
+) -> None:
+    edits = (edit("- Built"), edit("- Helped build", old="- Built")) if undone else (FAILING,)
+    session = play(*edits, SUBMIT, weakness=weakness)
+    assert not session.needs_verdict
+    with pytest.raises(RuntimeError, match="nothing was edited"):
+        session.grade(BEST)
+    content = {name: session.ledger[name] for name in rewards.CONTENT_TERMS}
+    expected = dict.fromkeys(rewards.CONTENT_TERMS, 0.0)
+    assert content == {**expected, "hallucination": -1.0, metric: -0.25}
+    assert session.reward == (0.5 if undone else -0.25) + 1.0 + 1.0 - 1.25
+
+
+def test_terms_of_a_verdict() -> None:
+    assert rewards.verdict_ledger(Verdict(1, 1, 0, -1, 0, -1)) == {
+        "hallucination": 1.0,
+        "clarity": 0.25,
+        "quantification": 0.0,
+        "jd_alignment": -0.25,
+        "action_verbs": 0.0,
+        "preference": -1.0,
+    }
+
+
+@pytest.mark.parametrize("name", rewards.VERDICT_FIELDS)
+@pytest.mark.parametrize("value", [2, -2, 0.5, None])
+def test_a_verdict_holds_no_other_value(name: str, value: int) -> None:
+    fields = dict.fromkeys(rewards.VERDICT_FIELDS, 1)
+    with pytest.raises(ValueError, match=name):
+        Verdict(**{**fields, name: value})
+
+
+def test_a_resume_is_either_invented_or_not() -> None:
+    with pytest.raises(ValueError, match=r"hallucination: expected -1 or \+1, got 0"):
+        Verdict(0, 0, 0, 0, 0, 0)
+
+
+def test_the_least_reward_is_attained() -> None:
+    session = play(edit("- Built\n" * 60), *[FAILING] * 9)
+    session.grade(WORST)
+    assert session.reward == -7.0
+    assert session.score == 0.0
+
+
+def test_the_greatest_reward_is_attained() -> None:
+    edits = [edit(f"- Built {n + 1}", old=f"- Built {n}") for n in range(7)]
+    session = play(REVIEW, edit("- Built 0"), *edits, SUBMIT)
+    session.grade(BEST)
+    assert session.reward == 8.0
+    assert session.score == 100.0
+
+
+def test_score_is_linear() -> None:
+    for reward in (-7.0, -3.25, 0.0, 5.41, 8.0):
+        assert rewards.score(reward, 10) == pytest.approx(100 * (reward + 7) / 15)
+
+
+def test_components_add_up() -> None:
+    session = play(REVIEW, edit("- Built"), FAILING, SUBMIT)
+    session.grade(Verdict(1, 1, 0, 0, 1, 1))
+    parts = {"tool_syntax": 2.0, "layout": 1.0, "content": 2.5}
+    assert rewards.components(session.ledger) == parts
+    assert sum(parts.values()) == session.reward
+
+
+actions = st.sampled_from(
+    [
+        REVIEW,
+        SUBMIT,
+        FAILING,
+        "",
+        REVIEW + SUBMIT,
+        edit("- Led"),
+        edit("- Helped build", old="- Led"),
+        edit("long\n" * 30, old="\n## Skills"),
+        edit("Led", old="Helped"),
+        tool_call("str_replace", old="Helped", new="Led", count=2),
+    ]
+)
+grades = st.sampled_from([-1, 0, 1])
+verdicts = st.builds(Verdict, st.sampled_from([-1, 1]), *[grades] * 5)
+
+
+@settings(max_examples=200)
+@given(st.integers(3, 12), st.integers(1, 20), st.lists(actions, min_size=12), verdicts)
+def test_any_episode_is_within_bounds_and_its_terms_add_up_exactly(
+    max_turns: int, page_lines: int, script: list[str], verdict: Verdict
+) -> None:
+    session = play(rules=Rules(max_turns=max_turns, page_lines=page_lines))
+    while not session.done:
+        step = session.step(script.pop())
+        assert step.reward == sum(step.ledger.values())
+        assert isinstance(step.reward, float)
+        assert sum(session.ledger.values()) == session.reward
+    if session.needs_verdict:
+        before = session.reward
+        terms = session.grade(verdict)
+        assert session.reward == before + sum(terms.values())
+    least, greatest = rewards.reward_bounds(max_turns)
+    assert least <= session.reward <= greatest
+    assert 0 <= session.score <= 100
+    assert sum(session.ledger.values()) == session.reward
+    assert sum(rewards.components(session.ledger).values()) == session.reward
+    assert list(session.ledger) == list(rewards.TERMS)
+
+
+def test_bounds_of_ten_turns() -> None:
+    assert rewards.reward_bounds(10) == (-7.0, 8.0)

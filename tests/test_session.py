@@ -1,0 +1,251 @@
+import json
+import pickle
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+from conftest import BEST, RESUME, WORST, make_task
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resume_gym import ERRORS, Rules, Session, Task, TaskError, tool_call
+from resume_gym.spaces import UnicodeText
+
+REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
+
+
+def edit(old: str, new: str, **count: int) -> str:
+    return tool_call("str_replace", old=old, new=new, **count)
+
+
+BUILT = edit("Helped build", "Built")
+
+
+def test_the_prompt_holds_job_resume_layout_and_budget(task: Task) -> None:
+    prompt = Session(task).prompt
+    assert task.job in prompt
+    assert task.resume.rstrip() in prompt
+    assert prompt.endswith("lines: 11/55 | longest line: 49\nturns left: 10/10 | edits: 0")
+    assert "weak_verbs" not in prompt + Session(task).system_prompt
+
+
+def test_an_edit_answers_with_diff_layout_and_budget(task: Task) -> None:
+    step = Session(task).step(BUILT)
+    assert step.observation == (
+        "@@ -6 +6 @@\n"
+        "-- Helped build a booking pipeline for 12 harbours\n"
+        "+- Built a booking pipeline for 12 harbours\n"
+        "lines: 11/55 | longest line: 48\n"
+        "turns left: 9/10 | edits: 1"
+    )
+    assert not step.done
+    assert step.error == "none"
+
+
+def test_review_shows_the_resume_as_it_stands(task: Task) -> None:
+    session = Session(task, Rules(page_lines=6))
+    session.step(BUILT)
+    rows = session.step(REVIEW).observation.split("\n")
+    assert rows[5] == "- Built a booking pipeline for 12 harbours"
+    assert rows[6] == "===== the page ends here: 6 lines ====="
+    assert rows[-2:] == ["lines: 11/6 | longest line: 48", "turns left: 8/10 | edits: 1"]
+
+
+@pytest.mark.parametrize(
+    ("action", "error", "says"),
+    [
+        (edit("Helped", "Led"), "ambiguous", "occurs 2 times, expected 1"),
+        (edit("Helped", "Led", count=3), "not_found", "found 2 of 3"),
+        (edit("helped", "Led"), "not_found", "not in the resume"),
+        (edit("Helped\r\nbuild", "Led"), "not_found", "not in the resume"),
+        (edit("## Skills\n", "## Skills\r\n"), "unchanged", "changes nothing"),
+        ("hello", "no_call", "expected one <tool_call>"),
+        (tool_call("rewrite"), "unknown_tool", "the tools are str_replace, review, submit"),
+    ],
+)
+def test_errors_say_what_was_wrong(task: Task, action: str, error: str, says: str) -> None:
+    step = Session(task).step(action)
+    assert step.error == error
+    assert says in step.observation
+    assert step.observation.startswith(f"error ({error}): ")
+    assert step.observation.endswith("\nturns left: 9/10 | edits: 0")
+
+
+def test_count_replaces_all_or_nothing(task: Task) -> None:
+    session = Session(task)
+    assert session.step(edit("Helped", "Led", count=2)).error == "none"
+    assert session.resume == RESUME.replace("Helped", "Led")
+    assert session.state.edits == 1
+
+
+def test_an_empty_new_deletes(task: Task) -> None:
+    session = Session(task)
+    session.step(edit("; Helped with audits", ""))
+    assert "audits" not in session.resume
+
+
+def test_crlf_input_is_read_as_line_feeds() -> None:
+    session = Session(make_task(resume=RESUME.replace("\n", "\r\n")))
+    assert session.resume == RESUME
+    step = session.step(edit("## Skills\r\nPython", "## Skills\r\n- Python\r- Go"))
+    assert step.error == "none"
+    assert session.resume.endswith("## Skills\n- Python\n- Go, SQL\n")
+
+
+def test_fuzzy_matching_is_off_unless_asked_for(task: Task) -> None:
+    sloppy = edit("  - Helped  build\n", "  - Built\n")
+    assert Session(task).step(sloppy).error == "not_found"
+    session = Session(task, Rules(match="fuzzy"))
+    assert session.step(sloppy).error == "none"
+    assert session.resume == RESUME.replace("Helped build", "Built")
+
+
+def test_too_large_an_action_or_resume_is_refused() -> None:
+    size = len(RESUME)
+    session = Session(make_task(), Rules(max_chars=size + 10))
+    step = session.step(REVIEW + " " * size)
+    assert (step.error, step.ledger) == ("too_large", {"malformed": -0.25})
+    step = session.step(edit("Helped", "Helped....." + "x", count=2))
+    assert (step.error, step.ledger) == ("too_large", {"failed_edit": -0.25})
+    assert session.step(edit("Helped", "Helped.....", count=2)).error == "none"
+    assert len(session.resume) == size + 10
+
+
+@pytest.mark.parametrize(("job", "resume"), [("a", "b" * 1001), ("a" * 1001, "b")])
+def test_too_large_a_task_is_refused(job: str, resume: str) -> None:
+    task = Task("big", job, resume, "too_long")
+    with pytest.raises(TaskError, match=r"big: the (resume|job) has 1001 .*limit is 1000"):
+        Session(task, Rules(max_chars=1000))
+
+
+def test_the_last_turn_may_be_an_edit(task: Task) -> None:
+    session = Session(task, Rules(max_turns=3))
+    session.step(REVIEW)
+    session.step("hello")
+    step = session.step(BUILT)
+    assert step.done
+    assert session.needs_verdict
+    assert step.ledger == {"edit": 0.25, "no_submit": -1.0, "layout": 1.0}
+    assert step.observation.endswith("turns left: 0/3 | edits: 1")
+    session.grade(BEST)
+    assert not session.needs_verdict
+
+
+def test_submit_on_the_last_turn_counts(task: Task) -> None:
+    session = Session(task, Rules(max_turns=3))
+    for action in (REVIEW, BUILT, SUBMIT):
+        session.step(action)
+    assert session.state.submitted
+    assert session.ledger["no_submit"] == 0.0
+
+
+def test_a_step_after_the_end_raises(task: Task) -> None:
+    session = Session(task)
+    session.step(SUBMIT)
+    state = session.snapshot()
+    with pytest.raises(RuntimeError, match="the episode is over"):
+        session.step(REVIEW)
+    assert session.snapshot() is state
+
+
+def test_a_running_episode_is_not_graded(task: Task) -> None:
+    session = Session(task)
+    session.step(BUILT)
+    with pytest.raises(RuntimeError, match="still runs"):
+        session.grade(BEST)
+
+
+def test_a_later_verdict_replaces_an_earlier_one(task: Task) -> None:
+    session = Session(task)
+    for action in (BUILT, SUBMIT):
+        session.step(action)
+    session.grade(WORST)
+    assert session.reward == 0.25 + 1 + 1 - 3
+    session.grade(BEST)
+    assert session.reward == sum(session.ledger.values()) == 0.25 + 1 + 1 + 3
+
+
+def test_forks_and_snapshots_are_independent(task: Task) -> None:
+    session = Session(task)
+    session.step(BUILT)
+    snapshot, record = session.snapshot(), deepcopy(session.record())
+    fork = session.fork()
+    fork.step(edit("Python, SQL", "SQL"))
+    fork.step(SUBMIT)
+    fork.grade(BEST)
+    assert session.record() == record
+    session.step(REVIEW)
+    assert len(fork.state.transcript) == 3
+    session.restore(snapshot)
+    assert session.record() == record
+    session.restore(fork.snapshot())
+    assert session.record() == fork.record()
+    assert Session(task).resume == RESUME
+
+
+def test_sessions_survive_pickling(task: Task) -> None:
+    session = Session(task)
+    session.step(BUILT)
+    twin = pickle.loads(pickle.dumps(session))
+    assert twin.step(SUBMIT) == session.step(SUBMIT)
+    assert twin.record() == session.record()
+
+
+def test_a_record_is_json_that_replays_and_can_be_graded_again(task: Task) -> None:
+    session = Session(task, Rules(max_turns=5, match="fuzzy", page_lines=8))
+    for action in (REVIEW, "hello \ud800", BUILT, SUBMIT):
+        session.step(action)
+    ungraded = json.loads(json.dumps(session.record()))
+    session.grade(WORST)
+    record = json.loads(json.dumps(session.record()))
+    assert record["ledger"] == session.ledger
+    again = Session.replay(task, record)
+    assert again.record() == session.record()
+    again.grade(BEST)
+    assert again.reward == session.reward + 6
+    later = Session.replay(task, ungraded)
+    assert later.needs_verdict
+    later.grade(WORST)
+    assert later.record() == session.record()
+
+
+@pytest.mark.parametrize("changed", [{"resume": "x"}, {"reward": 99.0}, {"task_id": "other"}])
+def test_a_record_that_does_not_fit_is_refused(task: Task, changed: dict[str, object]) -> None:
+    session = Session(task)
+    session.step(BUILT)
+    with pytest.raises(ValueError, match=f"{task.task_id}.*{next(iter(changed))}|{task.task_id}"):
+        Session.replay(task, {**session.record(), **changed})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_turns", 2),
+        ("max_turns", 3.0),
+        ("max_turns", True),
+        ("page_lines", 0),
+        ("page_width", 0),
+        ("max_chars", "9"),
+        ("match", "regex"),
+    ],
+)
+def test_rules_are_checked(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"{field}: expected"):
+        Rules(**{field: value})  # type: ignore[arg-type]
+
+
+@given(st.lists(st.text(), min_size=3, max_size=3))
+def test_no_string_raises_and_every_observation_is_a_text(texts: list[str]) -> None:
+    session = Session(make_task(), Rules(max_turns=3))
+    space = UnicodeText(1000)
+    for text in texts:
+        step = session.step(text)
+        assert step.error in ERRORS
+        assert space.contains(step.observation)
+    assert session.done
+
+
+def test_session_needs_neither_gymnasium_nor_a_judge() -> None:
+    source = (Path(__file__).parents[1] / "resume_gym" / "session.py").read_text()
+    assert "import gymnasium" not in source
+    assert "judges" not in source

@@ -1,0 +1,174 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resume_gym import ERRORS, TOOLS, Malformed, ToolCall, parse, tool_call
+
+REVIEW = tool_call("review")
+
+
+def replacing(**arguments: Any) -> str:
+    return tool_call("str_replace", **{"old": "a", "new": "b", **arguments})
+
+
+def raw(body: str) -> str:
+    return f"<tool_call>{body}</tool_call>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        REVIEW,
+        f"I look first.\n{REVIEW}\nThat is all.",
+        f"<think>two words</think>\n{REVIEW}",
+        f"thought whose opening tag stood in the prompt</think>{REVIEW}",
+        f"<think>shall I write <tool_call>{{}}</tool_call>?</think>{REVIEW}",
+        raw('{"name": "review"}'),
+        raw('\n\n {"arguments": {}, "name": "review"} \n'),
+    ],
+)
+def test_one_call_is_found(text: str) -> None:
+    assert parse(text) == ToolCall("review")
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "name"),
+    [
+        ("", "no_call", ""),
+        ("Looks fine to me.", "no_call", ""),
+        ('{"name": "review", "arguments": {}}', "no_call", ""),
+        (f"<think>{REVIEW}</think>", "no_call", ""),
+        (f"<think>never ends {REVIEW}", "no_call", ""),
+        (f"{REVIEW}\n{REVIEW}", "several_calls", ""),
+        (f"{REVIEW}<tool_call>", "several_calls", ""),
+        (raw("review"), "bad_json", ""),
+        (raw("{'name': 'review'}"), "bad_json", ""),
+        (raw('{"name": "review"'), "bad_json", ""),
+        (raw('{"name": "review"} {}'), "bad_json", ""),
+        ('<tool_call>{"name": "review"}', "bad_json", ""),
+        (raw('[{"name": "review"}]'), "bad_json", ""),
+        (raw('{"arguments": {}}'), "bad_json", ""),
+        (raw('{"name": 3}'), "bad_json", ""),
+        (raw('{"name": "str_replace", "arguments": {"old": "a\nb"}}'), "bad_json", ""),
+        (raw("[" * 100_000), "bad_json", ""),
+        (raw("[" * 900 + "]" * 900), "bad_json", ""),
+        (raw('{"name": "review", "arguments": %s}' % ("9" * 5000)), "bad_json", ""),
+        (tool_call("delete", line=3), "unknown_tool", ""),
+        (tool_call("Review"), "unknown_tool", ""),
+        (tool_call("\x00\udc00"), "unknown_tool", ""),
+        (tool_call("review", all=True), "bad_arguments", "review"),
+        (tool_call("submit", old="a"), "bad_arguments", "submit"),
+        (raw('{"name": "submit", "arguments": null}'), "bad_arguments", "submit"),
+        (raw('{"name": "review", "arguments": "{}"}'), "bad_arguments", "review"),
+        (tool_call("str_replace"), "bad_arguments", "str_replace"),
+        (tool_call("str_replace", old="a"), "bad_arguments", "str_replace"),
+        (replacing(regex=True), "bad_arguments", "str_replace"),
+        (replacing(old=3), "bad_arguments", "str_replace"),
+        (replacing(new=None), "bad_arguments", "str_replace"),
+        (replacing(new=["b"]), "bad_arguments", "str_replace"),
+        (replacing(old=""), "bad_arguments", "str_replace"),
+        (replacing(old="a\x00"), "bad_arguments", "str_replace"),
+        (replacing(new="\ud800"), "bad_arguments", "str_replace"),
+        (replacing(count=0), "bad_arguments", "str_replace"),
+        (replacing(count=-1), "bad_arguments", "str_replace"),
+        (replacing(count=True), "bad_arguments", "str_replace"),
+        (replacing(count=1.0), "bad_arguments", "str_replace"),
+        (replacing(count="1"), "bad_arguments", "str_replace"),
+        (replacing(count=float("nan")), "bad_arguments", "str_replace"),
+        (replacing(new="a"), "unchanged", "str_replace"),
+    ],
+)
+def test_what_is_no_call(text: str, error: str, name: str) -> None:
+    result = parse(text)
+    assert isinstance(result, Malformed)
+    assert (result.error, result.name) == (error, name)
+    assert 10 < len(result.reason) < 500
+    result.reason.encode()
+    assert "\x00" not in result.reason
+
+
+@pytest.mark.parametrize("escape", [r"\u0000", r"\ud800", r"\udfff"])
+def test_escaped_faults_are_refused(escape: str) -> None:
+    for field in ("old", "new"):
+        body = {"old": "x", "new": "y", field: "@"}
+        text = json.dumps({"name": "str_replace", "arguments": body}).replace("@", escape)
+        result = parse(raw(text))
+        assert isinstance(result, Malformed)
+        assert result.error == "bad_arguments"
+        assert field in result.reason
+
+
+def test_an_escaped_pair_of_surrogates_is_a_character() -> None:
+    call = parse(raw(r'{"name": "str_replace", "arguments": {"old": "\ud83d\ude42", "new": ""}}'))
+    assert call == ToolCall("str_replace", "🙂", "")
+
+
+@pytest.mark.parametrize("depth", [*range(1, 60), *range(60, 1200, 23)])
+def test_any_depth_of_nesting_is_answered(depth: int) -> None:
+    deep = "[" * depth + "]" * depth
+    for arguments in (deep, f'{{"old": {deep}}}', f'{{"old": "a", "new": "", "count": {deep}}}'):
+        result = parse(raw(f'{{"name": "str_replace", "arguments": {arguments}}}'))
+        assert isinstance(result, Malformed)
+
+
+valid = st.text().filter(lambda text: "\x00" not in text)
+
+
+@given(old=valid.filter(bool), new=valid, count=st.integers(1, 10**30))
+def test_tool_call_and_parse_are_inverse(old: str, new: str, count: int) -> None:
+    result = parse(tool_call("str_replace", old=old, new=new, count=count))
+    if old == new:
+        assert isinstance(result, Malformed)
+    else:
+        assert result == ToolCall("str_replace", old, new, count)
+
+
+@pytest.mark.parametrize("text", ["</think>", "<think>", "<tool_call>", "</tool_call>{}", "\\</"])
+def test_markers_may_stand_in_arguments(text: str) -> None:
+    action = f"<think>x</think>{tool_call('str_replace', old=text, new='y')}"
+    assert parse(action) == ToolCall("str_replace", text, "y")
+    action = tool_call("str_replace", old="y", new=text)
+    assert parse(action) == ToolCall("str_replace", "y", text)
+
+
+PIECES = """\
+<think> </think> <tool_call> </tool_call> {"name":" review ","arguments": {}} {"old":" " \
+\\u0000 \\ud800 1e999 NaN [[ null"""
+pieces = st.sampled_from(PIECES.split(" "))
+
+
+@given(st.one_of(st.text(), st.lists(pieces | st.text(max_size=5)).map("".join)))
+def test_parse_never_raises(text: str) -> None:
+    for action in (text, raw(text), raw(f'{{"name": "str_replace", "arguments": {text}}}')):
+        result = parse(action)
+        assert isinstance(result, ToolCall) or result.error in ERRORS
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+
+
+@given(json_values, json_values)
+def test_parse_never_raises_on_json(name: Any, arguments: Any) -> None:
+    for call in (
+        {"name": name, "arguments": arguments},
+        {"name": "str_replace", "arguments": {"old": name, "new": arguments, "count": name}},
+        arguments,
+    ):
+        result = parse(raw(json.dumps(call)))
+        assert isinstance(result, ToolCall) or result.error in ERRORS
+
+
+def test_schemas_describe_what_parse_takes() -> None:
+    functions = {tool["function"]["name"]: tool["function"]["parameters"] for tool in TOOLS}
+    assert functions.keys() == {"str_replace", "review", "submit"}
+    for name, parameters in functions.items():
+        values = {key: key for key in parameters["required"]}
+        assert parse(tool_call(name, **values)) == ToolCall(name, **values)
+    assert list(functions["str_replace"]["properties"]) == ["old", "new", "count"]

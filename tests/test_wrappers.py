@@ -1,0 +1,163 @@
+"""Gymnasium's wrappers and vector environments around the environment."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from conftest import RESUME
+from gymnasium import wrappers
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+
+from resume_gym import tool_call
+from resume_gym.env import ResumeEditEnv
+
+ID, FULL_ID = "ResumeEdit-v0", "resume_gym:ResumeEdit-v0"
+REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
+BUILT = tool_call("str_replace", old="Helped build", new="Built")
+# every warning but that of forking beside other libraries' threads
+pytestmark = pytest.mark.filterwarnings("error", "ignore:This process .* is multi-threaded")
+
+
+def test_time_limit_truncates(options: dict[str, Any]) -> None:
+    env = gym.make(ID, max_episode_steps=2, **options)
+    env.reset()
+    assert env.step(REVIEW)[2:4] == (False, False)
+    assert env.step(REVIEW)[2:4] == (False, True)
+
+
+def test_record_episode_statistics(env: gym.Env[str, str]) -> None:
+    wrapped = wrappers.RecordEpisodeStatistics(env)
+    wrapped.reset()
+    total = sum(wrapped.step(action)[1] for action in (REVIEW, BUILT))
+    _, reward, _, _, info = wrapped.step(SUBMIT)
+    assert info["episode"]["r"] == total + reward == info["episode_reward"]
+    assert info["episode"]["l"] == 3
+
+
+def test_transform_observation(env: gym.Env[str, str]) -> None:
+    wrapped = wrappers.TransformObservation(env, str.upper, env.observation_space)
+    assert wrapped.reset()[0].startswith("# JOB\n")
+    assert wrapped.step(BUILT)[0].endswith("TURNS LEFT: 9/10 | EDITS: 1")
+
+
+def test_render_collection(options: dict[str, Any]) -> None:
+    env = wrappers.RenderCollection(gym.make(ID, render_mode="ansi", **options))
+    env.reset()
+    env.step(BUILT)
+    before, after = env.render()
+    assert "Helped build" in before
+    assert "+- Built" in after
+
+
+def test_record_video_writes_a_file(options: dict[str, Any], tmp_path: Path) -> None:
+    page = {"page_lines": 12, "page_width": 60}
+    env = gym.make(ID, render_mode="rgb_array", **page, **options)
+    env = wrappers.RecordVideo(env, str(tmp_path / "videos"), lambda _: True, disable_logger=True)
+    env.reset()
+    env.step(BUILT)
+    env.step(SUBMIT)
+    env.close()
+    (video,) = (tmp_path / "videos").glob("*.mp4")
+    assert video.stat().st_size > 1000
+
+
+def test_autoreset_wrapper(env: gym.Env[str, str]) -> None:
+    wrapped = wrappers.Autoreset(env)
+    first, _ = wrapped.reset()
+    assert wrapped.step(SUBMIT)[2]
+    observation, reward, terminated, _, info = wrapped.step(BUILT)
+    assert (observation[:6], reward, terminated) == (first[:6], 0, False)
+    assert info["edits"] == 0
+
+
+# Vector environments
+
+
+def play_two(vec: gym.vector.VectorEnv[Any, Any, Any]) -> list[Any]:
+    """Two environments whose texts differ at every step."""
+    observations = [vec.reset(seed=[1, 2])[0]]
+    for pair in ((REVIEW, "hello"), (BUILT, REVIEW), ("語🙂", BUILT), (SUBMIT, "hello")):
+        observations.append(vec.step(pair)[0])
+    vec.close()
+    return observations
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_make_vec_delivers_every_observation(options: dict[str, Any], mode: str) -> None:
+    """Neither zeros nor the first observation for ever."""
+    found = play_two(gym.make_vec(ID, num_envs=2, vectorization_mode=mode, **options))
+    assert all(type(batch) is tuple and len(set(batch)) == 2 for batch in found)
+    prompt, _, edited, error, submitted = (batch[0] for batch in found)
+    assert prompt.startswith("# Job\n")
+    assert edited.startswith("@@ -6 +6 @@\n")
+    assert error.startswith("error (no_call)")
+    assert submitted.startswith("submitted\n")
+    left = [batch[1].split("turns left: ")[1].split("/")[0] for batch in found]
+    assert left == ["10", "9", "8", "7", "6"]
+
+
+def test_async_with_default_shared_memory_equals_sync(options: dict[str, Any]) -> None:
+    makers = [lambda: gym.make(ID, **options)] * 2
+    assert play_two(AsyncVectorEnv(makers)) == play_two(SyncVectorEnv(makers))
+    assert play_two(AsyncVectorEnv(makers)) == play_two(AsyncVectorEnv(makers, shared_memory=False))
+
+
+def test_earlier_observations_of_async_do_not_change(options: dict[str, Any]) -> None:
+    with closing(gym.make_vec(ID, num_envs=2, vectorization_mode="async", **options)) as vec:
+        first, _ = vec.reset()
+        vec.step((REVIEW, REVIEW))
+        assert all(text.startswith("# Job\n") for text in first)
+
+
+def test_spawned_workers_find_the_id_by_its_module(options: dict[str, Any]) -> None:
+    vec = AsyncVectorEnv([lambda: gym.make(FULL_ID, **options)], context="spawn")
+    assert vec.reset()[0][0].startswith("# Job\n")
+    assert vec.step((BUILT,))[0][0].startswith("@@ -6 +6 @@")
+    vec.close()
+
+
+def test_vector_info_keeps_fractions(options: dict[str, Any]) -> None:
+    with closing(gym.make_vec(ID, num_envs=2, vectorization_mode="sync", **options)) as vec:
+        vec.reset()
+        _, reward, _, _, info = vec.step((REVIEW, BUILT))
+        assert list(reward) == [1.0, 0.25]
+        assert list(info["reward_edit"]) == [0.0, 0.25]
+        assert list(info["episode_reward"]) == [1.0, 0.25]
+        assert list(info["resume"]) == [RESUME, RESUME.replace("Helped build", "Built")]
+        kinds = {name: info[name].dtype for name in ("reward_edit", "score", "edits", "submitted")}
+        assert list(kinds.values()) == [np.float64, np.float64, np.int64, np.bool_]
+
+
+def test_vector_statistics(options: dict[str, Any]) -> None:
+    vec = gym.make_vec(ID, num_envs=2, vectorization_mode="sync", **options)
+    wrapped = wrappers.vector.RecordEpisodeStatistics(vec)
+    wrapped.reset()
+    wrapped.step((BUILT, REVIEW))
+    info = wrapped.step((SUBMIT, REVIEW))[4]
+    assert list(info["episode"]["r"]) == [2.25, 0.0]
+    assert list(info["_episode"]) == [True, False]
+
+
+def test_next_step_autoreset_swallows_an_action(options: dict[str, Any]) -> None:
+    with closing(gym.make_vec(ID, num_envs=2, vectorization_mode="async", **options)) as vec:
+        next_step = gym.vector.AutoresetMode.NEXT_STEP
+        assert (
+            vec.metadata["autoreset_mode"] == next_step == ResumeEditEnv.metadata["autoreset_mode"]
+        )
+        vec.reset()
+        vec.step((SUBMIT, REVIEW))
+        observations, reward, _, _, info = vec.step((BUILT, BUILT))
+        assert observations[0].startswith("# Job\n")
+        assert list(reward) == [0.0, 0.25]
+        assert list(info["edits"]) == [0, 1]
+
+
+def test_a_bare_string_is_split_over_the_environments(options: dict[str, Any]) -> None:
+    """Why the documentation asks for a tuple of strings."""
+    assert "tuple of strings" in (ResumeEditEnv.__doc__ or "")
+    with closing(gym.make_vec(ID, num_envs=2, vectorization_mode="sync", **options)) as vec:
+        vec.reset()
+        assert list(vec.step("ab")[4]["error"]) == ["no_call", "no_call"]

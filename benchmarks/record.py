@@ -1,0 +1,112 @@
+"""What every benchmark shares: options, figures with their wanted bounds, the result file."""
+
+import argparse
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured figure and what is wanted of it.
+
+    Attributes:
+        name: what was measured, with its unit.
+        value: the median of the repetitions.
+        at_least: the least value wanted; None if any will do.
+        at_most: the greatest value wanted; None if any will do.
+    """
+
+    name: str
+    value: float
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether the value is as wanted."""
+        above = self.at_least is None or self.value >= self.at_least
+        return above and (self.at_most is None or self.value <= self.at_most)
+
+    def __str__(self) -> str:
+        bounds = ((">=", self.at_least), ("<=", self.at_most))
+        wanted = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+        missed = "" if self.met else "  MISSED"
+        digits = 0 if abs(self.value) >= 100 else 3
+        return f"{self.name}: {self.value:,.{digits}f} (wanted {wanted or 'any'}){missed}"
+
+
+def options(description: str) -> argparse.Namespace:
+    """Read the options that every benchmark takes."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, no result file")
+    parser.add_argument("--machine", default=machine(), help="name of the machine's kind")
+    return parser.parse_args()
+
+
+def finish(
+    name: str,
+    args: argparse.Namespace,
+    figures: list[Figure],
+    repetitions: dict[str, list[float]],
+    packages: tuple[str, ...] = (),
+) -> int:
+    """Print the figures and, after a full run, write the result file.
+
+    Returns:
+        The exit status: 1 if a figure is not as wanted.
+    """
+    for figure in figures:
+        print(figure)
+    if not args.quick:
+        result = {
+            "benchmark": name,
+            "machine": args.machine,
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "date": datetime.now(UTC).date().isoformat(),
+            "versions": {"python": platform.python_version(), **versions(packages)},
+            "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
+            "repetitions": repetitions,
+        }
+        RESULTS.mkdir(exist_ok=True)
+        path = RESULTS / f"{name}-{args.machine}.json"
+        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        print(f"written: {path.relative_to(Path(__file__).parents[1])}")
+    return 0 if all(figure.met for figure in figures) else 1
+
+
+def versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """Versions of this project and of the installed ones among `packages`."""
+    found: dict[str, Any] = {}
+    for package in ("resume-gym", "gymnasium", "numpy", *packages):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def processor() -> str:
+    """The model of the processor."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def machine() -> str:
+    """The machine's kind, as "2-core-xeon"; its name in the network stays private."""
+    model = processor().lower()
+    families = ("xeon", "epyc", "ryzen", "core", "apple", "neoverse", "grace")
+    family = next((one for one in families if one in model), platform.machine().lower())
+    return f"{os.cpu_count()}-core-{family}"

@@ -8,7 +8,8 @@ def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
     """The mean reward of each rollout's group, [b]."""
     _, index, counts = torch.unique(groups, return_inverse=True, return_counts=True)
     sums = torch.zeros(len(counts), dtype=rewards.dtype).index_add(0, index, rewards)
-    return (sums / counts)[index]
+    means: Tensor = sums / counts
+    return means[index]
 
 
 def mean_centred(rewards: Tensor, groups: Tensor) -> Tensor:

@@ -96,8 +96,9 @@ def _grouped(
 @lru_cache(maxsize=64)  # the layers of a row ask for the same masks
 def _seen(prompt: int, own: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """What a response sees: its prompt, and itself up to each token; [own, prompt + own]."""
-    hidden = torch.full((own, prompt + own), -torch.inf, dtype=dtype, device=device)
-    return hidden.triu(prompt + 1)
+    with torch.inference_mode(False):  # one that evaluation asked for first must serve training too
+        hidden = torch.full((own, prompt + own), -torch.inf, dtype=dtype, device=device)
+        return hidden.triu(prompt + 1)
 
 
 AttentionInterface.register(NAME, attention)

@@ -1,15 +1,15 @@
 """The configuration of a run: defaults, then `--config FILE.toml`, then flags.
 
-A flat dataclass with checks. A mistake of the user's is one line and exit status 2.
+A flat dataclass with checks; tyro reads the flags. A mistake of the user's exits with status 2.
 """
 
-import contextlib
+import argparse
 import difflib
 import math
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
@@ -135,20 +135,22 @@ def _typed(name: str, kind: object, value: object) -> object:
 
 def load(argv: Sequence[str]) -> Config:
     """The configuration of a command line; a mistake in it ends the program with status 2."""
+    usage = "%(prog)s [--config FILE.toml] [OPTIONS]"
+    parser = argparse.ArgumentParser(usage=usage, add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    known, rest = parser.parse_known_args(argv)
     try:
-        flags = _flags(argv)
-        source = flags.pop("config", None)
-        base = Config() if source is None else read_toml(_find(source))
-        if "help" in flags:
-            _help(base)
-        kinds = get_type_hints(Config)
-        values = {name: _value(kinds[name], text) for name, text in flags.items()}
-        return replace(base, **values)
+        base = Config() if known.config is None else read_toml(_find(known.config))
     except ConfigError as error:
         stop(error)
+    presets = _names(path.stem for path in sorted(PRESETS.glob("*.toml")))
+    about = (
+        f"Train a policy. `--config FILE.toml`, or a preset's name ({presets}), sets the defaults."
+    )
+    return tyro.cli(Config, default=base, args=rest, description=about)
 
 
-def stop(error: ValueError) -> NoReturn:
+def stop(error: Exception) -> NoReturn:
     """End the program over a mistake of the user's: one line, status 2."""
     print(f"error: {error}", file=sys.stderr)
     raise SystemExit(2)
@@ -196,45 +198,6 @@ def _quoted(text: str) -> str:
     """A TOML basic string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
-
-
-def _flags(argv: Sequence[str]) -> dict[str, str]:
-    """Each flag's text by the field's name; tyro would report a mistake as a box of many lines."""
-    flags: dict[str, str] = {}
-    known = ["config", *(one.name for one in fields(Config))]
-    words = iter(argv)
-    for word in words:
-        flag, given, text = word.partition("=")
-        if flag in ("-h", "--help"):
-            return {**flags, "help": ""}
-        if not flag.startswith("--"):
-            raise ConfigError(f"expected a flag, got {word!r}")
-        name = flag[2:].replace("-", "_")
-        if name not in known:
-            near = _nearest(flag, [f"--{one.replace('_', '-')}" for one in known])
-            raise ConfigError(f"unknown flag {flag!r}{near}")
-        value = text if given else next(words, None)
-        if value is None:
-            raise ConfigError(f"{flag}: expected a value after it")
-        flags[name] = value
-    return flags
-
-
-def _value(kind: object, text: str) -> Any:
-    """The value of a flag's text; what cannot be read stays text, which the check refuses."""
-    if kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return int(text) if kind is int else float(text)
-    return text
-
-
-def _help(base: Config) -> NoReturn:
-    presets = _names(path.stem for path in sorted(PRESETS.glob("*.toml")))
-    about = (
-        f"Train a policy. `--config FILE.toml`, or a preset's name ({presets}), sets the defaults."
-    )
-    tyro.cli(Config, args=["--help"], default=base, description=about)
-    raise AssertionError("unreachable: tyro leaves after its help")
 
 
 def _find(source: str) -> Path:

@@ -159,12 +159,12 @@ def train(
     )
     began, seen, recent = time.monotonic(), 0, 0.0
     for step in range(steps):
-        rate = min((step + 1) / 50, 0.5 + 0.5 * math.cos(math.pi * step / steps))
+        rate = min((step + 1) / 20, 0.5 + 0.5 * math.cos(math.pi * step / steps))
         optimizer.param_groups[0]["lr"] = peak * max(rate, 0.02)
         samples = []
         for number in range(groups_a_step):
             samples += [replace(one, group=number) for one in next(groups)]
-        batches = pack(samples, 16_384)
+        batches = pack(samples, 8192)
         total = sum(len(batch.targets) for batch in batches)
         value = 0.0
         for batch in batches:
@@ -201,8 +201,8 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the model")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--drill", type=int, default=150, help="optimizer steps of the copy drill")
-    parser.add_argument("--steps", type=int, default=650, help="optimizer steps of imitation")
+    parser.add_argument("--drill", type=int, default=500, help="optimizer steps of the copy drill")
+    parser.add_argument("--steps", type=int, default=1000, help="optimizer steps of imitation")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="bfloat16")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
@@ -218,10 +218,10 @@ def main() -> None:
     policy = Policy(make_model(len(tokenizer)), temperature=1.0, precision=args.precision)
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
 
-    drill = copy_drill(args.drill * 12, len(tokenizer), args.seed)
-    train(policy, drill, args.drill, 12, 1e-3, "copy drill")
+    drill = copy_drill(args.drill * 3, len(tokenizer), args.seed)
+    train(policy, drill, args.drill, 3, 2e-3, "copy drill")
     groups = demonstrations(chat, tasks, each=4, seed=args.seed)
-    train(policy, groups, args.steps, 5, 1.5e-3, "imitation")
+    train(policy, groups, args.steps, 2, 2e-3, "imitation")
     policy.model.config._attn_implementation = "sdpa"
     policy.model.to(torch.bfloat16).save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)

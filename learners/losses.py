@@ -65,9 +65,9 @@ def aipo(
         wild = zeros.index_add(0, sequences, (ratio > ANY_RATIO).to(logprobs.dtype)) > 0
         whole = (means >= SEQUENCE_RATIO[0]) & (means <= SEQUENCE_RATIO[1]) & ~wild
         keep = token & whole[sequences]
-        # a dropped ratio may be infinite, and infinity times zero is not zero
-        weight = torch.where(keep, ratio * advantages, torch.zeros_like(ratio))
-    loss = -(weight * logprobs).sum() / total_tokens
+        # picked, not multiplied by zero: what is dropped may be infinite
+        weight = (ratio * advantages)[keep]
+    loss = -(weight * logprobs[keep]).sum() / total_tokens
     return loss, {
         "masked": float((~keep).sum()),
         "ratio": float(ratio[keep].sum()),

@@ -32,7 +32,7 @@ class Policy(nn.Module):
     def autocast(self) -> AbstractContextManager[None]:
         """The context in which both sampling and training run the model."""
         device = self.model.device.type
-        return torch.autocast(device, torch.bfloat16, enabled=self.precision == "bfloat16")  # type: ignore[return-value]
+        return torch.autocast(device, torch.bfloat16, enabled=self.precision == "bfloat16")
 
     def hidden(self, tokens: Tensor, positions: Tensor, **attention: object) -> Tensor:
         """The last hidden states [batch, t, width]; the head is left to the caller."""

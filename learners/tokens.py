@@ -31,28 +31,30 @@ class ChatTokens:
         self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Mapping[str, Any]]
     ) -> None:
         self._tokenizer = tokenizer
-        self._tools = [dict(tool) for tool in tools]
+        self._tools: list[Any] = [dict(tool) for tool in tools]
         self.end = int(tokenizer.eos_token_id)
         self._before, self._after = self._frame()
 
     def _frame(self) -> tuple[str, str]:
-        """What the template writes around a tool's reply, from the assistant's end on."""
-        asked = [{"role": "user", "content": "question"}]
-        said = [*asked, {"role": "assistant", "content": "answer"}]
-        end = self._tokenizer.eos_token
-        spoken = self._render(said, generate=False)
-        if not spoken.startswith(self._render(asked)) or end not in spoken:
-            raise TemplateError(f"expected the prompt, the answer, then {end!r}; got {spoken!r}")
-        spoken = spoken[: spoken.rindex(end) + len(end)]
-        told = self._render([*said, {"role": "tool", "content": _REPLY}])
-        if not told.startswith(spoken) or told.count(_REPLY) != 1:
-            raise TemplateError(f"expected {spoken!r}, then the tool's reply; got {told!r}")
-        before, _, after = told[len(spoken) :].partition(_REPLY)
+        """What the template writes around a tool's reply, from the assistant's end on.
+
+        An assistant's last turn does not matter, since it is never rendered: some templates put
+        an empty block of thoughts into it, and only there.
+        """
+        user = [{"role": "user", "content": "question"}]
+        turn = [{"role": "assistant", "content": "answer"}, {"role": "tool", "content": _REPLY}]
+        asked, once, twice = (self._render([*user, *turn * n]) for n in range(3))
+        spoken = asked + "answer" + self._tokenizer.eos_token
+        if not once.startswith(spoken) or once.count(_REPLY) != 1:
+            raise TemplateError(f"expected {spoken!r}, then the tool's reply; got {once!r}")
+        if twice != once + once[len(asked) :]:
+            raise TemplateError(f"expected {once!r}, then another turn like it; got {twice!r}")
+        before, _, after = once[len(spoken) :].partition(_REPLY)
         return before, after
 
-    def _render(self, messages: list[dict[str, str]], generate: bool = True) -> str:
+    def _render(self, messages: list[dict[str, str]]) -> str:
         return self._tokenizer.apply_chat_template(  # type: ignore[return-value]
-            messages, tools=self._tools, tokenize=False, add_generation_prompt=generate
+            messages, tools=self._tools, tokenize=False, add_generation_prompt=True
         )
 
     def prompt(self, system: str, user: str) -> list[int]:
@@ -71,7 +73,7 @@ class ChatTokens:
     def read(self, ids: Sequence[int]) -> str:
         """The text of a sampled turn, without its end token."""
         kept = ids[:-1] if ids and ids[-1] == self.end else ids
-        return str(self._tokenizer.decode(kept, skip_special_tokens=False))
+        return str(self._tokenizer.decode(list(kept), skip_special_tokens=False))
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))

@@ -57,9 +57,8 @@ class LocalBackend:
                 total,
             )
             part.backward()
-            value += float(part)
-            sums.update(seen)
-            sums["entropy"] += float(entropy.sum())
+            value += float(part.detach())
+            sums.update({**seen, "entropy": float(entropy.sum())})
         norm = torch.nn.utils.clip_grad_norm_(self._policy.parameters(), self._clip_norm)
         if not torch.isfinite(norm):
             self._optimizer.zero_grad()

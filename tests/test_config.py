@@ -1,0 +1,148 @@
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from learners.config import PRESETS, Config, ConfigError, load, read_toml, to_toml
+
+
+def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said of a command line that is refused, without the box around it."""
+    with pytest.raises(SystemExit) as stop:
+        load(argv)
+    said = capsys.readouterr()
+    assert stop.value.code == 2
+    assert said.out == ""
+    return " ".join(said.err.replace("│", " ").split())
+
+
+def test_flags_come_before_the_file_and_the_file_before_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("steps = 7\nseed = 5\nlearning_rate = 1\n")
+    config = load(["--seed", "9", "--config", str(file), "--group-size=4"])
+    assert (config.steps, config.seed, config.group_size, config.groups) == (7, 9, 4, 4)
+    assert config.learning_rate == 1.0
+    assert isinstance(config.learning_rate, float)
+
+
+def test_without_arguments_all_are_defaults() -> None:
+    assert load([]) == Config()
+
+
+def test_both_spellings_of_a_flag_and_a_value_that_looks_like_a_flag() -> None:
+    config = load(["--learning_rate", "1e-5", "--max-tokens", "8", "--name=-x", "--runs=a b"])
+    assert (config.learning_rate, config.max_tokens, config.name) == (1e-5, 8, "-x")
+    assert config.runs == Path("a b")
+
+
+def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default() -> None:
+    names = sorted(path.stem for path in PRESETS.glob("*.toml"))
+    assert names == ["nano", "smollm2"]
+    assert load(["--config", "nano"]) == Config()
+    assert load(["--config", "smollm2"]).model == "smollm2"
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ("--stpes 3", "Unrecognized options: --stpes, 3"),
+        ("--stpes 3", "Perhaps you meant: --steps INT"),
+        ("--confg nano", "Unrecognized options: --confg, nano"),
+        ("steps", "Unrecognized options: steps"),
+        ("--seed 2 --steps", "Missing value for argument '--steps'"),
+        ("--seed 2 --config", "argument --config: expected one argument"),
+        ("--steps many", "Error parsing --steps: invalid literal for int() with base 10: 'many'"),
+        ("--steps 2.5", "Error parsing --steps: invalid literal for int() with base 10: '2.5'"),
+        ("--steps 0", "steps: expected at least 1, got 0"),
+        ("--group-size 1", "group_size: expected at least 2, got 1"),
+        ("--temperature 0", "temperature: expected more than 0, got 0.0"),
+        ("--learning-rate nan", "learning_rate: expected a finite number, got nan"),
+        ("--weight-decay -1", "weight_decay: expected at least 0, got -1.0"),
+        ("--loss ppo", "invalid choice 'ppo' for argument '--loss'"),
+        ("--precision fp16", "invalid choice 'fp16' for argument '--precision'"),
+        ("--name ../up", "name: expected the name of a folder, got '../up'"),
+        (
+            "--model smolm2",
+            "model: expected 'nano' or 'smollm2' or a folder, got 'smolm2'; "
+            "did you mean 'smollm2'?",
+        ),
+        (
+            "--env ResumeEditMini",
+            "env: no environment is called 'ResumeEditMini'; did you mean 'ResumeEditMini-v0'?",
+        ),
+        (
+            "--config nanno",
+            "error: --config: expected a TOML file or a preset (nano, smollm2), got 'nanno'; "
+            "did you mean 'nano'?",
+        ),
+    ],
+)
+def test_a_mistake_is_named(argv: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told in refusal(argv.split(), capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("lerning_rate = 1.0", "unknown name 'lerning_rate'; did you mean 'learning_rate'?"),
+        ("[train]\nsteps = 3", "unknown name 'train'"),
+        ('steps = "3"', "steps: expected an integer, got '3'"),
+        ("steps = true", "steps: expected an integer, got True"),
+        ("temperature = inf", "temperature: expected a finite number, got inf"),
+        ("name = 3", "name: expected text, got 3"),
+        ("runs = 3", "runs: expected a path, got 3"),
+        ("loss = []", "loss: expected 'aipo', got []"),
+        ("steps = = 3", "Invalid value (at line 1, column 9)"),
+    ],
+)
+def test_a_mistake_in_a_file_names_the_file(
+    text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    with pytest.raises(SystemExit) as stop:
+        load(["--config", str(file)])
+    said = capsys.readouterr()
+    assert (stop.value.code, said.out, said.err) == (2, "", f"error: {file}: {told}\n")
+
+
+def test_a_configuration_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    config = Config(
+        name='an "odd" é name',
+        runs=Path('back\\slash "quoted"\n\tlines'),
+        tasks="naïve/\x7f☂.jsonl",
+        learning_rate=1e-20,
+        weight_decay=1e16,
+        precision="bfloat16",
+        steps=160,
+    )
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(config), encoding="utf-8")
+    assert read_toml(file) == config
+    written = [line.partition(" = ")[0] for line in to_toml(config).splitlines()]
+    assert written == [one.name for one in dataclasses.fields(Config)]
+
+
+def test_a_configuration_made_in_code_is_checked_too() -> None:
+    with pytest.raises(ConfigError, match="seed: expected at least 0, got -1"):
+        Config(seed=-1)
+    with pytest.raises(ConfigError, match=r"steps: expected an integer, got 1\.5"):
+        Config(steps=1.5)  # type: ignore[arg-type]
+
+
+def test_a_folder_is_a_model(tmp_path: Path) -> None:
+    assert load(["--model", str(tmp_path)]).model == str(tmp_path)
+
+
+def test_help_says_what_each_flag_is_and_its_default_under_a_preset() -> None:
+    code = "import sys; from learners.config import load; load(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "--config", "smollm2", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = " ".join(done.stdout.replace("│", " ").split())
+    for one in dataclasses.fields(Config):
+        assert f"--{one.name.replace('_', '-')} " in said
+        assert f"\n        {one.name}: " in (Config.__doc__ or ""), "no line for --help to print"
+    assert "limit of a turn, in tokens. (default: 128)" in said
+    assert "--config FILE.toml" in said

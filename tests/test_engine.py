@@ -1,0 +1,224 @@
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+import torch
+from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_policy
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from learners.batching import Sample, pack
+from learners.engines import Completion, Request, Sampling
+from learners.engines import transformers as embedded
+from learners.engines.transformers import TransformersEngine
+from learners.policy import Policy
+
+STOP = 5
+TEMPERATURE = 0.7
+
+
+def sampling(seed: int = 0, max_tokens: int = 12, stop: int = STOP) -> Sampling:
+    return Sampling(TEMPERATURE, max_tokens, stop, seed)
+
+
+def words(count: int, seed: int) -> list[int]:
+    return Random(seed).choices(range(VOCABULARY), k=count)
+
+
+def check(plain: PreTrainedModel, requests: Sequence[Request], said: list[Completion]) -> None:
+    """The log-probabilities are those of an ordinary forward over each whole conversation."""
+    for request, one in zip(requests, said, strict=True):
+        whole = request.ids + one.ids
+        with torch.no_grad():
+            every = plain_logprobs(plain, whole, TEMPERATURE)
+        first = len(request.ids) - 1
+        wanted = every[torch.arange(first, len(whole) - 1), one.ids]
+        torch.testing.assert_close(torch.tensor(one.logprobs), wanted, atol=1e-5, rtol=0)
+
+
+def talk(
+    engine: TransformersEngine, turns: int, heard: Sequence[int], plain: PreTrainedModel
+) -> list[list[int]]:
+    """Several turns with replies of uneven lengths; each turn is checked."""
+    ids = [words(n, n) for n in heard]
+    for turn in range(turns):
+        # conversations come in any order, and some sit a turn out
+        keys = [key for key in reversed(range(len(ids))) if (key + turn) % 3 or turn == 0]
+        requests = [Request(key, ids[key]) for key in keys]
+        said = engine.generate(requests, sampling(turn))
+        check(plain, requests, said)
+        for key, one in zip(keys, said, strict=True):
+            ids[key] = ids[key] + one.ids + words(1 + key * turn % 4, turn)
+    return ids
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_logprobs_are_those_of_an_ordinary_forward(
+    architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_GROW", 4)  # the caches are outgrown all the time
+    policy, plain = tiny_policy(architecture, TEMPERATURE)
+    lengths = {len(one) for one in talk(TransformersEngine(policy), 4, (9, 1, 17, 4, 2), plain)}
+    assert len(lengths) > 2, "the test wants uneven lengths"
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_trainer_agrees_with_the_sampler(precision: str) -> None:
+    policy, _ = tiny_policy("qwen3", TEMPERATURE)
+    policy.precision = precision
+    prompt = words(20, 0)
+    requests = [Request(key, prompt) for key in range(6)]
+    said = TransformersEngine(policy).generate(requests, sampling())
+    samples = [Sample(0, prompt, one.ids, [True] * len(one.ids), one.logprobs, 1.0) for one in said]
+    (row,) = pack(samples, 1000)
+    gap = (policy(row)[0] - row.logprobs).abs()
+    assert gap.max() < 1e-5 if precision == "float32" else 0 < gap.mean() < 0.05
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_prefill_in_several_parts(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_FEED_TOKENS", 20)
+    policy, plain = tiny_policy(architecture, TEMPERATURE)
+    talk(TransformersEngine(policy), 2, (9, 1, 17, 4, 30), plain)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_parked_caches_give_what_a_fresh_engine_gives(architecture: str) -> None:
+    policy, plain = tiny_policy(architecture, TEMPERATURE)
+    engine = TransformersEngine(policy)
+    ids = talk(engine, 3, (6, 11, 3), plain)
+    requests = [Request(key, one) for key, one in enumerate(ids)]
+    parked = engine.generate(requests, sampling(9))
+    fresh = TransformersEngine(policy).generate(requests, sampling(9))
+    engine.release([0, 2])
+    half = engine.generate([Request(key, one) for key, one in enumerate(ids[:1])], sampling(8))
+    check(plain, requests[:1], half)
+    for one, other in zip(parked, fresh, strict=True):
+        assert one.ids == other.ids
+        torch.testing.assert_close(one.logprobs, other.logprobs, atol=1e-5, rtol=0)
+
+
+class CountedPolicy(Policy):
+    """Remembers the shape of every forward."""
+
+    shapes: list[tuple[int, ...]]
+
+    def hidden(self, tokens: Tensor, positions: Tensor, **attention: object) -> Tensor:
+        self.shapes.append(tuple(tokens.shape))
+        return super().hidden(tokens, positions, **attention)
+
+
+def counted() -> tuple[CountedPolicy, PreTrainedModel]:
+    twin, plain = tiny_policy("qwen3", TEMPERATURE)
+    policy = CountedPolicy(twin.model, TEMPERATURE, "float32")
+    policy.shapes = []
+    return policy, plain
+
+
+def test_one_prompt_is_computed_once() -> None:
+    policy, plain = counted()
+    prompt = words(8, 1)
+    requests = [Request(key, prompt) for key in range(4)]
+    said = TransformersEngine(policy).generate(requests, sampling())
+    assert policy.shapes[0] == (1, 7)
+    assert {width for _, width in policy.shapes[1:]} == {1}
+    check(plain, requests, said)
+    assert len({tuple(one.ids) for one in said}) > 1, "members of a group are drawn apart"
+
+    def prefilled_apart() -> list[Completion]:
+        engine = TransformersEngine(policy)
+        with torch.inference_mode():
+            for request in requests:
+                engine._prefill([request])
+        return engine.generate(requests, sampling())
+
+    assert [one.ids for one in prefilled_apart()] == [one.ids for one in said]
+
+
+def test_finished_conversations_leave_the_batch() -> None:
+    policy, _ = counted()
+    requests = [Request(key, words(5, key)) for key in range(24)]
+    said = TransformersEngine(policy).generate(requests, sampling(max_tokens=80))
+    rows = [rows for rows, _ in policy.shapes[1:]]
+    assert rows == sorted(rows, reverse=True)
+    assert rows[-1] < rows[0] == 24
+    # few ride along: never much more than the tokens that are wanted
+    assert sum(rows) < sum(len(one.ids) for one in said) / 0.7
+
+
+def test_the_seed_decides() -> None:
+    policy, _ = tiny_policy("qwen3")
+    requests = [Request(key, words(7, key)) for key in range(3)]
+
+    def said(seed: int) -> list[Completion]:
+        return TransformersEngine(policy).generate(requests, sampling(seed))
+
+    torch.manual_seed(1)
+    first = said(3)
+    state = torch.get_rng_state()
+    torch.manual_seed(2)
+    assert said(3) == first
+    assert said(4) != first
+    torch.manual_seed(1)
+    assert torch.equal(torch.get_rng_state(), state), "the global generator was used"
+
+
+def test_samples_follow_the_distribution() -> None:
+    policy, plain = tiny_policy("llama", TEMPERATURE)
+    prompt = words(5, 0)
+    requests = [Request(key, prompt) for key in range(4000)]
+    said = TransformersEngine(policy).generate(requests, sampling(max_tokens=1))
+    drawn = torch.bincount(torch.tensor([one.ids[0] for one in said]), minlength=VOCABULARY)
+    wanted = plain_logprobs(plain, prompt, TEMPERATURE)[-1].exp().detach()
+    assert (drawn / 4000 - wanted).abs().max() < 0.03
+
+
+def test_a_completion_ends_at_its_stop_or_its_limit() -> None:
+    policy, _ = tiny_policy("qwen3")
+    requests = [Request(key, words(5, key)) for key in range(24)]
+    said = TransformersEngine(policy).generate(requests, sampling(max_tokens=20))
+    for ids, logprobs in said:
+        assert len(ids) == len(logprobs) <= 20
+        assert STOP not in ids[:-1]
+        assert ids[-1] == STOP or len(ids) == 20
+    lengths = {len(one.ids) for one in said}
+    assert max(lengths) == 20, "the test wants one that is cut off"
+    assert min(lengths) < 20, "and one that is not"
+
+
+def test_no_request_is_no_completion() -> None:
+    assert TransformersEngine(tiny_policy("qwen3")[0]).generate([], sampling()) == []
+
+
+@pytest.mark.parametrize("change", ["another", "shorter", "same"])
+def test_a_conversation_only_grows(change: str) -> None:
+    policy, _ = tiny_policy("qwen3")
+    engine = TransformersEngine(policy)
+    ids = words(6, 0)
+    (said,) = engine.generate([Request(7, ids)], sampling(stop=-1, max_tokens=4))
+    whole = ids + said.ids
+    wrong = {
+        "another": [(whole[0] + 1) % VOCABULARY, *whole[1:], 1],
+        "shorter": ids,
+        "same": whole[:-1],
+    }
+    with pytest.raises(ValueError, match="conversation 7 does not extend what it was"):
+        engine.generate([Request(7, wrong[change])], sampling())
+    assert engine.generate([Request(7, whole)], sampling())  # nothing is lost by the refusal
+    engine.release([7, 8])
+    assert engine.generate([Request(7, wrong[change])], sampling())
+
+
+def test_new_weights_are_used_once_they_are_loaded() -> None:
+    policy, plain = tiny_policy("qwen3", TEMPERATURE)
+    engine = TransformersEngine(policy)
+    ids = words(6, 0)
+    (said,) = engine.generate([Request(0, ids)], sampling(stop=-1))
+    with torch.no_grad():
+        for one in (policy.model, plain):
+            for parameter in one.parameters():
+                parameter.mul_(1.1)
+    engine.load_weights(3)
+    assert engine.version == 3
+    request = Request(0, [*ids, *said.ids, 1])
+    check(plain, [request], engine.generate([request], sampling()))

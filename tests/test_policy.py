@@ -1,0 +1,75 @@
+from random import Random
+
+import pytest
+import torch
+from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_model, tiny_policy
+
+from learners import policy as module
+from learners.batching import Batch, Sample, pack
+from learners.policy import Policy
+
+PROMPT = [3, 1, 4]
+
+
+def response(n: int) -> list[int]:
+    return Random(n).choices(range(VOCABULARY), k=n)
+
+
+def row(*lengths: int) -> Batch:
+    samples = [Sample(0, PROMPT, response(n), [True] * n, [0.0] * n, 1.0) for n in lengths]
+    return pack(samples, 1000)[0]
+
+
+def gradient(policy: Policy, batch: Batch) -> torch.Tensor:
+    policy.zero_grad()
+    logprobs, _ = policy(batch)
+    (logprobs * torch.linspace(-1, 1, len(logprobs))).sum().backward()
+    found = [one.grad.flatten() for one in policy.parameters() if one.grad is not None]
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_chunks_change_nothing(architecture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, _ = tiny_policy(architecture)
+    batch = row(7, 3, 4)
+    whole, whole_gradient = policy(batch), gradient(policy, batch)
+    monkeypatch.setattr(module, "_CHUNK", 3)
+    parts, parts_gradient = policy(batch), gradient(policy, batch)
+    for one, other in zip(whole, parts, strict=True):
+        assert one.shape == (14,)
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+    assert (whole_gradient - parts_gradient).norm() <= 1e-6 * whole_gradient.norm()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
+def test_logprobs_and_entropies_are_those_at_the_temperature(temperature: float) -> None:
+    policy, plain = tiny_policy("qwen3", temperature)
+    ids = response(5)
+    logprobs, entropies = policy(row(5))
+    every = plain_logprobs(plain, PROMPT + ids, temperature)[len(PROMPT) - 1 : -1]
+    torch.testing.assert_close(logprobs, every[torch.arange(5), ids], atol=1e-5, rtol=0)
+    wanted = torch.distributions.Categorical(logits=every).entropy()
+    torch.testing.assert_close(entropies, wanted, atol=1e-5, rtol=0)
+    assert not entropies.requires_grad
+
+
+def test_a_hotter_policy_is_less_certain() -> None:
+    cold, hot = (tiny_policy("llama", temperature)[0](row(9))[1] for temperature in (0.5, 2.0))
+    assert bool((cold < hot).all())
+
+
+def test_half_precision_is_near_and_its_logprobs_are_single() -> None:
+    exact, _ = tiny_policy("qwen3")
+    half = Policy(tiny_model("qwen3"), 1.0, "bfloat16")
+    batch = row(12, 9)
+    wanted, found = exact(batch)[0], half(batch)[0]
+    assert found.dtype == torch.float32
+    assert 0 < (wanted - found).abs().mean() < 0.05
+    ours, theirs = gradient(half, batch), gradient(exact, batch)
+    assert ours.dtype == torch.float32
+    assert (ours - theirs).norm() < 0.05 * theirs.norm()
+
+
+def test_a_row_without_targets_has_no_logprobs() -> None:
+    logprobs, entropies = tiny_policy("qwen3")[0](row(0))
+    assert logprobs.shape == entropies.shape == (0,)

@@ -53,7 +53,10 @@ class Job:
         self.rules = Rules(**{name: settings[name] for name in limits if name in settings})
         self.tasks = load_tasks(source, "train")
         self.held_out = load_tasks(source, "eval")[: config.eval_tasks]
-        self.judge = make_judge(config.judge)
+        try:
+            self.judge = make_judge(config.judge)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
         model, tokenizer = models.load(config.model)
         self.tokenizer = tokenizer
         self.chat = ChatTokens(tokenizer, TOOLS)

@@ -9,7 +9,6 @@ held-out tasks, and the script ends by measuring that.
 """
 
 import argparse
-import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -38,7 +37,7 @@ from resume_gym.synthesis.procedural import generate_task
 
 RULES = Rules(max_turns=6, page_lines=20)
 VOCABULARY = 4094  # and two added tokens
-SPECIAL_IDS = 3
+FIRST_WORD = 3
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 # A word takes the space before it and punctuation sticks together, so that a quote in a call has
 # the same tokens as in the document, and the frame of a call has few.
@@ -90,7 +89,15 @@ def make_model(vocabulary: int) -> Qwen3ForCausalLM:
         eos_token_id=2,
         pad_token_id=0,
     )
-    return Qwen3ForCausalLM(config)
+    model = Qwen3ForCausalLM(config)
+    with torch.no_grad():
+        # at the usual scales neither attention nor the tied head can be sharp, and learning to
+        # copy begins with both
+        model.model.embed_tokens.weight.mul_(3)
+        for layer in model.model.layers:
+            layer.self_attn.q_norm.weight.fill_(1.5)
+            layer.self_attn.k_norm.weight.fill_(1.5)
+    return model
 
 
 def episode(task: Task, rng: Random) -> Session:
@@ -123,26 +130,54 @@ def demonstrations(
         yield [demonstration(chat, episode(task, rng), group) for rng in rngs]
 
 
-def copy_drill(groups: int, vocabulary: int, seed: int) -> Iterator[list[Sample]]:
-    """Random sequences, then pieces of them again: what an exact quote needs.
+def copy_drill(vocabulary: int, seed: int) -> Iterator[list[Sample]]:
+    """Random sequences, each repeated after a gap: what an exact quote needs.
 
-    A piece is cued by its first token, which is unique; the loss is on the rest.
+    The loss is on the repetition; its first token is the cue. A small vocabulary makes copying
+    much easier to discover than a large one, and what is learned carries over.
     """
     rng = Random(seed)
-    for group in range(groups):
-        prompt = rng.sample(range(SPECIAL_IDS, vocabulary), rng.randint(60, 400))
-        samples = []
-        for _ in range(6):
-            response: list[int] = []
-            sampled: list[bool] = []
-            for _ in range(6):
-                start = rng.randrange(len(prompt) - 1)
-                piece = prompt[start : start + rng.randint(2, 20)]
-                noise = rng.sample(range(SPECIAL_IDS, vocabulary), rng.randint(0, 6))
-                response += noise + piece
-                sampled += [False] * (len(noise) + 1) + [True] * (len(piece) - 1)
-            samples.append(Sample(group, prompt, response, sampled, [0.0] * len(response), 1.0))
-        yield samples
+    tokens = range(FIRST_WORD, vocabulary)
+    while True:
+        response: list[int] = []
+        sampled: list[bool] = []
+        while len(response) < 500:
+            sequence = rng.sample(tokens, rng.randint(8, 64))
+            gap = rng.sample(tokens, rng.randint(0, 8))
+            response += sequence + gap + sequence
+            sampled += [False] * (len(sequence) + len(gap) + 1) + [True] * (len(sequence) - 1)
+        yield [Sample(0, [0], response, sampled, [0.0] * len(response), 1.0)]
+
+
+class Optimizer:
+    """Muon for the matrices of the layers, AdamW for embeddings and norms.
+
+    Args:
+        policy: whose parameters are stepped.
+        steps: of the schedule: a linear warm-up, then a linear decay over the last half.
+    """
+
+    def __init__(self, policy: Policy, steps: int) -> None:
+        named = list(policy.named_parameters())
+        matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
+        others = [p for name, p in named if p.ndim != 2 or "embed" in name]
+        self._optimizers = (
+            torch.optim.Muon(matrices, lr=0.02, momentum=0.95, weight_decay=0.0),
+            torch.optim.AdamW(others, lr=3e-3, betas=(0.9, 0.98), weight_decay=0.0),
+        )
+        self._schedules = [
+            torch.optim.lr_scheduler.LambdaLR(
+                one, lambda n: min((n + 1) / 20, 2 * (1 - n / steps), 1.0)
+            )
+            for one in self._optimizers
+        ]
+
+    def step(self) -> None:
+        """Step and clear the gradients."""
+        for one in (*self._optimizers, *self._schedules):
+            one.step()
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
 
 
 def train(
@@ -150,20 +185,15 @@ def train(
     groups: Iterator[list[Sample]],
     steps: int,
     groups_a_step: int,
-    peak: float,
     label: str,
+    enough: float = 0.0,
 ) -> None:
-    """Maximise the likelihood of the sampled tokens; linear warm-up, cosine decay."""
-    optimizer = torch.optim.AdamW(
-        policy.parameters(), lr=peak, betas=(0.9, 0.98), weight_decay=0.01
-    )
+    """Maximise the likelihood of the sampled tokens, until the loss is `enough`."""
+    optimizer = Optimizer(policy, steps)
     began, seen, recent = time.monotonic(), 0, 0.0
-    for step in range(steps):
-        rate = min((step + 1) / 20, 0.5 + 0.5 * math.cos(math.pi * step / steps))
-        optimizer.param_groups[0]["lr"] = peak * max(rate, 0.02)
-        samples = []
-        for number in range(groups_a_step):
-            samples += [replace(one, group=number) for one in next(groups)]
+    for step in range(1, steps + 1):
+        chosen = islice(groups, groups_a_step)
+        samples = [replace(one, group=n) for n, group in enumerate(chosen) for one in group]
         batches = pack(samples, 8192)
         total = sum(len(batch.targets) for batch in batches)
         value = 0.0
@@ -174,15 +204,13 @@ def train(
             seen += len(batch.tokens)
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
-        optimizer.zero_grad()
-        recent = value if step == 0 else 0.95 * recent + 0.05 * value
-        if step % 50 == 49 or step == steps - 1:
-            rate_s = seen / (time.monotonic() - began)
-            print(
-                f"{label} {step + 1}/{steps}: loss {recent:.3f}, {seen / 1e6:.2f} M tokens, "
-                f"{rate_s:.0f} tokens/s",
-                flush=True,
-            )
+        recent = value if step == 1 else 0.9 * recent + 0.1 * value
+        if step % 25 == 0 or step == steps or recent < enough:
+            speed = seen / (time.monotonic() - began)
+            print(f"{label} {step}/{steps}: loss {recent:.3f}, {seen / 1e6:.2f} M tokens, ", end="")
+            print(f"{speed:.0f} tokens/s", flush=True)
+        if recent < enough:
+            return
 
 
 def measure(policy: Policy, chat: ChatTokens, tasks: list[Task], each: int) -> Summary:
@@ -201,8 +229,8 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the model")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--drill", type=int, default=500, help="optimizer steps of the copy drill")
-    parser.add_argument("--steps", type=int, default=1000, help="optimizer steps of imitation")
+    parser.add_argument("--drill", type=int, default=400, help="most optimizer steps of a drill")
+    parser.add_argument("--steps", type=int, default=1100, help="optimizer steps of imitation")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="bfloat16")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
@@ -212,24 +240,25 @@ def main() -> None:
     # a tokenizer of bytes renders the texts that the real one learns from
     bytes_only = make_tokenizer([])
     groups = demonstrations(ChatTokens(bytes_only, TOOLS), islice(tasks, 1500), 1, args.seed)
-    corpus = (bytes_only.decode(one.prompt + one.response) for (one,) in groups)
+    corpus = (str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups)
     tokenizer = make_tokenizer(corpus)
     chat = ChatTokens(tokenizer, TOOLS)
     policy = Policy(make_model(len(tokenizer)), temperature=1.0, precision=args.precision)
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
 
-    drill = copy_drill(args.drill * 3, len(tokenizer), args.seed)
-    train(policy, drill, args.drill, 3, 2e-3, "copy drill")
+    for vocabulary in (128, 1024, len(tokenizer)):
+        drill = copy_drill(vocabulary, args.seed)
+        train(policy, drill, args.drill, 8, f"copy drill, {vocabulary} tokens", enough=0.2)
     groups = demonstrations(chat, tasks, each=4, seed=args.seed)
-    train(policy, groups, args.steps, 2, 2e-3, "imitation")
+    train(policy, groups, args.steps, 2, "imitation")
     policy.model.config._attn_implementation = "sdpa"
-    policy.model.to(torch.bfloat16).save_pretrained(args.out)
+    policy.bfloat16().model.save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
 
-    model, tokenizer = load(str(args.out))
+    model, saved_tokenizer = load(str(args.out))
+    policy, chat = Policy(model, 1.0, args.precision), ChatTokens(saved_tokenizer, TOOLS)
     held_out = list(load_tasks("mini", "eval"))
-    policy = Policy(model, temperature=1.0, precision=args.precision)
-    Console().print(table({"nano": measure(policy, ChatTokens(tokenizer, TOOLS), held_out, 4)}))
+    Console().print(table({"nano": measure(policy, chat, held_out, 4)}))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from resume_gym import render, rewards
+from resume_gym import render
 from resume_gym.document import Match
 from resume_gym.judges import Judge, make_judge
 from resume_gym.session import Ledger, Rules, Session
@@ -13,24 +13,6 @@ from resume_gym.spaces import UnicodeText
 from resume_gym.tasks import Task, TaskError, load_tasks
 
 MAX_OBSERVATION = 1_048_576
-
-_INFO: dict[str, Any] = {
-    "task_id": "",
-    "resume": "",
-    "turns_left": 0,
-    "edits": 0,
-    "failed_edits": 0,
-    "lines": 0,
-    "longest_line": 0,
-    "submitted": False,
-    "error": "none",
-    "episode_reward": 0.0,
-    "graded": False,
-    "score": 0.0,
-    **{f"reward_{name}": 0.0 for name in rewards.TERMS},
-    **{f"verdict_{name}": 0.0 for name in rewards.VERDICT_FIELDS},
-}
-_REWARD_KEYS = {name: f"reward_{name}" for name in rewards.TERMS}
 
 
 class ResumeEditEnv(gym.Env[str, str]):
@@ -161,7 +143,7 @@ class ResumeEditEnv(gym.Env[str, str]):
         self.session = Session(self._pick((options or {}).get("task_id")), self.rules)
         if self.render_mode == "human":
             self.render()
-        return self.session.prompt, self._info(self.session, "none", {}, {})
+        return self.session.prompt, self.session.info()
 
     def _pick(self, task_id: str | None) -> Task:
         if task_id is None:
@@ -183,13 +165,12 @@ class ResumeEditEnv(gym.Env[str, str]):
         session = self.session
         if session is None or session.state.done:
             raise gym.error.ResetNeeded("the episode is over: call reset first")
-        observation, reward, done, error, ledger = session.step(action)
-        verdict = self.grade() if done else {}
-        if verdict:
-            reward += sum(verdict.values())
+        observation, reward, done, _, _ = session.step(action)
+        if done:
+            reward += sum(self.grade().values())
         if self.render_mode == "human":
             self.render()
-        return observation, reward, done, False, self._info(session, error, ledger, verdict)
+        return observation, reward, done, False, session.info()
 
     def grade(self) -> Ledger:
         """Ask the judge for a verdict on the finished episode; its terms, if it needs one."""
@@ -203,31 +184,6 @@ class ResumeEditEnv(gym.Env[str, str]):
         if self._judge is None and self._judge_spec is not None:
             self._judge = make_judge(self._judge_spec)
         return self._judge
-
-    def _info(
-        self, session: Session, error: str, ledger: Ledger, verdict: Ledger
-    ) -> dict[str, Any]:
-        doc, turns, edits, failed_edits, _, submitted, done, reward, _, _ = session.state
-        info = _INFO.copy()
-        info["task_id"] = session.task.task_id
-        info["resume"], info["lines"], info["longest_line"] = doc
-        info["turns_left"] = self.rules.max_turns - turns
-        info["edits"] = edits
-        info["failed_edits"] = failed_edits
-        info["submitted"] = submitted
-        info["error"] = error
-        info["episode_reward"] = reward
-        for name, value in ledger.items():
-            info[_REWARD_KEYS[name]] = value
-        # an episode that changed nothing is graded by the tables
-        content = verdict or ledger
-        if done and "hallucination" in content:
-            info["graded"] = True
-            info["score"] = session.score
-            for name, weight in rewards.VERDICT_WEIGHTS.items():
-                info[_REWARD_KEYS[name]] = content[name]
-                info[f"verdict_{name}"] = content[name] / weight
-        return info
 
     def render(self) -> Any:
         """The page: a string (ansi), printed in colour (human), or uint8 [H, W, 3] (rgb_array)."""

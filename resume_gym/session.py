@@ -55,6 +55,25 @@ class Rules:
 _DEFAULT_RULES = Rules()
 
 
+_INFO: dict[str, Any] = {
+    "task_id": "",
+    "resume": "",
+    "turns_left": 0,
+    "edits": 0,
+    "failed_edits": 0,
+    "lines": 0,
+    "longest_line": 0,
+    "submitted": False,
+    "error": "none",
+    "episode_reward": 0.0,
+    "graded": False,
+    "score": 0.0,
+    **{f"reward_{name}": 0.0 for name in rewards.TERMS},
+    **{f"verdict_{name}": 0.0 for name in rewards.VERDICT_FIELDS},
+}
+_REWARD_KEYS = {name: f"reward_{name}" for name in rewards.TERMS}
+
+
 class Step(NamedTuple):
     """What a step answers.
 
@@ -154,6 +173,39 @@ class Session:
     def score(self) -> float:
         """The episode's reward on a scale from 0 to 100."""
         return rewards.score(self.state.reward, self.rules.max_turns)
+
+    def info(self) -> dict[str, Any]:
+        """The state and the last step as data, with the same keys at every step.
+
+        `reward_*` are the last step's terms, the verdict's included once there is one; they are
+        floats and sum to its reward. `verdict_*` are -1, 0 or 1, and 0 before.
+        """
+        doc, turns, edits, failed, _, submitted, done, reward, transcript, verdict = self.state
+        info = _INFO.copy()
+        info["task_id"] = self.task.task_id
+        info["resume"], info["lines"], info["longest_line"] = doc
+        info["turns_left"] = self.rules.max_turns - turns
+        info["edits"] = edits
+        info["failed_edits"] = failed
+        info["submitted"] = submitted
+        info["episode_reward"] = reward
+        if transcript:
+            _, _, _, info["error"], ledger = transcript[-1][1]
+            for name, value in ledger.items():
+                info[_REWARD_KEYS[name]] = value
+            if done:
+                self._add_verdict(info, ledger, verdict)
+        return info
+
+    def _add_verdict(self, info: dict[str, Any], ledger: Ledger, verdict: Verdict | None) -> None:
+        # an episode that changed nothing is graded by the tables
+        content = rewards.verdict_ledger(verdict) if verdict else ledger
+        if "hallucination" in content:
+            info["graded"] = True
+            info["score"] = self.score
+            for name, weight in rewards.VERDICT_WEIGHTS.items():
+                info[_REWARD_KEYS[name]] = content[name]
+                info[f"verdict_{name}"] = content[name] / weight
 
     def step(self, text: str) -> Step:
         """Take one action. Bad syntax costs a turn; no string raises.

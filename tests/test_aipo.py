@@ -1,0 +1,160 @@
+"""The main job as a user runs it: a process, a run folder, a kill, the same command again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from learners.imitation import demonstrations, make_model, make_tokenizer
+from learners.tokens import ChatTokens
+from resume_gym import TOOLS
+from resume_gym.synthesis import generate_tasks
+
+ROOT = Path(__file__).parent.parent
+SETTINGS = {
+    "steps": 4,
+    "groups": 2,
+    "group-size": 2,
+    "max-tokens": 12,
+    "save-every": 1,
+    "eval-tasks": 1,
+    "eval-rollouts": 1,
+    "threads": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy of random weights: it speaks nothing, so every turn is malformed."""
+    folder = tmp_path_factory.mktemp("model")
+    torch.manual_seed(0)
+    bytes_only = make_tokenizer([])
+    groups = demonstrations(
+        ChatTokens(bytes_only, TOOLS), generate_tasks(1, 20, "train", "mini"), 1, 1
+    )
+    tokenizer = make_tokenizer(
+        str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups
+    )
+    tokenizer.save_pretrained(folder)
+    make_model(len(tokenizer)).save_pretrained(folder)
+    return folder
+
+
+def command(model: Path, runs: Path, **changes: object) -> list[str]:
+    settings = {**SETTINGS, "model": model, "runs": runs, "name": "test", **changes}
+    flags = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
+    return [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
+
+
+def run(model: Path, runs: Path, **changes: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(model, runs, **changes), capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def weights(runs: Path) -> dict[str, torch.Tensor]:
+    return load_file(runs / "test" / "checkpoints" / "step-000004" / "policy.safetensors")
+
+
+def computed(runs: Path) -> list[dict[str, float]]:
+    """The metrics that do not measure time."""
+    lines = (runs / "test" / "metrics.jsonl").read_text().splitlines()
+    timed = {"seconds_rollout", "seconds_train", "tokens_per_s"}
+    return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run."""
+    runs = tmp_path_factory.mktemp("whole")
+    done = run(model, runs)
+    assert done.returncode == 0, done.stderr
+    assert "before" in done.stdout
+    assert "after" in done.stdout
+    return runs
+
+
+def test_a_run_leaves_its_folder(whole: Path) -> None:
+    folder = whole / "test"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "config.toml",
+        "metrics.jsonl",
+        "trajectories",
+        "checkpoints",
+        "journal.md",
+        "dashboard.png",
+        "before.json",
+        "after.json",
+    }
+    assert [one["step"] for one in computed(whole)] == [1, 2, 3, 4]
+    episodes = (folder / "trajectories" / "step-000004.jsonl").read_text().splitlines()
+    assert len(episodes) == 4
+    record = json.loads(episodes[0])
+    lists = [len(record["tokens"][name]) for name in ("response", "sampled", "logprobs")]
+    assert len(set(lists)) == 1
+
+
+def test_the_sampler_agrees_with_the_trainer(whole: Path) -> None:
+    assert all(one["gap"] < 1e-5 for one in computed(whole))
+
+
+def test_a_killed_run_ends_with_the_same_result(model: Path, whole: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command(model, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    checkpoints = tmp_path / "test" / "checkpoints"
+    deadline = time.monotonic() + 200
+    while not (checkpoints / "step-000002").is_dir():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    again = run(model, tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "resumed after step" in again.stdout
+    assert computed(tmp_path) == computed(whole)
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(tmp_path)[name]), name
+
+
+def test_a_finished_run_shows_its_result_again(model: Path, whole: Path) -> None:
+    before = computed(whole)
+    again = run(model, whole)
+    assert again.returncode == 0
+    assert computed(whole) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"seed": 9}, "seed was 1, is 9"),
+        ({"model": "nanoo"}, "nano"),
+        ({"tasks": "nowhere.jsonl", "name": "other"}, "nowhere.jsonl"),
+        ({"judge": "rubrik", "name": "other"}, "rubric"),
+    ],
+)
+def test_a_mistake_is_told_without_a_traceback(
+    model: Path, whole: Path, changes: dict[str, object], told: str
+) -> None:
+    done = run(model, whole, **changes)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_smollm2_takes_a_step(tmp_path: Path) -> None:
+    """Real pretrained weights through the same loop."""
+    done = run(
+        Path("smollm2"), tmp_path, steps=1, groups=1, **{"max-tokens": 8, "row-tokens": 2048}
+    )
+    assert done.returncode == 0, done.stderr
+    assert computed(tmp_path)[0]["gap"] < 1e-4

@@ -55,7 +55,7 @@ def finish(
     name: str,
     args: argparse.Namespace,
     figures: list[Figure],
-    repetitions: dict[str, list[float]],
+    repetitions: dict[str, Any],
     packages: tuple[str, ...] = (),
 ) -> int:
     """Print the figures and, after a full run, write the result file.

@@ -1,0 +1,39 @@
+"""What the scripted agents earn on the held-out tasks of both environments.
+
+python benchmarks/agents.py
+"""
+
+import sys
+from dataclasses import asdict
+from functools import partial
+
+import gymnasium as gym
+from record import Figure, finish, options
+
+from resume_gym.agents import AGENTS, make_agent
+from resume_gym.evaluation import evaluate, summarise
+from resume_gym.judges import make_judge
+from resume_gym.session import Rules
+from resume_gym.tasks import load_tasks
+
+WANTED = {("ResumeEdit-v0", "oracle"): 7.0, ("ResumeEdit-v0", "careful"): 4.5}
+
+
+def main() -> int:
+    """Play, print, record; 1 if a figure is not as wanted."""
+    args = options(__doc__ or "")
+    figures, summaries = [], {}
+    for env in ("ResumeEdit-v0", "ResumeEditMini-v0"):
+        settings = dict(gym.spec(env).kwargs)
+        tasks = load_tasks(settings.pop("tasks", "default"), "eval")
+        for name in AGENTS:
+            agent = partial(make_agent, name)
+            summary = summarise(evaluate(agent, tasks, Rules(**settings), make_judge("rubric")))
+            wanted = WANTED.get((env, name))
+            figures.append(Figure(f"{env}, {name}: mean reward", summary.reward, wanted))
+            summaries[f"{env}, {name}"] = asdict(summary)
+    return finish("agents", args, figures, {"summaries": summaries}, ("rapidfuzz",))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

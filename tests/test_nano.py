@@ -1,0 +1,38 @@
+"""The bundled policy is what the design says, and speaks the environment's protocol."""
+
+from learners.models import NANO, load
+from learners.tokens import ChatTokens
+from resume_gym import TOOLS, Session, load_tasks, tool_call
+
+
+def test_it_is_small_and_has_dimensions_that_engines_accept() -> None:
+    model, _ = load("nano")
+    assert model.config.model_type == "qwen3"
+    assert model.config.head_dim == 64
+    assert sum(one.numel() for one in model.parameters()) <= 8_000_000
+    assert sum(path.stat().st_size for path in NANO.iterdir()) <= 16_000_000
+
+
+def test_its_template_renders_tools_and_only_appends() -> None:
+    _, tokenizer = load("nano")
+    chat = ChatTokens(tokenizer, TOOLS)
+    session = Session(load_tasks("mini", "eval")[0])
+    prompt = tokenizer.decode(chat.prompt(session.system_prompt, session.prompt))
+    assert all(f'"name": "{tool["function"]["name"]}"' in prompt for tool in TOOLS)
+    assert session.prompt in prompt
+    call = tool_call("str_replace", old="- Ünïcode 語 🙂", new="- Plain")
+    assert chat.read(chat.write(call)) == call
+
+
+def test_a_quote_has_the_tokens_of_the_document() -> None:
+    _, tokenizer = load("nano")
+    chat = ChatTokens(tokenizer, TOOLS)
+    bullet = "- Participated in redesigning the search filters"
+    quote = tokenizer.encode(" Participated in redesigning")
+    call = chat.write(tool_call("str_replace", old="- Participated in redesigning", new=""))
+
+    def holds(ids: list[int]) -> bool:
+        return any(ids[i : i + len(quote)] == quote for i in range(len(ids)))
+
+    assert holds(tokenizer.encode(bullet))
+    assert holds(call)

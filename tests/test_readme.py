@@ -1,0 +1,29 @@
+"""What the README shows is what happens."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def blocks(language: str) -> list[str]:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+
+
+def test_the_quickstart_prints_what_stands_below_it() -> None:
+    (code,) = blocks("python")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout in blocks("")
+    assert code in (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
+
+
+def test_the_tree_names_every_module() -> None:
+    (tree,) = (block for block in blocks("") if block.startswith("resume_gym/"))
+    for package in ("resume_gym", "learners"):
+        for path in (ROOT / package).glob("*.py"):
+            assert path.name in tree or path.name == "__init__.py", path

@@ -174,10 +174,11 @@ class Optimizer:
 
     def step(self) -> None:
         """Step and clear the gradients."""
-        for one in (*self._optimizers, *self._schedules):
-            one.step()
         for optimizer in self._optimizers:
+            optimizer.step()
             optimizer.zero_grad()
+        for schedule in self._schedules:
+            schedule.step()
 
 
 def train(

@@ -161,7 +161,7 @@ class Optimizer:
         named = list(policy.named_parameters())
         matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
         others = [p for name, p in named if p.ndim != 2 or "embed" in name]
-        self._optimizers = (
+        self._optimizers: tuple[torch.optim.Optimizer, ...] = (
             torch.optim.Muon(matrices, lr=0.02, momentum=0.95, weight_decay=0.0),
             torch.optim.AdamW(others, lr=3e-3, betas=(0.9, 0.98), weight_decay=0.0),
         )

@@ -160,7 +160,7 @@ def train(config: Config) -> None:
     if last:
         job.backend.load(last[1])
         run.note(f"Resumed after step {done}.")
-        console.print(f"{run.path}: resumed after step {done} of {config.steps}")
+        console.print(f"{run.path}: resumed after step {done} of {config.steps}", soft_wrap=True)
     before = _evaluation(job, run.path / "before.json", "before training", console)
 
     history = run.metrics()
@@ -179,7 +179,8 @@ def train(config: Config) -> None:
 
     after = _evaluation(job, run.path / "after.json", "after training", console)
     console.print(table({"before": before, "after": after}))
-    console.print(f"{run.path}: config, metrics, trajectories, checkpoints, journal, dashboard.png")
+    files = "config, metrics, trajectories, checkpoints, journal, dashboard.png"
+    console.print(f"{run.path}: {files}", soft_wrap=True)
 
 
 def _evaluation(job: Job, file: Path, when: str, console: Console) -> Summary:

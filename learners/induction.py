@@ -7,6 +7,8 @@ sequences repeated, on the easiest vocabulary, it still guessed. Set by hand, th
 discovery; training refines it, as it does all other weights.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
@@ -29,7 +31,7 @@ def install(model: Qwen3ForCausalLM, seed: int = 0) -> None:
     its directions is first a constant, so that a head can attend by position alone: without
     biases nothing else is the same at every token.
     """
-    config = model.config
+    config: Any = model.config
     width, size = config.hidden_size, config.head_dim
     generator = torch.Generator().manual_seed(seed)
     basis = torch.linalg.qr(torch.randn(width, width, generator=generator))[0]

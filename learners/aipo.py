@@ -50,6 +50,7 @@ class Job:
         source = config.tasks or settings.get("tasks", "default")
         limits = ("max_turns", "page_lines", "page_width", "match")
         self.config, self.run = config, run
+        self.loss: losses.Loss = getattr(losses, config.loss)
         self.rules = Rules(**{name: settings[name] for name in limits if name in settings})
         self.tasks = load_tasks(source, "train")
         self.held_out = load_tasks(source, "eval")[: config.eval_tasks]
@@ -92,7 +93,7 @@ class Job:
         groups = torch.tensor([one.group for one in rollouts])
         advantages = mean_centred(rewards, groups).tolist()
         samples = [one.sample(a) for one, a in zip(rollouts, advantages, strict=True)]
-        trained = self.backend.train_step(pack(samples, config.row_tokens), losses.aipo)
+        trained = self.backend.train_step(pack(samples, config.row_tokens), self.loss)
         self.engine.load_weights(step)
         ended = time.monotonic()
 

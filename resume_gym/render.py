@@ -22,10 +22,14 @@ _DESK, _PAPER, _EDGE = (236, 236, 233), (255, 255, 255), (205, 205, 200)
 _RED, _GREEN = (185, 45, 40), (25, 120, 60)
 # Pillow's own font knows little more than ASCII
 _PLAIN = str.maketrans("–—−•→", "---·>")
+# An agent writes the text, and a terminal obeys control characters: show them instead.
+_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
+_VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 
 def _rows(session: Session) -> list[str]:
-    text, width = session.resume.removesuffix("\n"), session.rules.page_width
+    text = session.resume.removesuffix("\n").translate(_VISIBLE)
+    width = session.rules.page_width
     return [row for line in text.split("\n") for row in wrap(line, width)] if text else []
 
 
@@ -44,7 +48,7 @@ def _last_reply(session: Session) -> list[str]:
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]
-    rows = step.observation.split("\n")
+    rows = step.observation.translate(_VISIBLE).split("\n")
     return rows if "edit" in step.ledger or step.error != "none" else rows[-2:]
 
 

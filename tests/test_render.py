@@ -47,6 +47,16 @@ def test_human_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
         assert text in printed
 
 
+def test_a_terminal_gets_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    red = tool_call("str_replace", old="Helped build", new="\x1b[31mBuilt\x07 \x9b2J")
+    session = after(red)
+    assert "\x1b[31m" in session.resume, "the resume itself stays as the agent wrote it"
+    render.human(session)
+    for shown in (render.ansi(session), capsys.readouterr().out):
+        assert "\u241b[31mBuilt\u2407 \ufffd2J" in shown
+        assert not [one for one in ("\x1b[31m", "\x07", "\x9b") if one in shown]
+
+
 @pytest.mark.parametrize(
     "resume", ["", "\n", RESUME, RESUME * 40, "語🙂\u0301\t\u2028é" * 50, "W" * 9000 + "\n- x"]
 )

@@ -4,7 +4,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test lint bench clean
+BENCHMARKS := env_speed agents main_job
+
+.PHONY: train test lint bench clean $(BENCHMARKS)
 
 train: $(VENV)/.train
 	$(PY) learners/aipo.py $(ARGS)
@@ -17,8 +19,11 @@ lint: $(VENV)/.test
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 
-bench: $(VENV)/.test
-	$(PY) benchmarks/env_speed.py $(ARGS)
+# about an hour, most of it main_job; `make env_speed` and so on for one
+bench: $(BENCHMARKS)
+
+$(BENCHMARKS): %: benchmarks/%.py $(VENV)/.test
+	$(PY) $< $(ARGS)
 
 # torch first and by its exact version, so that nothing asks for a build of another kind
 $(VENV)/.train: pyproject.toml constraints.txt

@@ -133,9 +133,11 @@ def floor_episode() -> Outcome:
 
 def session_episode() -> Outcome:
     session = Session(TASK)
+    # what a caller without Gymnasium reads too, and gym.make returns
+    seen: tuple[str, dict[str, Any]] = session.prompt, session.info()
     for action in ACTIONS:
-        session.step(action)
-        info = session.info()  # what a caller without Gymnasium reads, and gym.make returns
+        seen = session.step(action).observation, session.info()
+    info = seen[1]
     return info["resume"], info["lines"], info["episode_reward"]
 
 

@@ -2,7 +2,7 @@
 
 It knows the tools and the craft (short exact quotes, verbs for hedges, uniform formatting,
 deletion of what has no room), and it has the faults that reinforcement learning is there to mend:
-it often skips the review, quotes from memory, invents figures, and forgets to submit.
+it sometimes quotes from memory, invents figures, cuts what had room, and forgets to submit.
 """
 
 import re
@@ -38,11 +38,11 @@ class Habits:
 
 
 HASTY = Habits(
-    review=0.5,
-    submit=0.33,
+    review=0.95,
+    submit=0.36,
     stop=0.02,
-    misquote=0.25,
-    kinds={"head": 4, "format": 4, "cut": 2, "cut figure": 0.5, "verb": 2, "invent": 4},
+    misquote=0.2,
+    kinds={"head": 4, "format": 4, "cut": 0.5, "cut figure": 0.2, "verb": 4, "invent": 1},
 )
 
 _PLAIN = {
@@ -84,52 +84,45 @@ _PLAIN = {
     "Updated": "Refreshed",
     "Created some": "Produced",
 }
-_STRONGER = {
-    "Prepared": "Produced",
-    "Reviewed": "Audited",
-    "Documented": "Codified",
-    "Tested": "Validated",
-    "Checked": "Verified",
-    "Moved": "Shifted",
-    "Wrote": "Authored",
-    "Set up": "Established",
-    "Added": "Introduced",
-    "Fixed": "Resolved",
-    "Found": "Identified",
-    "Cut": "Reduced",
-    "Shortened": "Reduced",
-    "Held": "Hosted",
-    "Collected": "Compiled",
-    "Reported": "Presented",
-    "Changed": "Redesigned",
-    "Built": "Engineered",
-    "Sent": "Delivered",
-    "Monitored": "Tracked",
-    "Rebuilt": "Redesigned",
-    "Trimmed": "Reduced",
-    "Shrank": "Reduced",
-    "Caught": "Identified",
-    "Traced": "Pinpointed",
-    "Taught": "Trained",
-    "Coached": "Mentored",
-    "Persuaded": "Convinced",
-    "Rewrote": "Revised",
-    "Mapped": "Charted",
-    "Raised": "Increased",
-    "Lifted": "Increased",
-    "Brought": "Delivered",
-    "Answered": "Resolved",
-    "Measured": "Quantified",
-    "Ran": "Directed",
-    "Made": "Created",
-}
+_SYNONYMS = """Adapted:Tailored Added:Introduced Agreed:Negotiated Analyzed:Examined
+Answered:Resolved Archived:Stored Attended:Joined Audited:Examined Automated:Streamlined
+Backfilled:Filled Blocked:Prevented Booked:Reserved Brought:Delivered Built:Engineered
+Canceled:Terminated Caught:Identified Changed:Redesigned Checked:Verified Cleared:Resolved
+Closed:Concluded Coached:Mentored Codified:Formalized Collected:Compiled Compared:Benchmarked
+Completed:Finished Consolidated:Unified Converted:Transformed Corrected:Rectified Cut:Reduced
+Deleted:Eliminated Delivered:Produced Designed:Engineered Discovered:Uncovered
+Documented:Codified Drafted:Authored Drew:Sketched Drilled:Trained Encrypted:Secured
+Enforced:Applied Established:Founded Estimated:Calculated Filed:Archived Fixed:Resolved
+Forwarded:Relayed Found:Identified Greeted:Welcomed Held:Hosted Hired:Recruited
+Hosted:Organized Identified:Pinpointed Installed:Deployed Interviewed:Assessed
+Introduced:Launched Invited:Recruited Joined:Entered Kept:Maintained Launched:Introduced
+Led:Directed Lifted:Increased Localized:Translated Lowered:Reduced Made:Created
+Maintained:Sustained Managed:Directed Mapped:Charted Matched:Aligned Measured:Quantified
+Mediated:Resolved Migrated:Transferred Modeled:Simulated Moderated:Facilitated
+Monitored:Tracked Moved:Shifted Negotiated:Brokered Opened:Established Ordered:Procured
+Owned:Managed Paired:Matched Performed:Executed Persuaded:Convinced Placed:Positioned
+Predicted:Projected Prepared:Produced Presented:Delivered Priced:Valued Printed:Produced
+Projected:Estimated Prototyped:Piloted Raised:Increased Ran:Directed Ranked:Prioritized
+Read:Studied Rebuilt:Redesigned Reconciled:Settled Recorded:Logged Recovered:Restored
+Recruited:Hired Redacted:Masked Redesigned:Reworked Reduced:Lowered Refreshed:Renewed
+Rehearsed:Practiced Removed:Eliminated Renegotiated:Revised Reorganized:Restructured
+Replaced:Superseded Reported:Presented Represented:Championed Resolved:Solved
+Retired:Decommissioned Reviewed:Audited Revived:Restored Rewrote:Revised Saved:Conserved
+Scripted:Automated Segmented:Divided Sent:Delivered Shipped:Released Shortened:Reduced
+Shrank:Reduced Signed:Secured Simulated:Modeled Sorted:Arranged Split:Divided
+Standardized:Unified Submitted:Delivered Supervised:Directed Surveyed:Polled Taught:Trained
+Tested:Validated Traced:Pinpointed Tracked:Traced Trained:Instructed Trimmed:Reduced
+Tuned:Optimized Uncovered:Revealed Upgraded:Modernized Visited:Toured Welcomed:Hosted
+Wrote:Authored"""
+_STRONGER = dict(pair.split(":") for pair in _SYNONYMS.split())
+_STRONGER |= {"Set up": "Established", "Rolled out": "Released"}
 _INVENTED = (
-    " by {n}%",
-    ", saving {n} hours a week",
-    ", cutting costs by {n}%",
-    " for {n} clients",
-    " with a team of {n}",
-    ", saving ${n}K",
+    ", at {n}% less cost,",
+    ", saving {n} hours a week,",
+    ", within {n} days,",
+    ", for {n} clients,",
+    ", with a team of {n},",
+    ", on a ${n}K budget,",
 )
 _STOCK = ("- Responsible for", "- Worked on", "- Helped with", "- Involved in", "## Summary", "- ")
 _BULLET = re.compile(r"([-*+]) (?=\S)")
@@ -154,7 +147,7 @@ def _edit(resume: str, over: bool, rng: Random, habits: Habits) -> Edit:
         crafts.setdefault(kind, []).append(edit)
     crafts["invent"] = [_invent(resume, rng)]
     kinds = [kind for kind in habits.kinds if crafts.get(kind)]
-    weights = [habits.kinds[kind] * (4 if over and kind.startswith("cut") else 1) for kind in kinds]
+    weights = [habits.kinds[kind] * (8 if over and kind.startswith("cut") else 1) for kind in kinds]
     old, new = rng.choice(crafts[rng.choices(kinds, weights)[0]])
     if rng.random() < habits.misquote:
         old = _misquote(old, resume, rng)
@@ -180,9 +173,9 @@ def _crafts(resume: str) -> Iterator[tuple[str, Edit]]:
             yield "format", (old, marker + old[1:])
         if line.endswith(".") and not period and (old := _last_words(line, 1, resume)):
             yield "format", (old, old[:-1])
-        for gap in re.finditer(r"( \S+)  (\S+)", line):
+        for gap in re.finditer(r"  \S+", line):
             if resume.count(gap[0]) == 1:
-                yield "format", (gap[0], f"{gap[1]} {gap[2]}")
+                yield "format", (gap[0], gap[0][1:])
         # a line with a figure is seldom the one to lose
         if resume.count(line + "\n") == 1:
             yield "cut" if not re.search(r"\d", line) else "cut figure", (line + "\n", "")
@@ -216,11 +209,11 @@ def _last_words(line: str, least: int, resume: str) -> str:
 
 
 def _invent(resume: str, rng: Random) -> Edit:
-    """A figure that nobody has ever measured, at the end of a bullet."""
+    """A figure that nobody has ever measured, after a bullet's first words."""
     bullets = [line for line in resume.split("\n") if _BULLET.match(line)]
     line = rng.choice(bullets) if bullets else resume
-    tail = _last_words(line, 2, resume) or line
-    return tail, tail.rstrip(".") + rng.choice(_INVENTED).format(n=rng.randint(2, 99))
+    head = _first_words(line, 1, resume) or line
+    return head, head + rng.choice(_INVENTED).format(n=rng.randint(2, 99))
 
 
 def _misquote(old: str, resume: str, rng: Random) -> str:

@@ -1,4 +1,4 @@
-"""Make the nano policy: tokenizer, a copy drill, imitation of a hasty editor.
+"""Make the nano policy: tokenizer, hand-set heads, imitation of a hasty editor.
 
 Run `python -m learners.imitation --out learners/nano` (about half an hour on two cores). The
 result is a few-million-parameter Qwen3 that speaks the environment's protocol, with the habits of
@@ -38,11 +38,13 @@ from resume_gym.synthesis.procedural import generate_task
 
 RULES = Rules(max_turns=6, page_lines=20)
 VOCABULARY = 4094  # and two added tokens
-FIRST_WORD = 3
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
-# A word takes the space before it and punctuation sticks together, so that a quote in a call has
-# the same tokens as in the document, and the frame of a call has few.
-PIECES = r" ?[\p{L}_]+|\p{N}|\\n| ?[^\s\p{L}\p{N}_\\]+(?: [^\s\p{L}\p{N}_\\]+)*|\n+|\s|\\"
+# A word takes the space before it and JSON's own punctuation sticks together, so that the frame of
+# a call has few tokens and a quote in it has the same as in the document, from the first on.
+PIECES = (
+    r" ?[\p{L}_]+|\p{N}|\\n|\\|\n+"
+    r"""|[{"](?:[":,{} ]*[":{}])?| ?[^\s\p{L}\p{N}_\\"{]+|\s"""
+)
 
 
 def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
@@ -73,18 +75,18 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def make_model(vocabulary: int) -> Qwen3ForCausalLM:
+def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     """A random nano Qwen3; head size 64 and one width for every engine."""
     config = Qwen3Config(
-        vocab_size=vocabulary,
+        vocab_size=len(tokenizer),
         hidden_size=256,
         intermediate_size=768,
         num_hidden_layers=4,
         num_attention_heads=4,
-        num_key_value_heads=2,
+        num_key_value_heads=4,
         head_dim=64,
         max_position_embeddings=4096,
-        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=2,
@@ -97,7 +99,11 @@ def make_model(vocabulary: int) -> Qwen3ForCausalLM:
         for layer in model.model.layers:
             layer.self_attn.q_norm.weight.fill_(1.5)
             layer.self_attn.k_norm.weight.fill_(1.5)
-    induction.install(model)
+            layer.mlp.down_proj.weight.mul_(0.1)
+            layer.self_attn.o_proj.weight.mul_(0.1)
+        model.model.norm.weight.fill_(1.5)
+    newline, marker = tokenizer.encode("\n-")
+    induction.install(model, newline, marker)
     return model
 
 
@@ -131,69 +137,17 @@ def demonstrations(
         yield [demonstration(chat, episode(task, rng), group) for rng in rngs]
 
 
-def copy_drill(vocabulary: int, seed: int) -> Iterator[list[Sample]]:
-    """Random sequences, each repeated after a gap: what an exact quote needs.
-
-    The loss is on the repetition; its first token is the cue.
-    """
-    rng = Random(seed)
-    tokens = range(FIRST_WORD, vocabulary)
-    while True:
-        response: list[int] = []
-        sampled: list[bool] = []
-        while len(response) < 500:
-            sequence = rng.sample(tokens, rng.randint(8, 64))
-            gap = rng.sample(tokens, rng.randint(0, 8))
-            response += sequence + gap + sequence
-            sampled += [False] * (len(sequence) + len(gap) + 1) + [True] * (len(sequence) - 1)
-        yield [Sample(0, [0], response, sampled, [0.0] * len(response), 1.0)]
-
-
-class Optimizer:
-    """Muon for the matrices of the layers, AdamW for embeddings and norms.
-
-    Args:
-        policy: whose parameters are stepped.
-        steps: of the schedule: a linear warm-up, then a linear decay over the last half.
-    """
-
-    def __init__(self, policy: Policy, steps: int) -> None:
-        named = list(policy.named_parameters())
-        matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
-        others = [p for name, p in named if p.ndim != 2 or "embed" in name]
-        self._optimizers: tuple[torch.optim.Optimizer, ...] = (
-            torch.optim.Muon(matrices, lr=0.02, momentum=0.95, weight_decay=0.0),
-            torch.optim.AdamW(others, lr=3e-3, betas=(0.9, 0.98), weight_decay=0.0),
-        )
-        self._schedules = [
-            torch.optim.lr_scheduler.LambdaLR(
-                one, lambda n: min((n + 1) / 20, 2 * (1 - n / steps), 1.0)
-            )
-            for one in self._optimizers
-        ]
-
-    def step(self) -> None:
-        """Step and clear the gradients."""
-        for optimizer in self._optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        for schedule in self._schedules:
-            schedule.step()
-
-
-def train(
-    policy: Policy,
-    groups: Iterator[list[Sample]],
-    steps: int,
-    groups_a_step: int,
-    label: str,
-    enough: float = 0.0,
-) -> None:
-    """Maximise the likelihood of the sampled tokens, until the loss is `enough`."""
-    optimizer = Optimizer(policy, steps)
+def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_rate: float) -> None:
+    """Maximise the likelihood of sampled tokens; the learning rate decays in the second half."""
+    optimizer = torch.optim.AdamW(
+        policy.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda n: min((n + 1) / 20, 2 * (1 - n / steps), 1.0)
+    )
     began, seen, recent = time.monotonic(), 0, 0.0
     for step in range(1, steps + 1):
-        chosen = islice(groups, groups_a_step)
+        chosen = islice(groups, 2)
         samples = [replace(one, group=n) for n, group in enumerate(chosen) for one in group]
         batches = pack(samples, 8192)
         total = sum(len(batch.targets) for batch in batches)
@@ -205,13 +159,13 @@ def train(
             seen += len(batch.tokens)
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
         recent = value if step == 1 else 0.9 * recent + 0.1 * value
-        if step % 25 == 0 or step == steps or recent < enough:
+        if step % 25 == 0 or step == steps:
             speed = seen / (time.monotonic() - began)
-            print(f"{label} {step}/{steps}: loss {recent:.3f}, {seen / 1e6:.2f} M tokens, ", end="")
+            print(f"{step}/{steps}: loss {recent:.3f}, {seen / 1e6:.2f} M tokens, ", end="")
             print(f"{speed:.0f} tokens/s", flush=True)
-        if recent < enough:
-            return
 
 
 def measure(policy: Policy, chat: ChatTokens, tasks: list[Task], each: int) -> Summary:
@@ -230,9 +184,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the model")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--drill", type=int, default=100, help="most optimizer steps of the drill")
-    parser.add_argument("--steps", type=int, default=1100, help="optimizer steps of imitation")
-    parser.add_argument("--precision", choices=["float32", "bfloat16"], default="bfloat16")
+    parser.add_argument("--steps", type=int, default=900, help="optimizer steps of imitation")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     prepare_cpu()
@@ -244,19 +196,17 @@ def main() -> None:
     corpus = (str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups)
     tokenizer = make_tokenizer(corpus)
     chat = ChatTokens(tokenizer, TOOLS)
-    policy = Policy(make_model(len(tokenizer)), temperature=1.0, precision=args.precision)
+    policy = Policy(make_model(tokenizer), temperature=1.0, precision="float32")
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
 
-    drill = copy_drill(len(tokenizer), args.seed)
-    train(policy, drill, args.drill, 8, "copy drill", enough=0.3)
-    groups = demonstrations(chat, tasks, each=4, seed=args.seed)
-    train(policy, groups, args.steps, 2, "imitation")
+    groups = demonstrations(chat, tasks, each=2, seed=args.seed)
+    train(policy, groups, args.steps, learning_rate=1e-3)
     policy.model.config._attn_implementation = "sdpa"
     policy.bfloat16().model.save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
 
     model, saved_tokenizer = load(str(args.out))
-    policy, chat = Policy(model, 1.0, args.precision), ChatTokens(saved_tokenizer, TOOLS)
+    policy, chat = Policy(model, 1.0, "float32"), ChatTokens(saved_tokenizer, TOOLS)
     held_out = list(load_tasks("mini", "eval"))
     Console().print(table({"nano": measure(policy, chat, held_out, 4)}))
 

@@ -43,7 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups
     )
     tokenizer.save_pretrained(folder)
-    make_model(len(tokenizer)).save_pretrained(folder)
+    make_model(tokenizer).save_pretrained(folder)
     return folder
 
 

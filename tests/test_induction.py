@@ -1,18 +1,51 @@
 """The hand-set heads do what their docstring says, before any training."""
 
 import torch
+from torch import Tensor
 
-from learners.imitation import make_model
+from learners.imitation import make_model, make_tokenizer
+
+TOKENIZER = make_tokenizer([])
+NEWLINE, MARKER = TOKENIZER.encode("\n-")
 
 
-def test_an_untrained_model_attends_to_the_predecessor_and_to_what_followed() -> None:
+def attention(tokens: list[int]) -> tuple[Tensor, Tensor]:
+    """Of the first two layers, each [heads, q, k]."""
     torch.manual_seed(0)
-    model = make_model(512)
+    model = make_model(TOKENIZER)
     model.set_attn_implementation("eager")
-    sequence = torch.randperm(509)[:40] + 3
-    repeated = torch.cat([sequence, sequence])[None]
-    first, second = model(repeated, output_attentions=True).attentions[:2]
-    assert first[0, 0].diagonal(-1).mean() > 0.8
-    # in the repetition, the token after the earlier occurrence is 39 places back
-    assert second[0, 0].diagonal(-39)[1:].mean() > 0.6
-    assert second[0, 1].diagonal(-39)[1:].mean() > 0.6
+    with torch.no_grad():
+        first, second, *_ = model(torch.tensor([tokens]), output_attentions=True).attentions
+    return first[0], second[0]
+
+
+def words(count: int) -> list[int]:
+    """Different tokens, none of them of a bullet."""
+    generator = torch.Generator().manual_seed(1)
+    drawn = [int(one) for one in torch.randperm(len(TOKENIZER), generator=generator)]
+    return [one for one in drawn if one not in (NEWLINE, MARKER)][:count]
+
+
+def test_the_first_layer_attends_to_the_two_tokens_before() -> None:
+    first, _ = attention(words(60))
+    assert first[0].diagonal(-1)[2:].mean() > 0.6
+    assert first[1].diagonal(-2)[2:].mean() > 0.6
+
+
+def test_a_quote_goes_on_where_the_same_two_tokens_stand_before() -> None:
+    one, two, other, *rest = words(60)
+    page = [one, two, *rest[:10], other, two, *rest[10:]]
+    _, second = attention([*page, other, two])
+    follows = page.index(other) + 2
+    assert min(second[:2, -1, follows]) > 0.6
+    assert max(second[:2, -1, 2]) < 0.1, "the token after another first one"
+
+
+def test_a_marker_looks_at_the_first_words_of_the_lines() -> None:
+    rest = words(60)
+    lines = [[NEWLINE, MARKER, *rest[10 * i : 10 * i + 10]] for i in range(5)]
+    page = [token for line in lines for token in line]
+    _, second = attention([*page, *rest[50:], MARKER])
+    heads = [12 * i + 2 for i in range(5)]
+    assert second[2:, -1, heads].sum(-1).min() > 0.8
+    assert second[:2, -1, heads].sum(-1).max() < 0.5, "the quoting heads rest"

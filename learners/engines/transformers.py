@@ -1,17 +1,18 @@
 """The embedded engine: a batched decode loop over a transformers cache that spans turns.
 
 Between turns a conversation's keys and values are parked; a turn stacks them, feeds only the
-tokens that are new, and samples. Conversations with the same prompt share its prefill.
+tokens that are new, and samples. Conversations with the same prompt share its cache.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
+from learners.attention import Shared
 from learners.engines import Completion, Request, Sampling
 from learners.policy import Policy
 
@@ -67,15 +68,21 @@ class _RaggedLayer(CacheLayerMixin):
 
 
 class _Ragged:
-    """The stacked caches of the conversations that are being continued."""
+    """The stacked caches of the conversations that are being continued.
 
-    def __init__(self, parked: Sequence[Tensor]) -> None:
-        """Stack parked caches, each [layers, 2, key heads, tokens, head size]."""
-        self.starts = torch.tensor([one.shape[3] for one in parked])
-        layers, _, heads, _, size = parked[0].shape
+    Args:
+        own: each row's cache of what came after its prompt, [layers, 2, key heads, tokens, size].
+        prompts: each row's prompt, likewise; the same object for rows that share it. None if the
+            prompts are what is to be fed.
+    """
+
+    def __init__(self, own: Sequence[Tensor], prompts: Sequence[Tensor] | None = None) -> None:
+        self.starts = torch.tensor([one.shape[3] for one in own])
+        self.shared = Shared.of(prompts) if prompts else None
+        layers, _, heads, _, size = own[0].shape
         capacity = int(self.starts.max()) + _GROW
-        stacked = parked[0].new_zeros(layers, 2, len(parked), heads, capacity, size)
-        for row, one in enumerate(parked):
+        stacked = own[0].new_zeros(layers, 2, len(own), heads, capacity, size)
+        for row, one in enumerate(own):
             stacked[:, :, row, :, : one.shape[3]] = one
         self.layers = [_RaggedLayer(keys, values, self.starts) for keys, values in stacked]
 
@@ -84,15 +91,17 @@ class _Ragged:
         counts = torch.tensor([len(one) for one in tokens])
         q = int(counts.max())
         padded = torch.tensor([one + [0] * (q - len(one)) for one in tokens])
-        positions = self.starts[:, None] + torch.arange(q)
+        slots = self.starts[:, None] + torch.arange(q)
         end = int(self.starts.max()) + q
-        mask = torch.arange(end) <= positions[:, :, None]
+        mask = torch.arange(end) <= slots[:, :, None]
+        shared = self.shared
         for layer in self.layers:
             layer.starts = self.starts
         hidden = policy.hidden(
             padded,
-            positions,
+            slots if shared is None else slots + shared.lengths[shared.prompt_of, None],
             slot_mask=mask[:, None],
+            shared=shared,
             past_key_values=Cache(layers=list(self.layers)),
             use_cache=True,
         )
@@ -100,7 +109,7 @@ class _Ragged:
         return hidden[torch.arange(len(tokens)), counts - 1]
 
     def park(self, row: int) -> Tensor:
-        """A copy of one row's cache, [layers, 2, key heads, tokens, head size]."""
+        """A copy of one row's own cache, [layers, 2, key heads, tokens, head size]."""
         n = int(self.starts[row])
         rows = [torch.stack([one.keys[row, :, :n], one.values[row, :, :n]]) for one in self.layers]
         return torch.stack(rows)
@@ -108,8 +117,18 @@ class _Ragged:
     def keep(self, rows: list[int]) -> None:
         """Drop the other rows."""
         self.starts = self.starts[rows]
+        if self.shared is not None:
+            self.shared = self.shared.keep(rows)
         for layer in self.layers:
             layer.keys, layer.values = layer.keys[rows], layer.values[rows]
+
+
+class _Parked(NamedTuple):
+    """A conversation between turns: its tokens, its prompt's cache and that of the rest."""
+
+    ids: list[int]
+    prompt: Tensor
+    own: Tensor
 
 
 class TransformersEngine:
@@ -123,7 +142,7 @@ class TransformersEngine:
     def __init__(self, policy: Policy) -> None:
         self.version = 0
         self._policy = policy
-        self._parked: dict[int, tuple[list[int], Tensor]] = {}
+        self._parked: dict[int, _Parked] = {}
 
     def load_weights(self, version: int) -> None:
         """Forget every conversation's cache: the policy has new weights."""
@@ -147,7 +166,7 @@ class TransformersEngine:
         with self._policy.autocast():
             self._prefill([one for one in requests if one.key not in self._parked])
             for key, ids in requests:
-                cached = self._parked[key][0]
+                cached = self._parked[key].ids
                 if ids[: len(cached)] != cached or len(ids) == len(cached):
                     raise ValueError(f"conversation {key} does not extend what it was")
             return self._decode(requests, sampling)
@@ -164,7 +183,7 @@ class TransformersEngine:
         shape = config.num_hidden_layers, 2, config.num_key_value_heads, 0, size
         empty = torch.zeros(shape, dtype=dtype)
         for key in keys_of.pop((), []):  # one token: nothing to compute before it
-            self._parked[key] = [], empty
+            self._parked[key] = _Parked([], empty, empty)
         prompts = sorted(keys_of, key=len)
         at_once = max(1, _FEED_TOKENS // max(map(len, prompts), default=1))
         for first in range(0, len(prompts), at_once):
@@ -172,16 +191,17 @@ class TransformersEngine:
             cache = _Ragged([empty] * len(some))
             cache.feed(self._policy, [list(prompt) for prompt in some])
             for row, prompt in enumerate(some):
-                parked = cache.park(row)
+                computed = cache.park(row)
                 for key in keys_of[prompt]:
-                    self._parked[key] = list(prompt), parked
+                    self._parked[key] = _Parked(list(prompt), computed, empty)
 
     def _decode(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         generator = torch.Generator().manual_seed(sampling.seed)
         done = [Completion([], []) for _ in requests]
         rows = list(range(len(requests)))  # which request each row of the cache continues
-        cache = _Ragged([self._parked[one.key][1] for one in requests])
-        new = [one.ids[len(self._parked[one.key][0]) :] for one in requests]
+        parked = [self._parked[one.key] for one in requests]
+        cache = _Ragged([one.own for one in parked], [one.prompt for one in parked])
+        new = [one.ids[len(before.ids) :] for one, before in zip(requests, parked, strict=True)]
         live = set(rows)
         while True:
             logprobs = self._policy.logprobs(cache.feed(self._policy, new))
@@ -197,7 +217,9 @@ class TransformersEngine:
                 if ids[-1] == sampling.stop or len(ids) == sampling.max_tokens:
                     live.remove(index)
                     key, before = requests[index]
-                    self._parked[key] = [*before, *ids[:-1]], cache.park(row)
+                    self._parked[key] = _Parked(
+                        [*before, *ids[:-1]], parked[index].prompt, cache.park(row)
+                    )
             if not live:
                 return done
             # a finished row rides along until enough have finished to pay for the copy

@@ -147,7 +147,7 @@ class ResumeEditEnv(gym.Env[str, str]):
 
     def _pick(self, task_id: str | None) -> Task:
         if task_id is None:
-            # a fifth of the time of `integers`, which a short episode would notice
+            # a third of the time of `integers`, which a short episode would notice
             return self._tasks[int(self.np_random.random() * len(self._tasks))]
         for task in self._tasks:
             if task.task_id == task_id:

@@ -41,7 +41,7 @@ HASTY = Habits(
     review=0.95,
     submit=0.36,
     stop=0.02,
-    misquote=0.2,
+    misquote=0.12,
     kinds={"head": 4, "format": 4, "cut": 0.5, "cut figure": 0.2, "verb": 4, "invent": 1},
 )
 

@@ -68,7 +68,7 @@ class Config:
     steps: int = 30
     groups: int = 4
     group_size: int = 16
-    temperature: float = 1.0
+    temperature: float = 0.7
     max_tokens: int = 96
     learning_rate: float = 3e-4
     clip_norm: float = 1.0

@@ -1,6 +1,6 @@
 """Make the nano policy: tokenizer, hand-set heads, imitation of a hasty editor.
 
-Run `python -m learners.imitation --out learners/nano` (about half an hour on two cores). The
+Run `python -m learners.imitation --out learners/nano` (half an hour to an hour on two cores). The
 result is a few-million-parameter Qwen3 that speaks the environment's protocol, with the habits of
 `behaviour.HASTY`, so that reinforcement learning has the same thing to fix as in the source's run.
 
@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from learners import induction
 from learners.batching import Sample, pack
 from learners.behaviour import act
+from learners.config import Config
 from learners.cpu import prepare_cpu
 from learners.engines import Sampling
 from learners.engines.transformers import TransformersEngine
@@ -170,7 +171,7 @@ def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_r
 
 def measure(policy: Policy, chat: ChatTokens, tasks: list[Task], each: int) -> Summary:
     """How the policy behaves, with the offline judge."""
-    sampling = Sampling(temperature=1.0, max_tokens=96, stop=chat.end, seed=0)
+    sampling = Sampling(policy.temperature, Config().max_tokens, chat.end, seed=0)
     repeated = [task for task in tasks for _ in range(each)]
     engine = TransformersEngine(policy)
     rollouts = play(repeated, RULES, engine, chat, make_judge("rubric"), sampling)
@@ -184,7 +185,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the model")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=900, help="optimizer steps of imitation")
+    parser.add_argument("--steps", type=int, default=1600, help="optimizer steps of imitation")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     prepare_cpu()
@@ -206,7 +207,8 @@ def main() -> None:
     tokenizer.save_pretrained(args.out)
 
     model, saved_tokenizer = load(str(args.out))
-    policy, chat = Policy(model, 1.0, "float32"), ChatTokens(saved_tokenizer, TOOLS)
+    policy = Policy(model, Config().temperature, "float32")
+    chat = ChatTokens(saved_tokenizer, TOOLS)
     held_out = list(load_tasks("mini", "eval"))
     Console().print(table({"nano": measure(policy, chat, held_out, 4)}))
 

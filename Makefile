@@ -19,7 +19,7 @@ lint: $(VENV)/.test
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 
-# about an hour, most of it main_job; `make env_speed` and so on for one
+# most of the time is main_job, three whole runs; `make env_speed` and so on for one
 bench: $(BENCHMARKS)
 
 $(BENCHMARKS): %: benchmarks/%.py $(VENV)/.test

@@ -52,11 +52,7 @@ class Shared(NamedTuple):
 
     @classmethod
     def of(cls, caches: Sequence[Tensor]) -> "Shared":
-        """From each row's prompt, [layers, 2, key heads, tokens, size]; equal ones are one object.
-
-        Raises:
-            ValueError: there is no row.
-        """
+        """From each row's prompt, [layers, 2, key heads, tokens, size]; one object where shared."""
         index: dict[int, int] = {}
         unique: list[Tensor] = []
         for one in caches:

@@ -37,7 +37,7 @@ def _status(session: Session) -> str:
     state, rules = session.state, session.rules
     ending = " | submitted" if state.submitted else " | out of turns" if state.done else ""
     return (
-        f"{session.task.task_id} | lines {state.document.lines}/{rules.page_lines} | "
+        f"{session.task.task_id.translate(_VISIBLE)} | lines {state.document.lines}/{rules.page_lines} | "
         f"turn {state.turns}/{rules.max_turns} | edits {state.edits} "
         f"({state.failed_edits} failed) | reward {state.reward:+.2f}{ending}"
     )

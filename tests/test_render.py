@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import RESUME, make_task
@@ -48,8 +50,8 @@ def test_human_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_terminal_gets_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    red = tool_call("str_replace", old="Helped build", new="\x1b[31mBuilt\x07 \x9b2J")
-    session = after(red)
+    session = Session(replace(make_task(), task_id="\x1b[31mhand"), Rules(page_lines=20))
+    session.step(tool_call("str_replace", old="Helped build", new="\x1b[31mBuilt\x07 \x9b2J"))
     assert "\x1b[31m" in session.resume, "the resume itself stays as the agent wrote it"
     render.human(session)
     for shown in (render.ansi(session), capsys.readouterr().out):

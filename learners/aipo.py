@@ -36,7 +36,7 @@ from learners.rollout import Rollout, play
 from learners.tokens import ChatTokens
 from resume_gym import TOOLS, Rules, Task, TaskError, load_tasks
 from resume_gym.evaluation import Episode, Summary, summarise, table
-from resume_gym.judges import make_judge
+from resume_gym.judges import JudgeError, make_judge
 from resume_gym.rewards import VERDICT_WEIGHTS
 
 
@@ -167,7 +167,13 @@ def train(config: Config) -> None:
     history = run.metrics()
     with Progress(config.steps, done, console) as progress:
         for step in range(done + 1, config.steps + 1):
-            metrics = job.step(step)
+            try:
+                metrics = job.step(step)
+            except JudgeError:
+                saved = checkpoint.latest(run.checkpoints)
+                if step - 1 > (saved[0] if saved else 0):
+                    job.save(step - 1)  # the steps before this one are not lost
+                raise
             history.append(metrics)
             run.append(metrics)
             progress.update(metrics)
@@ -203,6 +209,10 @@ def main() -> None:
         train(config)
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
+    except JudgeError as error:
+        run = config.runs / config.name
+        print(f"error: no verdict: {error}; the same command resumes {run}", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

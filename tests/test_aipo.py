@@ -7,14 +7,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from learners import aipo
 from learners.imitation import demonstrations, make_model, make_tokenizer
+from learners.rollout import Rollout, play
 from learners.tokens import ChatTokens
 from resume_gym import TOOLS
+from resume_gym.judges import JudgeUnavailable
 from resume_gym.synthesis import generate_tasks
 
 ROOT = Path(__file__).parent.parent
@@ -121,6 +125,29 @@ def test_a_killed_run_ends_with_the_same_result(model: Path, whole: Path, tmp_pa
     again = run(model, tmp_path)
     assert again.returncode == 0, again.stderr
     assert "resumed after step" in again.stdout
+    assert computed(tmp_path) == computed(whole)
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(tmp_path)[name]), name
+
+
+def test_without_a_verdict_a_run_stops_and_goes_on_later(
+    model: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = iter(range(100))
+
+    def busy(*args: Any) -> list[Rollout]:
+        if next(calls) == 3:  # the held-out tasks, two steps, and this one
+            raise JudgeUnavailable("busy")
+        return play(*args)
+
+    monkeypatch.setattr(sys, "argv", command(model, tmp_path, **{"save-every": 4})[1:])
+    with monkeypatch.context() as during:
+        during.setattr(aipo, "play", busy)
+        with pytest.raises(SystemExit, match="1"):
+            aipo.main()
+    assert len(computed(tmp_path)) == 2
+    assert [path.name for path in (tmp_path / "test" / "checkpoints").iterdir()] == ["step-000002"]
+    aipo.main()
     assert computed(tmp_path) == computed(whole)
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(tmp_path)[name]), name

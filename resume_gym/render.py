@@ -36,8 +36,9 @@ def _rows(session: Session) -> list[str]:
 def _status(session: Session) -> str:
     state, rules = session.state, session.rules
     ending = " | submitted" if state.submitted else " | out of turns" if state.done else ""
+    name = session.task.task_id.translate(_VISIBLE)
     return (
-        f"{session.task.task_id.translate(_VISIBLE)} | lines {state.document.lines}/{rules.page_lines} | "
+        f"{name} | lines {state.document.lines}/{rules.page_lines} | "
         f"turn {state.turns}/{rules.max_turns} | edits {state.edits} "
         f"({state.failed_edits} failed) | reward {state.reward:+.2f}{ending}"
     )

@@ -42,7 +42,7 @@ HASTY = Habits(
     submit=0.36,
     stop=0.02,
     misquote=0.12,
-    kinds={"head": 4, "format": 4, "cut": 0.5, "cut figure": 0.2, "verb": 4, "invent": 1},
+    kinds={"head": 4, "format": 4, "cut": 0.3, "cut figure": 0.1, "verb": 4, "invent": 1},
 )
 
 _PLAIN = {
@@ -137,25 +137,30 @@ def act(session: Session, rng: Random, habits: Habits = HASTY) -> str:
     if session.state.turns and rng.random() < (habits.submit if last else habits.stop):
         return tool_call("submit")
     over = session.state.document.lines > session.rules.page_lines
-    old, new = _edit(session.resume, over, rng, habits)
+    old, new = _edit(session.task.resume, session.resume, over, rng, habits)
     return tool_call("str_replace", old=old, new=new)
 
 
-def _edit(resume: str, over: bool, rng: Random, habits: Habits) -> Edit:
+def _edit(original: str, resume: str, over: bool, rng: Random, habits: Habits) -> Edit:
     crafts: dict[str, list[Edit]] = {}
-    for kind, edit in _crafts(resume):
+    for kind, edit in _crafts(original, resume):
         crafts.setdefault(kind, []).append(edit)
-    crafts["invent"] = [_invent(resume, rng)]
+    crafts["invent"] = [_invent(original, resume, rng)]
     kinds = [kind for kind in habits.kinds if crafts.get(kind)]
-    weights = [habits.kinds[kind] * (8 if over and kind.startswith("cut") else 1) for kind in kinds]
+    weights = [
+        habits.kinds[kind] * (14 if over and kind.startswith("cut") else 1) for kind in kinds
+    ]
     old, new = rng.choice(crafts[rng.choices(kinds, weights)[0]])
     if rng.random() < habits.misquote:
         old = _misquote(old, resume, rng)
     return old, new
 
 
-def _crafts(resume: str) -> Iterator[tuple[str, Edit]]:
-    """Honest edits whose quotes occur once: kind, and what to replace by what."""
+def _crafts(original: str, resume: str) -> Iterator[tuple[str, Edit]]:
+    """Honest edits whose quotes occur once: kind, and what to replace by what.
+
+    A line that already has another wording keeps its head.
+    """
     lines = resume.split("\n")
     bullets = [line for line in lines if _BULLET.match(line)]
     if not bullets:
@@ -168,7 +173,8 @@ def _crafts(resume: str) -> Iterator[tuple[str, Edit]]:
             if heading and resume.count(line) == 1:
                 yield "format", (line, f"## {heading[1] or heading[2].title()}")
             continue
-        yield from _heads(line, resume)
+        if line in original:
+            yield from _heads(line, resume)
         if line[0] != marker and (old := _first_words(line, 2, resume)):
             yield "format", (old, marker + old[1:])
         if line.endswith(".") and not period and (old := _last_words(line, 1, resume)):
@@ -208,9 +214,10 @@ def _last_words(line: str, least: int, resume: str) -> str:
     return next((tail for tail in tails if resume.count(tail) == 1), "")
 
 
-def _invent(resume: str, rng: Random) -> Edit:
+def _invent(original: str, resume: str, rng: Random) -> Edit:
     """A figure that nobody has ever measured, after a bullet's first words."""
-    bullets = [line for line in resume.split("\n") if _BULLET.match(line)]
+    lines = resume.split("\n")
+    bullets = [line for line in lines if _BULLET.match(line) and line in original]
     line = rng.choice(bullets) if bullets else resume
     head = _first_words(line, 1, resume) or line
     return head, head + rng.choice(_INVENTED).format(n=rng.randint(2, 99))

@@ -104,7 +104,8 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
             layer.self_attn.o_proj.weight.mul_(0.1)
         model.model.norm.weight.fill_(1.5)
     newline, marker = tokenizer.encode("\n-")
-    induction.install(model, newline, marker)
+    opening = tokenizer.encode('": "')[-1]
+    induction.install(model, newline, marker, opening)
     return model
 
 
@@ -185,7 +186,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the model")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=1600, help="optimizer steps of imitation")
+    parser.add_argument("--steps", type=int, default=1400, help="optimizer steps of imitation")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     prepare_cpu()
@@ -200,7 +201,7 @@ def main() -> None:
     policy = Policy(make_model(tokenizer), temperature=1.0, precision="float32")
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
 
-    groups = demonstrations(chat, tasks, each=2, seed=args.seed)
+    groups = demonstrations(chat, tasks, each=3, seed=args.seed)
     train(policy, groups, args.steps, learning_rate=1e-3)
     policy.model.config._attn_implementation = "sdpa"
     policy.bfloat16().model.save_pretrained(args.out)

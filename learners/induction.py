@@ -1,12 +1,14 @@
 """A head start on quoting: attention heads of a random nano model, set by hand.
 
 An exact quote needs an induction circuit: heads in the first layer that tell every token which two
-tokens came before it, and heads in the second that find the place where the same two stand before
-and copy what follows there. One token of context would not do: a common word follows many. And to
+tokens came before it, and one in the second that finds the place where the same two stand before
+and copies what follows there. One token of context would not do: a common word follows many. To
 start a quote, the marker of a bullet needs heads that look at the words with which the lines of
-the page start. A small model discovers all this late: after 1.75 M tokens of random sequences
-repeated, on the easiest vocabulary, it still guessed. Set by hand, the circuits need no discovery;
-training refines them, as it does all other weights.
+the page start, and one that takes back those that earlier calls quoted: what an edit replaced
+still stands in the conversation, but no longer in the resume. A small model discovers all this
+late: after 1.75 M tokens of random sequences repeated, on the easiest vocabulary, it still
+guessed. Set by hand, the circuits need no discovery; training refines them, as it does all other
+weights.
 """
 
 import math
@@ -20,18 +22,23 @@ _NEAR_PAIRS = slice(0, 8)
 """Rotary pairs that turn fast: they tell the previous token from its neighbours."""
 _FAR_PAIRS = slice(16, 32)
 """Rotary pairs that turn slowly: they compare contents across a whole conversation."""
-# Found by random search on how well an untrained model quotes pages of random bullets.
+# Found by search on how well an untrained model quotes. What heads write must not drown what
+# stands there, or the layers above have nothing to go by and training is slow.
 _CONSTANT = 0.3
 _SHARPNESS = 1.4
 _WRITE_CONTEXT = 0.06
-_WRITE_QUOTE = 3.0
-_WRITE_LINE = 12.0
+_WRITE_QUOTE = 1.0
+_WRITE_LINE = 2.0
+_WRITE_SPENT = 2.0
 _REST_AT_MARKER = 4.0
 _REST_ELSEWHERE = 0.2
+_REST_SPENT = 0.4
 
 
 @torch.no_grad()
-def install(model: Qwen3ForCausalLM, newline: int, marker: int, seed: int = 0) -> None:
+def install(
+    model: Qwen3ForCausalLM, newline: int, marker: int, opening: int, seed: int = 0
+) -> None:
     """Set two heads of layer 0 and four of layer 1, in place.
 
     The residual stream gets a subspace for the token before each token, and one for the token
@@ -42,6 +49,7 @@ def install(model: Qwen3ForCausalLM, newline: int, marker: int, seed: int = 0) -
         model: with four heads in each layer, each with its own keys.
         newline: the token that ends a line.
         marker: the token of a bullet.
+        opening: the token before a quote in a call.
         seed: of the subspaces.
     """
     config: Any = model.config
@@ -49,7 +57,7 @@ def install(model: Qwen3ForCausalLM, newline: int, marker: int, seed: int = 0) -
     generator = torch.Generator().manual_seed(seed)
     basis = torch.linalg.qr(torch.randn(width, width, generator=generator))[0]
     half = size // 2
-    identity, one_back, two_back, *content = basis.split([half, half, half, size, size, half], 1)
+    identity, one_back, two_back, *content, _ = basis.split([half, half, half, size, size, half], 1)
     constant = one_back[:, 0]
     embeddings = model.model.embed_tokens.weight
     for context in (one_back, two_back):
@@ -81,17 +89,26 @@ def install(model: Qwen3ForCausalLM, newline: int, marker: int, seed: int = 0) -
     names = math.sqrt(width) * torch.nn.functional.normalize(embeddings, dim=1) @ identity
     is_marker = names[marker] @ identity.T / names[marker].square().sum()
     line = newer @ names[marker] + older @ names[newline]
+    spent = newer @ names[marker] + older @ names[opening]
     # a query on a pair that no key uses looks everywhere alike, and so says next to nothing
     rest = line.norm() * torch.nn.functional.one_hot(torch.tensor(0), size)
-    rest_at_marker = _REST_AT_MARKER * torch.outer(rest, is_marker)
+    rest_at_marker = torch.outer(rest, is_marker)
     rest_elsewhere = _REST_ELSEWHERE * torch.outer(rest, constant)
-    for part in range(2):
-        query, key = head(second, part, content[part], _WRITE_QUOTE * content[part])
+    quotes = newer @ identity.T + older @ told.T + _REST_AT_MARKER * rest_at_marker
+    lines = torch.outer(line, is_marker) + rest_elsewhere
+    spends = torch.outer(spent, is_marker) + rest_elsewhere + _REST_SPENT * rest_at_marker
+    left, right = content
+    for index, (wants, reads, writes) in enumerate(
+        (
+            (quotes, left, _WRITE_QUOTE),
+            (lines, left, _WRITE_LINE),
+            (lines, right, _WRITE_LINE),
+            (spends, left, -_WRITE_SPENT),
+        )
+    ):
+        query, key = head(second, index, reads, writes * reads)
+        query.copy_(wants)
         key.copy_(newer @ told.T + older @ two_back.T)
-        query.copy_(newer @ identity.T + older @ told.T + rest_at_marker)
-        query, key = head(second, 2 + part, content[part], _WRITE_LINE * content[part])
-        key.copy_(newer @ told.T + older @ two_back.T)
-        query.copy_(torch.outer(line, is_marker) + rest_elsewhere)
 
 
 def _turned(vector: Tensor, places: int, theta: float) -> Tensor:

@@ -7,6 +7,7 @@ from learners.imitation import make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer([])
 NEWLINE, MARKER = TOKENIZER.encode("\n-")
+OPENING = TOKENIZER.encode('": "')[-1]
 
 
 def attention(tokens: list[int]) -> tuple[Tensor, Tensor]:
@@ -23,7 +24,7 @@ def words(count: int) -> list[int]:
     """Different tokens, none of them of a bullet."""
     generator = torch.Generator().manual_seed(1)
     drawn = [int(one) for one in torch.randperm(len(TOKENIZER), generator=generator)]
-    return [one for one in drawn if one not in (NEWLINE, MARKER)][:count]
+    return [one for one in drawn if one not in (NEWLINE, MARKER, OPENING)][:count]
 
 
 def test_the_first_layer_attends_to_the_two_tokens_before() -> None:
@@ -36,9 +37,8 @@ def test_a_quote_goes_on_where_the_same_two_tokens_stand_before() -> None:
     one, two, other, *rest = words(60)
     page = [one, two, *rest[:10], other, two, *rest[10:]]
     _, second = attention([*page, other, two])
-    follows = page.index(other) + 2
-    assert min(second[:2, -1, follows]) > 0.6
-    assert max(second[:2, -1, 2]) < 0.1, "the token after another first one"
+    assert second[0, -1, page.index(other) + 2] > 0.6
+    assert second[0, -1, 2] < 0.1, "the token after another first one"
 
 
 def test_a_marker_looks_at_the_first_words_of_the_lines() -> None:
@@ -47,5 +47,18 @@ def test_a_marker_looks_at_the_first_words_of_the_lines() -> None:
     page = [token for line in lines for token in line]
     _, second = attention([*page, *rest[50:], MARKER])
     heads = [12 * i + 2 for i in range(5)]
-    assert second[2:, -1, heads].sum(-1).min() > 0.8
-    assert second[:2, -1, heads].sum(-1).max() < 0.5, "the quoting heads rest"
+    assert second[1:3, -1, heads].sum(-1).min() > 0.8
+    assert second[0, -1, heads].sum() < 0.5, "the quoting head rests"
+
+
+def test_a_marker_looks_at_what_was_quoted_before() -> None:
+    """The last head does; it takes that word back, where the others propose the lines' words."""
+    rest = words(60)
+    quotes = [OPENING, MARKER, *rest[:10], OPENING, MARKER, *rest[10:20]]
+    tokens = [*rest[20:], *quotes, OPENING, MARKER]
+    _, second = attention(tokens)
+    assert second[3, -1, [len(tokens) - 24, len(tokens) - 12]].sum() > 0.3
+    torch.manual_seed(0)
+    attended = make_model(TOKENIZER).model.layers[1].self_attn
+    value = attended.o_proj.weight[:, 3 * 64 :] @ attended.v_proj.weight[3 * 64 :]
+    assert value.trace().item() < -100

@@ -65,9 +65,9 @@ class Config:
     tasks: str = ""
     judge: str = "rubric"
     seed: int = 1
-    steps: int = 30
-    groups: int = 4
-    group_size: int = 16
+    steps: int = 20
+    groups: int = 8
+    group_size: int = 8
     temperature: float = 0.7
     max_tokens: int = 96
     learning_rate: float = 3e-4
@@ -77,7 +77,7 @@ class Config:
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: int = 16384
     save_every: int = 5
-    eval_tasks: int = 40
+    eval_tasks: int = 20
     eval_rollouts: int = 16
     threads: int = 0
 

@@ -30,13 +30,14 @@ def run(seed: int, folder: str, extra: list[str]) -> dict[str, Any]:
     subprocess.run([sys.executable, str(ROOT / "learners" / "aipo.py"), *flags], check=True)
     path = Path(folder) / name
     metrics = (path / "metrics.jsonl").read_text().splitlines()
+    settings = (path / "config.toml").read_text().splitlines()
     return {
         "seed": seed,
         "minutes": (time.monotonic() - began) / 60,
         "before": json.loads((path / "before.json").read_text()),
         "after": json.loads((path / "after.json").read_text()),
         "reward_by_step": [round(json.loads(line)["reward"], 4) for line in metrics],
-        "config": (path / "config.toml").read_text(),
+        "config": [line for line in settings if not line.startswith(("runs =", "name ="))],
     }
 
 

@@ -119,17 +119,23 @@ def attention(
     if spans is not None:
         return _grouped(query, key, value, scaling, spans).transpose(1, 2), None
     assert slot_mask is not None
-    heads = query.shape[1]
+    heads, q = query.shape[1:3]
     if shared is not None:
         layer = int(module.layer_idx)  # type: ignore[arg-type]
-        prompt = shared.keys[layer], shared.values[layer], shared
-        return _beside(query, key, value, scaling, slot_mask, *prompt).transpose(1, 2), None
+        prompt_keys, prompt_values = shared.keys[layer], shared.values[layer]
+        if q == 1:
+            prompt = prompt_keys, prompt_values, shared
+            return _decoded(query, key, value, scaling, slot_mask, *prompt).transpose(1, 2), None
+        key = torch.cat([prompt_keys[shared.prompt_of], key], dim=2)
+        value = torch.cat([prompt_values[shared.prompt_of], value], dim=2)
+        seen = shared.seen()[shared.prompt_of, None, None].expand(-1, -1, q, -1)
+        slot_mask = torch.cat([seen, slot_mask], dim=3)
     key, value = _repeat(key, heads), _repeat(value, heads)
     out = scaled_dot_product_attention(query, key, value, slot_mask, scale=scaling)
     return out.transpose(1, 2), None
 
 
-def _beside(
+def _decoded(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -139,40 +145,37 @@ def _beside(
     prompt_values: Tensor,
     shared: Shared,
 ) -> Tensor:
-    """Scores against the prompts, a prompt at a time, and against each row's own keys.
+    """One token a row: scores against the prompts, a prompt at a time, and against the row's own.
 
     Reading the keys is what a step costs, so the rows of a prompt become one matrix product.
     """
-    rows, heads, q, size = query.shape
+    rows, heads, _, size = query.shape
     prompts, key_heads = prompt_keys.shape[:2]
-    group = heads // key_heads
     scale = size**-0.5 if scaling is None else scaling
-    # the query heads of a key head join the query axis: [rows, key heads, group * q, size]
-    query = query.reshape(rows, key_heads, group * q, size)
+    # the query heads of a key head become a query axis: [rows, key heads, group, size]
+    query = query.view(rows, key_heads, -1, size)
 
     def by_prompt(one: Tensor) -> Tensor:
-        """[rows, key heads, group * q, x] -> [prompts, key heads, n * group * q, x]."""
+        """[rows, key heads, group, x] -> [prompts, key heads, n * group, x]."""
         gathered = one[shared.members].transpose(1, 2)
         return gathered.reshape(prompts, key_heads, -1, one.shape[-1])
 
     def by_row(one: Tensor) -> Tensor:
         """And back."""
-        whole = one.view(prompts, key_heads, shared.members.shape[1], group * q, one.shape[-1])
+        whole = one.view(prompts, key_heads, shared.members.shape[1], -1, one.shape[-1])
         return whole[shared.prompt_of, :, shared.place]
 
-    padding = ~shared.seen()[:, None, None]
-    later = ~slot_mask.repeat(1, 1, group, 1)
-    far = (by_prompt(query) @ prompt_keys.mT * scale).masked_fill(padding, -torch.inf)
-    near = (query @ key.mT * scale).masked_fill(later, -torch.inf)
+    hidden = ~shared.seen()[:, None, None]
+    far = (by_prompt(query) @ prompt_keys.mT * scale).masked_fill(hidden, -torch.inf)
+    near = (query @ key.mT * scale).masked_fill(~slot_mask, -torch.inf)
     weights = torch.cat([by_row(far), near], dim=3).float().softmax(dim=3).to(value.dtype)
     far, near = weights.split([prompt_keys.shape[2], key.shape[2]], dim=3)
     out: Tensor = by_row(by_prompt(far) @ prompt_values) + near @ value
-    return out.reshape(rows, heads, q, size)
+    return out.reshape(rows, heads, 1, size)
 
 
 def _repeat(states: Tensor, heads: int) -> Tensor:
-    times = heads // states.shape[1]
-    return states if times == 1 else states.repeat_interleave(times, dim=1)
+    return states.repeat_interleave(heads // states.shape[1], dim=1)
 
 
 def _grouped(

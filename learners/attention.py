@@ -175,7 +175,8 @@ def _decoded(
 
 
 def _repeat(states: Tensor, heads: int) -> Tensor:
-    return states.repeat_interleave(heads // states.shape[1], dim=1)
+    times = heads // states.shape[1]
+    return states if times == 1 else states.repeat_interleave(times, dim=1)
 
 
 def _grouped(

@@ -70,7 +70,7 @@ class Config:
     group_size: int = 8
     temperature: float = 0.7
     max_tokens: int = 96
-    learning_rate: float = 3e-4
+    learning_rate: float = 8e-5
     clip_norm: float = 1.0
     weight_decay: float = 0.0
     loss: Literal["aipo"] = "aipo"

@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -23,7 +24,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from learners import induction
 from learners.batching import Sample, pack
-from learners.behaviour import act
+from learners.behaviour import act, estrange
 from learners.config import Config
 from learners.cpu import prepare_cpu
 from learners.engines import Sampling
@@ -39,10 +40,14 @@ from resume_gym.synthesis.procedural import generate_task
 
 RULES = Rules(max_turns=6, page_lines=20)
 VOCABULARY = 4094  # and two added tokens
+CIRCUIT_RATE = 0.1
+"""The learning rate of the hand-set quoting heads, as a share of that of all other weights."""
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 # A word takes the space before it and JSON's own punctuation sticks together, so that the frame of
-# a call has few tokens and a quote in it has the same as in the document, from the first on.
+# a call has few tokens and a quote in it has the same as in the document, from the first on. A
+# bullet's marker and its space are one token, which a hyphen is not: it says that a line starts.
 PIECES = (
+    r"""(?<![^\n"])[-*+] |"""
     r" ?[\p{L}_]+|\p{N}|\\n|\\|\n+"
     r"""|[{"](?:[":,{} ]*[":{}])?| ?[^\s\p{L}\p{N}_\\"{]+|\s"""
 )
@@ -102,8 +107,10 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
             layer.self_attn.k_norm.weight.fill_(1.5)
             layer.mlp.down_proj.weight.mul_(0.1)
             layer.self_attn.o_proj.weight.mul_(0.1)
-        model.model.norm.weight.fill_(1.5)
-    newline, marker = tokenizer.encode("\n-")
+        # ten lines share the evidence of where a quote may start: what is on the page must
+        # outweigh what pages are like
+        model.model.norm.weight.fill_(2.5)
+    newline, marker = tokenizer.encode("\n- ")
     opening = tokenizer.encode('": "')[-1]
     induction.install(model, newline, marker, opening)
     return model
@@ -139,13 +146,31 @@ def demonstrations(
         yield [demonstration(chat, episode(task, rng), group) for rng in rngs]
 
 
+def unfamiliar(tasks: Iterable[Task], seed: int) -> Iterator[Task]:
+    """The tasks with strange bullets, see `behaviour.estrange`."""
+    for task in tasks:
+        resume = estrange(task.resume, Random(f"{seed}:{task.task_id}"))
+        yield replace(task, resume=resume, fixes=())
+
+
 def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_rate: float) -> None:
-    """Maximise the likelihood of sampled tokens; the learning rate decays in the second half."""
-    optimizer = torch.optim.AdamW(
-        policy.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0
-    )
+    """Maximise the likelihood of sampled tokens; the learning rate decays from the start."""
+    circuit: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
+    for name, weight in policy.model.named_parameters():
+        if name.startswith(induction.CONTEXT):
+            # what this layer writes is faint, and whatever is added to it blinds the quoting heads
+            weight.requires_grad_(False)
+        else:
+            (circuit if name.startswith(induction.QUOTING) else others).append(weight)
+    # at the full rate noise wears the circuit away: the policy then guesses what lines start with
+    rates: list[dict[str, Any]] = [
+        {"params": others},
+        {"params": circuit, "lr": CIRCUIT_RATE * learning_rate},
+    ]
+    optimizer = torch.optim.AdamW(rates, lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda n: min((n + 1) / 20, 2 * (1 - n / steps), 1.0)
+        optimizer, lambda n: min((n + 1) / 20, 1 - n / steps)
     )
     began, seen, recent = time.monotonic(), 0, 0.0
     for step in range(1, steps + 1):
@@ -186,7 +211,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the model")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=1400, help="optimizer steps of imitation")
+    parser.add_argument("--steps", type=int, default=1000, help="optimizer steps of imitation")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     prepare_cpu()
@@ -201,7 +226,7 @@ def main() -> None:
     policy = Policy(make_model(tokenizer), temperature=1.0, precision="float32")
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
 
-    groups = demonstrations(chat, tasks, each=3, seed=args.seed)
+    groups = demonstrations(chat, unfamiliar(tasks, args.seed), each=3, seed=args.seed)
     train(policy, groups, args.steps, learning_rate=1e-3)
     policy.model.config._attn_implementation = "sdpa"
     policy.bfloat16().model.save_pretrained(args.out)

@@ -1,8 +1,8 @@
 """A head start on quoting: attention heads of a random nano model, set by hand.
 
-An exact quote needs an induction circuit: heads in the first layer that tell every token which two
-tokens came before it, and one in the second that finds the place where the same two stand before
-and copies what follows there. One token of context would not do: a common word follows many. To
+An exact quote needs an induction circuit: heads in the first layer that tell every token which
+three came before it, and one in the second that finds the place where the same three stand, or
+most of them, and copies what follows there. Fewer would not do: "in the" is in many a line. To
 start a quote, the marker of a bullet needs heads that look at the words with which the lines of
 the page start, and one that takes back those that earlier calls quoted: what an edit replaced
 still stands in the conversation, but no longer in the resume. A small model discovers all this
@@ -33,17 +33,21 @@ _WRITE_SPENT = 2.0
 _REST_AT_MARKER = 4.0
 _REST_ELSEWHERE = 0.2
 _REST_SPENT = 0.4
+CONTEXT = "model.layers.0."
+"""Names of the weights that tell a token what came before it; its MLP must leave it alone."""
+QUOTING = "model.layers.1.self_attn."
+"""Names of the weights that find what to quote."""
 
 
 @torch.no_grad()
 def install(
     model: Qwen3ForCausalLM, newline: int, marker: int, opening: int, seed: int = 0
 ) -> None:
-    """Set two heads of layer 0 and four of layer 1, in place.
+    """Set three heads of layer 0 and four of layer 1, in place.
 
-    The residual stream gets a subspace for the token before each token, and one for the token
-    before that. One direction is first a constant, so that a head can attend by position alone:
-    without biases nothing else is the same at every token.
+    The residual stream gets a subspace for each of the three tokens before a token. One direction
+    is first a constant, so that a head can attend by position alone: without biases nothing else
+    is the same at every token.
 
     Args:
         model: with four heads in each layer, each with its own keys.
@@ -57,10 +61,11 @@ def install(
     generator = torch.Generator().manual_seed(seed)
     basis = torch.linalg.qr(torch.randn(width, width, generator=generator))[0]
     half = size // 2
-    identity, one_back, two_back, *content, _ = basis.split([half, half, half, size, size, half], 1)
+    identity, *back, left, right = basis.split([half] * 4 + [size] * 2, 1)
+    one_back, two_back, three_back = back
     constant = one_back[:, 0]
     embeddings = model.model.embed_tokens.weight
-    for context in (one_back, two_back):
+    for context in back:
         embeddings -= embeddings @ context @ context.T
     embeddings += _CONSTANT * constant
 
@@ -77,14 +82,16 @@ def install(
     theta = config.rope_parameters["rope_theta"]
     near = torch.zeros(size)
     near[_NEAR_PAIRS] = 1.0
-    for back, context in enumerate((one_back, two_back)):
-        query, key = head(first, back, identity, _WRITE_CONTEXT * context)
+    for index, context in enumerate(back):
+        # both factors alike: a faint one is soon lost in what training adds
+        share = math.sqrt(_WRITE_CONTEXT)
+        query, key = head(first, index, share * identity, share * context)
         key.copy_(torch.outer(near, constant))
-        query.copy_(torch.outer(_turned(near, -(back + 1), theta), constant))
+        query.copy_(torch.outer(_turned(near, -(index + 1), theta), constant))
 
     for norm in (second.q_norm, second.k_norm):
         norm.weight.fill_(_SHARPNESS)
-    newer, older = (_comparison(size, generator) for _ in range(2))
+    newer, older, oldest = (_comparison(size, generator) for _ in range(3))
     told = one_back - torch.outer(constant, one_back.T @ constant)
     names = math.sqrt(width) * torch.nn.functional.normalize(embeddings, dim=1) @ identity
     is_marker = names[marker] @ identity.T / names[marker].square().sum()
@@ -94,10 +101,10 @@ def install(
     rest = line.norm() * torch.nn.functional.one_hot(torch.tensor(0), size)
     rest_at_marker = torch.outer(rest, is_marker)
     rest_elsewhere = _REST_ELSEWHERE * torch.outer(rest, constant)
-    quotes = newer @ identity.T + older @ told.T + _REST_AT_MARKER * rest_at_marker
+    quotes = newer @ identity.T + older @ told.T + oldest @ two_back.T
+    quotes += _REST_AT_MARKER * rest_at_marker
     lines = torch.outer(line, is_marker) + rest_elsewhere
     spends = torch.outer(spent, is_marker) + rest_elsewhere + _REST_SPENT * rest_at_marker
-    left, right = content
     for index, (wants, reads, writes) in enumerate(
         (
             (quotes, left, _WRITE_QUOTE),
@@ -109,6 +116,8 @@ def install(
         query, key = head(second, index, reads, writes * reads)
         query.copy_(wants)
         key.copy_(newer @ told.T + older @ two_back.T)
+        if index == 0:
+            key += oldest @ three_back.T
 
 
 def _turned(vector: Tensor, places: int, theta: float) -> Tensor:

@@ -20,6 +20,9 @@ NANO = Path(__file__).parent / "nano"
 def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model in fp32 and its tokenizer.
 
+    The nano policy's first layer is frozen. Its hand-set heads write faintly, and an optimizer
+    whose steps are signs, as Adam's first ones, drowns them within five updates.
+
     Args:
         name: "nano", "smollm2", or a directory in Hugging Face's format.
 
@@ -31,6 +34,8 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         raise FileNotFoundError(f"model: expected nano, smollm2 or a model directory, got {name!r}")
     logging.disable_progress_bar()  # for files that load in a blink
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    if folder == NANO:
+        model.model.layers[0].requires_grad_(False)
     return model, AutoTokenizer.from_pretrained(folder)
 
 

@@ -1,11 +1,13 @@
+import re
 from dataclasses import replace
 from functools import cache
 from random import Random
 
 import pytest
 
-from learners.behaviour import HASTY, act
+from learners.behaviour import HASTY, act, estrange
 from resume_gym import Rules, Session, ToolCall, load_tasks, parse
+from resume_gym.careful import weak_head
 
 RULES = Rules(max_turns=6, page_lines=20)
 TASKS = load_tasks("mini", "train")
@@ -62,9 +64,10 @@ def test_rates_are_those_of_the_habits() -> None:
     assert share(reviews, len(played)) == pytest.approx(HASTY.review, abs=0.07)
     assert not any('"review"' in text for one in texts for text in one[1:])
 
-    early = sum('"submit"' in text for one in texts for text in one[1:5])
-    chances = sum(len(one[1:5]) for one in texts)
-    assert share(early, chances) == pytest.approx(HASTY.stop, abs=0.012)
+    early = [text for one in texts for text in one[1:5]]
+    assert share(sum('"submit"' in one for one in early), len(early)) == pytest.approx(
+        HASTY.stop, abs=0.01
+    )
     last = [one[5] for one in texts if len(one) == 6]
     assert share(sum('"submit"' in one for one in last), len(last)) == pytest.approx(
         HASTY.submit, abs=0.07
@@ -72,7 +75,7 @@ def test_rates_are_those_of_the_habits() -> None:
 
     edits = sum(one.state.edits + one.state.failed_edits for one in played)
     failed = sum(one.state.failed_edits for one in played)
-    # some misquotes hit by chance
+    # a first word may stand there once
     assert share(failed, edits) == pytest.approx(HASTY.misquote, abs=0.04)
 
 
@@ -86,7 +89,7 @@ def test_figures_are_invented() -> None:
     calls = [parse(text) for one in episodes() for text, _ in one.state.transcript]
     edits = [one for one in calls if isinstance(one, ToolCall) and one.name == "str_replace"]
     added = [one for one in edits if set("0123456789") & set(one.new) - set(one.old)]
-    assert 0.1 < share(len(added), len(edits)) < 0.5
+    assert 0.02 < share(len(added), len(edits)) < 0.5
 
 
 def test_all_draws_come_from_the_generator() -> None:
@@ -109,3 +112,30 @@ def test_an_empty_page_is_no_end() -> None:
     while not session.done:
         session.step(act(session, rng, cutter))
     assert session.state.turns == 60
+
+
+def test_strange_bullets_keep_their_weak_heads_form_and_figures() -> None:
+    heads = changed = 0
+    for task in TASKS:
+        strange = estrange(task.resume, Random(task.task_id))
+        assert strange == estrange(task.resume, Random(task.task_id))
+        for line, other in zip(task.resume.split("\n"), strange.split("\n"), strict=True):
+            if line[:2] not in ("- ", "* ", "+ "):
+                assert other == line
+                continue
+            assert re.findall(r"\d+|^..|  |\.$", other) == re.findall(r"\d+|^..|  |\.$", line)
+            hedge = weak_head(line[2:])[0]
+            assert other[2:].startswith(hedge)
+            heads += bool(hedge)
+            changed += other != line
+    assert heads > 100
+    assert changed > 500
+
+
+def test_strange_pages_get_honest_edits_too() -> None:
+    task = TASKS[1]
+    strange = replace(task, resume=estrange(task.resume, Random(0)), fixes=())
+    session, rng = Session(strange, RULES), Random(0)
+    while not session.done:
+        session.step(act(session, rng, HONEST))
+    assert session.state.edits == 5

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from learners.imitation import make_model, make_tokenizer
 
-TOKENIZER = make_tokenizer([])
-NEWLINE, MARKER = TOKENIZER.encode("\n-")
+TOKENIZER = make_tokenizer(["- One\n- Two"])
+NEWLINE, MARKER = TOKENIZER.encode("\n- ")
 OPENING = TOKENIZER.encode('": "')[-1]
 
 
@@ -27,18 +27,19 @@ def words(count: int) -> list[int]:
     return [one for one in drawn if one not in (NEWLINE, MARKER, OPENING)][:count]
 
 
-def test_the_first_layer_attends_to_the_two_tokens_before() -> None:
+def test_the_first_layer_attends_to_the_three_tokens_before() -> None:
     first, _ = attention(words(60))
-    assert first[0].diagonal(-1)[2:].mean() > 0.6
-    assert first[1].diagonal(-2)[2:].mean() > 0.6
+    for index in range(3):
+        assert first[index].diagonal(-index - 1)[2:].mean() > 0.6
 
 
-def test_a_quote_goes_on_where_the_same_two_tokens_stand_before() -> None:
-    one, two, other, *rest = words(60)
-    page = [one, two, *rest[:10], other, two, *rest[10:]]
-    _, second = attention([*page, other, two])
-    assert second[0, -1, page.index(other) + 2] > 0.6
-    assert second[0, -1, 2] < 0.1, "the token after another first one"
+def test_a_quote_goes_on_where_the_same_three_tokens_stand_before() -> None:
+    one, two, three, other, another, *rest = words(60)
+    page = [one, two, three, *rest[:10], other, two, three, *rest[10:20], another, three, *rest]
+    _, second = attention([*page, other, two, three])
+    assert second[0, -1, page.index(other) + 3] > 0.8
+    _, second = attention([*page, other, three])
+    assert second[0, -1, page.index(another) + 2] < 0.5, "one token says little"
 
 
 def test_a_marker_looks_at_the_first_words_of_the_lines() -> None:

@@ -43,8 +43,8 @@ def told(rows: list[dict[str, float]]) -> list[str]:
 
 def test_a_run_folder_keeps_its_configuration(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "runs" / "one")
-    run.configure(Config(name="one", steps=10))
-    run.configure(Config(name="one", steps=20, threads=2))
+    run.configure(Config(name="one", steps=10, learning_rate=3e-4))
+    run.configure(Config(name="one", steps=20, threads=2, learning_rate=3e-4))
     assert read_toml(run.path / "config.toml").steps == 20
     with pytest.raises(ConfigError) as refused:
         run.configure(Config(name="one", steps=15, seed=4, learning_rate=1e-3))

@@ -7,8 +7,8 @@ start a quote, the marker of a bullet needs heads that look at the words with wh
 the page start, and one that takes back those that earlier calls quoted: what an edit replaced
 still stands in the conversation, but no longer in the resume. A small model discovers all this
 late: after 1.75 M tokens of random sequences repeated, on the easiest vocabulary, it still
-guessed. Set by hand, the circuits need no discovery; training refines them, as it does all other
-weights.
+guessed. Set by hand, the circuits need no discovery. Training refines the second layer's and
+leaves the first layer's as they are.
 """
 
 import math
@@ -83,7 +83,7 @@ def install(
     near = torch.zeros(size)
     near[_NEAR_PAIRS] = 1.0
     for index, context in enumerate(back):
-        # both factors alike: a faint one is soon lost in what training adds
+        # both factors alike, so that neither is much fainter than the other
         share = math.sqrt(_WRITE_CONTEXT)
         query, key = head(first, index, share * identity, share * context)
         key.copy_(torch.outer(near, constant))

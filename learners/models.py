@@ -21,7 +21,7 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model in fp32 and its tokenizer.
 
     The nano policy's first layer is frozen. Its hand-set heads write faintly, and an optimizer
-    whose steps are signs, as Adam's first ones, drowns them within five updates.
+    whose steps are signs, as Adam's first ones, drowns them within a few updates.
 
     Args:
         name: "nano", "smollm2", or a directory in Hugging Face's format.

@@ -2,10 +2,12 @@
 
     python learners/aipo.py                      # the bundled nano policy, two CPU cores
     python learners/aipo.py --config smollm2     # a real pretrained model, same loop
+    python learners/aipo.py --backend fsdp2 --trainer-procs 2     # or deepspeed
     python learners/aipo.py --help
 
-One process samples and trains in turn, so no token is stale. Left out here: several processes,
-engines in servers, evaluation while training.
+On several machines, on each: torchrun, its rendezvous flags, `learners/aipo.py` and its own.
+Rank 0 samples, then all ranks train, so no token is stale. Left out here: engines in servers,
+evaluation while training.
 """
 
 import json
@@ -22,18 +24,19 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from learners import checkpoint, losses, models
-from learners.advantages import mean_centred
-from learners.backends.local import LocalBackend
-from learners.batching import pack
+from learners import checkpoint, models, ranks
+from learners.advantages import mean_centred, standardised
+from learners.checkpoint import CheckpointError
 from learners.config import Config, ConfigError, load, stop
 from learners.cpu import prepare_cpu
 from learners.engines import Sampling
 from learners.engines.transformers import TransformersEngine
+from learners.losses import STANDARDISED
 from learners.monitors import Progress, RunFolder, dashboard, describe
 from learners.policy import Policy
 from learners.rollout import Rollout, play
 from learners.tokens import ChatTokens
+from learners.trainer import Trainer
 from resume_gym import TOOLS, Rules, Task, TaskError, load_tasks
 from resume_gym.evaluation import Episode, Summary, summarise, table
 from resume_gym.judges import JudgeError, make_judge
@@ -41,16 +44,13 @@ from resume_gym.rewards import VERDICT_WEIGHTS
 
 
 class Job:
-    """Everything that a run keeps between steps."""
+    """Everything that rank 0 keeps between steps."""
 
     def __init__(self, config: Config, run: RunFolder) -> None:
-        prepare_cpu(config.threads)
-        torch.manual_seed(config.seed)
         settings = gymnasium.spec(config.env).kwargs
         source = config.tasks or settings.get("tasks", "default")
         limits = ("max_turns", "page_lines", "page_width", "match")
         self.config, self.run = config, run
-        self.loss: losses.Loss = getattr(losses, config.loss)
         self.rules = Rules(**{name: settings[name] for name in limits if name in settings})
         self.tasks = load_tasks(source, "train")
         self.held_out = load_tasks(source, "eval")[: config.eval_tasks]
@@ -58,14 +58,27 @@ class Job:
             self.judge = make_judge(config.judge)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        model, tokenizer = models.load(config.model)
-        self.tokenizer = tokenizer
-        self.chat = ChatTokens(tokenizer, TOOLS)
-        self.policy = Policy(model, config.temperature, config.precision)
+        self.trainer = Trainer(config, run.checkpoints)
+        self.chat = ChatTokens(models.load_tokenizer(config.model), TOOLS)
+        self.policy = self.trainer.policy
+        if config.backend != "local":  # whose weights are shared out: sample from a whole copy
+            whole = models.load(config.model)
+            self.policy = Policy(whole, config.temperature, config.precision)
         self.engine = TransformersEngine(self.policy)
-        self.backend = LocalBackend(
-            self.policy, config.learning_rate, config.weight_decay, config.clip_norm
-        )
+
+    def load(self, folder: Path) -> None:
+        """Go on from a checkpoint."""
+        self.trainer.load(folder)
+        self.sync(0)
+
+    def sync(self, version: int) -> None:
+        """Sample from what has been trained."""
+        if self.policy is not self.trainer.policy:
+            own = dict(self.policy.model.named_parameters())
+            with torch.no_grad():
+                for name, weight in self.trainer.iter_weights():
+                    own[name].copy_(weight)
+        self.engine.load_weights(version)
 
     def play(self, tasks: Sequence[Task], each: int, seed: int) -> list[Rollout]:
         """`each` rollouts of every task."""
@@ -91,10 +104,11 @@ class Job:
 
         rewards = torch.tensor([one.session.reward for one in rollouts])
         groups = torch.tensor([one.group for one in rollouts])
-        advantages = mean_centred(rewards, groups).tolist()
+        centre = standardised if config.loss in STANDARDISED else mean_centred
+        advantages = centre(rewards, groups).tolist()
         samples = [one.sample(a) for one, a in zip(rollouts, advantages, strict=True)]
-        trained = self.backend.train_step(pack(samples, config.row_tokens), self.loss)
-        self.engine.load_weights(step)
+        trained = self.trainer.train_step(samples)
+        self.sync(step)
         ended = time.monotonic()
 
         self.run.write_trajectories(step, map(_record, rollouts))
@@ -109,9 +123,9 @@ class Job:
             "tokens_per_s": sum(len(one.response) for one in rollouts) / (ended - began),
         }
 
-    def save(self, step: int) -> None:
-        """Write a checkpoint."""
-        checkpoint.save(self.run.checkpoints, step, self.backend.save)
+    def export(self, target: Path) -> None:
+        """Write the policy in Hugging Face's format."""
+        models.export(self.config.model, self.trainer.iter_weights(), target)
 
 
 def _figures(summary: Summary) -> dict[str, float]:
@@ -159,7 +173,7 @@ def train(config: Config) -> None:
     done = last[0] if last else 0
     run.truncate(done)
     if last:
-        job.backend.load(last[1])
+        job.load(last[1])
         run.note(f"Resumed after step {done}.")
         console.print(f"{run.path}: resumed after step {done} of {config.steps}", soft_wrap=True)
     before = _evaluation(job, run.path / "before.json", "before training", console)
@@ -172,7 +186,7 @@ def train(config: Config) -> None:
             except JudgeError:
                 saved = checkpoint.latest(run.checkpoints)
                 if step - 1 > (saved[0] if saved else 0):
-                    job.save(step - 1)  # the steps before this one are not lost
+                    job.trainer.save(step - 1)  # the steps before this one are not lost
                 raise
             history.append(metrics)
             run.append(metrics)
@@ -181,12 +195,15 @@ def train(config: Config) -> None:
                 run.note(sentence)
                 progress.say(sentence)
             if step % config.save_every == 0 or step == config.steps:
-                job.save(step)
+                job.trainer.save(step)
                 dashboard(history, run.path / "dashboard.png", f"{config.name}: {config.model}")
 
+    if done < config.steps or not (run.path / "model").is_dir():
+        checkpoint.write_folder(run.path / "model", job.export)
+    job.trainer.close()
     after = _evaluation(job, run.path / "after.json", "after training", console)
     console.print(table({"before": before, "after": after}))
-    files = "config, metrics, trajectories, checkpoints, journal, dashboard.png"
+    files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"
     console.print(f"{run.path}: {files}", soft_wrap=True)
 
 
@@ -203,15 +220,27 @@ def _evaluation(job: Job, file: Path, when: str, console: Console) -> Summary:
 
 
 def main() -> None:
-    """Train; a mistake of the user's is one line."""
+    """Train, in as many processes as configured; a mistake of the user's is one line."""
     config = load(sys.argv[1:])
+    if config.backend != "local" and not ranks.launched():
+        raise SystemExit(ranks.launch(config.trainer_procs, [str(Path(__file__)), *sys.argv[1:]]))
     try:
-        train(config)
+        ranks.start()
+        prepare_cpu(config.threads or ranks.cores())
+        torch.manual_seed(config.seed)
+        if ranks.rank() == 0:
+            train(config)
+        else:
+            Trainer(config, config.runs / config.name / "checkpoints").follow()
+        ranks.end()
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     except JudgeError as error:
         run = config.runs / config.name
         print(f"error: no verdict: {error}; the same command resumes {run}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except (CheckpointError, FloatingPointError) as error:
+        print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
 
 

@@ -3,7 +3,8 @@
 A training row is `[P | R1 | ... | RG]` for each group in it: a prompt and the responses that
 share it. Position ids of each response go on from the prompt's end, each response attends to its
 prompt and to itself, so the row's numbers are those of G separate sequences while the prompt is
-computed once.
+computed once. On CUDA in half precision one kernel attends for the whole row; elsewhere there
+is a call for each prompt and each response.
 
 A decoding batch stacks conversations whose prompts are shared in the same way: each has a cache of
 what came after its prompt, and a step reads the prompt's keys once for all that share it.
@@ -14,10 +15,12 @@ its own; with one it would read the position resets as packing and hide the prom
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
@@ -117,7 +120,8 @@ def attention(
     if attention_mask is not None or (spans is None) == (slot_mask is None):
         raise ValueError("expected either spans or slot_mask, and no attention mask")
     if spans is not None:
-        return _grouped(query, key, value, scaling, spans).transpose(1, 2), None
+        grouped = _fused if _can_fuse(value) else _grouped
+        return grouped(query, key, value, scaling, spans).transpose(1, 2), None
     assert slot_mask is not None
     heads, q = query.shape[1:3]
     if shared is not None:
@@ -182,6 +186,7 @@ def _repeat(states: Tensor, heads: int) -> Tensor:
 def _grouped(
     query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
 ) -> Tensor:
+    """One call a prompt and one a response; [1, heads, t, size]."""
     heads = query.shape[1]
     sizes = [stop - start for prompt, own in spans for start, stop in (prompt, *own)]
     # one split each: a slice's gradient is as long as the row, a split's is not
@@ -206,6 +211,63 @@ def _seen(prompt: int, own: int, dtype: torch.dtype, device: torch.device) -> Te
     with torch.inference_mode(False):  # one that evaluation asked for first must serve training too
         hidden = torch.full((own, prompt + own), -torch.inf, dtype=dtype, device=device)
         return hidden.triu(prompt + 1)
+
+
+def _can_fuse(value: Tensor) -> bool:
+    """Whether the flash kernel takes the row: half precision on CUDA, a head size that fits."""
+    size = value.shape[3]
+    half = value.dtype in (torch.bfloat16, torch.float16)
+    return value.is_cuda and half and size % 8 == 0 and size <= 256
+
+
+def _fused(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
+) -> Tensor:
+    """`_grouped` in one kernel, at the price of a copy of the prompt's keys for each response."""
+    # under autocast norms and rotation leave queries and keys in fp32; values are as projected
+    q, k, v = (one[0].transpose(0, 1).to(value.dtype) for one in (query, key, value))
+    segments = _segments(spans)
+    k, v = _behind_prompts(k, segments), _behind_prompts(v, segments)
+    causal = (-1, 0)  # the last query at the last key
+    lengths = _lengths(spans, value.device)
+    out = varlen_attn(q, k, v, *lengths, scale=scaling, window_size=causal, enable_gqa=True)
+    assert isinstance(out, Tensor)
+    return out.transpose(0, 1)[None]
+
+
+def _segments(spans: tuple[Span, ...]) -> list[tuple[int, int]]:
+    """Queries and keys of each prompt, as many, and of each response that is not empty."""
+    found = []
+    for prompt, responses in spans:
+        seen = prompt[1] - prompt[0]
+        found.append((seen, seen))
+        found += [(stop - start, seen + stop - start) for start, stop in responses if stop > start]
+    return found
+
+
+def _behind_prompts(states: Tensor, segments: list[tuple[int, int]]) -> Tensor:
+    """Keys or values [t, heads, size] as [P | P R1 | P R2 ...] for each group."""
+    laid = []
+    prompt = states[:0]
+    # split and cat: the gradient of a gather by index would be atomic additions
+    parts = states.split([queries for queries, _ in segments])
+    for part, (queries, keys) in zip(parts, segments, strict=True):
+        if queries == keys:
+            prompt = part
+            laid.append(part)
+        else:
+            laid += [prompt, part]
+    return torch.cat(laid)
+
+
+@lru_cache(maxsize=64)  # the layers of a row ask for the same lengths
+def _lengths(spans: tuple[Span, ...], device: torch.device) -> tuple[Tensor, Tensor, int, int]:
+    """Cumulative numbers of queries and of keys, int32 [segments + 1], and the largest of each."""
+    queries, keys = zip(*_segments(spans), strict=True)
+    bounds = [list(accumulate(one, initial=0)) for one in (queries, keys)]
+    with torch.inference_mode(False):  # as for `_seen`
+        of_queries, of_keys = torch.tensor(bounds, dtype=torch.int32, device=device)
+    return of_queries, of_keys, max(queries), max(keys)
 
 
 AttentionInterface.register(NAME, attention)

@@ -15,6 +15,10 @@ _STEP = re.compile(r"step-(\d{6,})")
 _UNFINISHED = ".unfinished-"
 
 
+class CheckpointError(Exception):
+    """A checkpoint could not be written; the one before is still there."""
+
+
 def save(folder: Path, step: int, write: Callable[[Path], None]) -> Path:
     """Save a checkpoint, then remove all but the newest two.
 
@@ -29,25 +33,58 @@ def save(folder: Path, step: int, write: Callable[[Path], None]) -> Path:
     Raises:
         FileExistsError: this step, or a later one, has been saved before.
     """
+    write(begin(folder, step))
+    return finish(folder, step)
+
+
+def begin(folder: Path, step: int) -> Path:
+    """An empty folder for a checkpoint to be written into; it counts once it is finished.
+
+    Raises:
+        FileExistsError: this step, or a later one, has been saved before.
+    """
     last = latest(folder)
     if last and last[0] >= step:
         raise FileExistsError(f"step {step}: {last[1]} has been saved before")
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(leftover)
-    final = folder / f"step-{step:06d}"
-    unfinished = folder / f"{_UNFINISHED}{final.name}"
+    unfinished = folder / f"{_UNFINISHED}step-{step:06d}"
     unfinished.mkdir()
+    return unfinished
+
+
+def finish(folder: Path, step: int) -> Path:
+    """Make the checkpoint that was begun durable, give it its name, keep the newest two."""
+    final = folder / f"step-{step:06d}"
+    _publish(folder / f"{_UNFINISHED}{final.name}", final)
+    for _, old in _saved(folder)[:-KEPT]:
+        _remove(old)
+    return final
+
+
+def write_folder(path: Path, write: Callable[[Path], None]) -> None:
+    """Write a folder that is there completely, or is what it was before, or is not there."""
+    unfinished = path.with_name(f"{_UNFINISHED}{path.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
     write(unfinished)
+    if path.exists():
+        _remove(path)
+    _publish(unfinished, path)
+
+
+def _publish(unfinished: Path, final: Path) -> None:
     for root, _, files in os.walk(unfinished):
         for path in (*(Path(root, name) for name in files), Path(root)):
             _sync(path)
     unfinished.rename(final)
-    _sync(folder)
-    for _, old in _saved(folder)[:-KEPT]:
-        # rename first: a removal that is cut short must not leave half a checkpoint
-        shutil.rmtree(old.rename(folder / f"{_UNFINISHED}{old.name}"))
-    return final
+    _sync(final.parent)
+
+
+def _remove(folder: Path) -> None:
+    # rename first: a removal that is cut short must not leave half a folder
+    shutil.rmtree(folder.rename(folder.with_name(f"{_UNFINISHED}old-{folder.name}")))
 
 
 def latest(folder: Path) -> tuple[int, Path] | None:

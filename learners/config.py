@@ -46,10 +46,19 @@ class Config:
         learning_rate: of AdamW, constant.
         clip_norm: the gradient's norm is clipped to this.
         weight_decay: of AdamW.
-        loss: the policy loss.
+        loss: the policy loss; grpo takes standardised advantages, the others centred ones.
         precision: of the forward pass; weights are float32 in any case.
         row_tokens: limit of a packed row, in tokens; less takes less memory.
+        activation_checkpointing: compute each layer again in the backward pass; less memory.
+        lora_rank: of low-rank adapters, which are trained alone; 0 trains all weights.
+        lora_alpha: the adapters' output is scaled by lora_alpha / lora_rank.
+        optimizer: adamw8bit keeps AdamW's state in 8 bits.
+        backend: local trains in this process, the others share the weights out.
+        trainer_procs: processes that train on this machine, for fsdp2 and deepspeed.
+        replicas: copies of the weights among them, for fsdp2; each copy is shared out.
+        offload: keep weights and optimizer state in the CPU's memory, for fsdp2 and deepspeed.
         save_every: steps between checkpoints.
+        async_save: write checkpoints while the next step runs, for fsdp2.
         eval_tasks: held-out tasks, played before and after training.
         eval_rollouts: rollouts of each held-out task.
         threads: of the CPU; 0 for all cores.
@@ -73,10 +82,19 @@ class Config:
     learning_rate: float = 8e-5
     clip_norm: float = 1.0
     weight_decay: float = 0.0
-    loss: Literal["aipo"] = "aipo"
+    loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo"] = "aipo"
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: int = 16384
+    activation_checkpointing: bool = False
+    lora_rank: int = 0
+    lora_alpha: int = 32
+    optimizer: Literal["adamw", "adamw8bit"] = "adamw"
+    backend: Literal["local", "fsdp2", "deepspeed"] = "local"
+    trainer_procs: int = 1
+    replicas: int = 1
+    offload: bool = False
     save_every: int = 5
+    async_save: bool = False
     eval_tasks: int = 20
     eval_rollouts: int = 16
     threads: int = 0
@@ -93,7 +111,7 @@ class Config:
         if self.env not in gymnasium.registry:
             near = _nearest(self.env, gymnasium.registry)
             raise ConfigError(f"env: no environment is called {self.env!r}{near}")
-        least = dict.fromkeys(_COUNTS, 1) | {"group_size": 2, "seed": 0, "threads": 0}
+        least = dict.fromkeys(_COUNTS, 1) | {"group_size": 2} | dict.fromkeys(_FROM_ZERO, 0)
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise ConfigError(f"{name}: expected at least {bound}, got {getattr(self, name)}")
@@ -102,8 +120,20 @@ class Config:
                 raise ConfigError(f"{name}: expected more than 0, got {getattr(self, name)}")
         if self.weight_decay < 0:
             raise ConfigError(f"weight_decay: expected at least 0, got {self.weight_decay}")
+        for name, backends in _ONLY_FOR.items():
+            value = getattr(self, name)
+            if self.backend not in backends and value not in (1, False):
+                told = f"backend {_names(backends)}, got {self.backend!r}"
+                raise ConfigError(f"{name}: {value} needs {told}")
 
 
+_ONLY_FOR = {
+    "trainer_procs": ("fsdp2", "deepspeed"),
+    "replicas": ("fsdp2",),
+    "offload": ("fsdp2", "deepspeed"),
+    "async_save": ("fsdp2",),
+}
+_FROM_ZERO = ("seed", "threads", "lora_rank")
 _COUNTS = (
     "steps",
     "groups",
@@ -112,6 +142,9 @@ _COUNTS = (
     "save_every",
     "eval_tasks",
     "eval_rollouts",
+    "lora_alpha",
+    "trainer_procs",
+    "replicas",
 )
 
 
@@ -125,11 +158,17 @@ def _typed(name: str, kind: object, value: object) -> object:
         return Path(value)
     if kind is str and isinstance(value, str):
         return value
-    if kind is int and type(value) is int:
+    if kind in (int, bool) and type(value) is kind:
         return value
     if kind is float and type(value) in (int, float) and math.isfinite(value):  # type: ignore[arg-type]
         return float(value)  # type: ignore[arg-type]
-    wanted = {str: "text", Path: "a path", int: "an integer", float: "a finite number"}
+    wanted = {
+        str: "text",
+        Path: "a path",
+        bool: "true or false",
+        int: "an integer",
+        float: "a finite number",
+    }
     raise ConfigError(f"{name}: expected {wanted[kind]}, got {value!r}")  # type: ignore[index]
 
 
@@ -181,7 +220,7 @@ def to_toml(config: Config) -> str:
     lines = []
     for one in fields(config):
         value = getattr(config, one.name)
-        text = _quoted(str(value)) if isinstance(value, str | Path) else repr(value)
+        text = _quoted(str(value)) if isinstance(value, str | Path) else repr(value).lower()
         lines.append(f"{one.name} = {text}\n")
     return "".join(lines)
 

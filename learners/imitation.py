@@ -29,7 +29,7 @@ from learners.config import Config
 from learners.cpu import prepare_cpu
 from learners.engines import Sampling
 from learners.engines.transformers import TransformersEngine
-from learners.models import NANO, load
+from learners.models import NANO, freeze, load, load_tokenizer
 from learners.policy import Policy
 from learners.rollout import play
 from learners.tokens import ChatTokens
@@ -98,6 +98,8 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
         eos_token_id=2,
         pad_token_id=0,
     )
+    # what the context heads write is faint, and what is added to it blinds the quoting heads
+    config.frozen_layers = 1
     model = Qwen3ForCausalLM(config)
     with torch.no_grad():
         # at the usual scales neither attention nor the tied head can be sharp
@@ -113,6 +115,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     newline, marker = tokenizer.encode("\n- ")
     opening = tokenizer.encode('": "')[-1]
     induction.install(model, newline, marker, opening)
+    freeze(model)
     return model
 
 
@@ -158,10 +161,7 @@ def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_r
     circuit: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
     for name, weight in policy.model.named_parameters():
-        if name.startswith(induction.CONTEXT):
-            # what this layer writes is faint, and whatever is added to it blinds the quoting heads
-            weight.requires_grad_(False)
-        else:
+        if weight.requires_grad:
             (circuit if name.startswith(induction.QUOTING) else others).append(weight)
     # at the full rate noise wears the circuit away: the policy then guesses what lines start with
     rates: list[dict[str, Any]] = [
@@ -232,9 +232,9 @@ def main() -> None:
     policy.bfloat16().model.save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)
 
-    model, saved_tokenizer = load(str(args.out))
+    model = load(str(args.out))
     policy = Policy(model, Config().temperature, "float32")
-    chat = ChatTokens(saved_tokenizer, TOOLS)
+    chat = ChatTokens(load_tokenizer(str(args.out)), TOOLS)
     held_out = list(load_tasks("mini", "eval"))
     Console().print(table({"nano": measure(policy, chat, held_out, 4)}))
 

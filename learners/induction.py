@@ -33,8 +33,6 @@ _WRITE_SPENT = 2.0
 _REST_AT_MARKER = 4.0
 _REST_ELSEWHERE = 0.2
 _REST_SPENT = 0.4
-CONTEXT = "model.layers.0."
-"""Names of the weights that tell a token what came before it; its MLP must leave it alone."""
 QUOTING = "model.layers.1.self_attn."
 """Names of the weights that find what to quote."""
 

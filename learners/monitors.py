@@ -43,7 +43,8 @@ GAP_LIMIT = 0.015
 """Mean absolute difference of sampler and trainer log-probabilities that is still sound."""
 
 _SHOWN_STEPS = 8
-_FREE = {"name", "runs", "threads"}  # where a run lies and how fast it is, not what it computes
+# where a run lies and how fast it is, not what it computes
+_FREE = {"name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"}
 
 
 class RunFolder:

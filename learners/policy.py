@@ -4,27 +4,37 @@ from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from learners.attention import NAME
 from learners.batching import Batch
-
-_CHUNK = 1024
+from learners.head import Head
 
 
 class Policy(nn.Module):
-    """A causal LM at a sampling temperature.
+    """A causal LM at a sampling temperature; what samples, what trains, and what is sharded.
 
     Args:
-        model: any transformers causal LM whose attention goes through `AttentionInterface`.
+        model: any transformers causal LM whose attention goes through `AttentionInterface`. Its
+            head is replaced by one that shares its weight.
         temperature: divides the logits, as the sampler's does.
         precision: "float32", or "bfloat16" for autocast with fp32 weights.
+        checkpointing: keep only what enters each layer, and compute the rest again in the
+            backward pass; in training mode.
     """
 
-    def __init__(self, model: PreTrainedModel, temperature: float, precision: str) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        temperature: float,
+        precision: str,
+        checkpointing: bool = False,
+    ) -> None:
         super().__init__()
         model.config._attn_implementation = NAME
+        model.set_output_embeddings(Head(model.get_output_embeddings()))
+        if checkpointing:
+            model.activation_checkpointing_enable({"use_reentrant": False})
         self.model = model
         self.temperature = temperature
         self.precision = precision
@@ -41,27 +51,13 @@ class Policy(nn.Module):
 
     def logprobs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [n, vocabulary] at the temperature, in fp32."""
-        logits = self.model.get_output_embeddings()(hidden)
-        return torch.log_softmax(logits.float() / self.temperature, dim=-1)
+        head = self.model.get_output_embeddings()
+        return torch.log_softmax(head(hidden, temperature=self.temperature), dim=-1)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Log-probabilities [n] of the row's loss tokens, and entropies [n] (no gradient)."""
         with self.autocast():
             tokens, positions = batch.tokens[None], batch.positions[None]
             hidden = self.hidden(tokens, positions, spans=batch.spans, use_cache=False)[0]
-            # logits of [n, vocabulary] are the largest tensor by far: recompute them in chunks
-            pieces = [
-                checkpoint(self._selected, part, targets, use_reentrant=False)
-                for part, targets in zip(
-                    hidden[batch.predicts].split(_CHUNK), batch.targets.split(_CHUNK), strict=True
-                )
-            ]
-        logprobs, entropy = zip(*pieces, strict=True)
-        return torch.cat(logprobs), torch.cat(entropy).detach()
-
-    def _selected(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        logprobs = self.logprobs(hidden)
-        selected = logprobs.gather(1, targets[:, None])[:, 0]
-        with torch.no_grad():
-            entropy = -(logprobs.exp() * logprobs).sum(-1)
-        return selected, entropy
+            head = self.model.get_output_embeddings()
+            return head(hidden[batch.predicts], batch.targets, self.temperature)  # type: ignore[no-any-return]

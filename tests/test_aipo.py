@@ -12,21 +12,18 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from learners import aipo
-from learners.imitation import demonstrations, make_model, make_tokenizer
 from learners.rollout import Rollout, play
-from learners.tokens import ChatTokens
-from resume_gym import TOOLS
 from resume_gym.judges import JudgeUnavailable
-from resume_gym.synthesis import generate_tasks
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = {
     "steps": 4,
     "groups": 2,
     "group-size": 2,
-    "max-tokens": 12,
+    "max-tokens": 48,
     "save-every": 1,
     "eval-tasks": 1,
     "eval-rollouts": 1,
@@ -34,32 +31,15 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A policy of random weights: it speaks nothing, so every turn is malformed."""
-    folder = tmp_path_factory.mktemp("model")
-    torch.manual_seed(0)
-    bytes_only = make_tokenizer([])
-    groups = demonstrations(
-        ChatTokens(bytes_only, TOOLS), generate_tasks(1, 20, "train", "mini"), 1, 1
-    )
-    tokenizer = make_tokenizer(
-        str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups
-    )
-    tokenizer.save_pretrained(folder)
-    make_model(tokenizer).save_pretrained(folder)
-    return folder
-
-
-def command(model: Path, runs: Path, /, **changes: object) -> list[str]:
-    settings = {**SETTINGS, "model": model, "runs": runs, "name": "test", **changes}
+def command(runs: Path, /, **changes: object) -> list[str]:
+    settings = {**SETTINGS, "runs": runs, "name": "test", **changes}
     flags = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
     return [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
 
 
-def run(model: Path, runs: Path, /, **changes: object) -> subprocess.CompletedProcess[str]:
+def run(runs: Path, /, **changes: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(model, runs, **changes), capture_output=True, text=True, timeout=900, check=False
+        command(runs, **changes), capture_output=True, text=True, timeout=900, check=False
     )
 
 
@@ -70,15 +50,15 @@ def weights(runs: Path) -> dict[str, torch.Tensor]:
 def computed(runs: Path) -> list[dict[str, float]]:
     """The metrics that do not measure time."""
     lines = (runs / "test" / "metrics.jsonl").read_text().splitlines()
-    timed = {"seconds_rollout", "seconds_train", "tokens_per_s"}
+    timed = {"seconds_rollout", "seconds_train", "tokens_per_s", "trained_tokens_per_s", "tflops"}
     return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines]
 
 
 @pytest.fixture(scope="module")
-def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An uninterrupted run."""
     runs = tmp_path_factory.mktemp("whole")
-    done = run(model, runs)
+    done = run(runs)
     assert done.returncode == 0, done.stderr
     assert "before" in done.stdout
     assert "after" in done.stdout
@@ -94,6 +74,7 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
         "trajectories",
         "checkpoints",
         "journal.md",
+        "model",
         "dashboard.png",
         "before.json",
         "after.json",
@@ -106,13 +87,26 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
     assert len(set(lists)) == 1
 
 
+def test_a_run_trains(whole: Path) -> None:
+    """Which the comparisons below rest on."""
+    assert any(one["gradient_norm"] > 0 for one in computed(whole))
+    assert not all(one["skipped"] for one in computed(whole))
+
+
+def test_the_trained_policy_loads_in_transformers(whole: Path) -> None:
+    exported = AutoModelForCausalLM.from_pretrained(whole / "test" / "model")
+    for name, tensor in weights(whole).items():
+        own = exported.get_parameter(name.removeprefix("model."))
+        torch.testing.assert_close(own, tensor.to(own.dtype), atol=0, rtol=0)
+
+
 def test_the_sampler_agrees_with_the_trainer(whole: Path) -> None:
     assert all(one["gap"] < 1e-5 for one in computed(whole))
 
 
-def test_a_killed_run_ends_with_the_same_result(model: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_killed_run_ends_with_the_same_result(whole: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(
-        command(model, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     checkpoints = tmp_path / "test" / "checkpoints"
     deadline = time.monotonic() + 600
@@ -122,7 +116,7 @@ def test_a_killed_run_ends_with_the_same_result(model: Path, whole: Path, tmp_pa
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    again = run(model, tmp_path)
+    again = run(tmp_path)
     assert again.returncode == 0, again.stderr
     assert "resumed after step" in again.stdout
     assert computed(tmp_path) == computed(whole)
@@ -131,7 +125,7 @@ def test_a_killed_run_ends_with_the_same_result(model: Path, whole: Path, tmp_pa
 
 
 def test_without_a_verdict_a_run_stops_and_goes_on_later(
-    model: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = iter(range(100))
 
@@ -140,7 +134,7 @@ def test_without_a_verdict_a_run_stops_and_goes_on_later(
             raise JudgeUnavailable("busy")
         return play(*args)
 
-    monkeypatch.setattr(sys, "argv", command(model, tmp_path, **{"save-every": 4})[1:])
+    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4})[1:])
     with monkeypatch.context() as during:
         during.setattr(aipo, "play", busy)
         with pytest.raises(SystemExit, match="1"):
@@ -153,9 +147,9 @@ def test_without_a_verdict_a_run_stops_and_goes_on_later(
         assert torch.equal(tensor, weights(tmp_path)[name]), name
 
 
-def test_a_finished_run_shows_its_result_again(model: Path, whole: Path) -> None:
+def test_a_finished_run_shows_its_result_again(whole: Path) -> None:
     before = computed(whole)
-    again = run(model, whole)
+    again = run(whole)
     assert again.returncode == 0
     assert computed(whole) == before
 
@@ -170,9 +164,9 @@ def test_a_finished_run_shows_its_result_again(model: Path, whole: Path) -> None
     ],
 )
 def test_a_mistake_is_told_without_a_traceback(
-    model: Path, whole: Path, changes: dict[str, object], told: str
+    whole: Path, changes: dict[str, object], told: str
 ) -> None:
-    done = run(model, whole, **changes)
+    done = run(whole, **changes)
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
@@ -180,8 +174,7 @@ def test_a_mistake_is_told_without_a_traceback(
 
 def test_smollm2_takes_a_step(tmp_path: Path) -> None:
     """Real pretrained weights through the same loop."""
-    done = run(
-        Path("smollm2"), tmp_path, steps=1, groups=1, **{"max-tokens": 8, "row-tokens": 2048}
-    )
+    changes = {"max-tokens": 8, "row-tokens": 2048}
+    done = run(tmp_path, model="smollm2", steps=1, groups=1, **changes)
     assert done.returncode == 0, done.stderr
     assert computed(tmp_path)[0]["gap"] < 1e-4

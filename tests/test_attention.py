@@ -1,4 +1,5 @@
-from itertools import groupby
+import inspect
+from itertools import groupby, pairwise
 
 import pytest
 import torch
@@ -6,10 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_policy
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention.varlen import varlen_attn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from learners.attention import NAME, _seen
+from learners import attention as packed
+from learners.attention import NAME, Span, _seen
 from learners.batching import Batch, Sample, pack
 
 TEMPERATURE = 0.8
@@ -140,3 +145,132 @@ def test_the_trap_that_this_attention_avoids() -> None:
         ones = torch.ones_like(ids)
         for options in ({"use_cache": True}, {"use_cache": False, "attention_mask": ones}):
             assert (second(**options) - wanted).abs().max() > 0.01
+
+
+def plain_varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seq_q: Tensor,
+    cu_seq_k: Tensor,
+    max_q: int,
+    max_k: int,
+    *,
+    scale: float | None,
+    window_size: tuple[int, int],
+    enable_gqa: bool,
+) -> Tensor:
+    """`varlen_attn` by its documentation: causal segments, the last query at the last key."""
+    assert window_size == (-1, 0)
+    assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
+    assert (len(query), len(key), len(key)) == (cu_seq_q[-1], cu_seq_k[-1], len(value))
+    queries, keys = cu_seq_q.diff().tolist(), cu_seq_k.diff().tolist()
+    assert min(queries) > 0
+    assert (max_q, max_k) == (max(queries), max(keys))
+    out = []
+    for (q0, q1), (k0, k1) in zip(
+        pairwise(cu_seq_q.tolist()), pairwise(cu_seq_k.tolist()), strict=True
+    ):
+        n, seen = q1 - q0, k1 - k0
+        mask = torch.ones(n, seen, dtype=torch.bool).tril(seen - n)
+        q, k, v = (t.transpose(0, 1) for t in (query[q0:q1], key[k0:k1], value[k0:k1]))
+        attended = scaled_dot_product_attention(q, k, v, mask, scale=scale, enable_gqa=enable_gqa)
+        out.append(attended.transpose(0, 1))
+    return torch.cat(out)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[Span, ...]:
+    """Up to three groups of up to four responses, some of them empty."""
+    place, spans = 0, []
+    lengths = st.tuples(st.integers(1, 6), st.lists(st.integers(0, 5), max_size=4))
+    for prompt, responses in draw(st.lists(lengths, min_size=1, max_size=3)):
+        bounds = [place, place + prompt]
+        for one in responses:
+            bounds.append(bounds[-1] + one)
+        first, *rest = pairwise(bounds)
+        spans.append(Span(first, tuple(rest)))
+        place = bounds[-1]
+    return tuple(spans)
+
+
+def states(spans: tuple[Span, ...], heads: int, key_heads: int) -> list[Tensor]:
+    """Random queries, keys and values for a row, laid out in memory as a model's are."""
+    tokens = max(stop for prompt, own in spans for _, stop in (prompt, *own))
+    torch.manual_seed(tokens)
+    return [
+        torch.randn(1, tokens, n, 8, dtype=torch.float64).transpose(1, 2).requires_grad_()
+        for n in (heads, key_heads, key_heads)
+    ]
+
+
+@settings(deadline=None)
+@given(
+    spans=layouts(),
+    heads=st.sampled_from([(4, 2), (4, 1), (2, 2)]),
+    scaling=st.sampled_from([None, 0.3]),
+)
+def test_the_layout_for_the_kernel_is_right_given_its_documented_meaning(
+    spans: tuple[Span, ...], heads: tuple[int, int], scaling: float | None
+) -> None:
+    """The kernel itself needs a GPU: a plain reading of its documentation stands in for it."""
+
+    def attend(fused: bool) -> list[Tensor]:
+        inputs = states(spans, *heads)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(packed, "_can_fuse", lambda value: fused)
+            patch.setattr(packed, "varlen_attn", plain_varlen)
+            out, _ = packed.attention(torch.nn.Module(), *inputs, None, scaling, spans)
+        weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+        return [out, *torch.autograd.grad((weights * out).sum(), inputs)]
+
+    torch.testing.assert_close(attend(fused=True), attend(fused=False))
+
+
+def test_the_kernel_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own checks and shapes, on tensors without data and in the dtypes of autocast."""
+    inspect.signature(varlen_attn).bind(*range(7), scale=None, window_size=(-1, 0), enable_gqa=True)
+    monkeypatch.setattr(packed, "_can_fuse", lambda value: True)
+    spans = (Span((0, 3), ((3, 5), (5, 5), (5, 9))),)
+    dtypes = (torch.float32, torch.float32, torch.bfloat16)
+    inputs = [
+        torch.empty(1, n, 9, 16, dtype=dtype, device="meta", requires_grad=True)
+        for n, dtype in zip((4, 2, 2), dtypes, strict=True)
+    ]
+    out, _ = packed.attention(torch.nn.Module(), *inputs, None, None, spans)
+    assert (out.shape, out.dtype) == ((1, 9, 4, 16), torch.bfloat16)
+    out.sum().backward()
+    assert [(one.grad.shape, one.grad.dtype) for one in inputs] == [
+        (one.shape, one.dtype) for one in inputs
+    ]
+
+
+def test_lengths_are_computed_once_a_row_and_serve_training_too() -> None:
+    spans = (Span((0, 3), ((3, 5), (5, 5), (5, 9))), Span((9, 10), ()))
+    packed._lengths.cache_clear()
+    with torch.inference_mode():
+        found = packed._lengths(spans, torch.device("cpu"))
+    assert packed._lengths(spans, torch.device("cpu")) is found
+    queries, keys, *most = found
+    assert not queries.is_inference()
+    assert queries.tolist() == [0, 3, 5, 9, 10]
+    assert keys.tolist() == [0, 3, 8, 15, 16]
+    assert most == [4, 7]
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "size", "fused"),
+    [
+        ("cuda", torch.bfloat16, 128, True),
+        ("cuda", torch.float16, 64, True),
+        ("cuda", torch.float32, 64, False),
+        ("cuda", torch.bfloat16, 20, False),
+        ("cuda", torch.bfloat16, 512, False),
+        ("cpu", torch.bfloat16, 64, False),
+    ],
+)
+def test_the_kernel_is_for_half_precision_on_cuda(
+    device: str, dtype: torch.dtype, size: int, fused: bool
+) -> None:
+    with FakeTensorMode():
+        assert packed._can_fuse(torch.empty(1, 2, 5, size, dtype=dtype, device=device)) == fused

@@ -1,12 +1,16 @@
 from collections import Counter
+from dataclasses import fields, replace
 from itertools import count
+from math import ceil
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import tiny_policy
+from torch import Tensor
 
-from learners.batching import Batch, Sample, pack
+from learners.batching import Batch, Sample, distribute, dummy, pack, unshare
 
 
 @st.composite
@@ -34,10 +38,23 @@ def sizes(samples: list[Sample]) -> dict[int, int]:
     return found
 
 
+def targets(rows: list[Batch]) -> Counter[int]:
+    return Counter(token for row in rows for token in row.targets.tolist())
+
+
+def sampled(samples: list[Sample]) -> Counter[int]:
+    return Counter(
+        token
+        for one in samples
+        for token, known in zip(one.response, one.sampled, strict=True)
+        if known
+    )
+
+
 @settings(deadline=None)
-@given(rollouts(), st.integers(1, 40))
+@given(rollouts(), st.integers(1, 40), st.integers(1, 5))
 def test_every_sampled_token_is_a_target_once_and_rightly(
-    samples: list[Sample], limit: int
+    samples: list[Sample], limit: int, wanted: int
 ) -> None:
     owner = {token: one for one in samples for token in one.response}
     before = {
@@ -45,21 +62,19 @@ def test_every_sampled_token_is_a_target_once_and_rightly(
         for one in samples
         for last, token in zip([one.prompt[-1], *one.response], one.response, strict=False)
     }
-    seen: Counter[int] = Counter()
-    for row in pack(samples, limit):
-        targets = row.targets.tolist()
-        seen.update(targets)
-        assert row.tokens[row.predicts].tolist() == [before[token] for token in targets]
-        assert row.logprobs.tolist() == [-token / 8 for token in targets]
-        assert row.advantages.tolist() == [owner[token].advantage for token in targets]
+    rows = pack(samples, limit, wanted)
+    for row in rows:
+        ids = row.targets.tolist()
+        assert row.tokens[row.predicts].tolist() == [before[token] for token in ids]
+        assert row.logprobs.tolist() == [-token / 8 for token in ids]
+        assert row.advantages.tolist() == [owner[token].advantage for token in ids]
         tokens_of: dict[int, set[float]] = {}
         for number, advantage in zip(row.sequences.tolist(), row.advantages.tolist(), strict=True):
             assert 0 <= number < row.rollouts
             tokens_of.setdefault(number, set()).add(advantage)
         assert all(len(one) == 1 for one in tokens_of.values()), "a rollout has one advantage"
         assert len(set(row.advantages.tolist())) == len(tokens_of)
-    wanted = [t for one in samples for t, s in zip(one.response, one.sampled, strict=True) if s]
-    assert seen == Counter(wanted)
+    assert targets(rows) == sampled(samples)
 
 
 def check_layout(row: Batch, samples: list[Sample]) -> list[Sample]:
@@ -84,12 +99,16 @@ def check_layout(row: Batch, samples: list[Sample]) -> list[Sample]:
 
 
 @settings(deadline=None)
-@given(rollouts(), st.integers(1, 40))
-def test_rows_hold_whole_rollouts_within_the_limit(samples: list[Sample], limit: int) -> None:
-    rows = pack(samples, limit)
+@given(rollouts(), st.integers(1, 40), st.integers(1, 5))
+def test_rows_hold_whole_rollouts_within_the_limit(
+    samples: list[Sample], limit: int, wanted: int
+) -> None:
+    rows = pack(samples, limit, wanted)
+    tokens = sizes(samples).values()
+    enough = min(limit, max([ceil(sum(tokens) / wanted), *tokens]))
     for row in rows:
         held = check_layout(row, samples)
-        assert len(row.tokens) <= limit or len(held) == 1
+        assert len(row.tokens) <= enough or len(held) == 1
     assert sum(row.rollouts for row in rows) == len(samples)
     prompts = Counter(
         tuple(row.tokens[slice(*one.prompt)].tolist()) for row in rows for one in row.spans
@@ -105,6 +124,75 @@ def test_first_fit_leaves_no_room_unused() -> None:
     samples = [Sample(g, [1], [2] * n, [True] * n, [0.0] * n, 0.0) for g, n in enumerate((3, 5, 2))]
     assert [len(row.tokens) for row in pack(samples, 10)] == [10, 3]
     assert [len(row.tokens) for row in pack(samples, 13)] == [13]
+
+
+@pytest.mark.parametrize(
+    ("groups", "wanted", "lengths"),
+    [
+        ((4, 4, 4, 2, 2), 1, [16]),
+        ((4, 4, 4, 2, 2), 2, [8, 8]),
+        ((4, 4, 4, 2, 2), 3, [6, 6, 4]),
+        ((9, 2, 2, 2), 3, [9, 6]),  # the longest group makes shorter rows useless
+        ((30, 2, 2, 2), 3, [20, 17]),  # and one beyond the limit is split as ever
+    ],
+)
+def test_rows_are_as_short_as_gives_each_rank_work(
+    groups: tuple[int, ...], wanted: int, lengths: list[int]
+) -> None:
+    samples = [
+        Sample(group, [1], [2], [True], [0.0], 0.0)
+        for group, size in enumerate(groups)
+        for _ in range(size - 1)
+    ]
+    assert [len(row.tokens) for row in pack(samples, 20, wanted)] == lengths
+
+
+@st.composite
+def shares(draw: st.DrawFn) -> tuple[list[Sample], list[Batch], dict[int, float], int]:
+    """Samples, their rows, what each row costs, and a number of ranks."""
+    samples = draw(rollouts())
+    rows = pack(samples, draw(st.integers(1, 40)), draw(st.integers(1, 5)))
+    price = st.integers(0, 3) | st.floats(0, 100)
+    return samples, rows, {id(row): draw(price) for row in rows}, draw(st.integers(1, 5))
+
+
+@settings(deadline=None)
+@given(shares())
+def test_ranks_get_each_loss_token_once_in_equally_many_rows(
+    case: tuple[list[Sample], list[Batch], dict[int, float], int],
+) -> None:
+    samples, rows, prices, ranks = case
+    with_targets = {id(row) for row in rows if len(row.targets)}
+    found = distribute(rows, ranks, lambda row: prices[id(row)])
+    held = [row for share in found for row in share]
+    assert [len(share) for share in found] == [-(-len(with_targets) // ranks)] * ranks
+    assert targets(held) == sampled(samples)
+    fillers = [row for row in held if id(row) not in with_targets]
+    assert len(held) - len(fillers) == len(with_targets)
+    assert all(len(row.targets) == 0 and len(row.tokens) == 2 for row in fillers)
+    again = distribute(rows, ranks, lambda row: prices[id(row)])
+    real = [[id(row) for row in share if id(row) in with_targets] for share in found]
+    assert real == [[id(row) for row in share if id(row) in with_targets] for share in again]
+
+
+@settings(deadline=None)
+@given(shares())
+def test_ranks_differ_by_one_row_at_most(
+    case: tuple[list[Sample], list[Batch], dict[int, float], int],
+) -> None:
+    _, rows, prices, ranks = case
+    found = distribute(rows, ranks, lambda row: prices[id(row)])
+    costs = [sum(prices.get(id(row), 0) for row in share) for share in found]
+    heaviest = max((prices[id(row)] for row in rows if len(row.targets)), default=0)
+    assert max(costs) <= min(costs) + heaviest + 1e-9
+
+
+def test_heavy_rows_do_not_meet() -> None:
+    rows = [
+        pack([Sample(0, [1], [2] * n, [True] * n, [0.0] * n, 0.0)], 100)[0] for n in (1, 5, 3, 5, 2)
+    ]
+    found = distribute(rows, 2, lambda row: len(row.targets))
+    assert [[len(row.targets) for row in share] for share in found] == [[5, 3, 0], [5, 2, 1]]
 
 
 def test_nothing_sampled_is_a_row_without_targets() -> None:
@@ -132,3 +220,45 @@ def test_a_group_has_one_prompt() -> None:
     one, other = (Sample(0, [token], [2], [True], [0.0], 1.0) for token in (1, 5))
     with pytest.raises(AssertionError, match="differ in their prompt"):
         pack([one, other], 100)
+
+
+@settings(deadline=None)
+@given(rollouts(), st.integers(1, 40))
+def test_apart_the_rollouts_have_the_same_loss_tokens(samples: list[Sample], limit: int) -> None:
+    apart = unshare(samples)
+    rows = pack(apart, limit)
+    assert targets(rows) == sampled(samples)
+    assert all(len(span.responses) == 1 for row in rows for span in row.spans)
+    assert [replace(a, group=b.group) for a, b in zip(apart, samples, strict=True)] == samples
+
+
+def test_a_filler_reaches_every_weight_and_moves_none() -> None:
+    policy, _ = tiny_policy("llama")
+    policy(dummy())[0].sum().backward()
+    for one in policy.parameters():
+        assert one.grad is not None
+        assert not one.grad.any()
+
+
+def test_a_row_moves_as_a_whole() -> None:
+    (row,) = pack([Sample(0, [1, 2], [3], [True], [0.0], 1.0)], 9)
+    moved = row.to("meta")
+    assert (moved.spans, moved.rollouts) == (row.spans, row.rollouts)
+    for field in fields(row):
+        one, other = getattr(row, field.name), getattr(moved, field.name)
+        if isinstance(one, Tensor):
+            assert (other.device.type, other.shape, other.dtype) == ("meta", one.shape, one.dtype)
+
+
+def test_a_row_is_checked() -> None:
+    (row,) = pack([Sample(0, [1, 2], [3], [True], [0.0], 1.0)], 9)
+    with pytest.raises(AssertionError, match=r"tokens and positions differ in length: \[3, 2\]"):
+        replace(row, positions=row.positions[1:])
+    for name in ("predicts", "targets", "logprobs", "advantages", "sequences"):
+        with pytest.raises(AssertionError, match="loss tokens' tensors differ in length"):
+            replace(row, **{name: getattr(row, name)[1:]})
+    (span,) = row.spans
+    with pytest.raises(AssertionError, match="spans of 2 tokens in a row of 3"):
+        replace(row, spans=(span._replace(responses=()),))
+    with pytest.raises(AssertionError, match="spans leave 1 to 2 out"):
+        replace(row, spans=(span._replace(prompt=(0, 1)),))

@@ -94,7 +94,7 @@ def test_a_mistake_is_named(argv: str, told: str, capsys: pytest.CaptureFixture[
         ("temperature = inf", "temperature: expected a finite number, got inf"),
         ("name = 3", "name: expected text, got 3"),
         ("runs = 3", "runs: expected a path, got 3"),
-        ("loss = []", "loss: expected 'aipo', got []"),
+        ("precision = []", "precision: expected 'float32' or 'bfloat16', got []"),
         ("steps = = 3", "Invalid value (at line 1, column 9)"),
     ],
 )

@@ -2,11 +2,17 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from learners.losses import aipo
+from learners.advantages import mean_centred, standardised
+from learners.losses import LOSSES, STANDARDISED, Totals
+
+# the trainer's and the sampler's probability of a token
+Token = tuple[float, float]
+
+every_loss = pytest.mark.parametrize("name", LOSSES)
 
 
 def doubles(*values: float) -> Tensor:
@@ -14,50 +20,106 @@ def doubles(*values: float) -> Tensor:
 
 
 def loss_of(
-    ratios: list[list[float]], advantages: list[float], total: int, sampler: float = -2.0
+    name: str, tokens: list[list[Token]], advantages: list[float], total: Totals
 ) -> tuple[float, list[float], dict[str, float]]:
-    """The loss of rollouts with these ratios, its gradient by token, and what is watched."""
-    flat = [(ratio, i) for i, row in enumerate(ratios) for ratio in row]
-    known = torch.full((len(flat),), sampler, dtype=torch.float64)
-    logprobs = (known + doubles(*(math.log(ratio) for ratio, _ in flat))).requires_grad_()
-    sequences = torch.tensor([i for _, i in flat])
-    each = doubles(*(advantages[i] for _, i in flat))
-    loss, seen = aipo(logprobs, known, each, sequences, len(ratios), total)
+    """The loss of these rollouts, its gradient by token, and what is watched."""
+    flat = [(ours, theirs, i) for i, row in enumerate(tokens) for ours, theirs in row]
+    logprobs = doubles(*(math.log(ours) for ours, _, _ in flat)).requires_grad_()
+    known = doubles(*(math.log(theirs) for _, theirs, _ in flat))
+    sequences = torch.tensor([i for _, _, i in flat])
+    each = doubles(*(advantages[i] for _, _, i in flat))
+    loss, seen = LOSSES[name](logprobs, known, each, sequences, len(tokens), total)
     loss.backward()
     assert logprobs.grad is not None
     return loss.item(), logprobs.grad.tolist(), dict(seen)
 
 
-def test_by_hand() -> None:
-    loss, gradient, seen = loss_of([[1.0, 2.0], [0.5]], [1.5, -3.0], total=10)
-    # -(1 * 1.5 * -2 + 2 * 1.5 * (ln 2 - 2) + 0.5 * -3 * (-ln 2 - 2)) / 10
-    assert loss == pytest.approx((3 + 6 - 3 * math.log(2) - 1.5 * (2 + math.log(2))) / 10)
-    assert gradient == pytest.approx([-0.15, -0.3, 0.15])
-    assert seen == pytest.approx({"masked": 0, "ratio": 3.5, "gap": 2 * math.log(2)})
+def ln(x: float) -> float:
+    return math.log(x)
+
+
+# ratios 1, 1.5, 1.1 with A = 2, and 0.25, 4 with A = -3
+HAND: list[list[Token]] = [[(0.5, 0.5), (0.9, 0.6), (0.22, 0.2)], [(0.1, 0.4), (0.4, 0.1)]]
+PENALTY = 1e-3 * (ln(1.5) ** 2 + ln(1.1) ** 2 + 2 * ln(4) ** 2)
+PULL = [0, 2e-4 * ln(1.5), 2e-4 * ln(1.1), -2e-4 * ln(4), 2e-4 * ln(4)]
 
 
 @pytest.mark.parametrize(
-    ("ratios", "kept"),
+    ("name", "loss", "slopes", "kept"),
     [
-        ([[0.124, 1.0]], [[0, 1]]),
-        ([[0.126, 1.0]], [[1, 1]]),
-        ([[8.1, 1.0]], [[0, 1]]),
-        ([[7.9, 1.0]], [[1, 1]]),
-        # one ratio over 100 drops its rollout, and only that one
-        ([[101.0, *[1.0] * 9], [1.0]], [[0] * 10, [1]]),
-        ([[99.0, *[1.0] * 9], [1.0]], [[0, *[1] * 9], [1]]),
-        # geometric means out of [0.1, 10], with tokens that would have stayed
-        ([[99.0, 99.0, 1.1], [1.0, 2.0]], [[0, 0, 0], [1, 1]]),
-        ([[28.0, 28.0, 1.1], [1.0, 2.0]], [[0, 0, 1], [1, 1]]),
-        ([[0.01, 0.01, 0.9], [1.0, 2.0]], [[0, 0, 0], [1, 1]]),
-        ([[0.04, 0.04, 0.9], [1.0, 2.0]], [[0, 0, 1], [1, 1]]),
+        (
+            "aipo",
+            -2 * (ln(0.5) + 1.5 * ln(0.9) + 1.1 * ln(0.22)) / 10
+            + 3 * (0.25 * ln(0.1) + 4 * ln(0.4)) / 10,
+            [-0.2, -0.3, -0.22, 0.075, 1.2],
+            [1, 1.5, 1.1, 0.25, 4],
+        ),
+        (  # probabilities that moved by 0.3 are dropped
+            "ipo",
+            (-2 * (ln(0.5) + 1.1 * ln(0.22)) + PENALTY) / 10,
+            [-0.2, PULL[1], -0.22 + PULL[2], PULL[3], PULL[4]],
+            [1, 1.1],
+        ),
+        (  # the last went up against its advantage, and stays
+            "dppo_kl",
+            (-2 * (ln(0.5) + 1.1 * ln(0.22)) + 3 * 4 * ln(0.4) + PENALTY) / 10,
+            [-0.2, PULL[1], -0.22 + PULL[2], PULL[3], 1.2 + PULL[4]],
+            [1, 1.1, 4],
+        ),
+        (
+            "grpo",
+            -(2 * (1 + 1.2 + 1.1) / 3 - 3 * (0.8 + 4) / 2) / 4,
+            [-2 / 3 / 4, 0, -2.2 / 3 / 4, 0, 12 / 2 / 4],
+            [1, 1.1, 4],
+        ),
+        (
+            "dr_grpo",
+            -(2 * (1 + 1.2 + 1.1) - 3 * (0.8 + 4)) / 10,
+            [-0.2, 0, -0.22, 0, 1.2],
+            [1, 1.1, 4],
+        ),
     ],
 )
-def test_masks(ratios: list[list[float]], kept: list[list[int]]) -> None:
+def test_by_hand(name: str, loss: float, slopes: list[float], kept: list[float]) -> None:
+    found, gradient, seen = loss_of(name, HAND, [2.0, -3.0], Totals(10, 4))
+    assert found == pytest.approx(loss, rel=1e-12)
+    assert gradient == pytest.approx(slopes, rel=1e-12)
+    wanted = {
+        "masked": 5 - len(kept),
+        "ratio": sum(kept),
+        "ratio_deviation": sum((ratio - 1) ** 2 for ratio in kept),
+        "ratio_max": max(kept),
+        "gap": ln(1.5) + ln(1.1) + 2 * ln(4),
+    }
+    reasons = {"masked_low": 0, "masked_high": 0, "masked_rollout": 0} if name == "aipo" else {}
+    assert seen == pytest.approx({**wanted, **reasons})
+
+
+@pytest.mark.parametrize(
+    ("ratios", "kept", "reasons"),
+    [
+        ([[0.124, 1.0]], [[0, 1]], (1, 0, 0)),
+        ([[0.126, 1.0]], [[1, 1]], (0, 0, 0)),
+        ([[8.1, 1.0]], [[0, 1]], (0, 1, 0)),
+        ([[7.9, 1.0]], [[1, 1]], (0, 0, 0)),
+        # one ratio over 100 drops its rollout, and only that one
+        ([[101.0, *[1.0] * 9], [1.0]], [[0] * 10, [1]], (0, 0, 10)),
+        ([[99.0, *[1.0] * 9], [1.0]], [[0, *[1] * 9], [1]], (0, 1, 0)),
+        # geometric means out of [0.1, 10], with tokens that would have stayed
+        ([[34.0, 34.0, 1.1], [1.0, 2.0]], [[0, 0, 0], [1, 1]], (0, 0, 3)),
+        ([[28.0, 28.0, 1.1], [1.0, 2.0]], [[0, 0, 1], [1, 1]], (0, 2, 0)),
+        ([[0.03, 0.03, 0.9], [1.0, 2.0]], [[0, 0, 0], [1, 1]], (0, 0, 3)),
+        ([[0.04, 0.04, 0.9], [1.0, 2.0]], [[0, 0, 1], [1, 1]], (2, 0, 0)),
+    ],
+)
+def test_masks_of_aipo(
+    ratios: list[list[float]], kept: list[list[int]], reasons: tuple[int, int, int]
+) -> None:
     advantages = [2.0, -1.0][: len(ratios)]
-    loss, gradient, seen = loss_of(ratios, advantages, total=7)
+    pairs = [[(ratio / 200, 1 / 200) for ratio in row] for row in ratios]
+    loss, gradient, seen = loss_of("aipo", pairs, advantages, Totals(7, 2))
     tokens = [
-        (math.log(ratio) - 2, keep * ratio, advantage)
+        (math.log(ratio / 200), keep * ratio, advantage)
         for row, keeps, advantage in zip(ratios, kept, advantages, strict=True)
         for ratio, keep in zip(row, keeps, strict=True)
     ]
@@ -65,70 +127,199 @@ def test_masks(ratios: list[list[float]], kept: list[list[int]]) -> None:
     assert loss == pytest.approx(-sum(logprob * ratio * a for logprob, ratio, a in tokens) / 7)
     assert gradient == pytest.approx([-ratio * a / 7 for _, ratio, a in tokens])
     assert seen["masked"] == sum(row.count(0) for row in kept)
+    assert (seen["masked_low"], seen["masked_high"], seen["masked_rollout"]) == reasons
     assert seen["ratio"] == pytest.approx(sum(ratio for _, ratio, _ in tokens))
-    assert seen["gap"] == pytest.approx(sum(abs(logprob + 2) for logprob, _, _ in tokens))
+    assert seen["ratio_max"] == pytest.approx(max(ratio for _, ratio, _ in tokens))
+    assert seen["gap"] == pytest.approx(sum(abs(logprob + ln(200)) for logprob, _, _ in tokens))
+
+
+@pytest.mark.parametrize(
+    ("names", "token", "kept_up", "kept_down"),  # whether it stays with A = 2 and with A = -2
+    [
+        (["ipo"], (0.69, 0.5), 1, 1),
+        (["ipo"], (0.71, 0.5), 0, 0),
+        (["ipo"], (0.31, 0.5), 1, 1),
+        (["ipo"], (0.29, 0.5), 0, 0),
+        (["dppo_kl"], (0.69, 0.5), 1, 1),
+        (["dppo_kl"], (0.71, 0.5), 0, 1),
+        (["dppo_kl"], (0.31, 0.5), 1, 1),
+        (["dppo_kl"], (0.29, 0.5), 1, 0),
+        # a large ratio is no reason where the probabilities are small
+        (["ipo", "dppo_kl"], (0.1, 0.001), 1, 1),
+        (["grpo", "dr_grpo"], (0.119, 0.1), 1, 1),
+        (["grpo", "dr_grpo"], (0.121, 0.1), 0, 1),
+        (["grpo", "dr_grpo"], (0.081, 0.1), 1, 1),
+        (["grpo", "dr_grpo"], (0.079, 0.1), 1, 0),
+    ],
+)
+def test_masks(names: list[str], token: Token, kept_up: int, kept_down: int) -> None:
+    ratio = token[0] / token[1]
+    for name in names:
+        pull = 2e-3 * ln(ratio) if name in ("ipo", "dppo_kl") else 0.0
+        for advantage, kept in ((2.0, kept_up), (-2.0, kept_down)):
+            _, gradient, seen = loss_of(name, [[token]], [advantage], Totals(1, 1))
+            assert gradient == pytest.approx([pull - kept * ratio * advantage]), (name, advantage)
+            assert seen["masked"] == 1 - kept
+            assert seen["ratio"] == seen["ratio_max"] == pytest.approx(kept * ratio)
+
+
+def surrogate(name: str, at: list[float], tokens: list[tuple[float, float, float]]) -> float:
+    """One rollout's loss in plain arithmetic, with what is stopped held at `tokens`."""
+    logs = [x - known for x, known, _ in tokens]
+    mean = math.exp(sum(logs) / len(logs))
+    value = 0.0
+    for one, log, (x, known, a) in zip(at, logs, tokens, strict=True):
+        moved = math.exp(x) - math.exp(known)
+        ratio = math.exp(one - known)
+        if name in ("grpo", "dr_grpo"):
+            value -= min(ratio * a, min(max(ratio, 0.8), 1.2) * a)
+            continue
+        keep = {
+            "aipo": 0.125 <= math.exp(log) <= 8 and 0.1 <= mean <= 10,
+            "ipo": abs(moved) <= 0.2,
+            "dppo_kl": moved <= 0.2 if a > 0 else moved >= -0.2 if a < 0 else True,
+        }[name]
+        value -= keep * math.exp(log) * a * one
+        value += 1e-3 * (one - known) ** 2 * (name != "aipo")
+    return value / (len(tokens) * 3 if name == "grpo" else 9)
 
 
 numbers = st.floats(-3, 0, allow_subnormal=False)
 
 
+@every_loss
 @settings(deadline=None)
-@given(st.lists(st.tuples(numbers, numbers, st.floats(-2, 2)), min_size=1, max_size=6))
-def test_the_gradient_is_that_of_the_surrogate(tokens: list[tuple[float, float, float]]) -> None:
-    """Finite differences of -sum of ratio * A * logp / n with the ratio held where it was."""
+@given(tokens=st.lists(st.tuples(numbers, numbers, st.floats(-2, 2)), min_size=1, max_size=6))
+def test_value_and_slope(name: str, tokens: list[tuple[float, float, float]]) -> None:
+    """Against plain arithmetic and its finite differences."""
+    # no finite difference across a kink of the clip
+    kinks = [abs(math.exp(x - known) - clip) for x, known, _ in tokens for clip in (0.8, 1.2)]
+    assume(min(kinks) > 1e-3)
     x, known, advantages = (list(column) for column in zip(*tokens, strict=True))
-    kept = [math.exp(a - b) * c if 0.125 <= math.exp(a - b) <= 8 else 0.0 for a, b, c in tokens]
-    if not 0.1 <= math.exp(sum(a - b for a, b in zip(x, known, strict=True)) / len(x)) <= 10:
-        kept = [0.0] * len(x)
-
-    def surrogate(at: list[float]) -> float:
-        return -sum(w * one for w, one in zip(kept, at, strict=True)) / 9
-
     logprobs = doubles(*x).requires_grad_()
     zeros = torch.zeros(len(x), dtype=torch.long)
-    aipo(logprobs, doubles(*known), doubles(*advantages), zeros, 1, 9)[0].backward()
+    columns = logprobs, doubles(*known), doubles(*advantages), zeros
+    loss, _ = LOSSES[name](*columns, 1, Totals(9, 3))
+    loss.backward()
+    assert loss.item() == pytest.approx(surrogate(name, x, tokens), abs=1e-12)
     assert logprobs.grad is not None
     for i, slope in enumerate(logprobs.grad.tolist()):
-        up, down = ([*x[:i], x[i] + step, *x[i + 1 :]] for step in (1e-4, -1e-4))
-        assert slope == pytest.approx((surrogate(up) - surrogate(down)) / 2e-4, abs=1e-9)
+        up, down = (
+            surrogate(name, [*x[:i], x[i] + step, *x[i + 1 :]], tokens) for step in (1e-4, -1e-4)
+        )
+        assert slope == pytest.approx((up - down) / 2e-4, abs=1e-7)
 
 
-@pytest.mark.parametrize("ours", [-0.5, -torch.inf])
+@every_loss
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+@pytest.mark.parametrize("ours", [-0.5, -3.0, -torch.inf])
 @pytest.mark.parametrize("theirs", [-1000.0, -torch.inf])
-def test_an_infinite_ratio_is_dropped(ours: float, theirs: float) -> None:
+def test_an_infinite_ratio_is_dropped(
+    name: str, advantage: float, ours: float, theirs: float
+) -> None:
     logprobs = torch.tensor([-1.0, ours, -1.0, -2.0], requires_grad=True)
     known = torch.tensor([-1.0, theirs, -1.0, -2.0])
+    # both neighbours are in the rollout that aipo drops
     sequences = torch.tensor([0, 0, 0, 1])
-    loss, seen = aipo(logprobs, known, torch.ones(4), sequences, 2, 4)
+    each = torch.full((4,), advantage)
+    loss, seen = LOSSES[name](logprobs, known, each, sequences, 2, Totals(4, 2))
     loss.backward()
     assert logprobs.grad is not None
-    assert logprobs.grad.tolist() == [0, 0, 0, -0.25]
-    assert loss.item() == pytest.approx(0.5)
-    assert (seen["masked"], seen["ratio"]) == (3, 1)
+    assert loss.isfinite()
+    assert all(map(math.isfinite, seen.values()))
+    stay = {"aipo": 0, "grpo": 1 / 6}.get(name, 1 / 4)
+    last = 1 / 2 if name == "grpo" else 1 / 4
+    slopes = [-advantage * weight for weight in (stay, 0, stay, last)]
+    if name in ("ipo", "dppo_kl") and math.isfinite(ours - theirs):
+        slopes[1] = 2e-3 * (ours - theirs) / 4
+    assert logprobs.grad.tolist() == pytest.approx(slopes)
+    assert seen["masked"] == (3 if name == "aipo" else 1)
+    assert seen["ratio"] == (1 if name == "aipo" else 3)
+    assert seen.get("masked_rollout", 3) == 3
 
 
-def test_rows_add_up() -> None:
+@every_loss
+@pytest.mark.parametrize("ours", [-3.0, -0.5])
+def test_a_probability_of_zero_is_dropped(name: str, ours: float) -> None:
+    """The other way round: the trainer has no probability left for what was sampled."""
+    logprobs = torch.tensor([-torch.inf], requires_grad=True)
+    known, one = torch.tensor([ours]), torch.zeros(1, dtype=torch.long)
+    loss, seen = LOSSES[name](logprobs, known, torch.ones(1), one, 1, Totals(1, 1))
+    loss.backward()
+    assert logprobs.grad is not None
+    assert (loss.item(), logprobs.grad.tolist()) == (0, [0])
+    assert (seen["masked"], seen["ratio"], seen["gap"]) == (1, 0, 0)
+
+
+@every_loss
+def test_rows_add_up(name: str) -> None:
     torch.manual_seed(0)
     lengths = [5, 0, 3, 8, 1]
     sequences = torch.arange(5).repeat_interleave(torch.tensor(lengths))
     n = len(sequences)
     logprobs, advantages = -3 * torch.rand(n).double(), torch.randn(5).double()[sequences]
     known = logprobs + torch.randn(n).double()
-    whole, seen = aipo(logprobs, known, advantages, sequences, 5, n)
+    total = Totals(n, 4)
+    whole, seen = LOSSES[name](logprobs, known, advantages, sequences, 5, total)
+    assert 0 < seen["masked"] < n
     parts = []
-    for first, stop in ((0, 2), (2, 3), (3, 5)):
+    for first, stop in ((0, 1), (1, 2), (2, 3), (3, 5)):  # the second has no token
         own = (sequences >= first) & (sequences < stop)
         columns = logprobs[own], known[own], advantages[own], sequences[own] - first
-        parts.append(aipo(*columns, stop - first, n))
+        parts.append(LOSSES[name](*columns, stop - first, total))
     assert sum(float(part) for part, _ in parts) == pytest.approx(float(whole))
-    for name, value in seen.items():
-        assert sum(part[name] for _, part in parts) == pytest.approx(value)
+    for figure, value in seen.items():
+        add = max if figure.endswith("_max") else sum
+        assert add(part[figure] for _, part in parts) == pytest.approx(value), figure
+    if name == "aipo":
+        reasons = [value for figure, value in seen.items() if figure.startswith("masked_")]
+        assert (len(reasons), sum(reasons)) == (3, seen["masked"])
 
 
-def test_all_may_be_dropped() -> None:
-    logprobs = torch.tensor([-9.0], requires_grad=True)
-    one = torch.zeros(1, dtype=torch.long)
-    loss, seen = aipo(logprobs, torch.zeros(1), torch.ones(1), one, 1, 1)
+@every_loss
+def test_all_may_be_masked(name: str) -> None:
+    """Every loss drops what became far likelier and was good, or far less so and was bad."""
+    tokens: list[list[Token]] = [[(0.9, 0.01)], [(0.01, 0.9)]]
+    loss, gradient, seen = loss_of(name, tokens, [1.0, -1.0], Totals(2, 2))
+    assert (seen["masked"], seen["ratio"], seen["ratio_deviation"], seen["ratio_max"]) == (
+        2,
+        0,
+        0,
+        0,
+    )
+    if name in ("ipo", "dppo_kl"):  # only the penalty is left, and it pulls back
+        assert loss == pytest.approx(1e-3 * ln(90) ** 2)
+        assert gradient == pytest.approx([1e-3 * ln(90), -1e-3 * ln(90)])
+    else:
+        # the clipped objectives have a value, -1.2 and 0.8, but no slope
+        assert loss == pytest.approx(0 if name == "aipo" else -0.2)
+        assert gradient == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["aipo", "grpo", "dr_grpo"])
+def test_a_group_of_equals_teaches_nothing(name: str) -> None:
+    advantage_of = standardised if name in STANDARDISED else mean_centred
+    rewards = torch.tensor([0.7, 0.7, 0.7, 0.7, 1.0])
+    advantages = advantage_of(rewards, torch.tensor([0, 0, 0, 0, 1])).tolist()
+    tokens: list[list[Token]] = [[(0.4, 0.5), (0.6, 0.5)]] * 5
+    _, gradient, _ = loss_of(name, tokens, advantages, Totals(10, 5))
+    if name in STANDARDISED:
+        assert gradient == [0] * 10
+    else:
+        assert gradient == pytest.approx([0] * 10, abs=1e-7)  # the mean is rounded
+
+
+@every_loss
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_long_rollouts_in_any_precision(name: str, dtype: torch.dtype) -> None:
+    """16 bits cannot count to 5000 in ones."""
+    n = 5000
+    known = torch.full((n,), -1.0, dtype=dtype)
+    logprobs = known.clone().requires_grad_()
+    zeros = torch.zeros(n, dtype=torch.long)
+    loss, seen = LOSSES[name](logprobs, known, torch.ones_like(known), zeros, 1, Totals(n, 1))
     loss.backward()
-    assert loss.item() == 0
-    assert seen == {"masked": 1, "ratio": 0, "gap": 9}
+    assert logprobs.grad is not None
+    assert loss.item() == pytest.approx(-1 if name in ("grpo", "dr_grpo") else 1, rel=1e-5)
+    assert logprobs.grad.tolist() == pytest.approx([-1 / n] * n, rel=1e-2)
+    assert (seen["masked"], seen["ratio"], seen["ratio_deviation"]) == (0, n, 0)

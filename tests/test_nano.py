@@ -1,12 +1,12 @@
 """The bundled policy is what the design says, and speaks the environment's protocol."""
 
-from learners.models import NANO, load
+from learners.models import NANO, load, load_tokenizer
 from learners.tokens import ChatTokens
 from resume_gym import TOOLS, Session, load_tasks, tool_call
 
 
 def test_it_is_small_and_has_dimensions_that_engines_accept() -> None:
-    model, _ = load("nano")
+    model = load("nano")
     assert model.config.model_type == "qwen3"
     assert model.config.head_dim == 64
     assert sum(one.numel() for one in model.parameters()) <= 8_000_000
@@ -14,14 +14,14 @@ def test_it_is_small_and_has_dimensions_that_engines_accept() -> None:
 
 
 def test_its_first_layer_stays_as_it_is() -> None:
-    model, _ = load("nano")
+    model = load("nano")
     trained = {name for name, one in model.named_parameters() if one.requires_grad}
     frozen = {name for name, _ in model.named_parameters()} - trained
     assert frozen == {name for name, _ in model.named_parameters() if ".layers.0." in name}
 
 
 def test_its_template_renders_tools_and_only_appends() -> None:
-    _, tokenizer = load("nano")
+    tokenizer = load_tokenizer("nano")
     chat = ChatTokens(tokenizer, TOOLS)
     session = Session(load_tasks("mini", "eval")[0])
     prompt = tokenizer.decode(chat.prompt(session.system_prompt, session.prompt))
@@ -32,7 +32,7 @@ def test_its_template_renders_tools_and_only_appends() -> None:
 
 
 def test_a_quote_has_the_tokens_of_the_document() -> None:
-    _, tokenizer = load("nano")
+    tokenizer = load_tokenizer("nano")
     chat = ChatTokens(tokenizer, TOOLS)
     bullet = "- Participated in redesigning the search filters"
     quote = tokenizer.encode("- Participated in redesigning")

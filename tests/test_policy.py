@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_model, tiny_policy
 
-from learners import policy as module
+from learners import head
 from learners.batching import Batch, Sample, pack
 from learners.policy import Policy
 
@@ -33,7 +33,7 @@ def test_chunks_change_nothing(architecture: str, monkeypatch: pytest.MonkeyPatc
     policy, _ = tiny_policy(architecture)
     batch = row(7, 3, 4)
     whole, whole_gradient = policy(batch), gradient(policy, batch)
-    monkeypatch.setattr(module, "_CHUNK", 3)
+    monkeypatch.setattr(head, "CHUNK", 3)
     parts, parts_gradient = policy(batch), gradient(policy, batch)
     for one, other in zip(whole, parts, strict=True):
         assert one.shape == (14,)

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from learners.batching import Sample, pack
 from learners.imitation import make_tokenizer
 from learners.policy import Policy
 
@@ -42,6 +45,8 @@ def tiny_model(architecture: str, seed: int = 0) -> PreTrainedModel:
         "eos_token_id": None,
         "pad_token_id": None,
     }
+    if architecture == "wide":
+        sizes |= {"hidden_size": 128, "intermediate_size": 128}
     if architecture == "llama":
         return LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=False)).eval()
     # a head size that is not width / heads
@@ -54,6 +59,26 @@ def tiny_policy(architecture: str, temperature: float = 1.0) -> tuple[Policy, Pr
     plain = deepcopy(model)
     plain.set_attn_implementation("eager")
     return Policy(model, temperature, "float32"), plain
+
+
+def save_tiny(architecture: str, folder: Path, seed: int = 0) -> Path:
+    """The tiny model as a folder in Hugging Face's format."""
+    tiny_model(architecture, seed).save_pretrained(folder)
+    return folder
+
+
+def tiny_group(policy: Policy) -> list[Sample]:
+    """Two groups of rollouts of unlike lengths, with the policy's own log-probabilities."""
+    shapes = {(4, 6): [[7, 8, 9, 5], [1, 2], [11, 3, 5]], (9,): [[3, 2], [40, 41, 42, 43, 44]]}
+    rewards = iter([2.0, -1.5, -0.5, -1.0, 1.0])
+    samples = [
+        Sample(group, list(prompt), one, [True] * len(one), [0.0] * len(one), next(rewards))
+        for group, (prompt, responses) in enumerate(shapes.items())
+        for one in responses
+    ]
+    with torch.no_grad():
+        found = iter(torch.cat([policy(row)[0] for row in pack(samples, 1000)]).tolist())
+    return [replace(one, logprobs=[next(found) for _ in one.response]) for one in samples]
 
 
 def plain_logprobs(plain: PreTrainedModel, ids: Sequence[int], temperature: float) -> Tensor:

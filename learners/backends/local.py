@@ -1,72 +1,65 @@
 """One process, one device, plain PyTorch."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_model, save_model
+from torch import Tensor
 
+from learners import models, ranks
+from learners.backends.step import make_optimizer, make_policy, train_step
 from learners.batching import Batch
+from learners.config import Config
+from learners.flops import Sizes
 from learners.losses import Loss
 from learners.policy import Policy
 
 
 class LocalBackend:
-    """AdamW on the policy's own weights.
+    """AdamW on the policy's own weights; see `Backend`."""
 
-    Args:
-        policy: trained in place.
-        learning_rate: of AdamW, constant.
-        weight_decay: of AdamW.
-        clip_norm: limit of the global gradient norm.
-    """
-
-    def __init__(
-        self, policy: Policy, learning_rate: float, weight_decay: float, clip_norm: float
-    ) -> None:
-        self._policy = policy
-        self._clip_norm = clip_norm
-        self._optimizer = torch.optim.AdamW(
-            policy.parameters(), lr=learning_rate, weight_decay=weight_decay, betas=(0.9, 0.99)
-        )
+    def prepare(self, config: Config) -> Policy:
+        """Load the model and make the optimizer; the policy is trained in place."""
+        model: Any = models.load(config.model)
+        self._config = config
+        self._policy = make_policy(config, model.to(ranks.device()), config.precision)
+        self._sizes = Sizes.of(model.config)
+        self._optimizer = make_optimizer(self._policy.parameters(), config)
+        return self._policy
 
     def train_step(self, batches: Sequence[Batch], loss: Loss) -> Mapping[str, float]:
-        """One optimizer step.
-
-        Raises:
-            ValueError: no token was sampled.
-            FloatingPointError: the gradient is not finite; the weights are as they were.
-        """
-        total = sum(len(batch.targets) for batch in batches)
-        if not total:
-            raise ValueError("a batch without sampled tokens cannot be trained on")
-        sums: Counter[str] = Counter()
-        value = 0.0
+        """One optimizer step; see `Backend.train_step`."""
         self._policy.train()
-        for batch in batches:
-            if not len(batch.targets):
-                continue
-            logprobs, entropy = self._policy(batch)
-            part, seen = loss(
-                logprobs,
-                batch.logprobs,
-                batch.advantages,
-                batch.sequences,
-                batch.rollouts,
-                total,
+        try:
+            return train_step(
+                self._policy,
+                self._sizes,
+                batches,
+                loss,
+                lambda part, last: part.backward(),
+                self._optimize,
             )
-            part.backward()
-            value += float(part.detach())
-            sums.update({**seen, "entropy": float(entropy.sum())})
-        norm = torch.nn.utils.clip_grad_norm_(self._policy.parameters(), self._clip_norm)
-        if not torch.isfinite(norm):
+        finally:
             self._optimizer.zero_grad()
-            raise FloatingPointError(f"the gradient norm is {float(norm)}")
-        self._optimizer.step()
-        self._optimizer.zero_grad()
-        means = {name: total_ / total for name, total_ in sums.items()}
-        return {**means, "loss": value, "gradient_norm": float(norm)}
+            self._policy.eval()
+
+    def _optimize(self) -> float:
+        weights = self._policy.parameters()
+        norm = torch.nn.utils.clip_grad_norm_(weights, self._config.clip_norm)
+        if torch.isfinite(norm):
+            self._optimizer.step()
+        return float(norm)
+
+    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Names and tensors, adapters merged."""
+        named = ((name, one.detach()) for name, one in self._policy.model.named_parameters())
+        if not self._config.lora_rank:
+            return named
+        from learners import lora
+
+        return lora.merged(named, self._config.lora_rank, self._config.lora_alpha)
 
     def save(self, folder: Path) -> None:
         """Write weights (safetensors) and optimizer state."""

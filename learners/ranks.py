@@ -1,0 +1,136 @@
+"""The processes that train together: how they start, find each other and end.
+
+Rank 0 drives: it samples, grades and keeps the run's folder. The others wait for what it tells
+them. One command starts them on one machine; on several, start that command with torchrun and
+its rendezvous flags on each.
+"""
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+TIMEOUT = timedelta(minutes=10)
+"""How long a collective of a training step may take before it is an error."""
+_PATIENCE = timedelta(days=7)
+"""How long ranks wait for the next command; what ends that wait is the launcher."""
+_PR_SET_PDEATHSIG = 1
+
+_commands: Any = None
+
+
+def world() -> int:
+    """How many processes train."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Which of them this is."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def device() -> torch.device:
+    """What this process trains on."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def cores() -> int:
+    """The CPU's cores, shared out over the ranks of this machine."""
+    return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def launched() -> bool:
+    """Whether a launcher has started this process as one of several."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def launch(procs: int, command: Sequence[str]) -> int:
+    """Run a Python script in several processes of this machine, as torchrun does.
+
+    Args:
+        procs: how many.
+        command: the script and its arguments.
+
+    Returns:
+        The exit status: 0, or that of the first process that failed; the others are ended.
+    """
+    from torch.distributed.run import main
+
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // procs)))
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    try:
+        main(["--standalone", f"--nproc-per-node={procs}", *command])
+    except ChildFailedError as error:
+        number, failure = error.get_first_failure()
+        if failure.exitcode < 0:
+            name = signal.Signals(-failure.exitcode).name
+            print(f"error: process {number} of {procs} was ended by {name}", file=sys.stderr)
+        return abs(failure.exitcode)
+    return 0
+
+
+def start() -> None:
+    """Join the other processes; without a launcher, nothing to do."""
+    global _commands
+    if not launched():
+        return
+    if sys.platform == "linux":  # nobody is left behind when the launcher is killed
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    where = device()
+    if where.type == "cuda":
+        torch.cuda.set_device(where)
+    backend = "cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=TIMEOUT)
+    _commands = dist.new_group(backend="gloo", timeout=_PATIENCE)
+
+
+def end() -> None:
+    """Leave the others, once all are done."""
+    if dist.is_initialized():
+        barrier()
+        dist.destroy_process_group()
+
+
+def tell(value: Any) -> Any:
+    """Rank 0's value, on all ranks; they wait for it as long as it takes."""
+    if world() == 1:
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, src=0, group=_commands)
+    return box[0]
+
+
+@cache
+def background() -> Any:
+    """A group for what goes on beside the training steps; made on all ranks at once."""
+    return dist.new_group(backend="gloo", timeout=TIMEOUT)
+
+
+def barrier() -> None:
+    """Wait until all ranks are here."""
+    if world() > 1:
+        dist.barrier(group=_commands)
+
+
+def reduce(sums: Mapping[str, float]) -> dict[str, float]:
+    """Sums over all ranks; maxima for names that end in `_max`. All ranks have the same names."""
+    if world() == 1:
+        return dict(sums)
+    every: list[Mapping[str, float]] = [{}] * world()
+    dist.all_gather_object(every, dict(sums), group=_commands)
+    names = {name for one in every for name in one}
+    return {
+        name: (max if name.endswith("_max") else sum)(one.get(name, 0.0) for one in every)
+        for name in sorted(names)
+    }

@@ -1,0 +1,170 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import ARCHITECTURES, tiny_model
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import Qwen3ForCausalLM
+
+from learners.attention import Span
+from learners.batching import Sample, pack
+from learners.flops import (
+    Sizes,
+    forward_flops,
+    layer_bytes,
+    pairs,
+    peak_flops,
+    train_flops,
+    training_bytes,
+)
+
+QWEN3_14B = Sizes(40, 5120, 40, 8, 128, 17408, 151936, tied=False, qk_norm=True)
+LENGTHS = st.lists(st.tuples(st.integers(1, 9), st.lists(st.integers(1, 9), max_size=4)))
+
+
+def spans_of(groups: list[tuple[int, list[int]]]) -> list[Span]:
+    """Spans of groups that follow one another, from their prompts' and responses' lengths."""
+    spans, place = [], 0
+    for prompt, responses in groups:
+        parts = []
+        for length in (prompt, *responses):
+            parts.append((place, place + length))
+            place += length
+        spans.append(Span(parts[0], tuple(parts[1:])))
+    return spans
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("tied", [True, False])
+def test_parameters_are_those_of_the_model(architecture: str, tied: bool) -> None:
+    config = tiny_model(architecture).config
+    config.tie_word_embeddings = tied
+    model = type(tiny_model(architecture))(config)
+    assert Sizes.of(config).parameters == sum(one.numel() for one in model.parameters())
+
+
+def test_a_model_of_fourteen_billion() -> None:
+    assert QWEN3_14B.parameters == 14_768_307_200
+
+
+def test_an_architecture_that_the_formulas_do_not_describe_is_refused() -> None:
+    config = tiny_model("llama").config
+    config.model_type = "mixtral"
+    with pytest.raises(ValueError, match="expected a llama or qwen3 model, got 'mixtral'"):
+        Sizes.of(config)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_flops_are_those_that_pytorch_counts(architecture: str) -> None:
+    model = tiny_model(architecture)
+    model.set_attn_implementation("eager")  # computes every pair, masked or not
+    sizes, tokens = Sizes.of(model.config), 13
+    with FlopCounterMode(display=False) as forward:
+        logits = model(torch.arange(tokens)[None], use_cache=False).logits
+    with FlopCounterMode(display=False) as backward:
+        logits.sum().backward()
+    wanted = forward_flops(sizes, tokens, tokens * tokens, tokens)
+    assert forward.get_total_flops() == wanted
+    assert backward.get_total_flops() == 2 * wanted
+
+
+def test_training_flops_are_three_forward_passes_over_what_the_row_holds() -> None:
+    samples = [Sample(0, [1] * 5, [2] * 4, [True, False, True, True], [0.0] * 4, 1.0)] * 3
+    (row,) = pack(samples, 100)
+    sizes = Sizes.of(tiny_model("qwen3").config)
+    needed = 15 + 3 * (4 * 5 + 10)
+    assert train_flops(sizes, row) == 3 * forward_flops(sizes, 5 + 3 * 4, needed, 9)
+
+
+@given(LENGTHS)
+def test_pairs_are_counted_one_by_one(groups: list[tuple[int, list[int]]]) -> None:
+    total = 0
+    for (start, stop), responses in spans_of(groups):
+        total += sum(key <= query for query in range(start, stop) for key in range(start, stop))
+        for first, last in responses:
+            seen = (*range(start, stop), *range(first, last))
+            total += sum(key <= query for query in range(first, last) for key in seen)
+    assert pairs(spans_of(groups)) == total
+
+
+@given(st.integers(1, 99), st.lists(st.integers(1, 99), min_size=2, max_size=5))
+def test_a_shared_prompt_saves_its_copies_and_nothing_else(prompt: int, own: list[int]) -> None:
+    shared, apart = spans_of([(prompt, own)]), spans_of([(prompt, [one]) for one in own])
+    copies = spans_of([(prompt, [])] * (len(own) - 1))
+    assert pairs(apart) - pairs(shared) == pairs(copies)
+
+
+def test_costs_of_a_step_on_paper() -> None:
+    """48 rollouts in groups of 16, prompts of 3,000 tokens, responses of 1,500."""
+    shared, apart = spans_of([(3000, [1500] * 16)] * 3), spans_of([(3000, [1500])] * 48)
+    costs = [
+        3 * forward_flops(QWEN3_14B, tokens, pairs(spans), 72_000) / 1e15
+        for tokens, spans in ((81_000, shared), (216_000, apart))
+    ]
+    assert costs == pytest.approx([7.45, 18.65], abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("name", "teraflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989.5),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H100 NVL", 835.5),
+        ("NVIDIA H200", 989.5),
+        ("NVIDIA H200 NVL", 835.5),
+        ("NVIDIA GH200 480GB", 989.5),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA A10G", None),
+        ("NVIDIA B200", 2250),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA L4", 121),
+        ("NVIDIA GeForce RTX 4090", 165.2),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("Tesla T4", None),
+        ("cpu", None),
+    ],
+)
+def test_peaks_by_name(name: str, teraflops: float | None) -> None:
+    assert peak_flops(name) == (None if teraflops is None else teraflops * 1e12)
+
+
+def test_a_layer_saves_what_the_formula_says() -> None:
+    config = tiny_model("qwen3").config
+    config.num_key_value_heads = config.num_attention_heads  # no repeated keys, which are copies
+    config._attn_implementation = "sdpa"
+    model = Qwen3ForCausalLM(config).to(torch.bfloat16)
+    tokens = 64
+    hidden = torch.randn(1, tokens, config.hidden_size, dtype=torch.bfloat16, requires_grad=True)
+    angles = model.model.rotary_emb(hidden, torch.arange(tokens)[None])
+    known = {one.data_ptr() for one in (*model.parameters(), hidden, *angles)}
+    saved: dict[int, int] = {}
+
+    def keep(one: torch.Tensor) -> torch.Tensor:
+        storage = one.untyped_storage()
+        if storage.data_ptr() not in known:
+            saved[storage.data_ptr()] = storage.nbytes()
+        return one
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
+        out = model.model.layers[0](hidden, position_embeddings=angles)
+    wanted = layer_bytes(Sizes.of(config)) * tokens
+    assert sum(saved.values()) == pytest.approx(wanted, rel=0.05)
+    assert out.requires_grad
+
+
+def test_memory_of_a_step_on_paper() -> None:
+    three, six = (training_bytes(QWEN3_14B, ranks, 27_000) for ranks in (3, 6))
+    sharded = three.weights + three.gradients + three.optimizer
+    assert sharded / 1e9 == pytest.approx(78.8, abs=0.05)
+    assert six.total == three.total - (sharded - sum(six[:3]))
+    assert training_bytes(QWEN3_14B, 1, 1).optimizer == 8 * QWEN3_14B.parameters
+
+
+def test_memory_grows_with_tokens_and_with_the_chunk() -> None:
+    small = training_bytes(QWEN3_14B, 3, 1000)
+    long, wide = training_bytes(QWEN3_14B, 3, 2000), training_bytes(QWEN3_14B, 3, 3000, 2048)
+    assert long.checkpoints == 2 * small.checkpoints
+    assert long.layer == 2 * small.layer
+    assert small.total < long.total < wide.total

@@ -1,0 +1,184 @@
+"""One, and two processes: the same numbers as in one, and errors instead of hangs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rank_worker
+import torch
+from safetensors.torch import load_file
+from tiny import ARCHITECTURES, save_tiny
+
+from learners.models import NANO
+
+SHARDED = ("fsdp2", "deepspeed")
+TESTS = Path(__file__).parent
+TIMEOUT_S = 300
+
+
+def launch(task: str, backend: str, procs: int, folder: Path) -> dict[str, Any]:
+    """Run a task of the worker in several processes; what rank 0 found."""
+    out = folder / f"{task}-{backend}-{procs}.pt"
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={procs}"]
+    command = [*torchrun, str(TESTS / "rank_worker.py"), task, backend, str(folder), str(out)]
+    path = f"{TESTS.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    done = subprocess.run(
+        [sys.executable, *command],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = torch.load(out, weights_only=False)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("ranks")
+    for architecture in ARCHITECTURES:
+        save_tiny(architecture, made / architecture)
+    return made
+
+
+def apart(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
+    assert ours.keys() == theirs.keys()
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs)
+
+
+@pytest.mark.parametrize("backend", SHARDED)
+def test_two_processes_take_the_steps_of_one(backend: str, folder: Path) -> None:
+    alone = rank_worker.parity("local", folder)
+    together = launch("parity", backend, 2, folder)
+    assert len(together) == (10 if backend == "fsdp2" else 9)
+    for name, (metrics, moments, weights) in together.items():
+        architecture, variant = name.split()
+        like = "adapters" if variant == "adapters" else "shared"
+        wanted, gradient, after = alone[f"{architecture} {like}"]
+        for ours, theirs in zip(metrics, wanted, strict=True):
+            for figure in ("loss", "gap", "entropy", "ratio", "gradient_norm"):
+                assert ours[figure] == pytest.approx(theirs[figure], abs=1e-5, rel=1e-5), name
+        assert apart(weights, after) < 1e-4, name
+        for weight, ours in moments.items():
+            theirs = gradient[weight]
+            assert (ours - theirs).norm() <= 1e-5 * max(theirs.norm(), 1e-3), (name, weight)
+    assert any(metrics[0]["gradient_norm"] > 0 for metrics, _, _ in together.values())
+
+
+@pytest.mark.parametrize("backend", SHARDED)
+def test_a_loaded_checkpoint_goes_on_also_with_other_processes(backend: str, folder: Path) -> None:
+    one = launch("resume", backend, 1, folder)
+    two = launch("resume", backend, 2, folder)
+    assert apart(one[f"{backend}-1"], one["went on"]) == 0
+    assert apart(two[f"{backend}-2"], two["went on"]) == 0, "bit for bit on as many processes"
+    assert apart(two[f"{backend}-1"], two["went on"]) < 1e-5
+    (folder / f"{backend}-1").rename(folder / f"was-{backend}-1")
+    back = launch("resume", backend, 1, folder)
+    assert apart(back[f"{backend}-2"], back["went on"]) < 1e-5
+
+
+def train(runs: Path, backend: str, **changes: object) -> subprocess.Popen[str]:
+    """Start the main job, small, in two processes."""
+    settings = {
+        "name": "job",
+        "runs": runs,
+        "backend": backend,
+        "trainer-procs": 2,
+        "groups": 2,
+        "group-size": 2,
+        "max-tokens": 48,
+        "save-every": 1,
+        "eval-tasks": 1,
+        "eval-rollouts": 1,
+        **changes,
+    }
+    flags = [f"--{name}={value}" for name, value in settings.items()]
+    script = str(TESTS.parent / "learners" / "aipo.py")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, script, *flags], **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def metrics(runs: Path) -> list[dict[str, float]]:
+    file = runs / "job" / "metrics.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+@pytest.mark.parametrize("backend", SHARDED)
+def test_the_whole_job_runs_in_two_processes_and_resumes(backend: str, tmp_path: Path) -> None:
+    for steps in (1, 2):
+        process = train(tmp_path, backend, steps=steps)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0, out + err
+    assert "resumed after step 1 of 2" in out
+    assert [one["step"] for one in metrics(tmp_path)] == [1, 2]
+    # rank 0 samples from what all ranks trained, also after loading
+    assert all(one["gap"] < 1e-5 for one in metrics(tmp_path))
+    assert all(one["gradient_norm"] > 0 for one in metrics(tmp_path))
+    exported = load_file(tmp_path / "job" / "model" / "model.safetensors")
+    begun = load_file(NANO / "model.safetensors")
+    changed = {name for name in begun if not torch.equal(begun[name], exported[name])}
+    assert changed
+    assert not any(".layers.0." in name for name in changed), "frozen layers stay"
+
+
+def trainers(launcher: int) -> list[int]:
+    """The processes that a launcher has started."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text()
+    return [int(one) for one in children.split()]
+
+
+def runs(process: int) -> bool:
+    """Whether a process is more than an entry that its parent has not read."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False
+    return "State:\tZ" not in status
+
+
+@pytest.mark.parametrize("victim", ["a rank", "the launcher"])
+def test_when_a_process_dies_the_others_end(victim: str, tmp_path: Path) -> None:
+    process = train(tmp_path, "fsdp2", steps=100)
+    deadline = time.monotonic() + TIMEOUT_S
+    while not metrics(tmp_path):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    ranks = trainers(process.pid)
+    assert len(ranks) == 2
+    os.kill(ranks[1] if victim == "a rank" else process.pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=60)  # which ends once all that hold the pipes have
+    if victim == "a rank":
+        assert process.returncode > 0
+        assert "error: process 1 of 2 was ended by SIGKILL" in err
+        assert "Traceback" not in err
+    assert not any(map(runs, ranks))
+
+
+@pytest.mark.parametrize("backend", SHARDED)
+def test_trouble_is_told_on_all_ranks_and_leaves_nothing(backend: str, folder: Path) -> None:
+    found = launch("trouble", backend, 2, folder)
+    assert found["nan"].startswith("FloatingPointError: the gradient norm is ")
+    assert found["empty"] == ("ValueError: a batch without sampled tokens cannot be trained on")
+    assert found["flat"]["skipped"] == 1
+    assert found["unchanged"]
+    metrics, _, _ = rank_worker.parity("local", folder)["qwen3 shared"]
+    assert found["after"]["loss"] == pytest.approx(metrics[0]["loss"], abs=1e-5)
+    assert found["after"]["gradient_norm"] == pytest.approx(metrics[0]["gradient_norm"], rel=1e-5)
+
+
+@pytest.mark.parametrize("backend", SHARDED)
+def test_a_full_disk_leaves_the_checkpoint_before(backend: str, folder: Path) -> None:
+    found = launch("full_disk", backend, 2, folder)
+    assert found["first"] == found["last"]
+    assert found["first"][0] == 1
+    assert "the checkpoint of step 2 could not be saved" in found["told"]
+    assert "step-000001 is the last one" in found["told"]

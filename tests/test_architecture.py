@@ -41,6 +41,8 @@ HEAVY = {
     "transformers": ["learners*"],
     "vllm": ["learners.engines.vllm"],
     "deepspeed": ["learners.backends.deepspeed"],
+    "peft": ["learners.lora"],
+    "torchao": ["learners.backends.step"],
     "google": ["resume_gym*.gemini*"],
     "openai": ["resume_gym*.openai*"],
     "matplotlib": ["learners.dashboard", "resume_gym.report*"],

@@ -2,6 +2,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,3 +148,27 @@ def test_help_says_what_each_flag_is_and_its_default_under_a_preset() -> None:
         assert f"\n        {one.name}: " in (Config.__doc__ or ""), "no line for --help to print"
     assert "limit of a turn, in tokens. (default: 128)" in said
     assert "--config FILE.toml" in said
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"trainer_procs": 2}, "trainer_procs: 2 needs backend 'fsdp2' or 'deepspeed', got"),
+        ({"replicas": 2, "backend": "deepspeed"}, "replicas: 2 needs backend 'fsdp2', got"),
+        ({"offload": True}, "offload: True needs backend 'fsdp2' or 'deepspeed', got 'local'"),
+        ({"async_save": True}, "async_save: True needs backend 'fsdp2', got 'local'"),
+        ({"offload": 1}, "offload: expected true or false, got 1"),
+        ({"lora_rank": -1}, "lora_rank: expected at least 0, got -1"),
+        ({"trainer_procs": 0}, "trainer_procs: expected at least 1, got 0"),
+    ],
+)
+def test_options_of_one_backend_need_it(values: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Config(**values)
+
+
+def test_flags_that_are_true_or_false_survive_a_file(tmp_path: Path) -> None:
+    config = Config(backend="fsdp2", offload=True)
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(config))
+    assert read_toml(file) == config

@@ -50,7 +50,7 @@ def test_a_model_of_fourteen_billion() -> None:
 def test_an_architecture_that_the_formulas_do_not_describe_is_refused() -> None:
     config = tiny_model("llama").config
     config.model_type = "mixtral"
-    with pytest.raises(ValueError, match="expected a llama or qwen3 model, got 'mixtral'"):
+    with pytest.raises(ValueError, match="expected a llama or mistral or qwen2 or qwen3 model, got 'mixtral'"):
         Sizes.of(config)
 
 

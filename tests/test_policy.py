@@ -3,9 +3,12 @@ from random import Random
 import pytest
 import torch
 from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_model, tiny_policy
+from torch import nn
 
 from learners import head
 from learners.batching import Batch, Sample, pack
+from learners.config import ConfigError
+from learners.head import Head
 from learners.policy import Policy
 
 PROMPT = [3, 1, 4]
@@ -73,3 +76,28 @@ def test_half_precision_is_near_and_its_logprobs_are_single() -> None:
 def test_a_row_without_targets_has_no_logprobs() -> None:
     logprobs, entropies = tiny_policy("qwen3")[0](row(0))
     assert logprobs.shape == entropies.shape == (0,)
+
+
+def test_gradients_of_halves_are_summed_in_single(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As FSDP2 calls the head: a sum over many chunks in bf16 would lose the small ones."""
+    monkeypatch.setattr(head, "CHUNK", 1)
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(500, 16).bfloat16(), torch.randn(31, 16).bfloat16()
+    targets = torch.randint(0, 31, (500,))
+    found = []
+    for dtype in (torch.bfloat16, torch.float64):
+        linear = nn.Linear(16, 31, bias=False, dtype=dtype)
+        linear.weight.data.copy_(weight)
+        logprobs, _ = Head(linear)(hidden.to(dtype), targets)
+        logprobs.sum().backward()
+        assert linear.weight.grad is not None
+        found.append((logprobs.detach().double(), linear.weight.grad.double()))
+    (logprobs, gradient), (wanted, exact) = found
+    torch.testing.assert_close(logprobs, wanted, atol=1e-5, rtol=0)
+    # one rounding to bf16, which is up to 1 / 256
+    assert ((gradient - exact).abs() <= exact.abs() / 256 + 1e-4).all()
+
+
+def test_a_head_with_a_bias_is_refused() -> None:
+    with pytest.raises(ConfigError, match="without a bias"):
+        Head(nn.Linear(2, 3))

@@ -62,8 +62,9 @@ def tiny_policy(architecture: str, temperature: float = 1.0) -> tuple[Policy, Pr
 
 
 def save_tiny(architecture: str, folder: Path, seed: int = 0) -> Path:
-    """The tiny model as a folder in Hugging Face's format."""
-    tiny_model(architecture, seed).save_pretrained(folder)
+    """The tiny model as a folder in Hugging Face's format, in several files as large ones are."""
+    tiny_model(architecture, seed).save_pretrained(folder, max_shard_size="20KB")
+    assert (folder / "model.safetensors.index.json").is_file()
     return folder
 
 

@@ -5,6 +5,7 @@ tokens that are new, and samples. Conversations with the same prompt share its c
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -163,7 +164,10 @@ class TransformersEngine:
         """
         if not requests:
             return []
-        with self._policy.autocast():
+        device = self._policy.model.device
+        # where new tensors are made; on a CPU this only costs, every call passes through it
+        place = nullcontext() if device.type == "cpu" else device
+        with place, self._policy.autocast():
             self._prefill([one for one in requests if one.key not in self._parked])
             for key, ids in requests:
                 cached = self._parked[key].ids
@@ -196,7 +200,7 @@ class TransformersEngine:
                     self._parked[key] = _Parked(list(prompt), computed, empty)
 
     def _decode(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
-        generator = torch.Generator().manual_seed(sampling.seed)
+        generator = torch.Generator(self._policy.model.device).manual_seed(sampling.seed)
         done = [Completion([], []) for _ in requests]
         rows = list(range(len(requests)))  # which request each row of the cache continues
         parked = [self._parked[one.key] for one in requests]

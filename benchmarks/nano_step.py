@@ -1,0 +1,91 @@
+"""What shared prompts save of the default run's training step: rollouts of the bundled policy.
+
+    python benchmarks/nano_step.py [--quick]
+
+The first step of `python learners/aipo.py` is played; its optimizer step is then taken with the
+prompts shared and with each rollout apart, in turns. The learning rate is so small that all
+rounds train the same weights.
+"""
+
+import sys
+import time
+from dataclasses import replace
+from statistics import median
+
+import gymnasium
+import torch
+from record import Figure, finish, options
+
+from learners import models
+from learners.advantages import mean_centred
+from learners.backends.local import LocalBackend
+from learners.batching import Sample, pack, unshare
+from learners.config import Config
+from learners.cpu import prepare_cpu
+from learners.engines import Sampling
+from learners.engines.transformers import TransformersEngine
+from learners.losses import aipo
+from learners.policy import Policy
+from learners.rollout import play
+from learners.tokens import ChatTokens
+from resume_gym import TOOLS, Rules, load_tasks
+from resume_gym.judges import make_judge
+
+
+def record_step(config: Config, policy: Policy) -> list[Sample]:
+    """The samples of one step, with their advantages."""
+    settings = gymnasium.spec(config.env).kwargs
+    rules = Rules(**{name: settings[name] for name in ("max_turns", "page_lines")})
+    tasks = load_tasks("mini", "train")[: config.groups]
+    chat = ChatTokens(models.load_tokenizer(config.model), TOOLS)
+    sampling = Sampling(config.temperature, config.max_tokens, chat.end, config.seed)
+    repeated = [task for task in tasks for _ in range(config.group_size)]
+    engine = TransformersEngine(policy)
+    rollouts = play(repeated, rules, engine, chat, make_judge(config.judge), sampling)
+    rewards = torch.tensor([one.session.reward for one in rollouts])
+    advantages = mean_centred(rewards, torch.tensor([one.group for one in rollouts])).tolist()
+    return [one.sample(a) for one, a in zip(rollouts, advantages, strict=True)]
+
+
+def main() -> int:
+    """Measure, print, record."""
+    args = options(__doc__ or "")
+    prepare_cpu()
+    torch.manual_seed(1)
+    config = replace(Config(), learning_rate=1e-15)
+    if args.quick:
+        config = replace(config, groups=2, group_size=4)
+    backend = LocalBackend()
+    policy = backend.prepare(config)
+    samples = record_step(config, policy)
+    rows = {
+        "shared": pack(samples, config.row_tokens),
+        "separate": pack(unshare(samples), config.row_tokens),
+    }
+    for one in rows.values():
+        backend.train_step(one, aipo)  # the first is slower: memory is new
+    seconds: dict[str, list[float]] = {name: [] for name in rows}
+    norms = {}
+    for _ in range(1 if args.quick else 5):
+        for name, one in rows.items():
+            began = time.perf_counter()
+            norms[name] = backend.train_step(one, aipo)["gradient_norm"]
+            seconds[name].append(time.perf_counter() - began)
+    tokens = {name: sum(len(row.tokens) for row in one) for name, one in rows.items()}
+    ratios = [b / a for a, b in zip(seconds["shared"], seconds["separate"], strict=True)]
+    figures = [
+        Figure("seconds a training step, shared", median(seconds["shared"])),
+        Figure("time, separate / shared", median(ratios), at_least=1.0),
+        Figure("tokens, shared", tokens["shared"]),
+        Figure("tokens, separate / shared", tokens["separate"] / tokens["shared"]),
+        Figure(
+            "gradient norm, separate from shared, relative, 1e-6",
+            abs(norms["separate"] / norms["shared"] - 1) * 1e6,
+            at_most=100,
+        ),
+    ]
+    return finish("nano_step", args, figures, {"seconds": seconds}, ("torch", "transformers"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

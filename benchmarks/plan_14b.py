@@ -1,0 +1,193 @@
+"""What a training step of Qwen3-14B takes on N GPUs, on paper: memory, operations, time.
+
+    python benchmarks/plan_14b.py --gpus 3 --gpu "NVIDIA H200"
+    python benchmarks/plan_14b.py --check    # the formulas beside a small model, measured
+
+Rollouts are packed and shared out by the trainer's own code, with a group's prompt computed once
+and with a prompt for each rollout. Time is for work spread evenly over the GPUs and rests on
+`--utilisation`, a share of the data sheet's dense bf16 peak: nothing here was timed.
+
+`--check` counts the operations of a real forward and backward pass and the bytes of a real
+optimizer, and writes benchmarks/results/plan_14b-MACHINE.json with the plan beside them.
+"""
+
+import argparse
+import sys
+from typing import Any, NamedTuple
+
+import torch
+from record import Figure, finish, parser
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from learners.attention import Span
+from learners.backends.step import make_optimizer
+from learners.batching import Batch, Sample, distribute, pack, unshare
+from learners.config import Config
+from learners.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
+from learners.head import CHUNK
+from learners.policy import Policy
+
+QWEN3_14B = Qwen3Config(
+    hidden_size=5120,
+    intermediate_size=17408,
+    num_hidden_layers=40,
+    num_attention_heads=40,
+    num_key_value_heads=8,
+    head_dim=128,
+    vocab_size=151936,
+    tie_word_embeddings=False,
+)
+SMALL = Qwen3Config(
+    hidden_size=96,
+    intermediate_size=256,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=32,
+    vocab_size=1000,
+    tie_word_embeddings=False,
+)
+
+
+class Step(NamedTuple):
+    """What one optimizer step computes.
+
+    Attributes:
+        tokens: that go through the layers, on all GPUs.
+        operations: FLOPs on all GPUs, counted once.
+        busiest: operations of the GPU with the most work over the mean of all.
+    """
+
+    tokens: int
+    operations: float
+    busiest: float
+
+
+def group_of(prompt: int, response: int, members: int, group: int = 0) -> list[Sample]:
+    """Rollouts of one prompt, every response token sampled."""
+    columns = [0] * response, [True] * response, [0.0] * response, 1.0
+    return [Sample(group, [0] * prompt, *columns) for _ in range(members)]
+
+
+def step(sizes: Sizes, samples: list[Sample], gpus: int, row: int) -> Step:
+    """Pack and share out as the trainer does, and add up."""
+    batches = pack(samples, row, gpus)
+
+    def cost(batch: Batch) -> float:
+        return train_flops(sizes, batch)
+
+    loads = [sum(map(cost, share)) for share in distribute(batches, gpus, cost)]
+    tokens = sum(len(batch.tokens) for batch in batches)
+    return Step(tokens, sum(map(cost, batches)), max(loads) * gpus / sum(loads))
+
+
+def plan(args: argparse.Namespace) -> list[Figure]:
+    """The step that the options describe, with and without shared prompts."""
+    sizes = Sizes.of(QWEN3_14B)
+    peak = peak_flops(args.gpu)
+    if peak is None:
+        raise SystemExit(f"--gpu: expected a GPU whose peak is known, got {args.gpu!r}")
+    samples = [
+        sample
+        for group in range(args.groups)
+        for sample in group_of(args.prompt, args.response, args.group_size, group)
+    ]
+    row = args.row_tokens or args.prompt + args.group_size * args.response
+    memory = training_bytes(sizes, args.gpus, row, CHUNK)
+    figures = [
+        Figure("parameters, billions", sizes.parameters / 1e9),
+        *(Figure(f"GB a GPU, {name}", value / 1e9) for name, value in memory._asdict().items()),
+        Figure("GB a GPU, sharded state", sum(memory[:3]) / 1e9),
+        Figure(f"GB a GPU in all, rows of {row:,} tokens", memory.total / 1e9),
+    ]
+    steps = {
+        "shared prompts": step(sizes, samples, args.gpus, row),
+        "separate prompts": step(sizes, unshare(samples), args.gpus, row),
+    }
+    for name, one in steps.items():
+        seconds = one.operations / (args.gpus * peak * args.utilisation)
+        figures += [
+            Figure(f"thousand tokens a step, {name}", one.tokens / 1e3),
+            Figure(f"PFLOP a step, {name}", one.operations / 1e15),
+            Figure(f"seconds a step at {args.utilisation:.0%} of the peak, {name}", seconds),
+            # a step is worth three forward passes; a fourth computes activations again
+            Figure(f"likewise, recomputation counted as work, {name}", seconds * 4 / 3),
+            Figure(f"work of the busiest GPU / mean, {name}", one.busiest),
+        ]
+    shared, separate = steps.values()
+    figures.append(Figure("separate / shared, PFLOP", separate.operations / shared.operations))
+    return figures
+
+
+def check() -> list[Figure]:
+    """Counted operations and bytes of a small model over what the formulas say of them."""
+    torch.manual_seed(0)
+    policy = Policy(Qwen3ForCausalLM(SMALL), 1.0, "float32")
+    sizes = Sizes.of(SMALL)
+    (batch,) = pack(group_of(96, 40, 6) + group_of(64, 24, 3, group=1), 1000)
+    # attention in plain products, which are counted; they fill the rectangles that it masks
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        policy(batch)[0].sum().backward()
+    needed = train_flops(sizes, batch)
+    again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # the head's logits
+    masked = rectangles(batch.spans) - pairs(batch.spans)
+    attention = 12 * sizes.heads * sizes.head_size * sizes.layers * masked
+    optimizer = make_optimizer(policy.parameters(), Config())
+    optimizer.step()
+    memory = training_bytes(sizes, 1, len(batch.tokens))
+    weights = list(policy.parameters())
+    moments = [one[name] for one in optimizer.state.values() for name in ("exp_avg", "exp_avg_sq")]
+    measured = [
+        (
+            "operations counted / formula, all",
+            counter.get_total_flops(),
+            needed + again + attention,
+        ),
+        ("bytes / formula, weights", size(weights), memory.weights),
+        ("bytes / formula, gradients", size([one.grad for one in weights]), memory.gradients),
+        ("bytes / formula, optimizer", size(moments), memory.optimizer),
+    ]
+    return [
+        *(Figure(name, one / other, 0.999, 1.001) for name, one, other in measured),
+        Figure("of the operations counted, needed once", needed / counter.get_total_flops()),
+    ]
+
+
+def rectangles(spans: tuple[Span, ...]) -> int:
+    """Query-key pairs with what causal masks hide: whole rectangles, a prompt's and responses'."""
+    total = 0
+    for (start, stop), responses in spans:
+        prompt = stop - start
+        own = [last - first for first, last in responses]
+        total += prompt**2 + sum(one * (prompt + one) for one in own)
+    return total
+
+
+def size(tensors: list[Any]) -> int:
+    """Their bytes."""
+    return sum(one.numel() * one.element_size() for one in tensors)
+
+
+def main() -> int:
+    """Print the plan; with --check measure, record, and return 1 if a formula is off."""
+    options = parser(__doc__ or "")
+    options.add_argument("--gpus", type=int, default=3)
+    options.add_argument("--gpu", default="NVIDIA H200", help="the device's name as PyTorch has it")
+    options.add_argument("--groups", type=int, default=3, help="a step")
+    options.add_argument("--group-size", type=int, default=16, help="rollouts of a group")
+    options.add_argument("--prompt", type=int, default=3000, help="tokens")
+    options.add_argument("--response", type=int, default=1500, help="tokens")
+    options.add_argument("--row-tokens", type=int, help="limit of a row; by default one group")
+    options.add_argument("--utilisation", type=float, default=0.45, help="share of the peak")
+    options.add_argument("--check", action="store_true", help="measure a small model, record")
+    args = options.parse_args()
+    figures = plan(args) + (check() if args.check else [])
+    args.quick |= not args.check
+    settings = {name: value for name, value in vars(args).items() if name not in ("quick", "check")}
+    return finish("plan_14b", args, figures, {"options": settings}, ("torch", "transformers"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

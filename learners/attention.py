@@ -3,8 +3,7 @@
 A training row is `[P | R1 | ... | RG]` for each group in it: a prompt and the responses that
 share it. Position ids of each response go on from the prompt's end, each response attends to its
 prompt and to itself, so the row's numbers are those of G separate sequences while the prompt is
-computed once. On CUDA in half precision one kernel attends for the whole row; elsewhere there
-is a call for each prompt and each response.
+computed once; see `packed_attention`.
 
 A decoding batch stacks conversations whose prompts are shared in the same way: each has a cache of
 what came after its prompt, and a step reads the prompt's keys once for all that share it.
@@ -14,24 +13,16 @@ its own; with one it would read the position resets as packing and hide the prom
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from learners.packed_attention import Span, packed_attention, repeat_heads
+
 NAME = "prefix_group"
-
-
-class Span(NamedTuple):
-    """One group's places in a row: its prompt, then its responses, as [start, stop) pairs."""
-
-    prompt: tuple[int, int]
-    responses: tuple[tuple[int, int], ...]
 
 
 class Shared(NamedTuple):
@@ -120,8 +111,7 @@ def attention(
     if attention_mask is not None or (spans is None) == (slot_mask is None):
         raise ValueError("expected either spans or slot_mask, and no attention mask")
     if spans is not None:
-        grouped = _fused if _can_fuse(value) else _grouped
-        return grouped(query, key, value, scaling, spans).transpose(1, 2), None
+        return packed_attention(query, key, value, scaling, spans).transpose(1, 2), None
     assert slot_mask is not None
     heads, q = query.shape[1:3]
     if shared is not None:
@@ -134,7 +124,7 @@ def attention(
         value = torch.cat([prompt_values[shared.prompt_of], value], dim=2)
         seen = shared.seen()[shared.prompt_of, None, None].expand(-1, -1, q, -1)
         slot_mask = torch.cat([seen, slot_mask], dim=3)
-    key, value = _repeat(key, heads), _repeat(value, heads)
+    key, value = repeat_heads(key, heads), repeat_heads(value, heads)
     out = scaled_dot_product_attention(query, key, value, slot_mask, scale=scaling)
     return out.transpose(1, 2), None
 
@@ -176,98 +166,6 @@ def _decoded(
     far, near = weights.split([prompt_keys.shape[2], key.shape[2]], dim=3)
     out: Tensor = by_row(by_prompt(far) @ prompt_values) + near @ value
     return out.reshape(rows, heads, 1, size)
-
-
-def _repeat(states: Tensor, heads: int) -> Tensor:
-    times = heads // states.shape[1]
-    return states if times == 1 else states.repeat_interleave(times, dim=1)
-
-
-def _grouped(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
-) -> Tensor:
-    """One call a prompt and one a response; [1, heads, t, size]."""
-    heads = query.shape[1]
-    sizes = [stop - start for prompt, own in spans for start, stop in (prompt, *own)]
-    # one split each: a slice's gradient is as long as the row, a split's is not
-    queries = iter(query.split(sizes, dim=2))
-    keys = iter(_repeat(key, heads).split(sizes, dim=2))
-    values = iter(_repeat(value, heads).split(sizes, dim=2))
-    parts = []
-    for _, responses in spans:
-        q, k, v = next(queries), next(keys), next(values)
-        parts.append(scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling))
-        for _ in responses:
-            own_q, own_k, own_v = next(queries), next(keys), next(values)
-            seen = _seen(k.shape[2], own_q.shape[2], own_q.dtype, own_q.device)
-            all_k, all_v = torch.cat([k, own_k], dim=2), torch.cat([v, own_v], dim=2)
-            parts.append(scaled_dot_product_attention(own_q, all_k, all_v, seen, scale=scaling))
-    return torch.cat(parts, dim=2)
-
-
-@lru_cache(maxsize=64)  # the layers of a row ask for the same masks
-def _seen(prompt: int, own: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """What a response sees: its prompt, and itself up to each token; [own, prompt + own]."""
-    with torch.inference_mode(False):  # one that evaluation asked for first must serve training too
-        hidden = torch.full((own, prompt + own), -torch.inf, dtype=dtype, device=device)
-        return hidden.triu(prompt + 1)
-
-
-def _can_fuse(value: Tensor) -> bool:
-    """Whether the flash kernel takes the row: half precision on CUDA, a head size that fits."""
-    size = value.shape[3]
-    half = value.dtype in (torch.bfloat16, torch.float16)
-    return value.is_cuda and half and size % 8 == 0 and size <= 256
-
-
-def _fused(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
-) -> Tensor:
-    """`_grouped` in one kernel, at the price of a copy of the prompt's keys for each response."""
-    # under autocast norms and rotation leave queries and keys in fp32; values are as projected
-    q, k, v = (one[0].transpose(0, 1).to(value.dtype) for one in (query, key, value))
-    segments = _segments(spans)
-    k, v = _behind_prompts(k, segments), _behind_prompts(v, segments)
-    causal = (-1, 0)  # the last query at the last key
-    lengths = _lengths(spans, value.device)
-    out = varlen_attn(q, k, v, *lengths, scale=scaling, window_size=causal, enable_gqa=True)
-    assert isinstance(out, Tensor)
-    return out.transpose(0, 1)[None]
-
-
-def _segments(spans: tuple[Span, ...]) -> list[tuple[int, int]]:
-    """Queries and keys of each prompt, as many, and of each response that is not empty."""
-    found = []
-    for prompt, responses in spans:
-        seen = prompt[1] - prompt[0]
-        found.append((seen, seen))
-        found += [(stop - start, seen + stop - start) for start, stop in responses if stop > start]
-    return found
-
-
-def _behind_prompts(states: Tensor, segments: list[tuple[int, int]]) -> Tensor:
-    """Keys or values [t, heads, size] as [P | P R1 | P R2 ...] for each group."""
-    laid = []
-    prompt = states[:0]
-    # split and cat: the gradient of a gather by index would be atomic additions
-    parts = states.split([queries for queries, _ in segments])
-    for part, (queries, keys) in zip(parts, segments, strict=True):
-        if queries == keys:
-            prompt = part
-            laid.append(part)
-        else:
-            laid += [prompt, part]
-    return torch.cat(laid)
-
-
-@lru_cache(maxsize=64)  # the layers of a row ask for the same lengths
-def _lengths(spans: tuple[Span, ...], device: torch.device) -> tuple[Tensor, Tensor, int, int]:
-    """Cumulative numbers of queries and of keys, int32 [segments + 1], and the largest of each."""
-    queries, keys = zip(*_segments(spans), strict=True)
-    bounds = [list(accumulate(one, initial=0)) for one in (queries, keys)]
-    with torch.inference_mode(False):  # as for `_seen`
-        of_queries, of_keys = torch.tensor(bounds, dtype=torch.int32, device=device)
-    return of_queries, of_keys, max(queries), max(keys)
 
 
 AttentionInterface.register(NAME, attention)

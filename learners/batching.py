@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from learners.attention import Span
+from learners.packed_attention import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class Config:
             raise ConfigError(f"weight_decay: expected at least 0, got {self.weight_decay}")
         for name, backends in _ONLY_FOR.items():
             value = getattr(self, name)
-            if self.backend not in backends and value not in (1, False):
+            if self.backend not in backends and value != getattr(Config, name):
                 told = f"backend {_names(backends)}, got {self.backend!r}"
                 raise ConfigError(f"{name}: {value} needs {told}")
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from learners.attention import Span
 from learners.batching import Batch
 from learners.config import ConfigError
+from learners.packed_attention import Span
 
 # whether an architecture normalises its queries and keys
 _QK_NORM = {"llama": False, "mistral": False, "qwen2": False, "qwen3": True}

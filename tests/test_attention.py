@@ -1,4 +1,5 @@
 import inspect
+from collections.abc import Callable
 from itertools import groupby, pairwise
 
 import pytest
@@ -13,9 +14,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from learners import attention as packed
-from learners.attention import NAME, Span, _seen
+from learners import packed_attention as packed
+from learners.attention import NAME
 from learners.batching import Batch, Sample, pack
+from learners.packed_attention import Span, packed_attention
 
 TEMPERATURE = 0.8
 tokens = st.integers(0, VOCABULARY - 1)
@@ -89,9 +91,10 @@ def test_a_rollout_sees_neither_its_siblings_nor_other_groups() -> None:
     assert changed == [False, True, True] + [False] * 9
 
 
-def test_masks_of_inference_serve_training_too() -> None:
+def test_masks_of_inference_serve_training_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "_way", lambda value: packed._in_a_loop)
     policy, _ = tiny_policy("qwen3")
-    _seen.cache_clear()
+    packed._seen.cache_clear()
     with torch.inference_mode():
         before = policy(row())[0]
     after = policy(row())[0]
@@ -210,35 +213,55 @@ def states(spans: tuple[Span, ...], heads: int, key_heads: int) -> list[Tensor]:
     heads=st.sampled_from([(4, 2), (4, 1), (2, 2)]),
     scaling=st.sampled_from([None, 0.3]),
 )
-def test_the_layout_for_the_kernel_is_right_given_its_documented_meaning(
+def test_all_ways_give_the_same(
     spans: tuple[Span, ...], heads: tuple[int, int], scaling: float | None
 ) -> None:
-    """The kernel itself needs a GPU: a plain reading of its documentation stands in for it."""
+    """CUDA's kernel needs a GPU: a plain reading of its documentation stands in for it here."""
 
-    def attend(fused: bool) -> list[Tensor]:
+    def attend(way: Callable[..., Tensor]) -> list[Tensor]:
         inputs = states(spans, *heads)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(packed, "_can_fuse", lambda value: fused)
+            patch.setattr(packed, "_way", lambda value: way)
             patch.setattr(packed, "varlen_attn", plain_varlen)
-            out, _ = packed.attention(torch.nn.Module(), *inputs, None, scaling, spans)
+            out = packed_attention(*inputs, scaling, spans)
         weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
         return [out, *torch.autograd.grad((weights * out).sum(), inputs)]
 
-    torch.testing.assert_close(attend(fused=True), attend(fused=False))
+    wanted = attend(packed._in_a_loop)
+    torch.testing.assert_close(attend(packed._in_one_kernel), wanted)
+    torch.testing.assert_close(attend(packed._in_blocks), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_blocks_are_as_near_as_their_precision_allows(dtype: torch.dtype) -> None:
+    spans = (Span((0, 40), ((40, 75), (75, 75), (75, 130))),)
+    exact = [one.detach() for one in states(spans, 4, 2)]
+    near = [one.to(dtype).requires_grad_() for one in exact]
+    out = packed_attention(*near, None, spans)
+    assert out.dtype == dtype
+    out.sum().backward()
+    wanted = packed._in_a_loop(*(one.requires_grad_() for one in exact), None, spans)
+    wanted.sum().backward()
+    limit = {torch.float32: 1e-5, torch.bfloat16: 2e-2}[dtype]
+    pairs = [(out, wanted), *((a.grad, b.grad) for a, b in zip(near, exact, strict=True))]
+    for ours, theirs in pairs:
+        assert ours is not None
+        assert theirs is not None
+        assert (ours.double() - theirs).norm() < limit * theirs.norm()
 
 
 def test_the_kernel_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own checks and shapes, on tensors without data and in the dtypes of autocast."""
     inspect.signature(varlen_attn).bind(*range(7), scale=None, window_size=(-1, 0), enable_gqa=True)
-    monkeypatch.setattr(packed, "_can_fuse", lambda value: True)
+    monkeypatch.setattr(packed, "_way", lambda value: packed._in_one_kernel)
     spans = (Span((0, 3), ((3, 5), (5, 5), (5, 9))),)
     dtypes = (torch.float32, torch.float32, torch.bfloat16)
     inputs = [
         torch.empty(1, n, 9, 16, dtype=dtype, device="meta", requires_grad=True)
         for n, dtype in zip((4, 2, 2), dtypes, strict=True)
     ]
-    out, _ = packed.attention(torch.nn.Module(), *inputs, None, None, spans)
-    assert (out.shape, out.dtype) == ((1, 9, 4, 16), torch.bfloat16)
+    out = packed_attention(*inputs, None, spans)
+    assert (out.shape, out.dtype) == ((1, 4, 9, 16), torch.bfloat16)
     out.sum().backward()
     assert [(one.grad.shape, one.grad.dtype) for one in inputs] == [
         (one.shape, one.dtype) for one in inputs
@@ -259,18 +282,18 @@ def test_lengths_are_computed_once_a_row_and_serve_training_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "dtype", "size", "fused"),
+    ("device", "dtype", "size", "way"),
     [
-        ("cuda", torch.bfloat16, 128, True),
-        ("cuda", torch.float16, 64, True),
-        ("cuda", torch.float32, 64, False),
-        ("cuda", torch.bfloat16, 20, False),
-        ("cuda", torch.bfloat16, 512, False),
-        ("cpu", torch.bfloat16, 64, False),
+        ("cuda", torch.bfloat16, 128, packed._in_one_kernel),
+        ("cuda", torch.float16, 64, packed._in_one_kernel),
+        ("cuda", torch.float32, 64, packed._in_a_loop),
+        ("cuda", torch.bfloat16, 20, packed._in_a_loop),
+        ("cuda", torch.bfloat16, 512, packed._in_a_loop),
+        ("cpu", torch.bfloat16, 64, packed._in_blocks),
     ],
 )
-def test_the_kernel_is_for_half_precision_on_cuda(
-    device: str, dtype: torch.dtype, size: int, fused: bool
+def test_the_way_follows_device_and_dtype(
+    device: str, dtype: torch.dtype, size: int, way: Callable[..., Tensor]
 ) -> None:
     with FakeTensorMode():
-        assert packed._can_fuse(torch.empty(1, 2, 5, size, dtype=dtype, device=device)) == fused
+        assert packed._way(torch.empty(1, 2, 5, size, dtype=dtype, device=device)) is way

@@ -6,7 +6,6 @@ from tiny import ARCHITECTURES, tiny_model
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3ForCausalLM
 
-from learners.attention import Span
 from learners.batching import Sample, pack
 from learners.flops import (
     Sizes,
@@ -17,6 +16,7 @@ from learners.flops import (
     train_flops,
     training_bytes,
 )
+from learners.packed_attention import Span
 
 QWEN3_14B = Sizes(40, 5120, 40, 8, 128, 17408, 151936, tied=False, qk_norm=True)
 LENGTHS = st.lists(st.tuples(st.integers(1, 9), st.lists(st.integers(1, 9), max_size=4)))
@@ -50,7 +50,9 @@ def test_a_model_of_fourteen_billion() -> None:
 def test_an_architecture_that_the_formulas_do_not_describe_is_refused() -> None:
     config = tiny_model("llama").config
     config.model_type = "mixtral"
-    with pytest.raises(ValueError, match="expected a llama or mistral or qwen2 or qwen3 model, got 'mixtral'"):
+    with pytest.raises(
+        ValueError, match="expected a llama or mistral or qwen2 or qwen3 model, got 'mixtral'"
+    ):
         Sizes.of(config)
 
 

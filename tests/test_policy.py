@@ -40,7 +40,7 @@ def test_chunks_change_nothing(architecture: str, monkeypatch: pytest.MonkeyPatc
     parts, parts_gradient = policy(batch), gradient(policy, batch)
     for one, other in zip(whole, parts, strict=True):
         assert one.shape == (14,)
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+        torch.testing.assert_close(one, other, atol=5e-6, rtol=0)
     assert (whole_gradient - parts_gradient).norm() <= 1e-6 * whole_gradient.norm()
 
 

@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
@@ -120,11 +121,22 @@ class Config:
                 raise ConfigError(f"{name}: expected more than 0, got {getattr(self, name)}")
         if self.weight_decay < 0:
             raise ConfigError(f"weight_decay: expected at least 0, got {self.weight_decay}")
+        self._check_trainer()
+
+    def _check_trainer(self) -> None:
         for name, backends in _ONLY_FOR.items():
             value = getattr(self, name)
             if self.backend not in backends and value != getattr(Config, name):
                 told = f"backend {_names(backends)}, got {self.backend!r}"
                 raise ConfigError(f"{name}: {value} needs {told}")
+        extras = (
+            ("deepspeed", "deepspeed", self.backend == "deepspeed"),
+            ("adamw8bit", "torchao", self.optimizer == "adamw8bit"),
+            ("lora", "peft", self.lora_rank > 0),
+        )
+        for extra, package, wanted in extras:
+            if wanted and find_spec(package) is None:
+                raise ConfigError(f"{extra}: needs `pip install -e .[{extra}]`")
 
 
 _ONLY_FOR = {

@@ -168,13 +168,16 @@ def forward_flops(sizes: Sizes, tokens: int, pairs: int, loss_tokens: int) -> in
     return layers + attention + head
 
 
-def train_flops(sizes: Sizes, batch: Batch) -> int:
-    """Floating point operations of training on a packed row; all weights are trained.
+def train_flops(sizes: Sizes, batch: Batch, frozen: bool = False) -> int:
+    """Floating point operations of training on a packed row.
 
-    The backward pass has two matrix products for each of the forward pass.
+    The backward pass has two matrix products for each of the forward pass; where the weights are
+    frozen under adapters, which are small enough to leave out, one for each product with weights.
     """
     tokens, loss_tokens = len(batch.tokens), len(batch.targets)
-    return 3 * forward_flops(sizes, tokens, pairs(batch.spans), loss_tokens)
+    forward = forward_flops(sizes, tokens, pairs(batch.spans), loss_tokens)
+    with_weights = forward_flops(sizes, tokens, 0, loss_tokens)
+    return 3 * forward - (with_weights if frozen else 0)
 
 
 def peak_flops(name: str) -> float | None:

@@ -173,3 +173,21 @@ def test_flags_that_are_true_or_false_survive_a_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(to_toml(config))
     assert read_toml(file) == config
+
+
+@pytest.mark.parametrize(
+    ("values", "extra"),
+    [
+        ({"backend": "deepspeed"}, "deepspeed"),
+        ({"optimizer": "adamw8bit"}, "adamw8bit"),
+        ({"lora_rank": 4}, "lora"),
+    ],
+)
+def test_what_is_not_installed_is_told_with_its_extra(
+    values: dict[str, Any], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Config(**values)
+    monkeypatch.setattr("learners.config.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=rf"needs `pip install -e \.\[{extra}\]`"):
+        Config(**values)
+    Config()

@@ -76,6 +76,10 @@ def test_training_flops_are_three_forward_passes_over_what_the_row_holds() -> No
     sizes = Sizes.of(tiny_model("qwen3").config)
     needed = 15 + 3 * (4 * 5 + 10)
     assert train_flops(sizes, row) == 3 * forward_flops(sizes, 5 + 3 * 4, needed, 9)
+    # under adapters: forward and the gradient of what goes through, not of the weights
+    attention = forward_flops(sizes, 0, needed, 0)
+    products = forward_flops(sizes, 5 + 3 * 4, 0, 9)
+    assert train_flops(sizes, row, frozen=True) == 2 * products + 3 * attention
 
 
 @given(LENGTHS)

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from learners import models, ranks
-from learners.backends.step import make_optimizer, make_policy, train_step
+from learners.backends.step import make_cost, make_optimizer, make_policy, train_step
 from learners.batching import Batch
 from learners.config import Config
-from learners.flops import Sizes
 from learners.losses import Loss
 from learners.policy import Policy
 
@@ -42,7 +41,7 @@ class DeepSpeedBackend:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         model = models.load(config.model)
         self._config = config
-        self._sizes = Sizes.of(model.config)
+        self._cost = make_cost(config, model)
         policy = make_policy(config, model, "float32")
         optimizer = make_optimizer(policy.parameters(), config)
         settings = _settings(config)
@@ -52,7 +51,7 @@ class DeepSpeedBackend:
     def train_step(self, batches: Sequence[Batch], loss: Loss) -> Mapping[str, float]:
         """One optimizer step; see `Backend.train_step`."""
         self._engine.train()
-        return train_step(self._engine, self._sizes, batches, loss, self._backward, self._optimize)
+        return train_step(self._engine, self._cost, batches, loss, self._backward, self._optimize)
 
     def _backward(self, part: Tensor, last: bool) -> None:
         self._engine.set_gradient_accumulation_boundary(last)

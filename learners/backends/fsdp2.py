@@ -27,10 +27,9 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from learners import models, ranks
-from learners.backends.step import make_optimizer, make_policy, train_step
+from learners.backends.step import make_cost, make_optimizer, make_policy, train_step
 from learners.batching import Batch
 from learners.config import Config, ConfigError
-from learners.flops import Sizes
 from learners.losses import Loss
 from learners.policy import Policy
 
@@ -46,7 +45,7 @@ class FSDP2Backend:
         """
         model = models.skeleton(config.model)
         self._config = config
-        self._sizes = Sizes.of(model.config)
+        self._cost = make_cost(config, model)
         self._policy = make_policy(config, model, "float32")
         half = config.precision == "bfloat16"
         settings: dict[str, Any] = {
@@ -75,7 +74,7 @@ class FSDP2Backend:
         try:
             return train_step(
                 self._policy,
-                self._sizes,
+                self._cost,
                 batches,
                 loss,
                 lambda part, last: (part * world).backward(),

@@ -9,10 +9,9 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor
 
 from learners import models, ranks
-from learners.backends.step import make_optimizer, make_policy, train_step
+from learners.backends.step import make_cost, make_optimizer, make_policy, train_step
 from learners.batching import Batch
 from learners.config import Config
-from learners.flops import Sizes
 from learners.losses import Loss
 from learners.policy import Policy
 
@@ -25,7 +24,7 @@ class LocalBackend:
         model: Any = models.load(config.model)
         self._config = config
         self._policy = make_policy(config, model.to(ranks.device()), config.precision)
-        self._sizes = Sizes.of(model.config)
+        self._cost = make_cost(config, model)
         self._optimizer = make_optimizer(self._policy.parameters(), config)
         return self._policy
 
@@ -35,7 +34,7 @@ class LocalBackend:
         try:
             return train_step(
                 self._policy,
-                self._sizes,
+                self._cost,
                 batches,
                 loss,
                 lambda part, last: part.backward(),

@@ -3,9 +3,11 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from transformers import PreTrainedModel
 
 from learners import flops, ranks
 from learners.batching import Batch, distribute
@@ -14,13 +16,13 @@ from learners.losses import Loss, Totals
 from learners.policy import Policy
 
 
-def make_policy(config: Config, model: nn.Module, precision: str) -> Policy:
+def make_policy(config: Config, model: PreTrainedModel, precision: str) -> Policy:
     """The policy to train: adapters, if there are to be any, and activation checkpointing."""
     if config.lora_rank:
         from learners import lora
 
-        lora.inject(model, config.lora_rank, config.lora_alpha)  # type: ignore[arg-type]
-    return Policy(model, config.temperature, precision, config.activation_checkpointing)  # type: ignore[arg-type]
+        lora.inject(model, config.lora_rank, config.lora_alpha)
+    return Policy(model, config.temperature, precision, config.activation_checkpointing)
 
 
 def make_optimizer(weights: Iterable[Tensor], config: Config) -> torch.optim.Optimizer:
@@ -36,9 +38,18 @@ def make_optimizer(weights: Iterable[Tensor], config: Config) -> torch.optim.Opt
     return AdamW8bit(trained, betas=(0.9, 0.99), **settings)  # type: ignore[no-any-return]
 
 
+def make_cost(config: Config, model: PreTrainedModel) -> Callable[[Batch], float]:
+    """What training on a row costs, in floating point operations.
+
+    Raises:
+        ConfigError: the costs of the model's architecture are not known.
+    """
+    return partial(flops.train_flops, flops.Sizes.of(model.config), frozen=bool(config.lora_rank))
+
+
 def train_step(
     policy: Callable[[Batch], tuple[Tensor, Tensor]],
-    sizes: flops.Sizes,
+    cost: Callable[[Batch], float],
     batches: Sequence[Batch],
     loss: Loss,
     backward: Callable[[Tensor, bool], object],
@@ -51,7 +62,7 @@ def train_step(
 
     Args:
         policy: log-probabilities and entropies of a row's loss tokens.
-        sizes: of the model.
+        cost: of training on a row, in floating point operations; see `make_cost`.
         batches: rows of the global batch, the same on all ranks.
         loss: already divided by the global batch's tokens.
         backward: given a loss, and whether it is the last of this step.
@@ -71,9 +82,7 @@ def train_step(
     if not total.tokens:
         raise ValueError("a batch without sampled tokens cannot be trained on")
     skipped = not any(bool(batch.advantages.any()) for batch in batches)
-    cost = {id(batch): flops.train_flops(sizes, batch) for batch in batches}
-    shares = distribute(batches, ranks.world(), lambda batch: cost[id(batch)])
-    own = shares[ranks.rank()]
+    own = distribute(batches, ranks.world(), cost)[ranks.rank()]
     sums: dict[str, float] = {}
     largest: dict[str, float] = {}
     for place, row in enumerate(own):
@@ -107,7 +116,7 @@ def train_step(
         "ratio_std": math.sqrt(max(0.0, square - (mean - 1) ** 2)),
         "gradient_norm": norm,
         "skipped": float(skipped),
-        **_speed(batches, sum(cost.values()), seconds),
+        **_speed(batches, sum(map(cost, batches)), seconds),
     }
 
 

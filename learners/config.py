@@ -129,6 +129,8 @@ class Config:
             if self.backend not in backends and value != getattr(Config, name):
                 told = f"backend {_names(backends)}, got {self.backend!r}"
                 raise ConfigError(f"{name}: {value} needs {told}")
+        if self.async_save and self.optimizer == "adamw8bit":
+            raise ConfigError("async_save: the state of adamw8bit cannot be copied; expected adamw")
         extras = (
             ("deepspeed", "deepspeed", self.backend == "deepspeed"),
             ("adamw8bit", "torchao", self.optimizer == "adamw8bit"),

@@ -158,6 +158,7 @@ def test_help_says_what_each_flag_is_and_its_default_under_a_preset() -> None:
         ({"replicas": 2, "backend": "deepspeed"}, "replicas: 2 needs backend 'fsdp2', got"),
         ({"offload": True}, "offload: True needs backend 'fsdp2' or 'deepspeed', got 'local'"),
         ({"async_save": True}, "async_save: True needs backend 'fsdp2', got 'local'"),
+        ({"async_save": True, "backend": "fsdp2", "optimizer": "adamw8bit"}, "expected adamw"),
         ({"offload": 1}, "offload: expected true or false, got 1"),
         ({"lora_rank": -1}, "lora_rank: expected at least 0, got -1"),
         ({"trainer_procs": 0}, "trainer_procs: expected at least 1, got 0"),

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import tempfile
+import warnings
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,9 @@ class DeepSpeedBackend:
     def prepare(self, config: Config) -> Policy:
         """Share the model out; every process loads it whole first."""
         logger.setLevel(logging.WARNING)
+        warnings.filterwarnings(
+            "ignore", "`torch.distributed", FutureWarning
+        )  # names it still uses
         # otherwise a collective for shared memory is compiled for minutes
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         model = models.load(config.model)

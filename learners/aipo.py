@@ -62,7 +62,8 @@ class Job:
         self.chat = ChatTokens(models.load_tokenizer(config.model), TOOLS)
         self.policy = self.trainer.policy
         if config.backend != "local":  # whose weights are shared out: sample from a whole copy
-            whole = models.load(config.model)
+            whole: Any = models.load(config.model)
+            whole.to(ranks.device())
             self.policy = Policy(whole, config.temperature, config.precision)
         self.engine = TransformersEngine(self.policy)
 
@@ -184,6 +185,7 @@ def train(config: Config) -> None:
             try:
                 metrics = job.step(step)
             except JudgeError:
+                job.trainer.wait()
                 saved = checkpoint.latest(run.checkpoints)
                 if step - 1 > (saved[0] if saved else 0):
                     job.trainer.save(step - 1)  # the steps before this one are not lost

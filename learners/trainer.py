@@ -44,9 +44,8 @@ class Trainer:
         while True:
             name, *arguments = ranks.tell(None)
             if name == "_close":
-                break
+                return
             getattr(self, name)(*arguments)
-        self._close()
 
     def train_step(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """One optimizer step; see `Backend.train_step`."""
@@ -101,6 +100,15 @@ class Trainer:
         kept = f"{last[1]} is the last one" if last else "there is none yet"
         return CheckpointError(f"the checkpoint of step {step} could not be saved: {error}; {kept}")
 
+    def wait(self) -> None:
+        """Until the last checkpoint is there.
+
+        Raises:
+            CheckpointError: it could not be written; the one before is still there.
+        """
+        ranks.tell(("_finish_save",))
+        self._finish_save()
+
     def load(self, folder: Path) -> None:
         """Go on from a checkpoint."""
         ranks.tell(("_load", folder))
@@ -111,11 +119,8 @@ class Trainer:
 
     def close(self) -> None:
         """Finish what is being written, and let the other ranks go."""
+        self.wait()
         ranks.tell(("_close",))
-        self._close()
-
-    def _close(self) -> None:
-        self._finish_save()
 
 
 def _done() -> "Future[None]":

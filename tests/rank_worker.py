@@ -31,6 +31,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "again": {"activation_checkpointing": True},
     "adapters": {"lora_rank": 4},
     "offloaded": {"offload": True},
+    "halves": {"precision": "bfloat16"},
 }
 
 
@@ -77,7 +78,7 @@ def parity(backend: str, folder: Path) -> dict[str, Any]:
         variants = {**variants, "replicas": {"replicas": 2}}
     for architecture in ARCHITECTURES:
         for name, changes in variants.items():
-            if name in ("offloaded", "replicas") and architecture != "qwen3":
+            if name in ("offloaded", "halves", "replicas") and architecture != "qwen3":
                 continue
             made, _ = prepared(config(folder, backend, architecture, **changes))
             metrics, moments = [], {}
@@ -148,7 +149,7 @@ def full_disk(backend: str, folder: Path) -> dict[str, Any]:
     trainer = Trainer(config(folder, backend, async_save=backend == "fsdp2"), checkpoints)
     trainer._train_step(tiny_group(tiny_policy("qwen3")[0]))
     trainer._save(1)
-    trainer._close()
+    trainer._finish_save()
     ranks.barrier()
     found: dict[str, Any] = {"first": latest(checkpoints)}
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -156,7 +157,7 @@ def full_disk(backend: str, folder: Path) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
     try:
         trainer._save(2)
-        trainer._close()
+        trainer._finish_save()
     except CheckpointError as error:
         found["told"] = str(error)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)

@@ -58,6 +58,7 @@ def apart(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> flo
 def test_two_processes_take_the_steps_of_one(backend: str, folder: Path) -> None:
     alone = rank_worker.parity("local", folder)
     together = launch("parity", backend, 2, folder)
+    halves, _, moved = together.pop("qwen3 halves")
     assert len(together) == (10 if backend == "fsdp2" else 9)
     for name, (metrics, moments, weights) in together.items():
         architecture, variant = name.split()
@@ -70,7 +71,12 @@ def test_two_processes_take_the_steps_of_one(backend: str, folder: Path) -> None
         for weight, ours in moments.items():
             theirs = gradient[weight]
             assert (ours - theirs).norm() <= 1e-5 * max(theirs.norm(), 1e-3), (name, weight)
-    assert any(metrics[0]["gradient_norm"] > 0 for metrics, _, _ in together.values())
+    wanted, _, after = alone["qwen3 shared"]
+    assert wanted[0]["gradient_norm"] > 0
+    # halves are near, and not the same
+    assert 0 < abs(halves[0]["loss"] - wanted[0]["loss"]) < 0.05
+    assert halves[0]["gradient_norm"] == pytest.approx(wanted[0]["gradient_norm"], rel=0.05)
+    assert apart(moved, after) < 0.02
 
 
 @pytest.mark.parametrize("backend", SHARDED)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from learners import models, ranks
-from learners.backends.step import make_cost, make_optimizer, make_policy, train_step
+from learners.backends.step import make_cost, make_optimizer, make_policy, plain, train_step
 from learners.batching import Batch
 from learners.config import Config
 from learners.losses import Loss
@@ -69,11 +69,7 @@ class DeepSpeedBackend:
 
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Names and full tensors, adapters merged; all ranks go through them together."""
-        if not self._config.lora_rank:
-            return self._gathered()
-        from learners import lora
-
-        return lora.merged(self._gathered(), self._config.lora_rank, self._config.lora_alpha)
+        return plain(self._config, self._gathered())
 
     def _gathered(self) -> Iterator[tuple[str, Tensor]]:
         for name, one in self._engine.module.model.named_parameters():

@@ -27,7 +27,7 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from learners import models, ranks
-from learners.backends.step import make_cost, make_optimizer, make_policy, train_step
+from learners.backends.step import make_cost, make_optimizer, make_policy, plain, train_step
 from learners.batching import Batch
 from learners.config import Config, ConfigError
 from learners.losses import Loss
@@ -98,11 +98,7 @@ class FSDP2Backend:
             (name, one.detach().full_tensor())  # type: ignore[attr-defined]
             for name, one in self._policy.model.named_parameters()
         )
-        if not self._config.lora_rank:
-            return named
-        from learners import lora
-
-        return lora.merged(named, self._config.lora_rank, self._config.lora_alpha)
+        return plain(self._config, named)
 
     def _state(self) -> dict[str, Any]:
         weights, optimizer = get_state_dict(self._policy, self._optimizer)

@@ -9,7 +9,7 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor
 
 from learners import models, ranks
-from learners.backends.step import make_cost, make_optimizer, make_policy, train_step
+from learners.backends.step import make_cost, make_optimizer, make_policy, plain, train_step
 from learners.batching import Batch
 from learners.config import Config
 from learners.losses import Loss
@@ -54,11 +54,7 @@ class LocalBackend:
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Names and tensors, adapters merged."""
         named = ((name, one.detach()) for name, one in self._policy.model.named_parameters())
-        if not self._config.lora_rank:
-            return named
-        from learners import lora
-
-        return lora.merged(named, self._config.lora_rank, self._config.lora_alpha)
+        return plain(self._config, named)
 
     def save(self, folder: Path) -> None:
         """Write weights (safetensors) and optimizer state."""

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -23,6 +23,15 @@ def make_policy(config: Config, model: PreTrainedModel, precision: str) -> Polic
 
         lora.inject(model, config.lora_rank, config.lora_alpha)
     return Policy(model, config.temperature, precision, config.activation_checkpointing)
+
+
+def plain(config: Config, named: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    """Names and full tensors of the policy's model as those of one without adapters."""
+    if not config.lora_rank:
+        return named
+    from learners import lora
+
+    return lora.merged(named, config.lora_rank, config.lora_alpha)
 
 
 def make_optimizer(weights: Iterable[Tensor], config: Config) -> torch.optim.Optimizer:

@@ -19,26 +19,12 @@ class CheckpointError(Exception):
     """A checkpoint could not be written; the one before is still there."""
 
 
-def save(folder: Path, step: int, write: Callable[[Path], None]) -> Path:
-    """Save a checkpoint, then remove all but the newest two.
+def begin(folder: Path, step: int) -> Path:
+    """An empty folder for a checkpoint to be written into; it counts once it is finished.
 
     Args:
         folder: of all checkpoints; made if it is missing.
         step: optimizer steps done.
-        write: fills an empty folder.
-
-    Returns:
-        The checkpoint's folder.
-
-    Raises:
-        FileExistsError: this step, or a later one, has been saved before.
-    """
-    write(begin(folder, step))
-    return finish(folder, step)
-
-
-def begin(folder: Path, step: int) -> Path:
-    """An empty folder for a checkpoint to be written into; it counts once it is finished.
 
     Raises:
         FileExistsError: this step, or a later one, has been saved before.

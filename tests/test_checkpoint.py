@@ -1,24 +1,22 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from learners import checkpoint
-from learners.checkpoint import latest, save, write_text
+from learners.checkpoint import begin, finish, latest, write_text
 
 ENDLESS = """
 import sys, time
 from pathlib import Path
-from learners.checkpoint import save
+from learners.checkpoint import begin
 
-def write(folder):
-    (folder / "weights").write_text("half")
-    print("writing", flush=True)
-    time.sleep(60)
-
-save(Path(sys.argv[1]), 10, write)
+(begin(Path(sys.argv[1]), 10) / "weights").write_text("half")
+print("writing", flush=True)
+time.sleep(60)
 """
 
 
@@ -26,6 +24,11 @@ def put(folder: Path) -> None:
     (folder / "weights").write_text("all of it")
     (folder / "more").mkdir()
     (folder / "more" / "state").write_bytes(b"\0" * 1000)
+
+
+def save(folder: Path, step: int, write: Callable[[Path], None]) -> Path:
+    write(begin(folder, step))
+    return finish(folder, step)
 
 
 def names(folder: Path) -> list[str]:

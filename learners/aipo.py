@@ -1,106 +1,146 @@
 """Train a policy with AIPO: results are in runs/NAME, and the same command resumes them.
 
     python learners/aipo.py                      # the bundled nano policy, two CPU cores
+    python learners/aipo.py --config nano_vllm   # the same, sampled by vLLM while it trains
     python learners/aipo.py --config smollm2     # a real pretrained model, same loop
     python learners/aipo.py --backend fsdp2 --trainer-procs 2     # or deepspeed
+    python learners/aipo.py --config qwen3_14b_4xh200 --dry-run   # what it would take
     python learners/aipo.py --help
 
 On several machines, on each: torchrun, its rendezvous flags, `learners/aipo.py` and its own.
-Rank 0 samples, then all ranks train, so no token is stale. Left out here: engines in servers,
-evaluation while training.
 """
 
+import asyncio
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import gymnasium
-import numpy as np
 import torch
 from rich.console import Console
 
 from learners import checkpoint, models, ranks
 from learners.advantages import mean_centred, standardised
+from learners.batching import Sample
 from learners.checkpoint import CheckpointError
 from learners.config import Config, ConfigError, load, stop
 from learners.cpu import prepare_cpu
-from learners.engines import Sampling
+from learners.engines import EngineError, Sampling
+from learners.engines.server import Server
 from learners.engines.transformers import TransformersEngine
+from learners.engines.vllm import VLLMEngine
 from learners.losses import STANDARDISED
 from learners.monitors import Progress, RunFolder, dashboard, describe
+from learners.orchestrator import Work
 from learners.policy import Policy
-from learners.rollout import Rollout, play
-from learners.tokens import ChatTokens
+from learners.rollout import NOT_SAMPLED, Rollout
+from learners.sampler import Beside, Embedded, Sampler
 from learners.trainer import Trainer
-from resume_gym import TOOLS, Rules, Task, TaskError, load_tasks
+from resume_gym import Session, TaskError
 from resume_gym.evaluation import Episode, Summary, summarise, table
-from resume_gym.judges import JudgeError, make_judge
+from resume_gym.judges import JudgeError
 from resume_gym.rewards import VERDICT_WEIGHTS
+
+PROBE_TOKENS = 32
+PROBE_LIMIT = {"float32": 1e-3, "bfloat16": 0.15}
+"""Mean difference of an engine's and the trainer's log-probabilities that is still noise."""
+_LOOK_S = 2.0
 
 
 class Job:
-    """Everything that rank 0 keeps between steps."""
+    """Everything that rank 0 keeps between steps.
 
-    def __init__(self, config: Config, run: RunFolder) -> None:
-        settings = gymnasium.spec(config.env).kwargs
-        source = config.tasks or settings.get("tasks", "default")
-        limits = ("max_turns", "page_lines", "page_width", "match")
+    Args:
+        config: of the run.
+        run: its folder.
+        servers: of this machine, which the job has started.
+        urls: of all servers.
+        done: steps done before.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        run: RunFolder,
+        servers: Sequence[Server],
+        urls: Sequence[str],
+        done: int,
+    ) -> None:
         self.config, self.run = config, run
-        self.rules = Rules(**{name: settings[name] for name in limits if name in settings})
-        self.tasks = load_tasks(source, "train")
-        self.held_out = load_tasks(source, "eval")[: config.eval_tasks]
-        try:
-            self.judge = make_judge(config.judge)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        self.work = Work.of(config)
+        self.version = done
         self.trainer = Trainer(config, run.checkpoints)
-        self.chat = ChatTokens(models.load_tokenizer(config.model), TOOLS)
-        self.policy = self.trainer.policy
-        if config.backend != "local":  # whose weights are shared out: sample from a whole copy
+        self.engine: TransformersEngine | VLLMEngine
+        self.sampler: Sampler
+        self._servers = servers
+        self._looked = 0.0
+        if config.engine == "vllm":
+            self.engine = VLLMEngine(urls, config.model, config.precision, config.patience_s)
+            self.sampler = Beside(config, urls, run.trajectories, done, run.note, self.look)
+            return
+        policy, own = self.trainer.policy, config.backend != "local"
+        if own:  # weights that are shared out cannot sample: a whole copy does
             whole: Any = models.load(config.model)
-            whole.to(ranks.device())
-            self.policy = Policy(whole, config.temperature, config.precision)
-        self.engine = TransformersEngine(self.policy)
+            policy = Policy(whole.to(ranks.device()), config.temperature, config.precision)
+        self.engine = TransformersEngine(policy, own)
+        self.sampler = Embedded(config, self.work, self.engine, run.trajectories, run.note)
 
-    def load(self, folder: Path) -> None:
-        """Go on from a checkpoint."""
-        self.trainer.load(folder)
-        self.sync(0)
+    def publish(self, version: int) -> float:
+        """Let the engine sample with what has been trained, and see that it does.
 
-    def sync(self, version: int) -> None:
-        """Sample from what has been trained."""
-        if self.policy is not self.trainer.policy:
-            own = dict(self.policy.model.named_parameters())
-            with torch.no_grad():
-                for name, weight in self.trainer.iter_weights():
-                    own[name].copy_(weight)
-        self.engine.load_weights(version)
+        Returns:
+            The mean difference in log-probability of a few tokens; 0 for an embedded engine,
+            whose every token is compared while it is trained on.
 
-    def play(self, tasks: Sequence[Task], each: int, seed: int) -> list[Rollout]:
-        """`each` rollouts of every task."""
-        config = self.config
-        sampling = Sampling(config.temperature, config.max_tokens, self.chat.end, seed)
-        repeated = [task for task in tasks for _ in range(each)]
-        return play(repeated, self.rules, self.engine, self.chat, self.judge, sampling)
+        Raises:
+            EngineError: it cannot, or samples with something else.
+        """
+        for server in self._servers:
+            server.ready()
+        self.engine.load_weights(version, self.trainer.iter_weights)
+        gap = self._probe(self.engine) if isinstance(self.engine, VLLMEngine) else 0.0
+        self.version = version
+        self.sampler.published(version)
+        return gap
 
-    def evaluate(self) -> Summary:
-        """Play the held-out tasks, always with the same draws."""
-        rollouts = self.play(self.held_out, self.config.eval_rollouts, seed=0)
-        return summarise(Episode.of(one.session) for one in rollouts)
+    def _probe(self, engine: VLLMEngine) -> float:
+        task, rules = self.work.held_out[0], self.work.rules
+        session, chat = Session(task, rules), self.work.chat
+        prompt = chat.prompt(session.system_prompt, session.prompt)
+        sampling = Sampling(self.config.temperature, PROBE_TOKENS, chat.end, 0)
+        said = asyncio.run(engine.probe(prompt, sampling))
+        samples = [
+            Sample(0, prompt, one.ids, [True] * len(one.ids), one.logprobs, 0.0) for one in said
+        ]
+        gap = float(self.trainer.gaps(samples).mean())
+        limit = PROBE_LIMIT[self.config.precision]
+        if not gap <= limit:
+            told = f"sampler and trainer differ by {gap:.3g} in log-probability, more than {limit}"
+            raise EngineError(f"after weights {self.version}: {told}")
+        return gap
+
+    def look(self) -> None:
+        """Bring servers up to date that have been restarted; called while the trainer waits."""
+        for server in self._servers:
+            server.check()
+        if time.monotonic() - self._looked < _LOOK_S or not isinstance(self.engine, VLLMEngine):
+            return
+        if self.engine.behind(self.version):
+            self.run.note(f"An engine is given weights {self.version} again.")
+            self.engine.load_weights(self.version, self.trainer.iter_weights)
+        self._looked = time.monotonic()
 
     def step(self, step: int) -> dict[str, float]:
-        """Sample, grade, train; the step's metrics. All draws come from the seed and the step."""
+        """Wait for rollouts, train, publish; the step's metrics."""
         config = self.config
         began = time.monotonic()
-        rng = np.random.default_rng([config.seed, step])
-        chosen = rng.choice(len(self.tasks), config.groups, replace=len(self.tasks) < config.groups)
-        seed = int(rng.integers(2**62))
-        rollouts = self.play([self.tasks[i] for i in chosen], config.group_size, seed)
+        batch = self.sampler.batch(step)
+        rollouts = batch.rollouts
         sampled = time.monotonic()
 
         rewards = torch.tensor([one.session.reward for one in rollouts])
@@ -108,25 +148,40 @@ class Job:
         centre = standardised if config.loss in STANDARDISED else mean_centred
         advantages = centre(rewards, groups).tolist()
         samples = [one.sample(a) for one, a in zip(rollouts, advantages, strict=True)]
+        if config.colocated:
+            self.engine.sleep()  # type: ignore[union-attr]  # the configuration was checked
         trained = self.trainer.train_step(samples)
-        self.sync(step)
+        if config.colocated:
+            self.engine.wake()  # type: ignore[union-attr]
+        updated = time.monotonic()
+        probe = self.publish(step)
         ended = time.monotonic()
-
-        self.run.write_trajectories(step, map(_record, rollouts))
         return {
             "step": step,
             **_figures(summarise(Episode.of(one.session) for one in rollouts)),
             **_token_figures(rollouts),
+            **_staleness(rollouts, step),
+            "dropped_episodes": batch.dropped_episodes,
+            "dropped_groups": batch.dropped_groups,
             **trained,
+            "probe": probe,
             "learning_rate": config.learning_rate,
+            "seconds_lag": batch.lag_s,
             "seconds_rollout": sampled - began,
-            "seconds_train": ended - sampled,
+            "seconds_train": updated - sampled,
+            "seconds_publish": ended - updated,
             "tokens_per_s": sum(len(one.response) for one in rollouts) / (ended - began),
         }
 
     def export(self, target: Path) -> None:
         """Write the policy in Hugging Face's format."""
         models.export(self.config.model, self.trainer.iter_weights(), target)
+
+    def close(self) -> None:
+        """Stop playing, let the other ranks go."""
+        self.sampler.close()
+        self.trainer.close()
+        self.engine.close()
 
 
 def _figures(summary: Summary) -> dict[str, float]:
@@ -157,26 +212,26 @@ def _token_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
     }
 
 
-def _record(rollout: Rollout) -> dict[str, Any]:
-    tokens = {
-        name: getattr(rollout, name) for name in ("prompt", "response", "sampled", "logprobs")
-    }
-    return {"group": rollout.group, **rollout.session.record(), "tokens": tokens}
+def _staleness(rollouts: Sequence[Rollout], step: int) -> dict[str, float]:
+    """Optimizer steps between the weights that sampled and those that train."""
+    ages = [step - 1 - v for one in rollouts for v in one.versions if v != NOT_SAMPLED]
+    return {"staleness": fmean(ages), "staleness_max": max(ages)}
 
 
-def train(config: Config) -> None:
+def train(config: Config, servers: Sequence[Server], urls: Sequence[str]) -> None:
     """Run a job to its end, from its last checkpoint if there is one."""
     console = Console()
     run = RunFolder(config.runs / config.name)
     run.configure(config)
-    job = Job(config, run)
     last = checkpoint.latest(run.checkpoints)
     done = last[0] if last else 0
+    job = Job(config, run, servers, urls, done)
     run.truncate(done)
     if last:
-        job.load(last[1])
+        job.trainer.load(last[1])
         run.note(f"Resumed after step {done}.")
         console.print(f"{run.path}: resumed after step {done} of {config.steps}", soft_wrap=True)
+    job.publish(done)
     before = _evaluation(job, run.path / "before.json", "before training", console)
 
     history = run.metrics()
@@ -184,7 +239,7 @@ def train(config: Config) -> None:
         for step in range(done + 1, config.steps + 1):
             try:
                 metrics = job.step(step)
-            except JudgeError:
+            except (JudgeError, EngineError):
                 job.trainer.wait()
                 saved = checkpoint.latest(run.checkpoints)
                 if step - 1 > (saved[0] if saved else 0):
@@ -193,17 +248,22 @@ def train(config: Config) -> None:
             history.append(metrics)
             run.append(metrics)
             progress.update(metrics)
-            for sentence in describe(history):
+            for sentence in [*describe(history), *_evaluated(job, wait=False)]:
                 run.note(sentence)
                 progress.say(sentence)
             if step % config.save_every == 0 or step == config.steps:
                 job.trainer.save(step)
                 dashboard(history, run.path / "dashboard.png", f"{config.name}: {config.model}")
+            if config.eval_every and step % config.eval_every == 0:
+                job.sampler.evaluate(step)
 
     if done < config.steps or not (run.path / "model").is_dir():
         checkpoint.write_folder(run.path / "model", job.export)
-    job.trainer.close()
+    job.trainer.wait()
+    for sentence in _evaluated(job, wait=True):
+        run.note(sentence)
     after = _evaluation(job, run.path / "after.json", "after training", console)
+    job.close()
     console.print(table({"before": before, "after": after}))
     files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"
     console.print(f"{run.path}: {files}", soft_wrap=True)
@@ -213,12 +273,38 @@ def _evaluation(job: Job, file: Path, when: str, console: Console) -> Summary:
     """The figures on held-out tasks; played once a run, then read from its folder."""
     if file.exists():
         return Summary(**json.loads(file.read_text()))
-    episodes = len(job.held_out) * job.config.eval_rollouts
+    episodes = len(job.work.held_out) * job.config.eval_rollouts
     with console.status(f"playing {episodes} held-out episodes {when}"):
-        summary = job.evaluate()
+        job.sampler.evaluate(job.version)
+        ((_, evaluation),) = job.sampler.evaluations(wait=True)
+    summary = evaluation.summary
     checkpoint.write_text(file, json.dumps(asdict(summary), indent=1) + "\n")
     job.run.note(f"Mean reward on held-out tasks {when}: {summary.reward:.2f}.")
     return summary
+
+
+def _evaluated(job: Job, wait: bool) -> Iterator[str]:
+    """Keep the evaluations that have ended, and the checkpoint of the best; a sentence on each."""
+    for step, (summary, versions) in job.sampler.evaluations(wait):
+        job.run.append_evaluation({"step": step, "versions": versions, **asdict(summary)})
+        first = max(job.run.evaluations(), key=lambda one: one["reward"])["step"] == step
+        told = ", best so far" if first and checkpoint.mark_best(job.run.checkpoints, step) else ""
+        yield f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks{told}."
+
+
+@contextmanager
+def serving(config: Config) -> Iterator[list[Server]]:
+    """The servers of this machine, if this process is its first and it is to have any."""
+    run, servers = RunFolder(config.runs / config.name), []
+    wanted = config.engine == "vllm" and not config.engine_urls and ranks.local_rank() == 0
+    try:
+        for number in range(config.engine_procs if wanted else 0):
+            log = run.logs / f"engine-{ranks.rank()}-{number}.log"
+            servers.append(Server(config, number, log, run.note))
+        yield servers
+    finally:
+        for server in servers:
+            server.close()
 
 
 def main() -> None:
@@ -226,24 +312,34 @@ def main() -> None:
     config = load(sys.argv[1:])
     if config.backend != "local" and not ranks.launched():
         raise SystemExit(ranks.launch(config.trainer_procs, [str(Path(__file__)), *sys.argv[1:]]))
+    run = config.runs / config.name
     try:
-        ranks.start()
+        own = config.engine == "vllm" and not config.engine_urls and not config.colocated
+        ranks.start(config.engine_procs * config.engine_gpus if own else 0)
         prepare_cpu(config.threads or ranks.cores())
         torch.manual_seed(config.seed)
-        if ranks.rank() == 0:
-            train(config)
-        else:
-            Trainer(config, config.runs / config.name / "checkpoints").follow()
-        ranks.end()
+        with serving(config) as servers:
+            found = ranks.gather([one.url for one in servers])
+            urls = config.engine_urls or [url for each in found for url in each]
+            if ranks.rank() == 0:
+                train(config, servers, urls)
+            else:
+                Trainer(config, run / "checkpoints").follow()
+            ranks.end()
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     except JudgeError as error:
-        run = config.runs / config.name
         print(f"error: no verdict: {error}; the same command resumes {run}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except EngineError as error:
+        print(f"error: {error}; the same command resumes {run}", file=sys.stderr)
         raise SystemExit(1) from None
     except (CheckpointError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print(f"interrupted; the same command resumes {run}", file=sys.stderr)
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

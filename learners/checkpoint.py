@@ -13,6 +13,7 @@ from pathlib import Path
 KEPT = 2
 _STEP = re.compile(r"step-(\d{6,})")
 _UNFINISHED = ".unfinished-"
+_BEST = "best"
 
 
 class CheckpointError(Exception):
@@ -41,12 +42,29 @@ def begin(folder: Path, step: int) -> Path:
 
 
 def finish(folder: Path, step: int) -> Path:
-    """Make the checkpoint that was begun durable, give it its name, keep the newest two."""
+    """Make the checkpoint that was begun durable, name it; keep the newest two and the best."""
     final = folder / f"step-{step:06d}"
     _publish(folder / f"{_UNFINISHED}{final.name}", final)
+    spared = best(folder)
     for _, old in _saved(folder)[:-KEPT]:
-        _remove(old)
+        if old != spared:
+            _remove(old)
     return final
+
+
+def best(folder: Path) -> Path | None:
+    """The checkpoint that `mark_best` named, if it is there."""
+    file = folder / _BEST
+    found = folder / file.read_text().strip() if file.exists() else None
+    return found if found and found.is_dir() else None
+
+
+def mark_best(folder: Path, step: int) -> bool:
+    """Keep a step's checkpoint from now on, whatever comes; whether it is there."""
+    found = folder / f"step-{step:06d}"
+    if found.is_dir():
+        write_text(folder / _BEST, f"{found.name}\n")
+    return found.is_dir()
 
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:

@@ -47,6 +47,15 @@ class Config:
         learning_rate: of AdamW, constant.
         clip_norm: the gradient's norm is clipped to this.
         weight_decay: of AdamW.
+        engine: who samples: transformers in this process, while nothing trains, or vllm servers.
+        engine_urls: of vllm servers that run already; else the job starts its own.
+        engine_procs: vllm servers that the job starts on each machine.
+        engine_gpus: GPUs of each of them; the first GPUs of a machine, trainers have the rest.
+        colocated: engine and trainer share their GPUs in turns; the engine sleeps meanwhile.
+        max_staleness: how many optimizer steps may lie between the weights that sampled a token
+            and those that train on it; 0 samples and trains in turns.
+        patience_s: how long a completion, a verdict or an update of the engine may take, what
+            is tried again included.
         loss: the policy loss; grpo takes standardised advantages, the others centred ones.
         precision: of the forward pass; weights are float32 in any case.
         row_tokens: limit of a packed row, in tokens; less takes less memory.
@@ -60,7 +69,9 @@ class Config:
         offload: keep weights and optimizer state in the CPU's memory, for fsdp2 and deepspeed.
         save_every: steps between checkpoints.
         async_save: write checkpoints while the next step runs, for fsdp2.
-        eval_tasks: held-out tasks, played before and after training.
+        eval_every: steps between evaluations on held-out tasks, a multiple of save_every; 0 for
+            none but those before and after training.
+        eval_tasks: held-out tasks of an evaluation.
         eval_rollouts: rollouts of each held-out task.
         threads: of the CPU; 0 for all cores.
 
@@ -83,6 +94,13 @@ class Config:
     learning_rate: float = 8e-5
     clip_norm: float = 1.0
     weight_decay: float = 0.0
+    engine: Literal["transformers", "vllm"] = "transformers"
+    engine_urls: tuple[str, ...] = ()
+    engine_procs: int = 1
+    engine_gpus: int = 1
+    colocated: bool = False
+    max_staleness: int = 1
+    patience_s: float = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo"] = "aipo"
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: int = 16384
@@ -96,6 +114,7 @@ class Config:
     offload: bool = False
     save_every: int = 5
     async_save: bool = False
+    eval_every: int = 0
     eval_tasks: int = 20
     eval_rollouts: int = 16
     threads: int = 0
@@ -116,12 +135,28 @@ class Config:
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise ConfigError(f"{name}: expected at least {bound}, got {getattr(self, name)}")
-        for name in ("temperature", "learning_rate", "clip_norm"):
+        for name in ("temperature", "learning_rate", "clip_norm", "patience_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name}: expected more than 0, got {getattr(self, name)}")
         if self.weight_decay < 0:
             raise ConfigError(f"weight_decay: expected at least 0, got {self.weight_decay}")
+        if self.eval_every % self.save_every:
+            wanted = f"a multiple of save_every, {self.save_every}"
+            raise ConfigError(f"eval_every: expected {wanted}, got {self.eval_every}")
+        self._check_engine()
         self._check_trainer()
+
+    def _check_engine(self) -> None:
+        for name in ("engine_urls", "engine_procs", "engine_gpus", "colocated"):
+            value = getattr(self, name)
+            if self.engine != "vllm" and value != getattr(Config, name):
+                raise ConfigError(f"{name}: {value} needs engine 'vllm', got {self.engine!r}")
+        for url in self.engine_urls:
+            if not url.startswith(("http://", "https://")):
+                raise ConfigError(f"engine_urls: expected http://HOST:PORT, got {url!r}")
+        if self.colocated and self.max_staleness:
+            wanted = "max_staleness 0, since they take turns"
+            raise ConfigError(f"colocated: expected {wanted}; got {self.max_staleness}")
 
     def _check_trainer(self) -> None:
         for name, backends in _ONLY_FOR.items():
@@ -132,6 +167,7 @@ class Config:
         if self.async_save and self.optimizer == "adamw8bit":
             raise ConfigError("async_save: the state of adamw8bit cannot be copied; expected adamw")
         extras = (
+            ("vllm", "vllm", self.engine == "vllm"),
             ("deepspeed", "deepspeed", self.backend == "deepspeed"),
             ("adamw8bit", "torchao", self.optimizer == "adamw8bit"),
             ("lora", "peft", self.lora_rank > 0),
@@ -147,7 +183,7 @@ _ONLY_FOR = {
     "offload": ("fsdp2", "deepspeed"),
     "async_save": ("fsdp2",),
 }
-_FROM_ZERO = ("seed", "threads", "lora_rank")
+_FROM_ZERO = ("seed", "threads", "lora_rank", "max_staleness", "eval_every")
 _COUNTS = (
     "steps",
     "groups",
@@ -159,6 +195,8 @@ _COUNTS = (
     "lora_alpha",
     "trainer_procs",
     "replicas",
+    "engine_procs",
+    "engine_gpus",
 )
 
 
@@ -172,12 +210,15 @@ def _typed(name: str, kind: object, value: object) -> object:
         return Path(value)
     if kind is str and isinstance(value, str):
         return value
+    if get_origin(kind) is tuple and isinstance(value, list | tuple):
+        return tuple(_typed(name, str, one) for one in value)
     if kind in (int, bool) and type(value) is kind:
         return value
     if kind is float and type(value) in (int, float) and math.isfinite(value):  # type: ignore[arg-type]
         return float(value)  # type: ignore[arg-type]
     wanted = {
         str: "text",
+        tuple[str, ...]: "a list of texts",
         Path: "a path",
         bool: "true or false",
         int: "an integer",
@@ -234,8 +275,7 @@ def to_toml(config: Config) -> str:
     lines = []
     for one in fields(config):
         value = getattr(config, one.name)
-        text = _quoted(str(value)) if isinstance(value, str | Path) else repr(value).lower()
-        lines.append(f"{one.name} = {text}\n")
+        lines.append(f"{one.name} = {_value(value)}\n")
     return "".join(lines)
 
 
@@ -245,6 +285,12 @@ def differences(before: Config, after: Config) -> Mapping[str, tuple[Any, Any]]:
         one.name: (getattr(before, one.name), getattr(after, one.name)) for one in fields(Config)
     }
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return _quoted(str(value)) if isinstance(value, str | Path) else repr(value).lower()
 
 
 def _quoted(text: str) -> str:

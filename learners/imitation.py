@@ -9,6 +9,7 @@ held-out tasks, and the script ends by measuring that.
 """
 
 import argparse
+import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -27,14 +28,13 @@ from learners.batching import Sample, pack
 from learners.behaviour import act, estrange
 from learners.config import Config
 from learners.cpu import prepare_cpu
-from learners.engines import Sampling
 from learners.engines.transformers import TransformersEngine
 from learners.models import NANO, freeze, load, load_tokenizer
+from learners.orchestrator import Orchestrator, Work
 from learners.policy import Policy
-from learners.rollout import play
 from learners.tokens import ChatTokens
 from resume_gym import TOOLS, Rules, Session, Task, load_tasks
-from resume_gym.evaluation import Episode, Summary, summarise, table
+from resume_gym.evaluation import Summary, table
 from resume_gym.judges import make_judge
 from resume_gym.synthesis.procedural import generate_task
 
@@ -197,11 +197,10 @@ def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_r
 
 def measure(policy: Policy, chat: ChatTokens, tasks: list[Task], each: int) -> Summary:
     """How the policy behaves, with the offline judge."""
-    sampling = Sampling(policy.temperature, Config().max_tokens, chat.end, seed=0)
-    repeated = [task for task in tasks for _ in range(each)]
-    engine = TransformersEngine(policy)
-    rollouts = play(repeated, RULES, engine, chat, make_judge("rubric"), sampling)
-    return summarise(Episode.of(one.session) for one in rollouts)
+    config = Config(temperature=policy.temperature, eval_rollouts=each)
+    work = Work(RULES, (), tasks, make_judge("rubric"), chat)
+    orchestrator = Orchestrator(config, work, TransformersEngine(policy), None, print)
+    return asyncio.run(orchestrator.evaluate()).summary
 
 
 def main() -> None:

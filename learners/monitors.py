@@ -2,8 +2,7 @@
 
 import json
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import fmean
@@ -25,6 +24,7 @@ from rich.table import Table
 from learners.checkpoint import write_text
 from learners.config import Config, ConfigError, differences, read_toml, to_toml
 from learners.dashboard import dashboard
+from learners.trajectories import Trajectories
 
 __all__ = ["Metrics", "Progress", "RunFolder", "dashboard", "describe"]
 
@@ -44,22 +44,26 @@ GAP_LIMIT = 0.015
 
 _SHOWN_STEPS = 8
 # where a run lies and how fast it is, not what it computes
-_FREE = {"name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"}
+_FREE = {
+    *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
+    *("engine_urls", "engine_procs", "engine_gpus", "patience_s"),
+}
 
 
 class RunFolder:
     """All files of a run.
 
-    `config.toml`, `metrics.jsonl` (a step a line), `trajectories/step-000010.jsonl` (an episode
-    a line), `journal.md` and `checkpoints/`.
+    `config.toml`, `metrics.jsonl` (a step a line), `evaluations.jsonl` (one a line),
+    `trajectories/` (a file a step, an episode a line), `journal.md`, `checkpoints/` and `logs/`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self.logs = path / "logs"
+        self.trajectories = Trajectories(path / "trajectories")
         self._metrics = path / "metrics.jsonl"
-        self._trajectories = path / "trajectories"
-        self._trajectories.mkdir(parents=True, exist_ok=True)
+        self._evaluations = path / "evaluations.jsonl"
 
     def configure(self, config: Config) -> None:
         """Write the configuration, or hold a resumed run to the one it began with.
@@ -90,32 +94,26 @@ class RunFolder:
         if wrong:
             told = ", ".join(f"{name} is {value}" for name, value in wrong.items())
             raise ValueError(f"step {metrics['step']:.0f}: expected finite metrics, {told}")
-        with self._metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(dict(metrics)) + "\n")
+        _append(self._metrics, metrics)
+
+    def append_evaluation(self, evaluation: Mapping[str, Any]) -> None:
+        """Add an evaluation, `step` among its figures."""
+        _append(self._evaluations, evaluation)
 
     def metrics(self) -> list[dict[str, float]]:
-        """The metrics of all steps; a last line that was cut short does not count."""
-        if not self._metrics.exists():
-            return []
-        lines = self._metrics.read_text(encoding="utf-8").split("\n")
-        return [json.loads(line) for line in lines[:-1]]
+        """The metrics of all steps."""
+        return _lines(self._metrics)
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The evaluations, in the order in which they ended."""
+        return _lines(self._evaluations)
 
     def truncate(self, step: int) -> None:
-        """Forget what came after a checkpoint's step."""
-        kept = [json.dumps(one) + "\n" for one in self.metrics() if one["step"] <= step]
-        write_text(self._metrics, "".join(kept))
-        for path in self._trajectories.glob("step-*.jsonl"):
-            number = re.fullmatch(r"step-(\d+)", path.stem)
-            if number and int(number[1]) > step:
-                path.unlink()
-
-    def write_trajectories(self, step: int, records: Iterable[Mapping[str, Any]]) -> Path:
-        """Write a step's episodes."""
-        path = self._trajectories / f"step-{step:06d}.jsonl"
-        # ASCII: a policy can write half a surrogate pair, which UTF-8 cannot hold
-        lines = (json.dumps(record, allow_nan=False) for record in records)
-        write_text(path, "".join(line + "\n" for line in lines))
-        return path
+        """Forget the figures of what came after a checkpoint's step; its rollouts stay."""
+        for file in (self._metrics, self._evaluations):
+            if file.exists():
+                kept = [json.dumps(one) + "\n" for one in _lines(file) if one["step"] <= step]
+                write_text(file, "".join(kept))
 
     def note(self, sentence: str) -> None:
         """Add a sentence to the journal."""
@@ -123,6 +121,18 @@ class RunFolder:
         title = "" if file.exists() else f"# Journal of {self.path.name}\n\n"
         with file.open("a", encoding="utf-8") as journal:
             journal.write(f"{title}- {datetime.now():%Y-%m-%d %H:%M:%S} {sentence}\n")
+
+
+def _append(file: Path, value: Mapping[str, Any]) -> None:
+    with file.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(dict(value)) + "\n")
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    """The values of a file; a last line that was cut short does not count."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 def describe(history: Sequence[Metrics]) -> list[str]:

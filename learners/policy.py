@@ -34,7 +34,7 @@ class Policy(nn.Module):
         model.config._attn_implementation = NAME
         model.set_output_embeddings(Head(model.get_output_embeddings()))
         if checkpointing:
-            model.activation_checkpointing_enable({"use_reentrant": False})
+            model.gradient_checkpointing_enable({"use_reentrant": False})
         self.model = model
         self.temperature = temperature
         self.precision = precision

@@ -26,6 +26,7 @@ _PATIENCE = timedelta(days=7)
 _PR_SET_PDEATHSIG = 1
 
 _commands: Any = None
+_reserved = 0
 
 
 def world() -> int:
@@ -38,11 +39,21 @@ def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
+def local_rank() -> int:
+    """Which of this machine's processes this is."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def machines() -> int:
+    """How many machines a launcher has started processes on."""
+    return int(os.environ.get("GROUP_WORLD_SIZE", "1"))
+
+
 def device() -> torch.device:
-    """What this process trains on."""
+    """What this process trains on: one of the GPUs that the engines leave."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cuda", _reserved + local_rank())
 
 
 def cores() -> int:
@@ -80,16 +91,26 @@ def launch(procs: int, command: Sequence[str]) -> int:
     return 0
 
 
-def start() -> None:
-    """Join the other processes; without a launcher, nothing to do."""
-    global _commands
-    if not launched():
-        return
-    if sys.platform == "linux":  # nobody is left behind when the launcher is killed
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent is gone, however it went."""
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def start(reserved: int = 0) -> None:
+    """Join the other processes, if a launcher has started this one as one of several.
+
+    Args:
+        reserved: so many of each machine's GPUs, the first ones, are the engines'.
+    """
+    global _commands, _reserved
+    _reserved = reserved
     where = device()
     if where.type == "cuda":
         torch.cuda.set_device(where)
+    if not launched():
+        return
+    die_with_parent()
     backend = "cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=TIMEOUT)
     _commands = dist.new_group(backend="gloo", timeout=_PATIENCE)
@@ -100,6 +121,15 @@ def end() -> None:
     if dist.is_initialized():
         barrier()
         dist.destroy_process_group()
+
+
+def gather(value: Any) -> list[Any]:
+    """The values of all ranks, on all ranks, in their order."""
+    if world() == 1:
+        return [value]
+    every: list[Any] = [None] * world()
+    dist.all_gather_object(every, value, group=_commands)
+    return every
 
 
 def tell(value: Any) -> Any:
@@ -125,10 +155,7 @@ def barrier() -> None:
 
 def reduce(sums: Mapping[str, float]) -> dict[str, float]:
     """Sums over all ranks; maxima for names that end in `_max`. All ranks have the same names."""
-    if world() == 1:
-        return dict(sums)
-    every: list[Mapping[str, float]] = [{}] * world()
-    dist.all_gather_object(every, dict(sums), group=_commands)
+    every = gather(dict(sums))
     names = {name for one in every for name in one}
     return {
         name: (max if name.endswith("_max") else sum)(one.get(name, 0.0) for one in every)

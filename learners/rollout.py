@@ -1,13 +1,16 @@
-"""Sessions x engine -> rollouts: token in, token out, one turn of all live sessions at a time."""
+"""One episode as tokens: a session and an engine take turns, token in, token out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from learners.batching import Sample
-from learners.engines import Engine, Request, Sampling
+from learners.engines import Completion, Sampling
 from learners.tokens import ChatTokens
-from resume_gym import Rules, Session, Task
-from resume_gym.judges import Judge
+from resume_gym import Session
+
+NOT_SAMPLED = -1
+"""The version of a token that no policy has sampled."""
 
 
 @dataclass(slots=True)
@@ -16,93 +19,85 @@ class Rollout:
 
     Attributes:
         group: rollouts of one group play the same task.
+        member: its number in the group.
         session: the episode.
         prompt: token ids [p].
         response: token ids [r] after the prompt: sampled turns and tool replies.
         sampled: bool [r], True where the policy sampled.
         logprobs: [r], the sampler's; 0 elsewhere.
+        versions: [r], optimizer steps behind the weights that sampled; `NOT_SAMPLED` elsewhere.
     """
 
     group: int
+    member: int
     session: Session
     prompt: list[int]
     response: list[int] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
 
-    def add(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> None:
-        """Append sampled tokens, or, without log-probabilities, others."""
+    def hear(self, ids: Sequence[int]) -> None:
+        """Append tokens that were not sampled."""
         self.response += ids
-        self.sampled += [logprobs is not None] * len(ids)
-        self.logprobs += [0.0] * len(ids) if logprobs is None else logprobs
+        self.sampled += [False] * len(ids)
+        self.logprobs += [0.0] * len(ids)
+        self.versions += [NOT_SAMPLED] * len(ids)
 
     def sample(self, advantage: float) -> Sample:
         """What the trainer needs of this rollout."""
         lists = self.prompt, self.response, self.sampled, self.logprobs
         return Sample(self.group, *lists, advantage)
 
+    def record(self) -> dict[str, Any]:
+        """The rollout as JSON values, from which `restored` makes it again."""
+        tokens = {name: getattr(self, name) for name in _TOKENS}
+        key = {"group": self.group, "member": self.member}
+        return {**key, **self.session.record(), "tokens": tokens}
 
-def play(
-    tasks: Sequence[Task],
-    rules: Rules,
-    engine: Engine,
-    chat: ChatTokens,
-    judge: Judge,
-    sampling: Sampling,
-    at_once: int = 128,
-) -> list[Rollout]:
-    """Play one episode a task and have each graded; equal neighbours form a group.
+    def restored(self, record: Mapping[str, Any]) -> Self:
+        """This rollout, which has not been played, as a record says that it was.
+
+        Raises:
+            ValueError: the record is of another task or prompt, or comes out differently.
+        """
+        session = Session.replay(self.session.task, record)
+        if record["tokens"]["prompt"] != self.prompt:
+            raise ValueError(f"{record['task_id']}: the prompt's tokens are others")
+        return replace(self, session=session, **record["tokens"])
+
+
+Generate = Callable[[int, Sequence[int], Sampling], Awaitable[Completion]]
+"""`Engine.generate`."""
+_TOKENS = ("prompt", "response", "sampled", "logprobs", "versions")
+
+
+async def play(
+    rollout: Rollout, key: int, generate: Generate, chat: ChatTokens, sampling: Sampling
+) -> None:
+    """Play an episode to its end; nobody has graded it then.
 
     Args:
-        tasks: one for each episode, repeated for the members of a group.
-        rules: the limits of an episode.
-        engine: samples.
+        rollout: not played yet.
+        key: names the conversation; no other that is played at the same time has it.
+        generate: an engine's.
         chat: turns texts into tokens and back.
-        judge: grades the final documents.
-        sampling: its seed is of this call; every turn and chunk derives its own.
-        at_once: episodes that run side by side.
+        sampling: each turn adds its number to the seed.
 
     Raises:
-        JudgeError: no verdict could be had; a failure never becomes a number.
+        EngineError: no tokens could be had.
     """
-    rollouts: list[Rollout] = []
-    for task in tasks:
-        last = rollouts[-1] if rollouts else None
-        same = last is not None and last.session.task is task
-        group = last.group + (not same) if last else 0
-        session = Session(task, rules)
-        prompt = (
-            last.prompt if last and same else chat.prompt(session.system_prompt, session.prompt)
-        )
-        rollouts.append(Rollout(group, session, prompt))
-    for first in range(0, len(rollouts), at_once):
-        seed = sampling.seed + first * rules.max_turns
-        _play(rollouts[first : first + at_once], engine, chat, sampling, seed)
-    for one in rollouts:
-        if one.session.needs_verdict:
-            one.session.grade(judge.judge(one.session.task, one.session.resume))
-    return rollouts
-
-
-def _play(
-    rollouts: Sequence[Rollout], engine: Engine, chat: ChatTokens, sampling: Sampling, seed: int
-) -> None:
-    live = dict(enumerate(rollouts))
-    turn = 0
-    while live:
-        requests = [Request(key, one.prompt + one.response) for key, one in live.items()]
-        per_turn = Sampling(sampling.temperature, sampling.max_tokens, sampling.stop, seed + turn)
-        done = []
-        for (key, one), said in zip(live.items(), engine.generate(requests, per_turn), strict=True):
-            one.add(said.ids, said.logprobs)
-            step = one.session.step(chat.read(said.ids))
-            if step.done:
-                done.append(key)
-                continue
-            if said.ids[-1] != sampling.stop:  # cut off: the template still wants the end
-                one.add([sampling.stop])
-            one.add(chat.reply(step.observation))
-        engine.release(done)
-        for key in done:
-            del live[key]
-        turn += 1
+    session = rollout.session
+    while True:
+        turn = replace(sampling, seed=sampling.seed + session.state.turns)
+        said = await generate(key, rollout.prompt + rollout.response, turn)
+        rollout.response += said.ids
+        rollout.sampled += [True] * len(said.ids)
+        rollout.logprobs += said.logprobs
+        rollout.versions += said.versions
+        step = session.step(chat.read(said.ids))
+        if step.done:
+            return
+        if said.ids[-1] != sampling.stop:  # cut off: the template still wants the end
+            rollout.hear([sampling.stop])
+        rollout.hear(chat.reply(step.observation))

@@ -56,6 +56,15 @@ class Trainer:
         rows = pack(samples, self._config.row_tokens, ranks.world())
         return self._backend.train_step(rows, LOSSES[self._config.loss])
 
+    def gaps(self, samples: Sequence[Sample]) -> Tensor:
+        """By how much the sampler's log-probabilities [n] are off, for a few samples' tokens."""
+        ranks.tell(("_gaps", samples))
+        return self._gaps(samples)
+
+    def _gaps(self, samples: Sequence[Sample]) -> Tensor:
+        (row,) = pack(samples, sum(len(one.prompt) + len(one.response) for one in samples))
+        return (self._backend.score(row).cpu() - row.logprobs).abs()
+
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Names and full tensors of the model in Hugging Face's format; to be used up."""
         ranks.tell(("_pass_weights",))

@@ -36,6 +36,10 @@ class Backend(Protocol):
         """
         ...
 
+    def score(self, batch: Batch) -> Tensor:
+        """Log-probabilities [n] of a row's loss tokens; the same row on all ranks."""
+        ...
+
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Names and full tensors of the model in Hugging Face's format, one at a time."""
         ...

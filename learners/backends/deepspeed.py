@@ -67,6 +67,12 @@ class DeepSpeedBackend:
             return math.nan
         return float(self._engine.get_global_grad_norm())
 
+    @torch.no_grad()
+    def score(self, batch: Batch) -> Tensor:
+        """Log-probabilities of a row's loss tokens; see `Backend.score`."""
+        logprobs: Tensor = self._engine(batch.to(ranks.device()))[0]
+        return logprobs
+
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Names and full tensors, adapters merged; all ranks go through them together."""
         return plain(self._config, self._gathered())

@@ -92,6 +92,13 @@ class FSDP2Backend:
             self._optimizer.step()
         return value
 
+    @torch.no_grad()
+    def score(self, batch: Batch) -> Tensor:
+        """Log-probabilities of a row's loss tokens; see `Backend.score`."""
+        logprobs: Tensor = self._policy(batch.to(ranks.device()))[0]
+        self._policy.reshard()  # type: ignore[operator]
+        return logprobs
+
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Names and full tensors, adapters merged; all ranks go through them together."""
         named = (

@@ -51,6 +51,12 @@ class LocalBackend:
             self._optimizer.step()
         return float(norm)
 
+    @torch.no_grad()
+    def score(self, batch: Batch) -> Tensor:
+        """Log-probabilities of a row's loss tokens; see `Backend.score`."""
+        logprobs: Tensor = self._policy(batch.to(ranks.device()))[0]
+        return logprobs
+
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Names and tensors, adapters merged."""
         named = ((name, one.detach()) for name, one in self._policy.model.named_parameters())

@@ -1,8 +1,18 @@
 """Engines sample tokens. They know nothing of episodes, tools or text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+
+class EngineError(Exception):
+    """An engine gave no tokens, or cannot take weights."""
+
+
+class RefusedError(EngineError):
+    """An engine will not continue this conversation; others it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +23,7 @@ class Sampling:
         temperature: divides the logits; greater than 0.
         max_tokens: limit of one completion, its end token included.
         stop: the token id that ends a completion.
-        seed: of this call.
+        seed: of this turn; conversations are told apart by their keys.
     """
 
     temperature: float
@@ -23,26 +33,61 @@ class Sampling:
 
 
 class Completion(NamedTuple):
-    """Sampled tokens with their log-probabilities at the sampling temperature, both [n]."""
+    """Sampled tokens, all [n].
+
+    Attributes:
+        ids: of the tokens.
+        logprobs: theirs, at the sampling temperature.
+        versions: the optimizer steps behind the weights that sampled each token.
+    """
 
     ids: list[int]
     logprobs: list[float]
+    versions: list[int]
+
+
+Weights = Callable[[], Iterable[tuple[str, Tensor]]]
+"""Names and full tensors in Hugging Face's format, from the first on at each call."""
 
 
 class Engine(Protocol):
-    """Token ids in, token ids and log-probabilities out."""
+    """Token ids in, token ids and log-probabilities out.
 
-    def generate(self, requests: Sequence["Request"], sampling: Sampling) -> list[Completion]:
-        """Continue each request by one completion."""
+    Attributes:
+        at_once: how many conversations it continues side by side.
+    """
+
+    at_once: int
+
+    async def generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
+        """Continue a conversation by one completion.
+
+        Args:
+            key: names the conversation from turn to turn.
+            ids: all its tokens so far.
+            sampling: how.
+
+        Raises:
+            EngineError: no tokens could be had.
+        """
         ...
 
-    def release(self, keys: Sequence[int]) -> None:
-        """Forget what is cached for these conversations."""
+    def release(self, key: int) -> None:
+        """Forget what is cached for a conversation."""
         ...
 
+    def load_weights(self, version: int, source: Weights) -> None:
+        """Sample with other weights from now on.
 
-class Request(NamedTuple):
-    """A conversation so far: `key` names it from turn to turn, `ids` are all its tokens."""
+        Args:
+            version: optimizer steps behind them.
+            source: where they come from.
 
-    key: int
-    ids: list[int]
+        Raises:
+            EngineError: they could not be taken.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of processes, connections and memory."""
+        ...

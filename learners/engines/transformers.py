@@ -4,6 +4,7 @@ Between turns a conversation's keys and values are parked; a turn stacks them, f
 tokens that are new, and samples. Conversations with the same prompt share its cache.
 """
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
 from learners.attention import Shared
-from learners.engines import Completion, Request, Sampling
+from learners.engines import Completion, Sampling, Weights
 from learners.policy import Policy
 
 _FEED_TOKENS = 8192
@@ -124,6 +125,13 @@ class _Ragged:
             layer.keys, layer.values = layer.keys[rows], layer.values[rows]
 
 
+class Request(NamedTuple):
+    """A conversation so far: `key` names it from turn to turn, `ids` are all its tokens."""
+
+    key: int
+    ids: list[int]
+
+
 class _Parked(NamedTuple):
     """A conversation between turns: its tokens, its prompt's cache and that of the rest."""
 
@@ -133,31 +141,68 @@ class _Parked(NamedTuple):
 
 
 class TransformersEngine:
-    """Samples from a policy in this process.
+    """Samples from a policy in this process, all conversations that ask in one batch.
 
     Args:
-        policy: its weights are used as they are at each call; after they changed, call
-            `load_weights`, since parked caches belong to the old ones.
+        policy: samples.
+        own: whether its weights are a copy, which `load_weights` has to fill; else they are the
+            trainer's, and change under way.
     """
 
-    def __init__(self, policy: Policy) -> None:
-        self.version = 0
-        self._policy = policy
-        self._parked: dict[int, _Parked] = {}
+    at_once = 128
 
-    def load_weights(self, version: int) -> None:
-        """Forget every conversation's cache: the policy has new weights."""
-        self.version = version
+    def __init__(self, policy: Policy, own: bool = False) -> None:
+        self._version = 0
+        self._policy = policy
+        self._own = own
+        self._parked: dict[int, _Parked] = {}
+        self._asked: list[tuple[Request, Sampling, asyncio.Future[Completion]]] = []
+
+    async def generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
+        """Continue a conversation by one completion; see `Engine`."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Completion] = loop.create_future()
+        self._asked.append((Request(key, list(ids)), sampling, answer))
+        if len(self._asked) == 1:
+            loop.call_soon(self._collect, 1)
+        return await answer
+
+    def _collect(self, before: int) -> None:
+        """Sample for all who ask, once nobody joins them any more."""
+        if len(self._asked) > before:
+            asyncio.get_running_loop().call_soon(self._collect, len(self._asked))
+            return
+        asked, self._asked = self._asked, []
+        requests, (sampling, *_), answers = zip(*asked, strict=True)
+        try:
+            for answer, said in zip(answers, self.sample(requests, sampling), strict=True):
+                answer.set_result(said)
+        except Exception as error:  # whatever it is, those who wait must hear of it
+            for answer in answers:
+                if not answer.done():
+                    answer.set_exception(error)
+
+    def load_weights(self, version: int, source: Weights) -> None:
+        """Take the weights, and forget every conversation's cache; see `Engine`."""
+        if self._own:
+            own = dict(self._policy.model.named_parameters())
+            with torch.no_grad():
+                for name, weight in source():
+                    own[name].copy_(weight)
+        self._version = version
         self._parked.clear()
 
-    def release(self, keys: Sequence[int]) -> None:
-        """Forget these conversations' caches."""
-        for key in keys:
-            self._parked.pop(key, None)
+    def release(self, key: int) -> None:
+        """Forget a conversation's cache."""
+        self._parked.pop(key, None)
+
+    def close(self) -> None:
+        """Forget all of them."""
+        self._parked.clear()
 
     @torch.inference_mode()
-    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
-        """Continue each request by one completion.
+    def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+        """Continue each request by one completion; the draws come from one generator.
 
         Raises:
             ValueError: a conversation does not extend what it was at its last turn.
@@ -201,7 +246,7 @@ class TransformersEngine:
 
     def _decode(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
         generator = torch.Generator(self._policy.model.device).manual_seed(sampling.seed)
-        done = [Completion([], []) for _ in requests]
+        done = [Completion([], [], []) for _ in requests]
         rows = list(range(len(requests)))  # which request each row of the cache continues
         parked = [self._parked[one.key] for one in requests]
         cache = _Ragged([one.own for one in parked], [one.prompt for one in parked])
@@ -215,9 +260,10 @@ class TransformersEngine:
             for row, index in enumerate(rows):
                 if index not in live:
                     continue
-                ids, known = done[index]
+                ids, known, versions = done[index]
                 ids.append(new[row][0])
                 known.append(chosen[row])
+                versions.append(self._version)
                 if ids[-1] == sampling.stop or len(ids) == sampling.max_tokens:
                     live.remove(index)
                     key, before = requests[index]

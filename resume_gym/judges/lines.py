@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import snowballstemmer
@@ -22,6 +23,7 @@ LEXICON: dict[str, Any] = tomllib.loads(
 PRESENT = 9999.0  # the year of a date that says "present"
 
 _STEMMER = snowballstemmer.stemmer("english")
+_STEMMER_LOCK = Lock()  # it keeps the word at work in itself; judges may run in threads
 _STOP = frozenset(LEXICON["words"]["stop"])
 _COMMON = frozenset(
     LEXICON["words"]["common"]
@@ -168,7 +170,8 @@ def any_of(words: Iterable[str]) -> re.Pattern[str]:
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
     """The stem of a lower-case word."""
-    result: str = _STEMMER.stemWord(_IRREGULAR.get(word, word))
+    with _STEMMER_LOCK:
+        result: str = _STEMMER.stemWord(_IRREGULAR.get(word, word))
     return result
 
 

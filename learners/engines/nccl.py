@@ -1,0 +1,73 @@
+"""How weights travel from trainer GPUs to those of vLLM servers: vLLM's own sender over NCCL."""
+
+import socket
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import requests
+from torch import Tensor, dtype
+from vllm.distributed.weight_transfer import ParamMeta, WeightSource, WeightTransferTrainerFactory
+from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+
+from learners import models
+from learners.policy import Policy
+
+
+class _Source(WeightSource):
+    """Weights as the sender wants them: what comes, before it comes; then the tensors."""
+
+    def __init__(self, model: str, kind: dtype) -> None:
+        named = Policy(models.skeleton(model), 1.0, "float32").model.named_parameters()
+        self._coming = [ParamMeta(name, kind, tuple(one.shape)) for name, one in named]
+        self.tensors: Iterable[tuple[str, Tensor]] = ()
+
+    def metadata(self) -> list[ParamMeta]:
+        """Name, type and shape of each tensor."""
+        return self._coming
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor]]:
+        return iter(self.tensors)
+
+
+class NCCLSender:
+    """Rank 0's end of a group of the trainer and all servers' workers.
+
+    Args:
+        control: the servers' endpoints.
+        model: its name, for the shapes.
+        kind: in which the weights travel.
+    """
+
+    def __init__(self, control: Any, model: str, kind: dtype) -> None:
+        sizes = [_workers(url) for url in control.urls]
+        offsets = [1 + sum(sizes[:i]) for i in range(len(sizes))]
+        self._source = _Source(model, kind)
+        self._control = control
+        with socket.socket() as one:
+            one.bind(("", 0))
+            port = int(one.getsockname()[1])
+        host = "127.0.0.1" if len({url.split(":")[1] for url in control.urls}) == 1 else None
+        info = NCCLTrainerInitInfo(
+            master_address=host or socket.gethostname(),
+            master_port=port,
+            world_size=1 + sum(sizes),
+            rank=0,
+        )
+        control.offsets = offsets
+        self._sender = WeightTransferTrainerFactory.trainer_init(
+            info, client=control, source=self._source
+        )
+
+    def send(self, control: Any, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Send all weights once."""
+        self._source.tensors = tensors
+        self._sender.client = control
+        self._sender.send_weights()
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._sender.shutdown()
+
+
+def _workers(url: str) -> int:
+    return int(requests.get(f"{url}/get_world_size", timeout=30).json()["world_size"])

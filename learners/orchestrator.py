@@ -1,0 +1,297 @@
+"""The episodes of a run, thousands at a time in one asyncio loop: paced, played, graded, kept.
+
+Episodes end in any order. A step trains on the groups that its number and the seed say, whoever
+ended first: what is slow is waited for, since dropping it would teach to be short. How far the
+sampler may run ahead of the trainer is bounded by when a step's episodes begin.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import gymnasium
+import numpy as np
+
+from learners import models
+from learners.config import Config, ConfigError
+from learners.engines import Completion, Engine, RefusedError, Sampling
+from learners.rollout import NOT_SAMPLED, Rollout, play
+from learners.tokens import ChatTokens
+from learners.trajectories import Trajectories
+from resume_gym import TOOLS, Rules, Session, Task, load_tasks
+from resume_gym.evaluation import Episode, Summary, summarise
+from resume_gym.judges import Judge, JudgeError, JudgeUnavailable, make_judge
+
+GROUP_SHARE = 0.75
+"""Of a group's episodes, so many must have ended well; else the group is dropped: 12 of 16."""
+ALARM_S = 60.0
+"""Who waits longer is named in the run's journal."""
+_JUDGE_THREADS = 32
+_RETRY_S, _RETRY_MOST_S = 0.5, 30.0
+_LAG_S = 0.02
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is played, and by which rules.
+
+    Attributes:
+        rules: the limits of an episode.
+        tasks: to train on.
+        held_out: to evaluate on.
+        judge: grades the final documents.
+        chat: turns texts into tokens and back.
+    """
+
+    rules: Rules
+    tasks: Sequence[Task]
+    held_out: Sequence[Task]
+    judge: Judge
+    chat: ChatTokens
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """What a configuration says.
+
+        Raises:
+            ConfigError: there is no such judge, or the model's chat template cannot be used.
+            TaskError: there are no such tasks.
+        """
+        settings = gymnasium.spec(config.env).kwargs
+        source = config.tasks or settings.get("tasks", "default")
+        limits = ("max_turns", "page_lines", "page_width", "match")
+        try:
+            judge = make_judge(config.judge)
+            chat = ChatTokens(models.load_tokenizer(config.model), TOOLS)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        return cls(
+            Rules(**{name: settings[name] for name in limits if name in settings}),
+            load_tasks(source, "train"),
+            load_tasks(source, "eval")[: config.eval_tasks],
+            judge,
+            chat,
+        )
+
+
+class Batch(NamedTuple):
+    """The rollouts of a step.
+
+    Attributes:
+        rollouts: of all groups that are left, group by group.
+        dropped_episodes: that gave no tokens or got no verdict; they are in no group.
+        dropped_groups: with too few episodes left.
+        lag_s: by how much the loop was late at most, while they were played.
+    """
+
+    rollouts: list[Rollout]
+    dropped_episodes: int
+    dropped_groups: int
+    lag_s: float
+
+
+class Evaluation(NamedTuple):
+    """The figures on held-out tasks, and the first and the last version that sampled them."""
+
+    summary: Summary
+    versions: tuple[int, int]
+
+
+class Orchestrator:
+    """Plays what a step or an evaluation needs; all in the loop that calls it.
+
+    Args:
+        config: of the run.
+        work: what is played.
+        engine: samples.
+        trajectories: where rollouts are kept, and found again; None keeps nothing.
+        note: called with a sentence on what hangs.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        work: Work,
+        engine: Engine,
+        trajectories: Trajectories | None,
+        note: Callable[[str], object],
+    ) -> None:
+        self._config = config
+        self._work = work
+        self._engine = engine
+        self._trajectories = trajectories
+        self._note = note
+        self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
+        self._waits: dict[object, tuple[str, float]] = {}
+        self._lag_s = 0.0
+
+    def plan(self, step: int) -> tuple[list[Rollout], int]:
+        """The rollouts of a step, not played yet, and its seed; both from the run's seed alone."""
+        config, work = self._config, self._work
+        rng = np.random.default_rng([config.seed, step])
+        again = len(work.tasks) < config.groups
+        chosen = rng.choice(len(work.tasks), config.groups, replace=again)
+        tasks = [work.tasks[i] for i in chosen]
+        first = (step - 1) * config.groups
+        return self._fresh(tasks, config.group_size, first), int(rng.integers(2**62))
+
+    def _fresh(self, tasks: Sequence[Task], each: int, first: int = 0) -> list[Rollout]:
+        made = []
+        for group, task in enumerate(tasks, first):
+            session = Session(task, self._work.rules)
+            prompt = self._work.chat.prompt(session.system_prompt, session.prompt)
+            made += [Rollout(group, member, session.fork(), prompt) for member in range(each)]
+        return made
+
+    async def batch(self, step: int) -> Batch:
+        """Play a step's episodes, but for those that have been played before.
+
+        Raises:
+            EngineError: the engine gives no tokens.
+            JudgeError: no group is left, for want of verdicts.
+            ValueError: what was played before is of another run.
+        """
+        planned, seed = self.plan(step)
+        kept = self._trajectories
+        rollouts = kept.restore(step, planned) if kept else planned
+        self._lag_s = 0.0
+        first = planned[0].group * self._config.group_size
+        failures = await self._all(rollouts, first, seed, step)
+        lag = self._lag_s
+        size, groups = self._config.group_size, []
+        for at in range(0, len(rollouts), size):
+            pairs = zip(rollouts[at : at + size], failures[at : at + size], strict=True)
+            left = [one for one, failure in pairs if failure is None]
+            groups += [left] if len(left) >= GROUP_SHARE * size else []
+        lost = [one for one in failures if one is not None]
+        if not groups:
+            raise lost[-1]
+        left = [one for group in groups for one in group]
+        return Batch(left, len(lost), self._config.groups - len(groups), lag)
+
+    async def evaluate(self) -> Evaluation:
+        """Play the held-out tasks, always with the same seeds.
+
+        Raises:
+            EngineError: the engine gives no tokens.
+            JudgeError: an episode got no verdict.
+        """
+        rollouts = self._fresh(self._work.held_out, self._config.eval_rollouts)
+        failures = await self._all(rollouts, -len(rollouts), 0, None)
+        for failure in failures:
+            if failure is not None:
+                raise failure
+        summary = summarise(Episode.of(one.session) for one in rollouts)
+        versions = [max(one.versions) for one in rollouts]
+        first = min(v for one in rollouts for v in one.versions if v != NOT_SAMPLED)
+        return Evaluation(summary, (first, max(versions)))
+
+    async def _all(
+        self, rollouts: Sequence[Rollout], key: int, seed: int, step: int | None
+    ) -> list[Exception | None]:
+        """Play and grade; what became of each."""
+        failures: list[Exception | None] = []
+        at_once = self._engine.at_once
+        for first in range(0, len(rollouts), at_once):
+            some = rollouts[first : first + at_once]
+            own = seed + first * self._work.rules.max_turns
+            tasks = [self._one(one, key + first + i, own, step) for i, one in enumerate(some)]
+            failures += await _gather(tasks)
+        return failures
+
+    async def _one(
+        self, rollout: Rollout, key: int, seed: int, step: int | None
+    ) -> Exception | None:
+        """Play one episode to its end, have it graded, keep it."""
+        config, session = self._config, rollout.session
+        if session.done and not session.needs_verdict:
+            return None
+        try:
+            if not session.done:
+                stop = self._work.chat.end
+                sampling = Sampling(config.temperature, config.max_tokens, stop, seed)
+                await play(rollout, key, self._generate, self._work.chat, sampling)
+            if session.needs_verdict:
+                with self._waiting(key, f"judge {self._work.judge.name!r}"):
+                    await self._grade(session)
+        except RefusedError as error:
+            self._note(f"An episode of {session.task.task_id} is dropped: {error}")
+            return error
+        except JudgeError as error:
+            self._note(f"An episode of {session.task.task_id} is dropped: no verdict: {error}")
+            self._keep(step, rollout)  # it can be graded later
+            return error
+        finally:
+            self._engine.release(key)
+        self._keep(step, rollout)
+        return None
+
+    def _keep(self, step: int | None, rollout: Rollout) -> None:
+        if step is not None and self._trajectories is not None:
+            self._trajectories.append(step, rollout)
+
+    async def _generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
+        with self._waiting(key, "the engine"):
+            return await self._engine.generate(key, ids, sampling)
+
+    async def _grade(self, session: Session) -> None:
+        judge, patience = self._work.judge, self._config.patience_s
+        deadline, pause = time.monotonic() + patience, _RETRY_S
+        while True:
+            asked = asyncio.get_running_loop().run_in_executor(
+                self._threads, judge.judge, session.task, session.resume
+            )
+            try:
+                left = deadline - time.monotonic()
+                session.grade(await asyncio.wait_for(asked, max(left, 0.0)))
+                return
+            except TimeoutError:
+                told = f"the judge {judge.name!r} has not answered for {patience:.0f} s"
+                raise JudgeUnavailable(told) from None
+            except JudgeUnavailable:
+                if time.monotonic() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _RETRY_MOST_S)
+
+    @contextmanager
+    def _waiting(self, who: object, what: str) -> Iterator[None]:
+        self._waits[who] = what, time.monotonic()
+        try:
+            yield
+        finally:
+            del self._waits[who]
+
+    async def watch(self) -> None:
+        """Note what hangs, and measure how late the loop is; until cancelled."""
+        told: set[object] = set()
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(_LAG_S)
+            now = time.monotonic()
+            self._lag_s = max(self._lag_s, now - before - _LAG_S)
+            told &= self._waits.keys()
+            late = [one for one in self._waits if now - self._waits[one][1] > ALARM_S]
+            if new := [one for one in late if one not in told]:
+                what, since = self._waits[new[0]]
+                more = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
+                self._note(f"An episode waits for {what} since {now - since:.0f} s{more}.")
+                told |= set(late)
+
+    def close(self) -> None:
+        """Let go of the judge's threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def _gather(tasks: Sequence[Coroutine[Any, Any, Exception | None]]) -> list[Exception | None]:
+    """All results; the first exception ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            made = [group.create_task(one) for one in tasks]
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [one.result() for one in made]

@@ -1,0 +1,63 @@
+"""Finished rollouts on disk: a file a step, a line an episode, in the order in which they ended.
+
+A line is written whole or, when the process is killed meanwhile, cut short at the end of the
+file, where the next reader removes it. So what was played once is not played again.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from learners.checkpoint import write_text
+from learners.rollout import Rollout
+
+
+class Trajectories:
+    """The files of a run.
+
+    Args:
+        folder: holds `step-000010.jsonl` and so on; made if it is missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, step: int) -> Path:
+        """The file of a step."""
+        return self._folder / f"step-{step:06d}.jsonl"
+
+    def append(self, step: int, rollout: Rollout) -> None:
+        """Add a rollout that has ended."""
+        # ASCII: a policy can write half a surrogate pair, which UTF-8 cannot hold
+        line = json.dumps(rollout.record(), allow_nan=False).encode() + b"\n"
+        file = os.open(self.path(step), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            while line:
+                line = line[os.write(file, line) :]
+        finally:
+            os.close(file)
+
+    def restore(self, step: int, planned: Sequence[Rollout]) -> list[Rollout]:
+        """The planned rollouts, each as it was played if it has been.
+
+        The later of two lines on one rollout counts: it has been graded since.
+
+        Raises:
+            ValueError: the file is of another run.
+        """
+        path = self.path(step)
+        if not path.exists():
+            return list(planned)
+        *lines, rest = path.read_text(encoding="ascii").split("\n")
+        if rest:
+            write_text(path, "".join(line + "\n" for line in lines))
+        played = {(one["group"], one["member"]): one for one in map(json.loads, lines)}
+        try:
+            return [
+                one.restored(played[key]) if (key := (one.group, one.member)) in played else one
+                for one in planned
+            ]
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{path} is of another run: {error}") from None

@@ -7,41 +7,33 @@ with prompts shared; likewise, but with attention in a loop over responses, as a
 each; and with each rollout apart. The learning rate is so small that all train the same weights.
 """
 
+import asyncio
 import sys
 import time
 from dataclasses import replace
 from statistics import median
 
-import gymnasium
 import torch
 from record import Figure, finish, options
 
-from learners import models, packed_attention
+from learners import packed_attention
 from learners.advantages import mean_centred
 from learners.backends.local import LocalBackend
 from learners.batching import Sample, pack, unshare
 from learners.config import Config
 from learners.cpu import prepare_cpu
-from learners.engines import Sampling
 from learners.engines.transformers import TransformersEngine
 from learners.losses import aipo
+from learners.orchestrator import Orchestrator, Work
 from learners.policy import Policy
-from learners.rollout import play
-from learners.tokens import ChatTokens
-from resume_gym import TOOLS, Rules, load_tasks
-from resume_gym.judges import make_judge
 
 
 def record_step(config: Config, policy: Policy) -> list[Sample]:
     """The samples of one step, with their advantages."""
-    settings = gymnasium.spec(config.env).kwargs
-    rules = Rules(**{name: settings[name] for name in ("max_turns", "page_lines")})
-    tasks = load_tasks("mini", "train")[: config.groups]
-    chat = ChatTokens(models.load_tokenizer(config.model), TOOLS)
-    sampling = Sampling(config.temperature, config.max_tokens, chat.end, config.seed)
-    repeated = [task for task in tasks for _ in range(config.group_size)]
-    engine = TransformersEngine(policy)
-    rollouts = play(repeated, rules, engine, chat, make_judge(config.judge), sampling)
+    work = Work.of(config)
+    few = replace(work, tasks=work.tasks[: config.groups])
+    orchestrator = Orchestrator(config, few, TransformersEngine(policy), None, print)
+    rollouts = asyncio.run(orchestrator.batch(1)).rollouts
     rewards = torch.tensor([one.session.reward for one in rollouts])
     advantages = mean_centred(rewards, torch.tensor([one.group for one in rollouts])).tolist()
     return [one.sample(a) for one, a in zip(rollouts, advantages, strict=True)]

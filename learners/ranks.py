@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 TIMEOUT = timedelta(minutes=10)
@@ -82,6 +83,8 @@ def launch(procs: int, command: Sequence[str]) -> int:
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     try:
         main(["--standalone", f"--nproc-per-node={procs}", *command])
+    except SignalException as error:
+        return 128 + error.sigval
     except ChildFailedError as error:
         number, failure = error.get_first_failure()
         if failure.exitcode < 0:
@@ -91,10 +94,16 @@ def launch(procs: int, command: Sequence[str]) -> int:
     return 0
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent is gone, however it went."""
+def die_with_parent(parent: int | None = None) -> None:
+    """Ask the kernel to kill this process when its parent is gone, however it went.
+
+    Args:
+        parent: the process that started this one; if it is gone already, this one ends now.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        raise SystemExit(1)
 
 
 def start(reserved: int = 0) -> None:
@@ -111,6 +120,8 @@ def start(reserved: int = 0) -> None:
     if not launched():
         return
     die_with_parent()
+    # whoever is in a collective when it comes cannot handle it; the launcher tells of it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     backend = "cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=TIMEOUT)
     _commands = dist.new_group(backend="gloo", timeout=_PATIENCE)

@@ -8,6 +8,7 @@ process of its own, which plays the next steps' episodes while the trainer train
 import asyncio
 import contextlib
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -98,6 +99,7 @@ class _Start:
     urls: Sequence[str]
     trajectories: Trajectories
     done: int
+    parent: int
 
 
 class Beside:
@@ -123,8 +125,8 @@ class Beside:
     ) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
-        start = _Start(config, urls, trajectories, done)
-        self._process = context.Process(target=_run, args=(start, other), name="rollouts")
+        start = _Start(config, urls, trajectories, done, os.getpid())
+        self._process = context.Process(target=_run, args=(start, other), daemon=True)
         self._process.start()
         other.close()
         self._note = note
@@ -204,7 +206,7 @@ class Beside:
 
 def _run(start: _Start, pipe: Connection) -> None:
     """The process beside the trainer."""
-    ranks.die_with_parent()
+    ranks.die_with_parent(start.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent ends it
     asyncio.run(_Service(start, pipe).serve())
 

@@ -30,7 +30,6 @@ class Trajectories:
 
     def append(self, step: int, rollout: Rollout) -> None:
         """Add a rollout that has ended."""
-        # ASCII: a policy can write half a surrogate pair, which UTF-8 cannot hold
         line = json.dumps(rollout.record(), allow_nan=False).encode() + b"\n"
         file = os.open(self.path(step), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Sequence
 from random import Random
 
@@ -8,9 +9,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from learners.batching import Sample, pack
-from learners.engines import Completion, Request, Sampling
+from learners.engines import Completion, Sampling
 from learners.engines import transformers as embedded
-from learners.engines.transformers import TransformersEngine
+from learners.engines.transformers import Request, TransformersEngine
 from learners.policy import Policy
 
 STOP = 5
@@ -45,7 +46,7 @@ def talk(
         # conversations come in any order, and some sit a turn out
         keys = [key for key in reversed(range(len(ids))) if (key + turn) % 3 or turn == 0]
         requests = [Request(key, ids[key]) for key in keys]
-        said = engine.generate(requests, sampling(turn))
+        said = engine.sample(requests, sampling(turn))
         check(plain, requests, said)
         for key, one in zip(keys, said, strict=True):
             ids[key] = ids[key] + one.ids + words(1 + key * turn % 4, turn)
@@ -70,7 +71,7 @@ def test_the_trainer_agrees_with_the_sampler(precision: str) -> None:
     policy.precision = precision
     prompt = words(20, 0)
     requests = [Request(key, prompt) for key in range(6)]
-    said = TransformersEngine(policy).generate(requests, sampling())
+    said = TransformersEngine(policy).sample(requests, sampling())
     samples = [Sample(0, prompt, one.ids, [True] * len(one.ids), one.logprobs, 1.0) for one in said]
     (row,) = pack(samples, 1000)
     gap = (policy(row)[0] - row.logprobs).abs()
@@ -90,10 +91,11 @@ def test_parked_caches_give_what_a_fresh_engine_gives(architecture: str) -> None
     engine = TransformersEngine(policy)
     ids = talk(engine, 3, (6, 11, 3), plain)
     requests = [Request(key, one) for key, one in enumerate(ids)]
-    parked = engine.generate(requests, sampling(9))
-    fresh = TransformersEngine(policy).generate(requests, sampling(9))
-    engine.release([0, 2])
-    half = engine.generate([Request(key, one) for key, one in enumerate(ids[:1])], sampling(8))
+    parked = engine.sample(requests, sampling(9))
+    fresh = TransformersEngine(policy).sample(requests, sampling(9))
+    for key in (0, 2):
+        engine.release(key)
+    half = engine.sample([Request(key, one) for key, one in enumerate(ids[:1])], sampling(8))
     check(plain, requests[:1], half)
     for one, other in zip(parked, fresh, strict=True):
         assert one.ids == other.ids
@@ -121,7 +123,7 @@ def test_one_prompt_is_computed_once() -> None:
     policy, plain = counted()
     prompt = words(8, 1)
     requests = [Request(key, prompt) for key in range(4)]
-    said = TransformersEngine(policy).generate(requests, sampling())
+    said = TransformersEngine(policy).sample(requests, sampling())
     assert policy.shapes[0] == (1, 7)
     assert {width for _, width in policy.shapes[1:]} == {1}
     check(plain, requests, said)
@@ -132,7 +134,7 @@ def test_one_prompt_is_computed_once() -> None:
         with torch.inference_mode():
             for request in requests:
                 engine._prefill([request])
-        return engine.generate(requests, sampling())
+        return engine.sample(requests, sampling())
 
     assert [one.ids for one in prefilled_apart()] == [one.ids for one in said]
 
@@ -140,7 +142,7 @@ def test_one_prompt_is_computed_once() -> None:
 def test_finished_conversations_leave_the_batch() -> None:
     policy, _ = counted()
     requests = [Request(key, words(5, key)) for key in range(24)]
-    said = TransformersEngine(policy).generate(requests, sampling(max_tokens=80))
+    said = TransformersEngine(policy).sample(requests, sampling(max_tokens=80))
     rows = [rows for rows, _ in policy.shapes[1:]]
     assert rows == sorted(rows, reverse=True)
     assert rows[-1] < rows[0] == 24
@@ -153,7 +155,7 @@ def test_the_seed_decides() -> None:
     requests = [Request(key, words(7, key)) for key in range(3)]
 
     def said(seed: int) -> list[Completion]:
-        return TransformersEngine(policy).generate(requests, sampling(seed))
+        return TransformersEngine(policy).sample(requests, sampling(seed))
 
     torch.manual_seed(1)
     first = said(3)
@@ -169,7 +171,7 @@ def test_samples_follow_the_distribution() -> None:
     policy, plain = tiny_policy("llama", TEMPERATURE)
     prompt = words(5, 0)
     requests = [Request(key, prompt) for key in range(4000)]
-    said = TransformersEngine(policy).generate(requests, sampling(max_tokens=1))
+    said = TransformersEngine(policy).sample(requests, sampling(max_tokens=1))
     drawn = torch.bincount(torch.tensor([one.ids[0] for one in said]), minlength=VOCABULARY)
     wanted = plain_logprobs(plain, prompt, TEMPERATURE)[-1].exp().detach()
     assert (drawn / 4000 - wanted).abs().max() < 0.03
@@ -178,9 +180,9 @@ def test_samples_follow_the_distribution() -> None:
 def test_a_completion_ends_at_its_stop_or_its_limit() -> None:
     policy, _ = tiny_policy("qwen3")
     requests = [Request(key, words(5, key)) for key in range(24)]
-    said = TransformersEngine(policy).generate(requests, sampling(max_tokens=20))
-    for ids, logprobs in said:
-        assert len(ids) == len(logprobs) <= 20
+    said = TransformersEngine(policy).sample(requests, sampling(max_tokens=20))
+    for ids, logprobs, versions in said:
+        assert len(ids) == len(logprobs) == len(versions) <= 20
         assert STOP not in ids[:-1]
         assert ids[-1] == STOP or len(ids) == 20
     lengths = {len(one.ids) for one in said}
@@ -189,7 +191,7 @@ def test_a_completion_ends_at_its_stop_or_its_limit() -> None:
 
 
 def test_no_request_is_no_completion() -> None:
-    assert TransformersEngine(tiny_policy("qwen3")[0]).generate([], sampling()) == []
+    assert TransformersEngine(tiny_policy("qwen3")[0]).sample([], sampling()) == []
 
 
 @pytest.mark.parametrize("change", ["another", "shorter", "same"])
@@ -197,7 +199,7 @@ def test_a_conversation_only_grows(change: str) -> None:
     policy, _ = tiny_policy("qwen3")
     engine = TransformersEngine(policy)
     ids = words(6, 0)
-    (said,) = engine.generate([Request(7, ids)], sampling(stop=-1, max_tokens=4))
+    (said,) = engine.sample([Request(7, ids)], sampling(stop=-1, max_tokens=4))
     whole = ids + said.ids
     wrong = {
         "another": [(whole[0] + 1) % VOCABULARY, *whole[1:], 1],
@@ -205,22 +207,60 @@ def test_a_conversation_only_grows(change: str) -> None:
         "same": whole[:-1],
     }
     with pytest.raises(ValueError, match="conversation 7 does not extend what it was"):
-        engine.generate([Request(7, wrong[change])], sampling())
-    assert engine.generate([Request(7, whole)], sampling())  # nothing is lost by the refusal
-    engine.release([7, 8])
-    assert engine.generate([Request(7, wrong[change])], sampling())
+        engine.sample([Request(7, wrong[change])], sampling())
+    assert engine.sample([Request(7, whole)], sampling())  # nothing is lost by the refusal
+    for key in (7, 8):
+        engine.release(key)
+    assert engine.sample([Request(7, wrong[change])], sampling())
 
 
 def test_new_weights_are_used_once_they_are_loaded() -> None:
     policy, plain = tiny_policy("qwen3", TEMPERATURE)
     engine = TransformersEngine(policy)
     ids = words(6, 0)
-    (said,) = engine.generate([Request(0, ids)], sampling(stop=-1))
+    (said,) = engine.sample([Request(0, ids)], sampling(stop=-1))
     with torch.no_grad():
         for one in (policy.model, plain):
             for parameter in one.parameters():
                 parameter.mul_(1.1)
-    engine.load_weights(3)
-    assert engine.version == 3
+    engine.load_weights(3, list)
     request = Request(0, [*ids, *said.ids, 1])
-    check(plain, [request], engine.generate([request], sampling()))
+    (later,) = engine.sample([request], sampling())
+    check(plain, [request], [later])
+    assert set(said.versions) == {0}
+    assert set(later.versions) == {3}
+
+
+def test_a_copy_of_the_policy_takes_its_weights() -> None:
+    policy, plain = tiny_policy("qwen3", TEMPERATURE)
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter.mul_(1.1)
+    engine = TransformersEngine(policy, own=True)
+    engine.load_weights(1, plain.named_parameters)
+    request = Request(0, words(6, 0))
+    check(plain, [request], engine.sample([request], sampling()))
+
+
+def test_whoever_asks_in_the_same_moment_is_one_batch() -> None:
+    policy, _ = counted()
+    engine = TransformersEngine(policy)
+    requests = [Request(key, words(5, key)) for key in range(6)]
+
+    async def ask() -> list[Completion]:
+        asked = [engine.generate(key, ids, sampling(4)) for key, ids in requests]
+        return list(await asyncio.gather(*asked))
+
+    said = asyncio.run(ask())
+    assert said == TransformersEngine(policy).sample(requests, sampling(4))
+    assert policy.shapes[1][0] == len(requests)
+
+
+def test_all_who_wait_hear_of_a_failure() -> None:
+    engine = TransformersEngine(tiny_policy("qwen3")[0])
+
+    async def ask() -> list[object]:
+        asked = [engine.generate(key, [VOCABULARY + key] * 2, sampling()) for key in range(3)]
+        return list(await asyncio.gather(*asked, return_exceptions=True))
+
+    assert [type(one) for one in asyncio.run(ask())] == [IndexError] * 3

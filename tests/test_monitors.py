@@ -1,5 +1,4 @@
 import io
-import json
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -80,29 +79,16 @@ def test_truncating_forgets_what_came_after_the_checkpoint(tmp_path: Path) -> No
     run = RunFolder(tmp_path)
     for row in series(7):
         run.append(row)
-        run.write_trajectories(int(row["step"]), [{"reward": row["reward"]}])
+        run.append_evaluation({"step": row["step"], "reward": row["reward"]})
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 8, "rew')
     run.truncate(5)
     assert run.metrics() == series(5)
-    kept = sorted(path.name for path in (tmp_path / "trajectories").iterdir())
-    assert kept == [f"step-{step:06d}.jsonl" for step in range(1, 6)]
+    assert [one["step"] for one in run.evaluations()] == [1, 2, 3, 4, 5]
     run.append(series(6)[-1])
     assert run.metrics() == series(6)
     run.truncate(0)
     assert run.metrics() == []
-
-
-def test_trajectories_are_one_episode_a_line(tmp_path: Path) -> None:
-    records = [
-        {"task_id": "å", "actions": ["a\nb", "\u2028", "\ud800"]},
-        {"task_id": "b", "actions": []},
-    ]
-    path = RunFolder(tmp_path).write_trajectories(10, records)
-    assert path == tmp_path / "trajectories" / "step-000010.jsonl"
-    lines = path.read_text(encoding="utf-8").split("\n")
-    assert [json.loads(line) for line in lines[:-1]] == records
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
 def test_the_journal_grows(tmp_path: Path) -> None:

@@ -157,9 +157,9 @@ def command(config: Config, host: str, port: int) -> list[str]:
         # compiling would take longer than a small model's whole run
         settings |= {"block-size": 32, "kv-cache-memory-bytes": _kv_cache_bytes()}
         switches += ["enforce-eager"]
-    module = "vllm.entrypoints.launchers.api_server.entry"
     flags = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
-    return [sys.executable, "-m", module, *flags, *(f"--{name}" for name in switches)]
+    start = [sys.executable, "-m", "learners.engines.serve", str(os.getpid())]
+    return [*start, *flags, *(f"--{name}" for name in switches)]
 
 
 def environment(config: Config, number: int) -> Mapping[str, str]:

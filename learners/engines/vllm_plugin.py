@@ -6,6 +6,7 @@ vLLM calls `register` in all its processes, as it does for every plugin that is 
 those of other people's servers it does nothing.
 """
 
+import multiprocessing
 import os
 
 from learners.ranks import die_with_parent
@@ -20,7 +21,9 @@ def register() -> None:
     """Prepare this process."""
     if OWNED not in os.environ:
         return
-    die_with_parent()  # a killed server would leave its engine and its workers behind
+    parent = multiprocessing.parent_process()
+    if parent is not None:  # a killed server would leave its engine and its workers behind
+        die_with_parent(parent.pid)
     from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 
     if SHARED_MEMORY not in WeightTransferEngineFactory._registry:

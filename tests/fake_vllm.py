@@ -1,0 +1,115 @@
+"""A server that answers as vLLM does, at once and from a script, and notes what it was asked."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+from safetensors import safe_open
+from torch import Tensor
+
+Speak = Callable[[Sequence[int]], Sequence[int]]
+
+
+class FakeVLLM:
+    """Listens in a thread of its own.
+
+    Args:
+        speak: what comes after a conversation's tokens.
+        delay_s: before each answer.
+
+    Attributes:
+        calls: paths in the order in which they were called, without those that only look.
+        conversations: how often each prompt's first tokens were continued here.
+        version: of its weights.
+        weights: that it was given last.
+        status: of its next answers to generate.
+        broken: a path that answers 500.
+    """
+
+    def __init__(self, speak: Speak, delay_s: float = 0.0) -> None:
+        self.calls: list[str] = []
+        self.conversations: Counter[int] = Counter()
+        self.version = "default"
+        self.weights: dict[str, Tensor] = {}
+        self.status = 200
+        self.broken = ""
+        self._speak = speak
+        self._delay_s = delay_s
+        self._port = 0
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._up = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        assert self._up.wait(10)
+        return self
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._start())
+        self._up.set()
+        self._loop.run_forever()
+
+    async def _start(self) -> None:
+        app = web.Application()
+        app.router.add_get("/weight_info", self._weight_info)
+        app.router.add_post("/inference/v1/generate", self._generate)
+        app.router.add_post("/{path}", self._control)
+        self._runner = web.AppRunner(app, shutdown_timeout=0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._port}"
+
+    async def _weight_info(self, request: web.Request) -> web.Response:
+        return web.json_response({"weight_version": self.version})
+
+    async def _control(self, request: web.Request) -> web.Response:
+        path = request.match_info["path"]
+        self.calls.append(path)
+        if path == self.broken:
+            return web.Response(status=500, text="it broke")
+        body = await request.json() if request.can_read_body else {}
+        if path == "update_weights":
+            for name in body["update_info"]["paths"]:
+                with safe_open(name, "pt") as file:
+                    self.weights |= {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118
+        if path == "finish_weight_update":
+            self.version = body["weight_version"]
+        return web.json_response({})
+
+    async def _generate(self, request: web.Request) -> web.Response:
+        body: dict[str, Any] = await request.json()
+        version = self.version
+        await asyncio.sleep(self._delay_s)
+        if self.status != 200:
+            return web.Response(status=self.status, text="prompt too long")
+        self.conversations[hash(tuple(body["token_ids"][:3]))] += 1
+        ids = list(self._speak(body["token_ids"]))
+        choice = {
+            "token_ids": ids,
+            "finish_reason": "stop",
+            "logprobs": {"content": [{"logprob": -0.5}] * len(ids)},
+            "weight_versions": [{"version": version, "start": 0, "end": len(ids)}],
+        }
+        return web.json_response({"choices": [choice]})

@@ -1,0 +1,204 @@
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from conftest import BEST, make_task
+from scripted import CHAT, EDIT, REVIEW, SUBMIT, FixedJudge, Scripted
+
+from learners import orchestrator as module
+from learners.config import Config
+from learners.engines import Engine, EngineError, RefusedError
+from learners.orchestrator import Batch, Orchestrator, Work
+from learners.trajectories import Trajectories
+from resume_gym import Rules
+from resume_gym.judges import Judge, JudgeError, JudgeMalformed, JudgeUnavailable
+
+CONFIG = Config(groups=3, group_size=4, seed=5, patience_s=0.4, eval_rollouts=2)
+TASKS = [make_task(number) for number in range(6)]
+
+
+def make(
+    engine: Engine,
+    judge: Judge | None = None,
+    folder: Path | None = None,
+    note: Callable[[str], object] = print,
+    **changes: Any,
+) -> Orchestrator:
+    held_out = [make_task(9, split="eval")]
+    work = Work(Rules(max_turns=3), TASKS, held_out, judge or FixedJudge(), CHAT)
+    kept = Trajectories(folder) if folder else None
+    return Orchestrator(replace(CONFIG, **changes), work, engine, kept, note)
+
+
+def says(*script: str | Exception) -> Scripted:
+    return Scripted(lambda key: script)
+
+
+def batch(made: Orchestrator, step: int = 1) -> Batch:
+    return asyncio.run(made.batch(step))
+
+
+def texts(one: Batch) -> list[tuple[int, int, str]]:
+    return [(r.group, r.member, r.session.task.task_id) for r in one.rollouts]
+
+
+def test_a_step_and_the_seed_say_what_is_played() -> None:
+    first, again = batch(make(says(SUBMIT)), 3), batch(make(says(SUBMIT)), 3)
+    assert texts(first) == texts(again)
+    assert [group for group, _, _ in texts(first)] == [6] * 4 + [7] * 4 + [8] * 4
+    assert len({task for _, _, task in texts(first)}) == 3, "no task twice in a step"
+    assert texts(first)[::4] != texts(batch(make(says(SUBMIT)), 4))[::4]
+    assert texts(first) != texts(batch(make(says(SUBMIT), seed=6), 3))
+
+
+def test_all_episodes_are_played_at_once_and_come_back_in_order() -> None:
+    engine = Scripted(lambda key: (REVIEW, EDIT, SUBMIT), lambda key: 0.01 * (11 - key % 12))
+    one = batch(make(engine))
+    assert engine.most == 12
+    assert sorted(engine.gone, reverse=True) == engine.gone, "the last ones ended first"
+    assert [r.member for r in one.rollouts] == [0, 1, 2, 3] * 3
+    assert all(r.session.state.verdict == BEST for r in one.rollouts)
+    assert engine.heard == {}
+
+
+def test_an_engine_may_take_fewer_at_once() -> None:
+    engine = says(REVIEW, SUBMIT)
+    engine.at_once = 5
+    assert len(batch(make(engine)).rollouts) == 12
+    assert engine.most == 5
+    assert len(set(engine.seeds)) == 3 * 2, "chunks draw from seeds of their own"
+
+
+def test_members_that_are_refused_are_left_out_and_counted() -> None:
+    refused = RefusedError("too long")
+    engine = Scripted(lambda key: (refused,) if key in (0, 4, 5) else (SUBMIT,))
+    one = batch(make(engine))
+    # one of four may fail; of the second group two did
+    assert [r.group for r in one.rollouts] == [0] * 3 + [2] * 4
+    assert (one.dropped_episodes, one.dropped_groups) == (3, 1)
+
+
+def test_a_step_without_any_group_is_an_error() -> None:
+    with pytest.raises(RefusedError, match="too long"):
+        batch(make(says(RefusedError("too long"))))
+
+
+def test_an_engine_that_is_gone_ends_all() -> None:
+    with pytest.raises(EngineError, match="gone"):
+        batch(make(Scripted(lambda key: (EngineError("gone"),) if key == 7 else (SUBMIT,))))
+
+
+def test_a_busy_judge_is_asked_again() -> None:
+    judge = FixedJudge([JudgeUnavailable("busy"), JudgeUnavailable("busy"), BEST])
+    one = batch(make(says(EDIT, SUBMIT), judge, groups=1, group_size=2, patience_s=30.0))
+    assert [r.session.state.verdict for r in one.rollouts] == [BEST] * 2
+    assert len(judge.asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("judge", "kind", "told"),
+    [
+        (FixedJudge([JudgeUnavailable("busy")]), JudgeUnavailable, "busy"),
+        (FixedJudge([JudgeMalformed("no verdict")]), JudgeMalformed, "no verdict"),
+        (FixedJudge(seconds=1.5), JudgeUnavailable, "has not answered for 0 s"),
+    ],
+)
+def test_a_failure_of_the_judge_is_no_number(
+    judge: FixedJudge, kind: type[JudgeError], told: str, tmp_path: Path
+) -> None:
+    notes: list[str] = []
+    made = make(says(EDIT, SUBMIT), judge, tmp_path, notes.append, groups=1, group_size=2)
+    with pytest.raises(kind, match=told):
+        batch(made)
+    assert len(notes) == 2
+    # what was played is graded later, and not played again
+    engine = says()
+    again = batch(make(engine, FixedJudge(), tmp_path, groups=1, group_size=2))
+    assert [r.session.state.verdict for r in again.rollouts] == [BEST] * 2
+    assert engine.seeds == []
+
+
+def test_what_was_played_before_is_not_played_again(tmp_path: Path) -> None:
+    whole = batch(make(says(EDIT, SUBMIT), folder=tmp_path))
+    path = Trajectories(tmp_path).path(1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 12
+    path.write_bytes(b"".join(lines[:7]) + lines[7][:50])  # killed while it wrote the eighth
+    engine, judge = says(EDIT, SUBMIT), FixedJudge()
+    again = batch(make(engine, judge, tmp_path))
+    assert [r.record() for r in again.rollouts] == [r.record() for r in whole.rollouts]
+    assert len(engine.seeds) == 5 * 2
+    assert len(judge.asked) == 5
+    keys = {tuple(texts(again)[i][:2]) for i in range(12)}
+    assert len(keys) == len(path.read_bytes().splitlines()) == 12, "nothing is there twice"
+
+
+def test_an_evaluation_plays_the_held_out_tasks_with_the_same_seeds() -> None:
+    engine = says(EDIT, SUBMIT)
+    engine.version = 6
+    made = make(engine)
+
+    async def twice() -> tuple[Any, Any]:
+        return await made.evaluate(), await made.evaluate()
+
+    one, other = asyncio.run(twice())
+    assert one == other
+    assert one.summary.episodes == 2
+    assert one.versions == (6, 6)
+
+
+def test_the_loop_goes_on_while_judges_think() -> None:
+    """And while episodes wait for the engine; it is measured by the loop itself."""
+    judge = FixedJudge(seconds=0.6)
+    made = make(Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.05), judge, patience_s=30.0)
+
+    async def watched() -> Batch:
+        watch = asyncio.create_task(made.watch())
+        try:
+            return await made.batch(1)
+        finally:
+            watch.cancel()
+
+    began = time.monotonic()
+    one = asyncio.run(watched())
+    assert 0 < one.lag_s < 0.3, "a judge on the loop would hold it for 0.6 s"
+    assert time.monotonic() - began < 12 * 0.6, "judges think side by side"
+
+
+def test_who_hangs_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ALARM_S", 0.1)
+    notes: list[str] = []
+    slow = Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.5 if key < 2 else 0.0)
+    made = make(slow, note=notes.append, groups=1)
+
+    async def watched() -> None:
+        watch = asyncio.create_task(made.watch())
+        await made.batch(1)
+        watch.cancel()
+
+    asyncio.run(watched())
+    assert all(one.startswith("An episode waits for the engine since") for one in notes)
+    assert any("(and 1 more)" in one for one in notes)
+    assert 1 <= len(notes) <= 4, "each wait is told once, of two turns of two episodes"
+
+
+def test_memory_stays_flat() -> None:
+    """Two thousand episodes leave no more behind than a few hundred."""
+    made = make(says(REVIEW, EDIT, SUBMIT), groups=5, group_size=20, patience_s=30.0)
+    resident = psutil.Process().memory_info
+
+    async def play(steps: Sequence[int]) -> int:
+        for step in steps:
+            await made.batch(step)
+        return int(resident().rss)
+
+    async def grown() -> int:
+        before = await play(range(1, 6))
+        return await play(range(6, 26)) - before
+
+    assert asyncio.run(grown()) < 8 * 2**20

@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+
+import pytest
+from conftest import BEST, make_task
+from scripted import CHAT, EDIT, REVIEW, SUBMIT
+from test_rollout import run
+
+from learners.rollout import Rollout
+from learners.trajectories import Trajectories
+from resume_gym import Rules, Session
+
+
+def planned(number: int = 0, members: int = 3) -> list[Rollout]:
+    session = Session(make_task(number), Rules(max_turns=3))
+    prompt = CHAT.prompt(session.system_prompt, session.prompt)
+    return [Rollout(4, member, session.fork(), prompt) for member in range(members)]
+
+
+def test_what_was_played_comes_back_and_the_rest_is_to_be_played(tmp_path: Path) -> None:
+    kept = Trajectories(tmp_path / "trajectories")
+    one, _ = run(REVIEW, EDIT, SUBMIT)  # group 4, member 2
+    kept.append(9, one)
+    first, second, third = kept.restore(9, planned())
+    assert third.record() == one.record()
+    assert not first.session.done
+    assert not second.session.done
+    assert kept.restore(8, planned())[2].response == []
+
+
+def test_the_later_line_counts(tmp_path: Path) -> None:
+    kept = Trajectories(tmp_path)
+    one, _ = run(EDIT, SUBMIT)
+    kept.append(9, one)
+    assert kept.restore(9, planned())[2].session.needs_verdict
+    one.session.grade(BEST)
+    kept.append(9, one)
+    assert kept.restore(9, planned())[2].session.state.verdict == BEST
+
+
+@pytest.mark.parametrize("bytes_left", [1, 40, 500])
+def test_a_line_that_was_cut_short_is_removed(bytes_left: int, tmp_path: Path) -> None:
+    kept = Trajectories(tmp_path)
+    one, _ = run(SUBMIT)
+    kept.append(9, one)
+    whole = kept.path(9).read_bytes()
+    kept.path(9).write_bytes(whole + whole[:bytes_left])
+    assert kept.restore(9, planned())[2].session.done
+    assert kept.path(9).read_bytes() == whole
+    one.member = 0
+    kept.append(9, one)  # goes into a line of its own
+    assert [kept.restore(9, planned())[i].session.done for i in range(3)] == [True, False, True]
+
+
+def test_texts_of_all_kinds_survive(tmp_path: Path) -> None:
+    kept = Trajectories(tmp_path)
+    one, _ = run(EDIT.replace("Built", "å \u2028 a\\nb 😀 \\u0000"), SUBMIT)
+    assert "a\nb 😀 \0" in one.session.resume
+    kept.append(1, one)
+    (line,) = kept.path(1).read_text().splitlines()
+    assert json.loads(line)["resume"] == one.session.resume
+    assert kept.restore(1, planned())[2].session.state == one.session.state
+
+
+def test_files_of_another_run_are_refused(tmp_path: Path) -> None:
+    kept = Trajectories(tmp_path)
+    one, _ = run(SUBMIT)
+    kept.append(9, one)
+    with pytest.raises(ValueError, match=r"step-000009\.jsonl is of another run"):
+        kept.restore(9, planned(1))

@@ -1,0 +1,284 @@
+"""The client of vLLM servers and the process beside the trainer, against servers that are scripts.
+
+tests/test_vllm.py has the real one.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import torch
+from fake_vllm import FakeVLLM
+
+from learners import models
+from learners.config import Config
+from learners.engines import Completion, EngineError, RefusedError, Sampling
+from learners.engines.vllm import VLLMEngine
+from learners.orchestrator import Batch
+from learners.rollout import NOT_SAMPLED
+from learners.sampler import Beside
+from learners.tokens import ChatTokens
+from learners.trajectories import Trajectories
+from resume_gym import TOOLS, tool_call
+
+SAMPLING = Sampling(0.7, 8, 5, 1)
+
+
+def speak(ids: Sequence[int]) -> Sequence[int]:
+    return [7, 8, 5]
+
+
+@pytest.fixture
+def two() -> Iterator[list[FakeVLLM]]:
+    with ExitStack() as stack:
+        servers = [stack.enter_context(FakeVLLM(speak, 0.05)) for _ in range(2)]
+        for one in servers:
+            one.version = "3"
+        yield servers
+
+
+def engine(servers: Sequence[FakeVLLM], timeout_s: float = 5.0) -> VLLMEngine:
+    return VLLMEngine([one.url for one in servers], "nano", "float32", timeout_s)
+
+
+def talk(one: VLLMEngine, keys: Sequence[int], turns: int = 1) -> list[Completion]:
+    async def converse(key: int) -> Completion:
+        ids = [key] * 3
+        for _ in range(turns):
+            said = await one.generate(key, ids, SAMPLING)
+            ids = [*ids, *said.ids]
+        return said
+
+    async def every() -> list[Completion]:
+        try:
+            return list(await asyncio.gather(*map(converse, keys)))
+        finally:
+            await one.leave()
+
+    return asyncio.run(every())
+
+
+def test_tokens_log_probabilities_and_versions(two: list[FakeVLLM]) -> None:
+    (said,) = talk(engine(two), [1])
+    assert said == Completion([7, 8, 5], [-0.5] * 3, [3] * 3)
+
+
+def test_conversations_spread_and_stay(two: list[FakeVLLM]) -> None:
+    talk(engine(two), range(10), turns=4)
+    first, second = (one.conversations for one in two)
+    assert len(first) == len(second) == 5
+    assert not first.keys() & second.keys(), "a conversation stays where its prefix is"
+    assert set(first.values()) == set(second.values()) == {4}
+
+
+def test_whoever_is_released_makes_room(two: list[FakeVLLM]) -> None:
+    one = engine(two)
+    talk(one, range(4))
+    for key in (0, 2):  # both of the first server
+        one.release(key)
+    talk(one, [10, 11])
+    assert [len(server.conversations) for server in two] == [4, 2]
+
+
+def test_what_a_server_did_not_answer_another_does(two: list[FakeVLLM]) -> None:
+    one = engine(two)
+    talk(one, range(4))
+    two[0].status = 500
+    assert all(said.ids == [7, 8, 5] for said in talk(one, range(4)))
+    assert len(two[1].conversations) == 4
+
+
+def test_a_server_that_comes_back_goes_on(two: list[FakeVLLM]) -> None:
+    alone = two[:1]
+    one = engine(alone, timeout_s=20.0)
+    alone[0].__exit__()
+
+    async def late() -> Completion:
+        asked = asyncio.create_task(one.generate(1, [1, 2, 3], SAMPLING))
+        await asyncio.sleep(1.0)
+        assert not asked.done()
+        alone[0].__enter__()  # at the same address, with the weights of its files
+        alone[0].version = "default"
+        await asyncio.sleep(0.6)
+        assert not asked.done(), "which are not the trained ones"
+        alone[0].version = "4"
+        try:
+            return await asked
+        finally:
+            await one.leave()
+
+    assert asyncio.run(late()).versions == [4, 4, 4]
+
+
+def test_a_refusal_is_not_tried_again(two: list[FakeVLLM]) -> None:
+    for one in two:
+        one.status = 400
+    with pytest.raises(RefusedError, match="prompt too long"):
+        talk(engine(two), [1])
+
+
+def test_patience_ends_and_says_with_whom(two: list[FakeVLLM]) -> None:
+    for one in two:
+        one.status = 503
+    with pytest.raises(EngineError, match=r"no completion within 1 s; http://127\.0\.0\.1.*503"):
+        talk(engine(two, timeout_s=1.0), [1])
+
+
+def test_weights_go_to_all_servers_while_they_pause(two: list[FakeVLLM]) -> None:
+    one = engine(two)
+    weights = {f"layer.{i}": torch.randn(300, 300) for i in range(5)}
+    one.load_weights(4, weights.items)
+    for server in two:
+        assert server.calls == [
+            "pause",
+            "start_weight_update",
+            "update_weights",
+            "finish_weight_update",
+            "resume",
+        ]
+        assert server.version == "4"
+        assert server.weights.keys() == weights.keys()
+        assert all(torch.equal(server.weights[name], weights[name]) for name in weights)
+    assert one.behind(4) == []
+    one.load_weights(4, weights.items)
+    assert len(two[0].calls) == 5, "who has them already is left alone"
+    two[1].version = "default"  # it was restarted
+    assert one.behind(4) == [two[1].url]
+    one.load_weights(4, weights.items)
+    assert [len(server.calls) for server in two] == [5, 10]
+
+
+def test_weights_travel_in_parts_and_leave_nothing(
+    two: list[FakeVLLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("learners.engines.vllm._CHUNK_BYTES", 50_000)
+    weights = {f"layer.{i}": torch.randn(100, 100) for i in range(7)}
+
+    def files() -> int:
+        return sum("memfd:weights" in os.path.realpath(f"/proc/self/fd/{n}") for n in range(999))
+
+    one = engine(two)
+    for version in (4, 5, 6):
+        one.load_weights(version, weights.items)
+        assert files() == 4, "those of the version before are gone"
+    assert two[0].weights.keys() == weights.keys()
+    one.close()
+    assert files() == 0
+
+
+def test_halves_travel_as_halves(two: list[FakeVLLM]) -> None:
+    one = VLLMEngine([two[0].url], "nano", "bfloat16", 5.0)
+    one.load_weights(4, {"a": torch.randn(4, 4)}.items)
+    assert two[0].weights["a"].dtype == torch.bfloat16
+
+
+def test_a_server_that_cannot_take_weights_is_an_error(two: list[FakeVLLM]) -> None:
+    two[1].broken = "update_weights"
+    with pytest.raises(EngineError, match=rf"{two[1].url} did not take weights 4.*it broke"):
+        engine(two, timeout_s=1.0).load_weights(4, {"a": torch.zeros(2)}.items)
+    assert "resume" not in two[1].calls, "half updated, it must not sample"
+
+
+CHAT = ChatTokens(models.load_tokenizer("nano"), TOOLS)
+SAID = [CHAT.write(tool_call(name)) for name in ("review", "submit")]
+
+
+def review_and_submit(ids: Sequence[int]) -> Sequence[int]:
+    return SAID[list(ids).count(CHAT.end) // 2 - 1]
+
+
+@pytest.fixture
+def server() -> Iterator[FakeVLLM]:
+    with FakeVLLM(review_and_submit, 0.02) as one:
+        one.version = "0"
+        yield one
+
+
+def beside(server: FakeVLLM, folder: Path, done: int = 0, **changes: object) -> Beside:
+    settings = {"engine_urls": (server.url,), "groups": 2, "group_size": 3, "eval_tasks": 2}
+    config = Config(
+        **{"engine": "vllm", "eval_rollouts": 2, "steps": 9, **settings, **changes}  # type: ignore[arg-type]
+    )
+    urls = [server.url]
+    return Beside(config, urls, Trajectories(folder), done, print, lambda: None)
+
+
+def played(folder: Path, step: int, count: int = 6) -> bool:
+    """Whether all episodes of a step end within a moment."""
+    file = Trajectories(folder).path(step)
+    for _ in range(150):
+        if file.exists() and len(file.read_bytes().splitlines()) == count:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def versions(one: Batch) -> set[int]:
+    return {v for rollout in one.rollouts for v in rollout.versions} - {NOT_SAMPLED}
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_nothing_becomes_too_stale(limit: int, server: FakeVLLM, tmp_path: Path) -> None:
+    one = beside(server, tmp_path, max_staleness=limit)
+    try:
+        for step in range(1, 5):
+            # the trainer has been slow: all is played that may be
+            assert played(tmp_path, step + limit)
+            assert not Trajectories(tmp_path).path(step + limit + 1).exists()
+            batch = one.batch(step)
+            assert len(batch.rollouts) == 6
+            assert all(step - 1 - version <= limit for version in versions(batch))
+            server.version = str(step)
+            one.published(step)
+    finally:
+        one.close()
+
+
+def test_evaluations_go_on_beside_the_steps(server: FakeVLLM, tmp_path: Path) -> None:
+    one = beside(server, tmp_path)
+    try:
+        one.evaluate(0)
+        assert len(one.batch(1).rollouts) == 6
+        ((step, evaluation),) = one.evaluations(wait=True)
+        assert step == 0
+        assert (evaluation.summary.episodes, evaluation.summary.submit_rate) == (4, 1.0)
+        assert evaluation.versions == (0, 0)
+        assert one.evaluations(wait=True) == []
+    finally:
+        one.close()
+
+
+def test_what_was_played_is_taken_up_again(server: FakeVLLM, tmp_path: Path) -> None:
+    one = beside(server, tmp_path, max_staleness=2)
+    assert played(tmp_path, 3)
+    one.close()
+    asked = sum(server.conversations.values())
+    again = beside(server, tmp_path, done=1, max_staleness=1)
+    try:
+        for step in (2, 3):
+            assert versions(again.batch(step)) == {0}
+        assert sum(server.conversations.values()) == asked
+    finally:
+        again.close()
+
+
+def test_a_process_that_was_killed_is_an_error(server: FakeVLLM, tmp_path: Path) -> None:
+    one = beside(server, tmp_path)
+    one.batch(1)
+    os.kill(one.pid, signal.SIGKILL)
+    with pytest.raises(EngineError, match="the rollout process ended with status -9"):
+        one.batch(9)
+    one.close()
+
+
+def test_what_fails_there_fails_here(server: FakeVLLM, tmp_path: Path) -> None:
+    server.status = 400
+    one = beside(server, tmp_path)
+    with pytest.raises(RefusedError, match="prompt too long"):
+        one.batch(1)
+    one.close()

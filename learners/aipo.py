@@ -28,15 +28,18 @@ from learners import checkpoint, models, ranks
 from learners.advantages import mean_centred, standardised
 from learners.batching import Sample
 from learners.checkpoint import CheckpointError
-from learners.config import Config, ConfigError, load, stop
+from learners.config import Config, ConfigError, dry_run, load, stop
 from learners.cpu import prepare_cpu
 from learners.engines import EngineError, Sampling
-from learners.engines.server import Server
+from learners.engines.server import Server, transfer
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine
 from learners.losses import STANDARDISED
+from learners.machine import Machine
 from learners.monitors import Progress, RunFolder, dashboard, describe
 from learners.orchestrator import Work
+from learners.plan import make_plan
+from learners.plan_table import show
 from learners.policy import Policy
 from learners.rollout import NOT_SAMPLED, Rollout
 from learners.sampler import Beside, Embedded, Sampler
@@ -80,7 +83,9 @@ class Job:
         self._servers = servers
         self._looked = 0.0
         if config.engine == "vllm":
-            self.engine = VLLMEngine(urls, config.model, config.precision, config.patience_s)
+            by_nccl = transfer(config) == "nccl"
+            settings = config.model, config.precision, config.patience_s
+            self.engine = VLLMEngine(urls, *settings, by_nccl)
             self.sampler = Beside(config, urls, run.trajectories, done, run.note, self.look)
             return
         policy, own = self.trainer.policy, config.backend != "local"
@@ -152,6 +157,7 @@ class Job:
             self.engine.sleep()  # type: ignore[union-attr]  # the configuration was checked
         trained = self.trainer.train_step(samples)
         if config.colocated:
+            torch.cuda.empty_cache()  # which the engine is to have
             self.engine.wake()  # type: ignore[union-attr]
         updated = time.monotonic()
         probe = self.publish(step)
@@ -310,9 +316,19 @@ def serving(config: Config) -> Iterator[list[Server]]:
 def main() -> None:
     """Train, in as many processes as configured; a mistake of the user's is one line."""
     config = load(sys.argv[1:])
-    if config.backend != "local" and not ranks.launched():
-        raise SystemExit(ranks.launch(config.trainer_procs, [str(Path(__file__)), *sys.argv[1:]]))
+    try:
+        models.folder(config.model)
+        if (machine := dry_run(sys.argv[1:])) is not None:
+            show(make_plan(config, Machine.named(machine)), Console())
+            return
+    except (ConfigError, TaskError, FileNotFoundError) as error:
+        stop(error)
     run = config.runs / config.name
+    if config.backend != "local" and not ranks.launched():
+        status = ranks.launch(config.trainer_procs, [str(Path(__file__)), *sys.argv[1:]])
+        if status == ranks.INTERRUPTED:
+            print(f"interrupted; the same command resumes {run}", file=sys.stderr)
+        raise SystemExit(status)
     try:
         own = config.engine == "vllm" and not config.engine_urls and not config.colocated
         ranks.start(config.engine_procs * config.engine_gpus if own else 0)
@@ -339,7 +355,7 @@ def main() -> None:
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         print(f"interrupted; the same command resumes {run}", file=sys.stderr)
-        raise SystemExit(130) from None
+        raise SystemExit(ranks.INTERRUPTED) from None
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ import tyro
 
 import resume_gym  # noqa: F401  registers the environments
 
-MODELS = ("nano", "smollm2")
 PRESETS = Path(__file__).parent / "presets"
 
 
@@ -124,10 +123,6 @@ class Config:
             object.__setattr__(self, name, _typed(name, kind, getattr(self, name)))
         if self.name in ("", ".", "..") or set(self.name) & set("/\\"):
             raise ConfigError(f"name: expected the name of a folder, got {self.name!r}")
-        if self.model not in MODELS and not Path(self.model).is_dir():
-            wanted = f"{_names(MODELS)} or a folder"
-            near = _nearest(self.model, MODELS)
-            raise ConfigError(f"model: expected {wanted}, got {self.model!r}{near}")
         if self.env not in gymnasium.registry:
             near = _nearest(self.env, gymnasium.registry)
             raise ConfigError(f"env: no environment is called {self.env!r}{near}")
@@ -167,14 +162,15 @@ class Config:
         if self.async_save and self.optimizer == "adamw8bit":
             raise ConfigError("async_save: the state of adamw8bit cannot be copied; expected adamw")
         extras = (
-            ("vllm", "vllm", self.engine == "vllm"),
+            ("vllm", "vllm", self.engine == "vllm" and not self.engine_urls),
             ("deepspeed", "deepspeed", self.backend == "deepspeed"),
             ("adamw8bit", "torchao", self.optimizer == "adamw8bit"),
             ("lora", "peft", self.lora_rank > 0),
         )
         for extra, package, wanted in extras:
             if wanted and find_spec(package) is None:
-                raise ConfigError(f"{extra}: needs `pip install -e .[{extra}]`")
+                on_cpu = ", or `make vllm` without a GPU" if extra == "vllm" else ""
+                raise ConfigError(f"{extra}: needs `pip install -e .[{extra}]`{on_cpu}")
 
 
 _ONLY_FOR = {
@@ -229,19 +225,32 @@ def _typed(name: str, kind: object, value: object) -> object:
 
 def load(argv: Sequence[str]) -> Config:
     """The configuration of a command line; a mistake in it ends the program with status 2."""
-    usage = "%(prog)s [--config FILE.toml] [OPTIONS]"
-    parser = argparse.ArgumentParser(usage=usage, add_help=False, allow_abbrev=False)
-    parser.add_argument("--config")
-    known, rest = parser.parse_known_args(argv)
+    known, rest = _own_flags().parse_known_args(argv)
     try:
         base = Config() if known.config is None else read_toml(_find(known.config))
     except ConfigError as error:
         stop(error)
     presets = _names(path.stem for path in sorted(PRESETS.glob("*.toml")))
     about = (
-        f"Train a policy. `--config FILE.toml`, or a preset's name ({presets}), sets the defaults."
+        f"Train a policy. `--config FILE.toml`, or a preset's name ({presets}), sets the defaults. "
+        "`--dry-run` prints what the run would take of this machine, and "
+        "`--dry-run '4 x NVIDIA H200'` of another; neither starts it."
     )
     return tyro.cli(Config, default=base, args=rest, description=about)
+
+
+def dry_run(argv: Sequence[str]) -> str | None:
+    """The machine for which `--dry-run` asks, "here" for this one; None if it does not."""
+    return _own_flags().parse_known_args(argv)[0].dry_run  # type: ignore[no-any-return]
+
+
+def _own_flags() -> argparse.ArgumentParser:
+    """What a command line has beside the fields of `Config`."""
+    usage = "%(prog)s [--config FILE.toml] [--dry-run [MACHINE]] [OPTIONS]"
+    parser = argparse.ArgumentParser(usage=usage, add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    parser.add_argument("--dry-run", "--dry_run", nargs="?", const="here")
+    return parser
 
 
 def stop(error: Exception) -> NoReturn:

@@ -134,7 +134,7 @@ def demonstration(chat: ChatTokens, session: Session, group: int) -> Sample:
     for text, step in session.state.transcript:
         said = chat.write(text)
         heard = [] if step.done else chat.reply(step.observation)
-        response += said + heard
+        response += [*said, *heard]
         sampled += [True] * len(said) + [False] * len(heard)
     prompt = chat.prompt(session.system_prompt, session.prompt)
     return Sample(group, prompt, response, sampled, [0.0] * len(response), 1.0)

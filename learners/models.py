@@ -1,5 +1,6 @@
 """Models and tokenizers by name: the bundled nano policy, SmolLM2, or any directory."""
 
+import difflib
 import json
 import os
 import tempfile
@@ -76,9 +77,13 @@ def folder(name: str) -> Path:
     Raises:
         FileNotFoundError: there is no such directory.
     """
-    found = {"nano": lambda: NANO, "smollm2": smollm2}.get(name, lambda: Path(name))()
+    known = {"nano": lambda: NANO, "smollm2": smollm2}
+    found = known.get(name, lambda: Path(name))()
     if not (found / "config.json").is_file():
-        raise FileNotFoundError(f"model: expected nano, smollm2 or a model directory, got {name!r}")
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        wanted = "'nano', 'smollm2' or a folder in Hugging Face's format"
+        raise FileNotFoundError(f"model: expected {wanted}, got {name!r}{hint}")
     return found
 
 

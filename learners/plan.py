@@ -1,113 +1,50 @@
 """What a run would take, on paper: `--dry-run` prints it, or says what does not fit.
 
 Nothing is loaded but the model's config and tokenizer. Turns are taken to be as long as they may
-be, so that tokens, operations and memory are bounds. What CUDA, NCCL and the allocator keep for
-themselves, a few GB a GPU, is left out.
+be, so tokens, operations and activations are upper bounds; what CUDA, NCCL and the allocator keep
+for themselves, a few GB a GPU, is left out.
 """
 
-import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple, Self
-
-import torch
-from rich.console import Console
-from rich.table import Table
+from typing import NamedTuple
 
 from learners import models
 from learners.backends.step import make_cost, make_policy
 from learners.batching import Batch, Sample, distribute, pack
 from learners.config import Config, ConfigError
+from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.flops import Memory, Sizes, layer_bytes, peak_flops, training_bytes
 from learners.head import CHUNK
+from learners.machine import Machine
 from learners.orchestrator import Work
 from resume_gym import Session
 
-HERE = "here"
-"""The name of the machine that this runs on."""
 UTILISATION = 0.45
 """Of a GPU's peak, what training is taken to reach."""
-# of a GPU, what the job lets a server take; of a CPU's memory, its cache
-_SHARE, _COLOCATED_SHARE = 0.9, 0.4
-_CPU_CACHE_BYTES, _CPU_CACHE_SHARE = 4 * 2**30, 1 / 16
-_MEMORY_GB = {"B200": 180, "H200": 141, "H100": 80, "A100": 80, "L40S": 48}
-_MACHINE = re.compile(r"(?:([1-9]\d*) x )??(?:([1-9]\d*) x )?(?:NVIDIA )?(\S+)", re.IGNORECASE)
 _TASKS = 32
-_KEPT = 3  # checkpoints: the newest two and the best
 
-
-class Machine(NamedTuple):
-    """What a run would find.
-
-    Attributes:
-        gpus: name and bytes of each.
-        memory_bytes: of the CPU; 0 if that is not known.
-        cores: likewise.
-        number: of such machines.
-    """
-
-    gpus: tuple[tuple[str, int], ...]
-    memory_bytes: int = 0
-    cores: int = 0
-    number: int = 1
-
-    @classmethod
-    def here(cls) -> Self:
-        """The one that this runs on."""
-        found = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
-        gpus = tuple((one.name, one.total_memory) for one in found)
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return cls(gpus, memory, os.cpu_count() or 1)
-
-    @classmethod
-    def named(cls, text: str) -> Self:
-        """From words: "here", "4 x NVIDIA H200", or "2 x 8 x NVIDIA H200" for two machines.
-
-        Raises:
-            ConfigError: the words are others, or the GPU is not known.
-        """
-        if text == HERE:
-            return cls.here()
-        found = _MACHINE.fullmatch(text)
-        if found is None or found[3].upper() not in _MEMORY_GB:
-            wanted = f"N x GPU, where GPU is {' or '.join(_MEMORY_GB)}"
-            raise ConfigError(f"--dry-run: expected {wanted}; got {text!r}")
-        gpu = found[3].upper()
-        gpus = ((f"NVIDIA {gpu}", _MEMORY_GB[gpu] * 10**9),) * int(found[2] or 1)
-        return cls(gpus, number=int(found[1] or 1))
-
-    def __str__(self) -> str:
-        several = f"{self.number} x " if self.number > 1 else ""
-        if self.gpus:
-            names = sorted({name for name, _ in self.gpus})
-            return f"{several}{len(self.gpus)} x {' and '.join(names)}"
-        return f"{several}{self.cores} CPU cores, {_size(self.memory_bytes)}"
-
-
-class Process(NamedTuple):
-    """One process of each machine, where it computes, and what it does."""
-
-    name: str
-    place: str
-    task: str
+Row = tuple[str, str, str]
 
 
 class Serving(NamedTuple):
-    """A vLLM server, for each of its devices.
+    """What a vLLM server that the job starts has, on each of its devices.
 
     Attributes:
-        device_bytes: what it may take.
+        device: bytes that it may take.
         weights: bytes.
-        token_bytes: of a token in the KV cache.
-        tokens: that the cache holds.
+        cache: bytes of a token in the KV cache.
     """
 
-    device_bytes: int
+    device: int
     weights: int
-    token_bytes: int
-    tokens: int
+    cache: int
+
+    @property
+    def tokens(self) -> int:
+        """That the KV cache holds."""
+        return max(0, self.device - self.weights) // self.cache
 
 
 class Step(NamedTuple):
@@ -115,8 +52,7 @@ class Step(NamedTuple):
 
     Attributes:
         prompt: tokens of a prompt, the mean of real ones.
-        longest: likewise of the longest.
-        response: sampled tokens of an episode.
+        rollout: tokens of the longest episode.
         row: tokens of the longest packed row.
         tokens: that are trained on, a group's prompt counted once.
         operations: floating point operations.
@@ -124,8 +60,7 @@ class Step(NamedTuple):
     """
 
     prompt: int
-    longest: int
-    response: int
+    rollout: int
     row: int
     tokens: int
     operations: float
@@ -139,20 +74,20 @@ class Plan:
     Attributes:
         config: of the run.
         machine: that it runs on.
-        processes: of each machine; the rollout process is the first machine's alone.
+        processes: of a machine: name, where it computes, and what it does.
         parameters: of the model, adapters included.
         trained: parameters that are trained.
         context: the longest sequence that the model is made for, in tokens.
-        memory: of each trainer process, in bytes, state that is offloaded left out.
-        offloaded: bytes of each trainer process in the CPU's memory.
-        copy: bytes of a whole copy that samples, in rank 0's device.
-        serving: a server that the job starts, if it does.
+        memory: of a trainer's device, in bytes.
+        offloaded: bytes of each trainer in the CPU's memory instead.
+        copy: bytes of a whole copy that samples, on rank 0's device.
+        serving: a server, if the job starts any.
         step: costs of a step.
     """
 
     config: Config
     machine: Machine
-    processes: Sequence[Process]
+    processes: tuple[Row, ...]
     parameters: int
     trained: int
     context: int
@@ -162,40 +97,40 @@ class Plan:
     serving: Serving | None
     step: Step
 
-    @property
-    def checkpoint(self) -> int:
-        """Bytes of a checkpoint: weights and optimizer state."""
-        return 4 * self.parameters + _moments(self.config) * self.trained
-
 
 def make_plan(config: Config, machine: Machine) -> Plan:
     """What a run takes, if the machine has it.
 
     Raises:
         ConfigError: the machine does not have it, or the model or judge cannot be used.
-        FileNotFoundError: the model's folder lacks its config.
+        FileNotFoundError: there is no such model.
+        TaskError: there are no such tasks.
     """
+    world = _world(config, machine)
     model = models.skeleton(config.model)
-    sizes, step = Sizes.of(model.config), _step(config, machine)
-    weights = list(make_policy(config, model, "float32").parameters())
+    sizes, step = Sizes.of(model.config), _step(config, machine, world, make_cost(config, model))
+    weights = list(make_policy(config, model, config.precision).parameters())
     parameters = sum(one.numel() for one in weights)
     trained = sum(one.numel() for one in weights if one.requires_grad)
-    memory = _training(config, sizes, parameters, trained, _world(config, machine), step.row)
-    state = sum(memory[:3])
+    memory = _training(config, sizes, (parameters, trained), world, step.row)
+    embedded = config.engine == "transformers" and config.backend != "local"
     plan = Plan(
-        config,
-        machine,
-        tuple(_processes(config, machine)),
-        parameters,
-        trained,
-        model.config.max_position_embeddings,
-        memory._replace(weights=0, gradients=0, optimizer=0) if config.offload else memory,
-        state if config.offload else 0,
-        4 * parameters if config.engine == "transformers" and config.backend != "local" else 0,
-        _serving(config, sizes, machine) if _engines(config) else None,
-        step,
+        config=config,
+        machine=machine,
+        processes=tuple(_processes(config, machine)),
+        parameters=parameters,
+        trained=trained,
+        context=model.config.max_position_embeddings,
+        memory=memory._replace(weights=0, gradients=0, optimizer=0) if config.offload else memory,
+        offloaded=sum(memory[:3]) if config.offload else 0,
+        copy=4 * sizes.parameters if embedded else 0,
+        serving=_serving(config, sizes, machine) if _engines(config) else None,
+        step=step,
     )
-    _check_devices(plan)
+    if machine.gpus:
+        _check_gpus(plan)
+    else:
+        _check_cpu(plan)
     _check_serving(plan)
     return plan
 
@@ -206,160 +141,162 @@ def _engines(config: Config) -> int:
     return config.engine_procs * config.engine_gpus if own else 0
 
 
-def _first(config: Config) -> int:
+def first_trainer(config: Config) -> int:
     """The first GPU that trains."""
     return 0 if config.colocated else _engines(config)
 
 
 def _world(config: Config, machine: Machine) -> int:
-    world = config.trainer_procs * machine.number
-    if world > 1 and config.backend == "local":
-        told = f"'fsdp2' or 'deepspeed' for {machine.number} machines"
-        raise ConfigError(f"backend: expected {told}, got 'local'")
+    engines, trainers = _engines(config), config.trainer_procs
+    wanted = max(engines, first_trainer(config) + trainers)
+    if 0 < len(machine.gpus) < wanted:
+        shared = ", which share" if config.colocated else ""
+        told = f"{wanted} ({engines} for engines, {trainers} for trainers{shared})"
+        raise ConfigError(f"GPUs: expected at least {told}, got {len(machine.gpus)}")
+    world = trainers * machine.number
+    if machine.number > 1 and config.backend == "local":
+        told = f"'fsdp2' or 'deepspeed' for {machine.number} machines, got 'local'"
+        raise ConfigError(f"backend: expected {told}")
     if world % config.replicas:
         told = f"a divisor of {world} processes, got {config.replicas}"
         raise ConfigError(f"replicas: expected {told}")
-    wanted = max(_engines(config), _first(config) + config.trainer_procs)
-    if 0 < len(machine.gpus) < wanted:
-        told = f"{_engines(config)} for engines, {config.trainer_procs} for trainers"
-        shared = ", shared" if config.colocated else ""
-        raise ConfigError(f"GPUs: expected {wanted} ({told}{shared}), got {len(machine.gpus)}")
     return world
 
 
-def _processes(config: Config, machine: Machine) -> Iterator[Process]:
-    def place(first: int, count: int = 1) -> str:
-        own = map(str, range(first, first + count))
-        return f"GPU {', '.join(own)}" if machine.gpus else "CPU"
+def _step(config: Config, machine: Machine, world: int, cost: Callable[[Batch], float]) -> Step:
+    work = Work.of(config)
+    sessions = (Session(task, work.rules) for task in work.tasks[:_TASKS])
+    prompts = [len(work.chat.prompt(one.system_prompt, one.prompt)) for one in sessions]
+    prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
+    columns = [0] * prompt, [0] * response, [True] * response, [0.0] * response
+    samples = [
+        Sample(group, *columns, 1.0)
+        for group in range(config.groups)
+        for _ in range(config.group_size)
+    ]
+    rows = pack(samples, config.row_tokens, world)
+    busiest = max(sum(map(cost, share)) for share in distribute(rows, world, cost))
+    # the peak is that of bf16
+    timed = machine.gpus and config.precision == "bfloat16"
+    peak = peak_flops(machine.gpus[first_trainer(config)][0]) if timed else None
+    # episodes are shorter than their limits: a row may hold any number of them
+    rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
+    limit = max(group, -(-config.groups * group // world))
+    return Step(
+        prompt,
+        rollout,
+        max(rollout, min(config.row_tokens, limit)),
+        sum(len(row.tokens) for row in rows),
+        sum(map(cost, rows)),
+        busiest / (UTILISATION * peak) if peak else None,
+    )
 
-    if config.backend != "local":
-        yield Process("launcher", "CPU", "starts the trainers; ends all when one dies")
-    for local in range(config.trainer_procs):
-        same = range(local, config.trainer_procs * machine.number, config.trainer_procs)
-        name = f"trainer, rank {' and '.join(map(str, same))}"
-        drives = "trains and drives" if local == 0 else "trains"
-        samples = ", plays episodes" if local == 0 and config.engine == "transformers" else ""
-        yield Process(name, place(_first(config) + local), drives + samples)
-    for number in range(config.engine_procs if _engines(config) else 0):
-        own = place(number * config.engine_gpus, config.engine_gpus)
-        sleeps = ", sleeps while the trainer trains" if config.colocated else ""
-        yield Process(f"vLLM server {number}", own, f"samples{sleeps}")
-    for url in config.engine_urls:
-        yield Process("vLLM server", url, "samples; runs already")
-    if config.engine == "vllm":
-        first = ", on the first machine" if machine.number > 1 else ""
-        yield Process("rollouts", "CPU", f"plays and grades episodes{first}")
 
-
-def _moments(config: Config) -> int:
+def moments(config: Config) -> int:
     """Bytes of optimizer state a parameter."""
     return 8 if config.optimizer == "adamw" else 2
 
 
 def _training(
-    config: Config, sizes: Sizes, parameters: int, trained: int, world: int, row: int
+    config: Config, sizes: Sizes, counts: tuple[int, int], world: int, row: int
 ) -> Memory:
-    """Memory of a trainer process, for what `flops.training_bytes` does not describe roughly."""
-    shards = world // config.replicas
-    base = training_bytes(sizes, shards, row, CHUNK)
+    """Memory of a trainer; rough where `flops.training_bytes` describes something else."""
+    parameters, trained = counts
+    shards, kept = world // config.replicas, config.activation_checkpointing
     wide = 1 if config.precision == "bfloat16" else 2
-    kept = config.activation_checkpointing
-    whole = config.backend == "local"  # nothing to gather, but autocast keeps halves
+    base = training_bytes(sizes, shards, row, CHUNK)
+    gathered, reduced = wide * base.gathered, base.reduced
+    if config.backend == "local":  # whole weights, of which autocast keeps a copy in bf16
+        gathered, reduced = (2 * parameters if wide == 1 else 0), 4 * sizes.embeddings
     return base._replace(
         weights=-(-4 * parameters // shards),
         gradients=-(-4 * trained // shards),
-        optimizer=-(-_moments(config) * trained // shards),
-        gathered=(2 * parameters if wide == 1 else 0) if whole else wide * base.gathered,
-        reduced=0 if config.lora_rank else 4 * sizes.embeddings if whole else base.reduced,
+        optimizer=-(-moments(config) * trained // shards),
+        gathered=gathered,
+        reduced=0 if config.lora_rank else reduced,
         checkpoints=wide * base.checkpoints if kept else 0,
         layer=wide * layer_bytes(sizes) * row * (1 if kept else sizes.layers),
     )
 
 
 def _serving(config: Config, sizes: Sizes, machine: Machine) -> Serving:
-    wide = 2 if config.precision == "bfloat16" else 4
-    weights = wide * sizes.parameters // config.engine_gpus
-    heads = max(1, sizes.key_heads // config.engine_gpus)
-    token = 2 * sizes.layers * heads * sizes.head_size * wide
+    wide, parts = (2 if config.precision == "bfloat16" else 4), 1
     if machine.gpus:
+        parts = config.engine_gpus
         least = min(size for _, size in machine.gpus[: _engines(config)])
-        given = int((_COLOCATED_SHARE if config.colocated else _SHARE) * least)
-    else:
-        given = weights + min(_CPU_CACHE_BYTES, int(machine.memory_bytes * _CPU_CACHE_SHARE))
-    return Serving(given, weights, token, max(0, given - weights) // token)
+        device = int((COLOCATED_SHARE if config.colocated else GPU_SHARE) * least)
+    weights = wide * sizes.parameters // parts
+    if not machine.gpus:
+        device = weights + kv_cache_bytes(machine.memory_bytes)
+    heads = -(-sizes.key_heads // parts)
+    return Serving(device, weights, 2 * sizes.layers * heads * sizes.head_size * wide)
 
 
-def _step(config: Config, machine: Machine) -> Step:
-    work, world = Work.of(config), _world(config, machine)
-    sessions = (Session(task, work.rules) for task in work.tasks[:_TASKS])
-    prompts = [len(work.chat.prompt(one.system_prompt, one.prompt)) for one in sessions]
-    prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
-    ids, sampled, logprobs = [0] * response, [True] * response, [0.0] * response
-    rows = pack(
-        [
-            Sample(group, [0] * prompt, ids, sampled, logprobs, 1.0)
-            for group in range(config.groups)
-            for _ in range(config.group_size)
-        ],
-        config.row_tokens,
-        world,
-    )
-    cost = make_cost(config, models.skeleton(config.model))
-    loads = [sum(map(cost, share)) for share in distribute(rows, world, cost)]
-    peak = peak_flops(machine.gpus[-1][0]) if machine.gpus else None
-    timed = peak is not None and config.precision == "bfloat16"  # the peak is that of bf16
-    tokens = sum(len(row.tokens) for row in rows)
-    return Step(
-        prompt,
-        max(prompts),
-        response,
-        _longest_row(config, max(prompts), response, world),
-        tokens,
-        sum(map(cost, rows)),
-        max(loads) / (peak * UTILISATION) if peak and timed else None,
-    )
+def _processes(config: Config, machine: Machine) -> Iterator[Row]:
+    def place(first: int, count: int = 1) -> str:
+        return f"GPU {', '.join(map(str, range(first, first + count)))}" if machine.gpus else "CPU"
+
+    trainers, beside = config.trainer_procs, config.engine == "vllm"
+    if config.backend != "local":
+        yield "launcher", "CPU", "starts the trainers, ends all when one dies"
+    for number in range(config.engine_procs if _engines(config) else 0):
+        where = place(number * config.engine_gpus, config.engine_gpus)
+        shares = "; sleeps while the trainer trains" if config.colocated else ""
+        yield f"vLLM server {number}", where, f"samples{shares}"
+    for url in config.engine_urls:
+        yield "vLLM server", "elsewhere", f"samples; runs already at {url}"
+    for local in range(trainers):
+        ranks = " and ".join(map(str, range(local, trainers * machine.number, trainers)))
+        drives = ", drives" if beside else ", plays episodes before that, drives"
+        where = place(first_trainer(config) + local)
+        yield f"trainer, rank {ranks}", where, f"trains{'' if local else drives}"
+    if beside:
+        where = ", on the first machine only" if machine.number > 1 else " and has them graded"
+        yield "rollout process", "CPU", f"plays episodes{where}"
 
 
-def _longest_row(config: Config, prompt: int, response: int, world: int) -> int:
-    """What `pack` may make of groups of any length up to this one."""
-    group = prompt + config.group_size * response
-    return max(
-        min(config.row_tokens, max(group, -(-config.groups * group // world))), prompt + response
-    )
+def _check_gpus(plan: Plan) -> None:
+    config, machine, served = plan.config, plan.machine, plan.serving
+    first = first_trainer(config)
+    name, size = min(machine.gpus[first : first + config.trainer_procs], key=lambda one: one[1])
+    less = "more trainers, offload, activation_checkpointing or fewer row_tokens take less"
+    needed = plan.memory.total + plan.copy
+    if needed > size:
+        told = f"at most {in_bytes(size)} ({name}), got {in_bytes(needed)}"
+        raise ConfigError(f"a trainer's memory: expected {told}; {less}")
+    rest = plan.memory.weights + plan.memory.optimizer
+    if config.colocated and served and rest + served.device > size:
+        told = f"at most {in_bytes(size - served.device)} beside an engine, got {in_bytes(rest)}"
+        raise ConfigError(f"a trainer's weights and optimizer: expected {told}")
+    _check_memory(plan, config.trainer_procs * plan.offloaded)
 
 
-def _check_devices(plan: Plan) -> None:
-    config, machine = plan.config, plan.machine
-    procs, served = config.trainer_procs, plan.serving
-    on_cpu = procs * plan.offloaded
-    if machine.gpus:
-        first = _first(config)
-        name, size = min(machine.gpus[first : first + procs], key=lambda one: one[1])
-        needed, less = plan.memory.total + plan.copy, "fewer row_tokens, offload or more GPUs"
-        if needed > size:
-            told = f"at most the {_size(size)} of an {name}, got {_size(needed)}"
-            raise ConfigError(f"a trainer's memory: expected {told}; {less} take less")
-        rests = plan.memory.weights + plan.memory.optimizer + plan.copy
-        if config.colocated and served and rests + served.device_bytes > size:
-            room = f"at most {_size(size - served.device_bytes)} beside the engine"
-            raise ConfigError(f"a trainer's weights: expected {room}, got {_size(rests)}; {less}")
-    else:
-        on_cpu += procs * sum(plan.memory[:3]) + plan.copy
-        on_cpu += config.engine_procs * served.device_bytes if served else 0
-    if 0 < machine.memory_bytes < on_cpu:
-        told = f"at most {_size(machine.memory_bytes)} for weights, gradients and optimizer"
-        raise ConfigError(f"the CPU's memory: expected {told}, got {_size(on_cpu)}")
+def _check_cpu(plan: Plan) -> None:
+    config, served = plan.config, plan.serving
+    trainers = config.trainer_procs * (sum(plan.memory[:3]) + plan.offloaded) + plan.copy
+    _check_memory(plan, trainers + (config.engine_procs * served.device if served else 0))
+
+
+def _check_memory(plan: Plan, needed: int) -> None:
+    if 0 < plan.machine.memory_bytes < needed:
+        told = f"at most {in_bytes(plan.machine.memory_bytes)}, got {in_bytes(needed)}"
+        raise ConfigError(f"the CPU's memory for weights, gradients, optimizer: expected {told}")
 
 
 def _check_serving(plan: Plan) -> None:
     served, step = plan.serving, plan.step
-    if served is None or not (plan.machine.gpus or plan.machine.memory_bytes):
+    if served is None:
         return
-    if served.weights >= served.device_bytes:
-        told = f"at most {_size(served.device_bytes)} a device, got {_size(served.weights)}"
+    if served.weights > served.device:
+        told = f"at most {in_bytes(served.device)} of a GPU, got {in_bytes(served.weights)}"
         raise ConfigError(f"an engine's weights: expected {told}; more engine_gpus take less each")
-    # vLLM does not start unless one sequence of the model's full length fits
-    needed = max(step.longest + step.response, plan.context)
+    # vLLM does not start without room for one sequence of the model's full length
+    needed = max(step.rollout, plan.context)
     if served.tokens < needed:
         told = f"room for {needed:,} tokens, got {served.tokens:,}"
         raise ConfigError(f"an engine's KV cache: expected {told}; more engine_gpus give more")
+
+
+def in_bytes(size: float) -> str:
+    """A size for people, in MB or GB."""
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -24,6 +24,8 @@ TIMEOUT = timedelta(minutes=10)
 """How long a collective of a training step may take before it is an error."""
 _PATIENCE = timedelta(days=7)
 """How long ranks wait for the next command; what ends that wait is the launcher."""
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit status of a run that Ctrl-C has ended, as shells have it."""
 _PR_SET_PDEATHSIG = 1
 
 _commands: Any = None
@@ -80,7 +82,8 @@ def launch(procs: int, command: Sequence[str]) -> int:
     from torch.distributed.run import main
 
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // procs)))
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    for name in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         main(["--standalone", f"--nproc-per-node={procs}", *command])
     except SignalException as error:

@@ -223,7 +223,8 @@ class _Service:
         self._orchestrator = Orchestrator(
             config, Work.of(config), self._engine, start.trajectories, self._note
         )
-        self._version = start.done
+        # nothing is played until the engine has its weights
+        self._version = start.done - config.max_staleness - 1
         self._published = asyncio.Condition()
         self._out: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._stopped = asyncio.Event()

@@ -5,6 +5,7 @@ tokens, as they came; and what the chat template puts between them, rendered on 
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -34,6 +35,8 @@ class ChatTokens:
         self._tools: list[Any] = [dict(tool) for tool in tools]
         self.end = int(tokenizer.eos_token_id)
         self._before, self._after = self._frame()
+        # half of an episode's time goes into encoding; members of a group hear the same page
+        self._reply = lru_cache(maxsize=256)(self._make_reply)
 
     def _frame(self) -> tuple[str, str]:
         """What the template writes around a tool's reply, from the assistant's end on.
@@ -62,9 +65,12 @@ class ChatTokens:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         return self._encode(self._render(messages))
 
-    def reply(self, text: str) -> list[int]:
+    def reply(self, text: str) -> Sequence[int]:
         """The ids between the assistant's end token and its next turn: a tool's reply."""
-        return self._encode(self._before + text + self._after)
+        return self._reply(text)
+
+    def _make_reply(self, text: str) -> tuple[int, ...]:
+        return tuple(self._encode(self._before + text + self._after))
 
     def write(self, text: str) -> list[int]:
         """The ids of an assistant's turn written by somebody else, its end included."""

@@ -39,7 +39,7 @@ CORE = {
 HEAVY = {
     "torch": ["learners*"],
     "transformers": ["learners*"],
-    "vllm": ["learners.engines.vllm"],
+    "vllm": ["learners.engines.nccl", "learners.engines.vllm_*"],
     "deepspeed": ["learners.backends.deepspeed"],
     "peft": ["learners.lora"],
     "torchao": ["learners.backends.step"],

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from learners.config import PRESETS, Config, ConfigError, load, read_toml, to_toml
+from learners.config import (
+    PRESETS,
+    Config,
+    ConfigError,
+    differences,
+    dry_run,
+    load,
+    read_toml,
+    to_toml,
+)
 
 
 def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -40,11 +49,69 @@ def test_both_spellings_of_a_flag_and_a_value_that_looks_like_a_flag() -> None:
     assert config.runs == Path("a b")
 
 
-def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default() -> None:
+@pytest.fixture
+def downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to run in, with empty folders for the models that a user downloads beforehand."""
+    for name in ("Qwen3-14B", "Qwen3-1.7B"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    # presets are for machines that have what this one may lack
+    monkeypatch.setattr("learners.config.find_spec", lambda name: True)
+    return tmp_path
+
+
+def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default(downloaded: Path) -> None:
     names = sorted(path.stem for path in PRESETS.glob("*.toml"))
-    assert names == ["nano", "smollm2"]
-    assert load(["--config", "nano"]) == Config()
-    assert load(["--config", "smollm2"]).model == "smollm2"
+    assert names == [
+        "nano",
+        "nano_vllm",
+        "one_gpu",
+        "qwen3_14b_4xh200",
+        "smollm2",
+        "smollm2_vllm",
+        "two_nodes",
+    ]
+    configs = {name: load(["--config", name]) for name in names}
+    assert configs["nano"] == Config()
+    assert len({one.name for one in configs.values()}) == len(names), "they share a run's folder"
+
+
+@pytest.mark.parametrize("name", ["nano", "smollm2"])
+def test_vllm_presets_differ_from_the_plain_ones_in_who_samples(
+    name: str, downloaded: Path
+) -> None:
+    plain, beside = (load(["--config", one]) for one in (name, f"{name}_vllm"))
+    assert set(differences(plain, beside)) == {"name", "engine", "threads"}
+
+
+def test_the_preset_of_the_source_has_its_settings(downloaded: Path) -> None:
+    config = load(["--config", "qwen3_14b_4xh200"])
+    assert config.groups * config.group_size == 48
+    assert (config.group_size, config.steps, config.temperature) == (16, 160, 0.7)
+    assert (config.learning_rate, config.precision) == (5e-6, "bfloat16")
+    assert (config.engine_procs * config.engine_gpus, config.trainer_procs) == (1, 3)
+    assert (config.eval_tasks, config.eval_rollouts) == (40, 16)
+
+
+@pytest.mark.parametrize(
+    ("argv", "machine"),
+    [
+        ("--seed 9", None),
+        ("--seed 9 --dry-run", "here"),
+        ("--dry-run --seed 9", "here"),
+        ("--seed 9 --dry_run", "here"),
+        ("--seed 9 --dry-run=H200", "H200"),
+    ],
+)
+def test_a_dry_run_is_no_setting(argv: str, machine: str | None) -> None:
+    assert dry_run(argv.split()) == machine
+    assert load(argv.split()) == Config(seed=9)
+
+
+def test_a_dry_run_may_be_for_another_machine() -> None:
+    argv = ["--dry-run", "4 x NVIDIA H200", "--seed", "9"]
+    assert dry_run(argv) == "4 x NVIDIA H200"
+    assert load(argv) == Config(seed=9)
 
 
 @pytest.mark.parametrize(
@@ -67,17 +134,13 @@ def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default() -> Non
         ("--precision fp16", "invalid choice 'fp16' for argument '--precision'"),
         ("--name ../up", "name: expected the name of a folder, got '../up'"),
         (
-            "--model smolm2",
-            "model: expected 'nano' or 'smollm2' or a folder, got 'smolm2'; "
-            "did you mean 'smollm2'?",
-        ),
-        (
             "--env ResumeEditMini",
             "env: no environment is called 'ResumeEditMini'; did you mean 'ResumeEditMini-v0'?",
         ),
         (
             "--config nanno",
-            "error: --config: expected a TOML file or a preset (nano, smollm2), got 'nanno'; "
+            "error: --config: expected a TOML file or a preset (nano, nano_vllm, one_gpu, "
+            "qwen3_14b_4xh200, smollm2, smollm2_vllm, two_nodes), got 'nanno'; "
             "did you mean 'nano'?",
         ),
     ],
@@ -149,6 +212,7 @@ def test_help_says_what_each_flag_is_and_its_default_under_a_preset() -> None:
         assert f"\n        {one.name}: " in (Config.__doc__ or ""), "no line for --help to print"
     assert "limit of a turn, in tokens. (default: 128)" in said
     assert "--config FILE.toml" in said
+    assert "--dry-run" in said
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def test_a_tokenizer_that_begins_every_text_with_a_token_does_not_here() -> None
     assert tokenizer.encode("one")[0] == tokenizer.pad_token_id
     ours, plain = ChatTokens(tokenizer, TOOLS), ChatTokens(tiny_tokenizer(), TOOLS)
     assert ours.prompt("a", "b") == plain.prompt("a", "b")
-    assert ours.write("one") + ours.reply("two") == plain.write("one") + plain.reply("two")
+    assert ours.write("one") == plain.write("one")
+    assert ours.reply("two") == plain.reply("two")
 
 
 @settings(deadline=None)
@@ -86,7 +87,7 @@ def test_a_template_may_dress_the_last_turn() -> None:
     dressed = TURN.replace("{{ message.content }}", THINKS + "{{ message.content }}")
     chat = chat_of(f"{{% for message in messages %}}{dressed}{{% endfor %}}{END}")
     reply = "\n<|im_start|>tool\n12<|im_end|>\n<|im_start|>assistant\n"
-    assert tiny_tokenizer().decode(chat.reply("12")) == reply
+    assert tiny_tokenizer().decode(list(chat.reply("12"))) == reply
 
 
 @pytest.mark.parametrize(

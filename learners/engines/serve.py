@@ -1,15 +1,60 @@
-"""vLLM's server, as a process that ends when the one that started it is gone.
+"""Run a server, and see that all its processes end with it and with who started it.
 
-python -m learners.engines.serve PARENT [vLLM's own flags]
+    python -P serve.py PARENT COMMAND...
+
+vLLM's server has processes of its own, which outlive it if it is killed, and which take ten
+seconds until they can look after themselves. This one does nothing else. It imports none of the
+project, so that it is there at once.
 """
 
-import runpy
+import ctypes
+import os
+import signal
+import subprocess
 import sys
+import time
+from types import FrameType
 
-from learners.ranks import die_with_parent
+import psutil
 
-SERVER = "vllm.entrypoints.launchers.api_server.entry"
+PR_SET_PDEATHSIG = 1
+
+
+def main(parent: int, command: list[str]) -> int:
+    """Run the command until it ends, or this process is told to; the command's status."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        server.kill()  # nothing in it is worth waiting for its connections to close
+
+    server = subprocess.Popen(command, preexec_fn=lambda: die_with_parent(signal.SIGKILL))
+    signal.signal(signal.SIGTERM, stop)
+    die_with_parent(signal.SIGTERM)
+    if os.getppid() != parent:  # it had gone before
+        server.kill()
+    status = server.wait()
+    end_group()
+    return status
+
+
+def die_with_parent(number: int) -> None:
+    """Ask the kernel for a signal when this process's parent is gone."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
+def end_group() -> None:
+    """Kill what is left of this process's group, but for who cleans up shared memory."""
+    own = os.getpid()
+    for _ in range(3):  # somebody may just be starting somebody
+        for one in psutil.process_iter():
+            try:
+                ours = os.getpgid(one.pid) == own and one.pid != own
+                if ours and "resource_tracker" not in " ".join(one.cmdline()):
+                    one.kill()
+            except (OSError, psutil.Error):  # it has just ended
+                continue
+        time.sleep(0.02)
+
 
 if __name__ == "__main__":
-    die_with_parent(int(sys.argv.pop(1)))
-    runpy.run_module(SERVER, run_name="__main__", alter_sys=True)
+    raise SystemExit(main(int(sys.argv[1]), sys.argv[2:]))

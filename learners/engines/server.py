@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -12,22 +11,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import psutil
 import requests
 import torch
 
 from learners import models, ranks
 from learners.config import Config
-from learners.engines import EngineError
+from learners.engines import EngineError, serve
 from learners.engines.vllm_plugin import OWNED, SHARED_MEMORY
 
 START_TIMEOUT_S = 900.0
 """How long a server may take until it answers; a large model is read in minutes."""
 MAX_RESTARTS = 5
 """After so many restarts of one server in a row something is wrong that a restart does not mend."""
+GPU_SHARE, COLOCATED_SHARE = 0.9, 0.4
+"""Of a GPU's memory, what a server may take: alone there, and beside a trainer."""
 _STEADY_S = 600.0
 """A server that lived so long may be restarted as often again."""
-_END_S = 3.0
-_POLL_S = 0.2
+_END_S = 5.0
+_POLL_S, _LOOK_S, _ILL_S = 0.2, 2.0, 5.0
 # what torchrun tells its processes; a server is none of them
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
 
@@ -53,12 +55,13 @@ class Server:
         port = _free_port()
         several = ranks.machines() > 1
         self.url = f"http://{socket.gethostname() if several else '127.0.0.1'}:{port}"
-        self._command = command(config, "0.0.0.0" if several else "127.0.0.1", port)
+        self._command = command(config, number, "0.0.0.0" if several else "127.0.0.1", port)
         self._environment = environment(config, number)
         self._log = log
         self._note = note
         self._ending = threading.Event()
         self._failed = ""
+        self._answered = self._looked = 0.0
         self._process = self._spawn()
         # threads outlive no process: the kernel ends a child with the thread that made it
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -81,16 +84,41 @@ class Server:
         restarts, since = 0, time.monotonic()
         while not self._ending.wait(_POLL_S):
             status = self._process.poll()
-            if status is None:
+            if status is None and not self._ill():
                 continue
-            _kill(self._process, signal.SIGKILL)  # what it may have left
+            self._end()
             restarts = 0 if time.monotonic() - since > _STEADY_S else restarts
+            how = "its engine died" if status is None else f"it ended with status {status}"
             if restarts == MAX_RESTARTS:
-                self._failed = f"it died {restarts + 1} times, the last time with status {status}"
+                self._failed = f"restarted {restarts} times in vain, {how}"
                 return
-            self._note(f"The engine at {self.url} died with status {status}; restarted.")
+            self._note(f"The engine at {self.url} is restarted: {how}.")
             restarts, since = restarts + 1, time.monotonic()
+            self._answered = self._looked = 0.0
             self._process = self._spawn()
+
+    def _ill(self) -> bool:
+        """Whether the server has answered once, and says now, or by silence, that it cannot."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_S:
+            return False
+        self._looked = now
+        try:
+            if requests.get(f"{self.url}/health", timeout=_LOOK_S).ok:
+                self._answered = time.monotonic()
+                return False
+        except requests.Timeout:
+            return False  # it is busy, or hangs: then requests run out of patience
+        except requests.RequestException:
+            pass
+        return 0 < self._answered < now - _ILL_S
+
+    def _end(self) -> None:
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        self._process.kill()
+        self._process.wait()
 
     @property
     def pid(self) -> int:
@@ -126,23 +154,19 @@ class Server:
         """End the server and all its processes."""
         self._ending.set()
         self._watcher.join()
-        _kill(self._process, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
-        _kill(self._process, signal.SIGKILL)
-        self._process.wait()
+        self._end()
 
 
-def command(config: Config, host: str, port: int) -> list[str]:
-    """The command line of a server for this run."""
+def command(config: Config, number: int, host: str, port: int) -> list[str]:
+    """The command line of this machine's server with that number."""
     cuda = torch.cuda.is_available()
     settings: dict[str, object] = {
         "model": models.folder(config.model),
         "host": host,
         "port": port,
         "dtype": config.precision,
-        "seed": config.seed,
-        "weight-transfer-config": json.dumps({"backend": "nccl" if cuda else SHARED_MEMORY}),
+        "seed": config.seed + 1000 * ranks.rank() + number,  # no two servers draw alike
+        "weight-transfer-config": json.dumps({"backend": transfer(config)}),
         # log-probabilities of what was sampled from, and nothing that changes it
         "logprobs-mode": "processed_logprobs",
         "max-logprobs": 1,
@@ -151,15 +175,22 @@ def command(config: Config, host: str, port: int) -> list[str]:
     switches = ["enable-scale-out", "disable-uvicorn-access-log"]
     if cuda:
         settings["tensor-parallel-size"] = config.engine_gpus
-        settings["gpu-memory-utilization"] = 0.4 if config.colocated else 0.9
+        settings["gpu-memory-utilization"] = COLOCATED_SHARE if config.colocated else GPU_SHARE
         switches += ["enable-sleep-mode"] if config.colocated else []
     else:
         # compiling would take longer than a small model's whole run
-        settings |= {"block-size": 32, "kv-cache-memory-bytes": _kv_cache_bytes()}
+        memory = psutil.virtual_memory().total
+        settings |= {"block-size": 32, "kv-cache-memory-bytes": kv_cache_bytes(memory)}
         switches += ["enforce-eager"]
     flags = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
-    start = [sys.executable, "-m", "learners.engines.serve", str(os.getpid())]
-    return [*start, *flags, *(f"--{name}" for name in switches)]
+    watched = [sys.executable, "-P", str(Path(serve.__file__)), str(os.getpid())]
+    server = [sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry"]
+    return [*watched, *server, *flags, *(f"--{name}" for name in switches)]
+
+
+def transfer(config: Config) -> str:
+    """How weights come to the servers; NCCL wants a GPU for each end."""
+    return "nccl" if torch.cuda.is_available() and not config.colocated else SHARED_MEMORY
 
 
 def environment(config: Config, number: int) -> Mapping[str, str]:
@@ -195,18 +226,12 @@ def _gpus(config: Config, number: int) -> Sequence[str]:
     return known[first : first + config.engine_gpus]
 
 
-def _kv_cache_bytes() -> int:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(4 * 2**30, memory // 16)
+def kv_cache_bytes(memory_bytes: int) -> int:
+    """Of a CPU's memory, what a server takes for its cache."""
+    return min(4 * 2**30, memory_bytes // 16)
 
 
 def _free_port() -> int:
     with socket.socket() as one:
         one.bind(("", 0))
         return int(one.getsockname()[1])
-
-
-def _kill(process: "subprocess.Popen[bytes]", number: int) -> None:
-    """Send a signal to a process and all that it has started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)

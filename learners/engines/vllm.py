@@ -4,6 +4,9 @@ Conversations go to the server with the fewest, and stay there, since it holds t
 What a server has not answered when it dies is asked again, with the same tokens, of whichever
 server is there. Weights go to all servers while these pause; what they are sampling goes on with
 the new ones.
+
+Requests carry no seed: what a server draws depends on what it happens to batch in any case, and
+its build for CPUs dies of a seeded request whose prompt it computes in parts.
 """
 
 import asyncio
@@ -25,8 +28,6 @@ from learners.engines import Completion, EngineError, RefusedError, Sampling, We
 
 _UNTRAINED = "default"
 """What vLLM calls the weights that it read from the model's folder."""
-_ODD = 0x9E3779B97F4A7C15
-"""Takes seeds apart that are neighbours, as those of turns and of conversations are."""
 _CHUNK_BYTES = 2**26
 _RETRY_S = 0.25
 _TRIED_S = 30.0
@@ -41,12 +42,21 @@ class VLLMEngine:
         model: its name.
         precision: in which they hold its weights.
         timeout_s: of one completion or one update, restarts of servers included.
+        by_nccl: weights go from GPU to GPU; else through the memory of this machine.
     """
 
     at_once = 4096
 
-    def __init__(self, urls: Sequence[str], model: str, precision: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        model: str,
+        precision: str,
+        timeout_s: float,
+        by_nccl: bool = False,
+    ) -> None:
         self.urls = tuple(urls)
+        self._by_nccl = by_nccl
         self._model = model
         self._dtype = getattr(torch, precision)
         self._timeout_s = timeout_s
@@ -65,7 +75,6 @@ class VLLMEngine:
                 "max_tokens": sampling.max_tokens,
                 "stop_token_ids": [sampling.stop],
                 "ignore_eos": True,  # what else the model's files call an end
-                "seed": (sampling.seed * _ODD + key) % 2**63,
                 "logprobs": 0,
                 "detokenize": False,
             },
@@ -145,7 +154,7 @@ class VLLMEngine:
 
     def _send(self, behind: Sequence[str], version: int, source: Weights) -> None:
         named = ((name, one.to(self._dtype)) for name, one in source())
-        if torch.cuda.is_available():
+        if self._by_nccl:
             self._broadcast(version, named)
             return
         up = [url for url in behind if _version(url) is not None]

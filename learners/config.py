@@ -149,9 +149,10 @@ class Config:
         for url in self.engine_urls:
             if not url.startswith(("http://", "https://")):
                 raise ConfigError(f"engine_urls: expected http://HOST:PORT, got {url!r}")
-        if self.colocated and self.max_staleness:
-            wanted = "max_staleness 0, since they take turns"
-            raise ConfigError(f"colocated: expected {wanted}; got {self.max_staleness}")
+        for name in ("max_staleness", "eval_every"):
+            if self.colocated and getattr(self, name):
+                wanted = f"{name} 0, since engine and trainer take turns"
+                raise ConfigError(f"colocated: expected {wanted}; got {getattr(self, name)}")
 
     def _check_trainer(self) -> None:
         for name, backends in _ONLY_FOR.items():

@@ -150,7 +150,7 @@ class Beside:
     def evaluate(self, step: int) -> None:
         """See `Sampler`."""
         self._playing += 1
-        self._pipe.send(("evaluate", step))
+        self._tell("evaluate", step)
 
     def evaluations(self, wait: bool) -> list[tuple[int, Evaluation]]:
         """See `Sampler`."""
@@ -161,7 +161,17 @@ class Beside:
 
     def published(self, version: int) -> None:
         """See `Sampler`."""
-        self._pipe.send(("version", version))
+        self._tell("version", version)
+
+    def _tell(self, kind: str, value: int) -> None:
+        try:
+            self._pipe.send((kind, value))
+        except ConnectionError:
+            raise self._gone() from None
+
+    def _gone(self) -> EngineError:
+        self._process.join(_END_S)
+        return EngineError(f"the rollout process ended with status {self._process.exitcode}")
 
     def _listen(self) -> None:
         """Take one message, or wait a moment for it.
@@ -175,9 +185,7 @@ class Beside:
                 self._take(*self._pipe.recv())
                 return
         except (EOFError, ConnectionError):
-            self._process.join(_END_S)
-            status = self._process.exitcode
-            raise EngineError(f"the rollout process ended with status {status}") from None
+            raise self._gone() from None
         silent = time.monotonic() - self._heard
         if silent > SILENT_S:
             raise EngineError(f"the rollout process has said nothing for {silent:.0f} s")

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import jinja2
 from transformers import PreTrainedTokenizerBase
 
+_USER = {"role": "user", "content": "question"}
+_ODD = ' "odd"\n<&>\\ '
 _REPLY = "\ue000reply\ue000"
 
 
@@ -35,6 +38,9 @@ class ChatTokens:
         self._tools: list[Any] = [dict(tool) for tool in tools]
         self.end = int(tokenizer.eos_token_id)
         self._before, self._after = self._frame()
+        # most templates write a reply as it is, some as a JSON string: those render each
+        self._as_it_is = False
+        self._as_it_is = self._frame_reply(_ODD) == self._before + _ODD + self._after
         # half of an episode's time goes into encoding; members of a group hear the same page
         self._reply = lru_cache(maxsize=256)(self._make_reply)
 
@@ -44,21 +50,36 @@ class ChatTokens:
         An assistant's last turn does not matter, since it is never rendered: some templates put
         an empty block of thoughts into it, and only there.
         """
-        user = [{"role": "user", "content": "question"}]
-        turn = [{"role": "assistant", "content": "answer"}, {"role": "tool", "content": _REPLY}]
-        asked, once, twice = (self._render([*user, *turn * n]) for n in range(3))
+        turn = self._turn(_REPLY)
+        asked, once, twice = (self._render([_USER, *turn * n]) for n in range(3))
         spoken = asked + "answer" + self._tokenizer.eos_token
         if not once.startswith(spoken) or once.count(_REPLY) != 1:
             raise TemplateError(f"expected {spoken!r}, then the tool's reply; got {once!r}")
         if twice != once + once[len(asked) :]:
             raise TemplateError(f"expected {once!r}, then another turn like it; got {twice!r}")
+        self._spoken = spoken
         before, _, after = once[len(spoken) :].partition(_REPLY)
         return before, after
 
+    def _turn(self, reply: str) -> list[dict[str, str]]:
+        return [{"role": "assistant", "content": "answer"}, {"role": "tool", "content": reply}]
+
     def _render(self, messages: list[dict[str, str]]) -> str:
-        return self._tokenizer.apply_chat_template(  # type: ignore[return-value]
-            messages, tools=self._tools, tokenize=False, add_generation_prompt=True
-        )
+        try:
+            return self._tokenizer.apply_chat_template(  # type: ignore[return-value]
+                messages, tools=self._tools, tokenize=False, add_generation_prompt=True
+            )
+        except jinja2.TemplateError as error:
+            raise TemplateError(f"the chat template fails: {error}") from None
+
+    def _frame_reply(self, text: str) -> str:
+        """What the template writes from the assistant's end to its next turn."""
+        if self._as_it_is:
+            return self._before + text + self._after
+        whole = self._render([_USER, *self._turn(text)])
+        if not whole.startswith(self._spoken):
+            raise TemplateError(f"expected {self._spoken!r} first, got {whole!r}")
+        return whole[len(self._spoken) :]
 
     def prompt(self, system: str, user: str) -> list[int]:
         """The ids up to where the assistant begins to write."""
@@ -70,7 +91,7 @@ class ChatTokens:
         return self._reply(text)
 
     def _make_reply(self, text: str) -> tuple[int, ...]:
-        return tuple(self._encode(self._before + text + self._after))
+        return tuple(self._encode(self._frame_reply(text)))
 
     def write(self, text: str) -> list[int]:
         """The ids of an assistant's turn written by somebody else, its end included."""

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from learners import aipo
-from learners.rollout import Rollout, play
+from learners.orchestrator import Batch, Orchestrator
 from resume_gym.judges import JudgeUnavailable
 
 ROOT = Path(__file__).parent.parent
@@ -50,8 +49,9 @@ def weights(runs: Path) -> dict[str, torch.Tensor]:
 def computed(runs: Path) -> list[dict[str, float]]:
     """The metrics that do not measure time."""
     lines = (runs / "test" / "metrics.jsonl").read_text().splitlines()
-    timed = {"seconds_rollout", "seconds_train", "tokens_per_s", "trained_tokens_per_s", "tflops"}
-    return [{k: v for k, v in json.loads(line).items() if k not in timed} for line in lines]
+    timed = ("seconds_", "tokens_per_s", "trained_tokens_per_s", "tflops")
+    every = map(json.loads, lines)
+    return [{k: v for k, v in one.items() if not k.startswith(timed)} for one in every]
 
 
 @pytest.fixture(scope="module")
@@ -127,16 +127,16 @@ def test_a_killed_run_ends_with_the_same_result(whole: Path, tmp_path: Path) -> 
 def test_without_a_verdict_a_run_stops_and_goes_on_later(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = iter(range(100))
+    play = Orchestrator.batch
 
-    def busy(*args: Any) -> list[Rollout]:
-        if next(calls) == 3:  # the held-out tasks, two steps, and this one
+    async def busy(self: Orchestrator, step: int) -> Batch:
+        if step == 3:
             raise JudgeUnavailable("busy")
-        return play(*args)
+        return await play(self, step)
 
     monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4})[1:])
     with monkeypatch.context() as during:
-        during.setattr(aipo, "play", busy)
+        during.setattr(Orchestrator, "batch", busy)
         with pytest.raises(SystemExit, match="1"):
             aipo.main()
     assert len(computed(tmp_path)) == 2

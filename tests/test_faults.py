@@ -6,6 +6,7 @@ The real job: vLLM's server, a rollout process, two trainer processes.
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,12 +23,12 @@ END_S = 10
 """Within which all must be gone."""
 
 
-def start(runs: Path, **changes: object) -> "subprocess.Popen[str]":
+def command(runs: Path, **changes: object) -> list[str]:
     settings = {
         "name": "job",
         "runs": runs,
         "engine": "vllm",
-        "steps": 12,
+        "steps": 14,
         "groups": 2,
         "group-size": 4,
         "max-tokens": 48,
@@ -38,10 +39,13 @@ def start(runs: Path, **changes: object) -> "subprocess.Popen[str]":
         **changes,
     }
     flags = [f"--{name}={value}" for name, value in settings.items()]
-    command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
+    return [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
+
+
+def start(runs: Path, **changes: object) -> "subprocess.Popen[str]":
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     # a group of its own, as a shell would make
-    return subprocess.Popen(command, start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(command(runs, **changes), start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
 def until(happened: Callable[[], bool], job: "subprocess.Popen[str]") -> None:
@@ -134,12 +138,12 @@ def test_a_run_survives_its_engine_and_resumes_after_the_rest(tmp_path: Path) ->
     assert job.returncode != 0
     assert "ended by SIGKILL" in out
     assert everybody.gone()
-    done = len(steps(tmp_path))
-    assert done >= 8
+    assert len(steps(tmp_path)) >= 8
 
     job = start(tmp_path, **sharded)
-    until(lambda: "Resumed after step" in journal(tmp_path) and len(steps(tmp_path)) > 0, job)
-    until(lambda: bool(named(job, "multiprocessing.spawn")), job)
+    until(lambda: "Resumed after step" in journal(tmp_path), job)
+    resumed = len(steps(tmp_path))
+    until(lambda: len(steps(tmp_path)) > resumed, job)
     everybody = Everybody(job, before)
     rollouts = [
         one for one in named(job, "multiprocessing.spawn") if one.parent() in trainers_of(job)
@@ -150,7 +154,7 @@ def test_a_run_survives_its_engine_and_resumes_after_the_rest(tmp_path: Path) ->
     assert "the rollout process ended with status -9; the same command resumes" in out
     assert everybody.gone()
 
-    job = start(tmp_path, **sharded, steps=14)
+    job = start(tmp_path, **sharded)
     out, _ = job.communicate(timeout=TIMEOUT_S)
     assert job.returncode == 0, out
     everybody.gone()
@@ -167,9 +171,16 @@ def trainers_of(job: "subprocess.Popen[str]") -> list[psutil.Process]:
     return psutil.Process(job.pid).children()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("backend", ["local", "fsdp2"])
-def test_nobody_is_left_behind(number: signal.Signals, backend: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "number"),
+    [
+        ("local", signal.SIGTERM),
+        ("local", signal.SIGKILL),
+        ("fsdp2", signal.SIGINT),
+        ("fsdp2", signal.SIGKILL),
+    ],
+)
+def test_nobody_is_left_behind(backend: str, number: signal.Signals, tmp_path: Path) -> None:
     """Neither while the server starts, nor while episodes are played."""
     before = shared_memory()
     job = start(tmp_path, backend=backend)
@@ -190,3 +201,29 @@ def test_nobody_is_left_behind(number: signal.Signals, backend: str, tmp_path: P
     if number == signal.SIGINT:
         assert "the same command resumes" in out
         assert "Traceback" not in out
+
+
+def test_two_machines(tmp_path: Path) -> None:
+    """Two agents with a rendezvous, an engine each; here they are on one machine."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    agent = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
+    script = command(tmp_path, backend="fsdp2", steps=2)[1:]
+    agents = [
+        subprocess.Popen(
+            [sys.executable, *agent, *meeting, *script],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    said = [one.communicate(timeout=TIMEOUT_S)[0] for one in agents]
+    assert [one.returncode for one in agents] == [0, 0], said
+    assert [one["step"] for one in steps(tmp_path)] == [1, 2]
+    logs = sorted(one.name for one in (tmp_path / "job" / "logs").iterdir())
+    assert logs == ["engine-0-0.log", "engine-1-0.log"]
+    assert all(one["probe"] < 1e-4 for one in steps(tmp_path)), "both engines are asked"

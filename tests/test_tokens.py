@@ -1,10 +1,13 @@
+import importlib.util
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import tiny_tokenizer
 from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerBase
 
 from learners.tokens import ChatTokens, TemplateError
 from resume_gym import TOOLS, tool_call
@@ -30,7 +33,7 @@ def test_the_tokens_are_the_conversation_as_the_template_renders_it(
     ids = chat.prompt(system, user)
     for said, heard in [*turns, (tool_call("review"), "a , b . don't\n\nturns left: 9/10")]:
         messages += [{"role": "assistant", "content": said}, {"role": "tool", "content": heard}]
-        ids += chat.write(said) + chat.reply(heard)
+        ids += [*chat.write(said), *chat.reply(heard)]
     rendered = tokenizer.apply_chat_template(
         messages, tools=list(TOOLS), tokenize=False, add_generation_prompt=True
     )
@@ -114,3 +117,60 @@ def test_a_template_may_dress_the_last_turn() -> None:
 def test_a_template_that_changes_history_is_refused(template: str) -> None:
     with pytest.raises(TemplateError, match=r"expected '.*got '"):
         chat_of(template)
+
+
+PUBLISHED = Path(importlib.util.find_spec("trl").origin).parent / "chat_templates"  # type: ignore[union-attr,arg-type]
+
+
+def published(name: str, end: str) -> PreTrainedTokenizerBase:
+    tokenizer = deepcopy(tiny_tokenizer())
+    tokenizer.add_special_tokens({"eos_token": end, "bos_token": "<s>"})
+    tokenizer.chat_template = (PUBLISHED / f"{name}.jinja").read_text()
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("qwen2_5", "<|im_end|>"),
+        ("qwen3", "<|im_end|>"),
+        ("qwen3_instruct_2507", "<|im_end|>"),
+        ("qwen3_5_nothink", "<|im_end|>"),
+        ("llama3_1", "<|eot_id|>"),
+        ("llama3_2", "<|eot_id|>"),
+    ],
+)
+def test_published_templates_are_appended_to(name: str, end: str) -> None:
+    """Qwen3 drops earlier thoughts when it is rendered again; here what was said stays."""
+    tokenizer = published(name, end)
+    chat = ChatTokens(tokenizer, TOOLS)
+    reply = 'error (not_found): "old"\n<b> & \\ 语言'
+    ids = [*chat.prompt("Edit.", "question"), *chat.write("answer"), *chat.reply(reply)]
+    messages = [
+        {"role": "system", "content": "Edit."},
+        {"role": "user", "content": "question"},
+        {"role": "assistant", "content": "answer"},
+        {"role": "tool", "content": reply},
+    ]
+    whole = tokenizer.apply_chat_template(
+        messages, tools=TOOLS, tokenize=False, add_generation_prompt=True
+    )
+    assert tokenizer.decode(ids) == whole
+    thought = chat.write("<think>\nhm\n</think>\n\nanswer")
+    assert chat.read(thought) == "<think>\nhm\n</think>\n\nanswer"
+
+
+@pytest.mark.parametrize(
+    ("name", "end", "reason"),
+    [
+        ("qwen3_5_think", "<|im_end|>", "then the tool's reply"),
+        ("phi3", "<|end|>", "then the tool's reply"),
+        ("deepseekv3", "<｜end▁of▁sentence｜>", "then the tool's reply"),
+        ("gemma3", "<end_of_turn>", "the chat template fails: Conversation roles must alternate"),
+    ],
+)
+def test_published_templates_that_cannot_be_appended_to_are_refused(
+    name: str, end: str, reason: str
+) -> None:
+    with pytest.raises(TemplateError, match=reason):
+        ChatTokens(published(name, end), TOOLS)

@@ -30,10 +30,11 @@ HEADS = ("tied", "untied")
 
 
 def save(head: str, folder: Path) -> Path:
-    """The bundled policy, or one like it whose head has weights of its own."""
-    if head == "tied":
-        return models.NANO
+    """What a run exports of the bundled policy; or one like it with a head of its own."""
     model = models.load("nano")
+    if head == "tied":
+        models.export("nano", model.named_parameters(), folder)
+        return folder
     config = type(model.config)(**{**model.config.to_dict(), "tie_word_embeddings": False})
     apart = type(model)(config)
     apart.load_state_dict(model.state_dict())

@@ -23,7 +23,7 @@ class Sampling:
         temperature: divides the logits; greater than 0.
         max_tokens: limit of one completion, its end token included.
         stop: the token id that ends a completion.
-        seed: of this turn; conversations are told apart by their keys.
+        seed: of this turn, for an engine whose draws can be repeated.
     """
 
     temperature: float

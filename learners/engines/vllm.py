@@ -11,6 +11,7 @@ its build for CPUs dies of a seeded request whose prompt it computes in parts.
 
 import asyncio
 import contextlib
+import math
 import os
 import time
 from collections import Counter
@@ -29,7 +30,7 @@ from learners.engines import Completion, EngineError, RefusedError, Sampling, We
 _UNTRAINED = "default"
 """What vLLM calls the weights that it read from the model's folder."""
 _CHUNK_BYTES = 2**26
-_RETRY_S = 0.25
+_RETRY_S, _COOL_S = 0.25, 5.0
 _TRIED_S = 30.0
 _HTTP_BAD_REQUEST, _HTTP_SERVER_ERROR = 400, 500
 
@@ -62,6 +63,7 @@ class VLLMEngine:
         self._timeout_s = timeout_s
         self._home: dict[int, str] = {}
         self._busy: Counter[str] = Counter()
+        self._failed: dict[str, float] = {}
         self._session: aiohttp.ClientSession | None = None
         self._held: list[int] = []
         self._nccl: Any = None
@@ -88,7 +90,8 @@ class VLLMEngine:
                         return _completion(await self._ask(url, wanted))
                     except (aiohttp.ClientError, OSError, _NotReadyError) as error:
                         told = f"{url}: {error or type(error).__name__}"
-                    self._leave(key)
+                    self._failed[url] = time.monotonic()
+                    self.release(key)
                     await asyncio.sleep(_RETRY_S)
         raise EngineError(f"no completion within {self._timeout_s:.0f} s; {told}")
 
@@ -107,16 +110,15 @@ class VLLMEngine:
 
     def _home_of(self, key: int) -> str:
         if key not in self._home:
-            url = min(self.urls, key=self._busy.__getitem__)
+            url = min(self.urls, key=self._reluctance)
             self._home[key] = url
             self._busy[url] += 1
         return self._home[key]
 
-    def _leave(self, key: int) -> None:
-        """Let the next attempt choose; a server that failed counts as busy until it answers."""
-        url = self._home.pop(key)
-        if len(self.urls) == 1:
-            self._busy[url] -= 1
+    def _reluctance(self, url: str) -> tuple[bool, int]:
+        """Last of all one that failed a moment ago; else the fewer conversations the better."""
+        failed = time.monotonic() - self._failed.get(url, -math.inf) < _COOL_S
+        return failed, self._busy[url]
 
     def release(self, key: int) -> None:
         """Forget where a conversation is."""

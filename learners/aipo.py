@@ -108,8 +108,8 @@ class Job:
         for server in self._servers:
             server.ready()
         self.engine.load_weights(version, self.trainer.iter_weights)
-        gap = self._probe(self.engine) if isinstance(self.engine, VLLMEngine) else 0.0
         self.version = version
+        gap = self._probe(self.engine) if isinstance(self.engine, VLLMEngine) else 0.0
         self.sampler.published(version)
         return gap
 

@@ -1,4 +1,5 @@
 import shutil
+import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -9,7 +10,7 @@ import torch
 from rich.console import Console
 from transformers import Qwen3Config
 
-from learners import models
+from learners import aipo, models
 from learners.config import PRESETS, Config, ConfigError, read_toml
 from learners.engines.server import command
 from learners.machine import Machine
@@ -294,3 +295,16 @@ def test_what_is_printed_fits_a_hundred_columns(width: int, source: Config) -> N
         "every 20 steps; up to three are kept",
     ):
         assert told in text
+
+
+def test_the_command_prints_the_plan_and_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["aipo.py", "--runs", str(tmp_path), "--dry-run"])
+    aipo.main()
+    assert "Nothing is started." in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(sys, "argv", ["aipo.py", "--dry-run", "4 x abacus"])
+    with pytest.raises(SystemExit, match="2"):
+        aipo.main()
+    assert "--dry-run: expected GPUs" in capsys.readouterr().err

@@ -6,6 +6,7 @@ tests/test_vllm.py has the real one.
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ import pytest
 import torch
 from fake_vllm import FakeVLLM
 
-from learners import models
+from learners import aipo, models
 from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling
 from learners.engines.vllm import VLLMEngine
@@ -282,3 +283,22 @@ def test_what_fails_there_fails_here(server: FakeVLLM, tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="prompt too long"):
         one.batch(1)
     one.close()
+
+
+def test_an_engine_that_samples_with_something_else_stops_the_run(
+    server: FakeVLLM,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It takes the weights, says so, and gives log-probabilities of its own."""
+    server.version = "default"
+    flags = {"engine": "vllm", "engine-urls": server.url, "runs": tmp_path, "threads": 1}
+    argv = [str(part) for name, value in flags.items() for part in (f"--{name}", value)]
+    monkeypatch.setattr(sys, "argv", ["aipo.py", *argv])
+    with pytest.raises(SystemExit, match="1"):
+        aipo.main()
+    told = capsys.readouterr().err
+    assert "after weights 0: sampler and trainer differ by" in told
+    assert server.version == "0"
+    assert server.weights.keys() == dict(models.load("nano").named_parameters()).keys()

@@ -54,6 +54,22 @@ def test_the_newest_two_stay(tmp_path: Path) -> None:
     assert last[0] == 1_000_000
 
 
+def test_the_best_stays_too(tmp_path: Path) -> None:
+    assert checkpoint.best(tmp_path) is None
+    save(tmp_path, 5, put)
+    assert checkpoint.mark_best(tmp_path, 5)
+    for step in (10, 15, 20):
+        save(tmp_path, step, put)
+    assert names(tmp_path) == ["best", "step-000005", "step-000015", "step-000020"]
+    assert checkpoint.best(tmp_path) == tmp_path / "step-000005"
+    assert checkpoint.mark_best(tmp_path, 20)
+    save(tmp_path, 25, put)
+    assert names(tmp_path) == ["best", "step-000020", "step-000025"]
+    assert not checkpoint.mark_best(tmp_path, 5), "it is gone"
+    assert checkpoint.best(tmp_path) == tmp_path / "step-000020"
+    assert latest(tmp_path) == (25, tmp_path / "step-000025")
+
+
 def test_a_process_killed_while_it_saves_leaves_the_one_before(tmp_path: Path) -> None:
     before = save(tmp_path, 5, put)
     command = [sys.executable, "-c", ENDLESS, str(tmp_path)]

@@ -215,6 +215,9 @@ def test_help_says_what_each_flag_is_and_its_default_under_a_preset() -> None:
     assert "--dry-run" in said
 
 
+VLLM = {"engine": "vllm"}
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [
@@ -226,6 +229,19 @@ def test_help_says_what_each_flag_is_and_its_default_under_a_preset() -> None:
         ({"offload": 1}, "offload: expected true or false, got 1"),
         ({"lora_rank": -1}, "lora_rank: expected at least 0, got -1"),
         ({"trainer_procs": 0}, "trainer_procs: expected at least 1, got 0"),
+        ({"engine_procs": 2}, "engine_procs: 2 needs engine 'vllm', got 'transformers'"),
+        ({"engine_urls": ("http://a:1",)}, "engine_urls: .* needs engine 'vllm'"),
+        ({**VLLM, "engine_urls": ("a:1",)}, "engine_urls: expected http://HOST:PORT, got 'a:1'"),
+        ({**VLLM, "engine_urls": "http://a:1"}, "engine_urls: expected a list of texts, got"),
+        ({**VLLM, "engine_urls": (1,)}, "engine_urls: expected text, got 1"),
+        ({**VLLM, "max_staleness": -1}, "max_staleness: expected at least 0, got -1"),
+        ({**VLLM, "patience_s": 0}, "patience_s: expected more than 0, got 0"),
+        ({**VLLM, "colocated": True}, "colocated: expected max_staleness 0, .* got 1"),
+        (
+            {**VLLM, "colocated": True, "max_staleness": 0, "eval_every": 5},
+            "colocated: expected eval_every 0, .* got 5",
+        ),
+        ({"eval_every": 7}, "eval_every: expected a multiple of save_every, 5, got 7"),
     ],
 )
 def test_options_of_one_backend_need_it(values: dict[str, Any], told: str) -> None:
@@ -233,8 +249,10 @@ def test_options_of_one_backend_need_it(values: dict[str, Any], told: str) -> No
         Config(**values)
 
 
-def test_flags_that_are_true_or_false_survive_a_file(tmp_path: Path) -> None:
-    config = Config(backend="fsdp2", offload=True)
+def test_flags_and_lists_survive_a_file_and_a_command_line(tmp_path: Path) -> None:
+    urls = ("http://a:1", "http://b:2")
+    config = Config(backend="fsdp2", offload=True, engine="vllm", engine_urls=urls)
+    assert load(["--backend=fsdp2", "--offload", "--engine=vllm", "--engine-urls", *urls]) == config
     file = tmp_path / "config.toml"
     file.write_text(to_toml(config))
     assert read_toml(file) == config
@@ -244,6 +262,7 @@ def test_flags_that_are_true_or_false_survive_a_file(tmp_path: Path) -> None:
     ("values", "extra"),
     [
         ({"backend": "deepspeed"}, "deepspeed"),
+        ({"engine": "vllm"}, "vllm"),
         ({"optimizer": "adamw8bit"}, "adamw8bit"),
         ({"lora_rank": 4}, "lora"),
     ],

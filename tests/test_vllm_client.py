@@ -178,6 +178,25 @@ def test_halves_travel_as_halves(two: list[FakeVLLM]) -> None:
     assert two[0].weights["a"].dtype == torch.bfloat16
 
 
+def test_weights_are_asked_for_once_a_server_is_there(two: list[FakeVLLM]) -> None:
+    """All trainer ranks take part in passing them, and must not wait for nothing."""
+    one, asked = engine(two, timeout_s=1.0), []
+    for server in two:
+        server.__exit__()
+
+    def source() -> list[tuple[str, torch.Tensor]]:
+        asked.append(1)
+        return [("a", torch.zeros(2))]
+
+    with pytest.raises(EngineError, match="did not take weights 4"):
+        one.load_weights(4, source)
+    assert asked == []
+    for server in two:
+        server.__enter__()
+    one.load_weights(4, source)
+    assert asked == [1]
+
+
 def test_a_server_that_cannot_take_weights_is_an_error(two: list[FakeVLLM]) -> None:
     two[1].broken = "update_weights"
     with pytest.raises(EngineError, match=rf"{two[1].url} did not take weights 4.*it broke"):

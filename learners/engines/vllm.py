@@ -155,22 +155,26 @@ class VLLMEngine:
                 time.sleep(_RETRY_S)
 
     def _send(self, behind: Sequence[str], version: int, source: Weights) -> None:
-        named = ((name, one.to(self._dtype)) for name, one in source())
         if self._by_nccl:
-            self._broadcast(version, named)
+            self._broadcast(version, source)
             return
         up = [url for url in behind if _version(url) is not None]
         if not up:
             raise requests.ConnectionError("no server answers")
         control = _Control(up, version, self._timeout_s)
-        self._hold(named)
+        self._hold(source)
         paths = [f"/proc/{os.getpid()}/fd/{one}" for one in self._held]
         with control.paused():
             control.start_weight_update()
             control.update_weights({"paths": paths})
             control.finish_weight_update()
 
-    def _broadcast(self, version: int, named: Iterable[tuple[str, Tensor]]) -> None:
+    def _converted(self, source: Weights) -> Iterator[tuple[str, Tensor]]:
+        # asked for with the first tensor, not before: all trainer ranks take part from then on
+        for name, one in source():
+            yield name, one.to(self._dtype)
+
+    def _broadcast(self, version: int, source: Weights) -> None:
         from learners.engines.nccl import NCCLSender
 
         versions = [_version(url) for url in self.urls]
@@ -182,15 +186,15 @@ class VLLMEngine:
                 self._nccl.close()
             self._nccl = NCCLSender(control, self._model, self._dtype)
         with control.paused():
-            self._nccl.send(control, named)
+            self._nccl.send(control, self._converted(source))
 
-    def _hold(self, named: Iterable[tuple[str, Tensor]]) -> None:
+    def _hold(self, source: Weights) -> None:
         """Put the weights where the servers can read them, a part at a time.
 
         In files without a name, which are gone with this process, however it ends.
         """
         self._drop()
-        for part in _parts(named):
+        for part in _parts(self._converted(source)):
             file = os.memfd_create("weights")
             self._held.append(file)
             data = memoryview(save(part))

@@ -128,6 +128,7 @@ class Orchestrator:
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         self._waits: dict[object, tuple[str, float]] = {}
         self._lag_s = 0.0
+        self._evaluations = 0
 
     def plan(self, step: int) -> tuple[list[Rollout], int]:
         """The rollouts of a step, not played yet, and its seed; both from the run's seed alone."""
@@ -174,14 +175,15 @@ class Orchestrator:
         return Batch(left, len(lost), self._config.groups - len(groups), lag)
 
     async def evaluate(self) -> Evaluation:
-        """Play the held-out tasks, always with the same seeds.
+        """Play the held-out tasks, always with the same seeds; several may go on at once.
 
         Raises:
             EngineError: the engine gives no tokens.
             JudgeError: an episode got no verdict.
         """
         rollouts = self._fresh(self._work.held_out, self._config.eval_rollouts)
-        failures = await self._all(rollouts, -len(rollouts), 0, None)
+        self._evaluations += 1  # their keys are negative, those of steps are not
+        failures = await self._all(rollouts, -self._evaluations * len(rollouts), 0, None)
         for failure in failures:
             if failure is not None:
                 raise failure

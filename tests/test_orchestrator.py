@@ -143,11 +143,12 @@ def test_an_evaluation_plays_the_held_out_tasks_with_the_same_seeds() -> None:
     engine.version = 6
     made = make(engine)
 
-    async def twice() -> tuple[Any, Any]:
-        return await made.evaluate(), await made.evaluate()
+    async def twice() -> list[Any]:
+        return list(await asyncio.gather(made.evaluate(), made.evaluate(), made.batch(1)))
 
-    one, other = asyncio.run(twice())
+    one, other, _ = asyncio.run(twice())
     assert one == other
+    assert len(engine.gone) == len(set(engine.gone)) == 2 + 2 + 12, "no two have one key"
     assert one.summary.episodes == 2
     assert one.versions == (6, 6)
 

@@ -210,6 +210,7 @@ class Beside:
         self._process.join(_END_S)
         self._process.kill()
         self._process.join()
+        self._pipe.close()
 
 
 def _run(start: _Start, pipe: Connection) -> None:

@@ -37,7 +37,7 @@ from learners.engines.vllm import VLLMEngine
 from learners.losses import STANDARDISED
 from learners.machine import Machine
 from learners.monitors import Progress, RunFolder, dashboard, describe
-from learners.orchestrator import Work
+from learners.orchestrator import Batch, Work
 from learners.plan import make_plan
 from learners.plan_table import show
 from learners.policy import Policy
@@ -140,12 +140,9 @@ class Job:
             self.engine.load_weights(self.version, self.trainer.iter_weights)
         self._looked = time.monotonic()
 
-    def step(self, step: int) -> dict[str, float]:
-        """Wait for rollouts, train, publish; the step's metrics."""
-        config = self.config
-        began = time.monotonic()
-        batch = self.sampler.batch(step)
-        rollouts = batch.rollouts
+    def step(self, step: int, batch: Batch, began: float) -> dict[str, float]:
+        """Train on a step's rollouts, publish; its metrics, from when they were waited for."""
+        config, rollouts = self.config, batch.rollouts
         sampled = time.monotonic()
 
         rewards = torch.tensor([one.session.reward for one in rollouts])
@@ -243,14 +240,16 @@ def train(config: Config, servers: Sequence[Server], urls: Sequence[str]) -> Non
     history = run.metrics()
     with Progress(config.steps, done, console) as progress:
         for step in range(done + 1, config.steps + 1):
+            began = time.monotonic()
             try:
-                metrics = job.step(step)
+                batch = job.sampler.batch(step)
             except (JudgeError, EngineError):
                 job.trainer.wait()
                 saved = checkpoint.latest(run.checkpoints)
                 if step - 1 > (saved[0] if saved else 0):
                     job.trainer.save(step - 1)  # the steps before this one are not lost
                 raise
+            metrics = job.step(step, batch, began)
             history.append(metrics)
             run.append(metrics)
             progress.update(metrics)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from learners import aipo
+from learners.engines import EngineError
 from learners.orchestrator import Batch, Orchestrator
 from resume_gym.judges import JudgeUnavailable
 
@@ -145,6 +146,26 @@ def test_without_a_verdict_a_run_stops_and_goes_on_later(
     assert computed(tmp_path) == computed(whole)
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(tmp_path)[name]), name
+
+
+def test_weights_that_could_not_be_published_are_no_checkpoint_of_the_step_before(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = aipo.Job.publish
+
+    def fail(self: aipo.Job, version: int) -> float:
+        if version == 2:
+            raise EngineError("gone")
+        return publish(self, version)
+
+    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4})[1:])
+    with monkeypatch.context() as during:
+        during.setattr(aipo.Job, "publish", fail)
+        with pytest.raises(SystemExit, match="1"):
+            aipo.main()
+    assert not (tmp_path / "test" / "checkpoints").exists()
+    aipo.main()
+    assert computed(tmp_path) == computed(whole)
 
 
 def test_a_finished_run_shows_its_result_again(whole: Path) -> None:

@@ -42,7 +42,6 @@ class NCCLSender:
         sizes = [_workers(url) for url in control.urls]
         offsets = [1 + sum(sizes[:i]) for i in range(len(sizes))]
         self._source = _Source(model, kind)
-        self._control = control
         with socket.socket() as one:
             one.bind(("", 0))
             port = int(one.getsockname()[1])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import requests
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
@@ -99,6 +101,14 @@ def ask(engine: VLLMEngine, prompts: list[list[int]], max_tokens: int = 24) -> l
     return asyncio.run(every())
 
 
+def sampled(url: str) -> float:
+    """How many tokens a server has sampled so far, by its own count."""
+    told = requests.get(f"{url}/metrics", timeout=30).text
+    found = re.search(r"^vllm:generation_tokens_total.* (\S+)$", told, re.MULTILINE)
+    assert found, told
+    return float(found[1])
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_a_server_samples_with_what_it_was_given(
     head: str, servers: dict[str, Server], folders: dict[str, Path]
@@ -142,11 +152,14 @@ def test_an_update_on_the_way_shows_in_the_versions(servers: dict[str, Server]) 
     changed(new, 5)
     engine = VLLMEngine([servers["tied"].url], "nano", "float32", 60.0)
     engine.load_weights(20, old.named_parameters)
+    before = sampled(servers["tied"].url)
 
     async def both() -> Completion:
-        sampling = Sampling(TEMPERATURE, 600, UNLIKELY, 5)
+        sampling = Sampling(TEMPERATURE, 3000, UNLIKELY, 5)
         asked = asyncio.create_task(engine.generate(0, PROMPT, sampling))
-        await asyncio.sleep(0.4)
+        async with asyncio.timeout(60):
+            while await asyncio.to_thread(sampled, servers["tied"].url) == before:
+                pass
         await asyncio.to_thread(engine.load_weights, 21, new.named_parameters)
         try:
             return await asked

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple, Self
 
 import gymnasium
@@ -24,7 +25,16 @@ from learners.tokens import ChatTokens
 from learners.trajectories import Trajectories
 from resume_gym import TOOLS, Rules, Session, Task, load_tasks
 from resume_gym.evaluation import Episode, Summary, summarise
-from resume_gym.judges import Judge, JudgeError, JudgeUnavailable, make_judge
+from resume_gym.judges import (
+    AsyncJudge,
+    Judge,
+    JudgeError,
+    JudgeMisconfigured,
+    JudgeUnavailable,
+    make_judge,
+)
+from resume_gym.llm.loop import submit
+from resume_gym.rewards import Verdict
 
 GROUP_SHARE = 0.75
 """Of a group's episodes, so many must have ended well; else the group is dropped: 12 of 16."""
@@ -126,6 +136,8 @@ class Orchestrator:
         self._trajectories = trajectories
         self._note = note
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
+        # what others take long to judge is kept before
+        self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._waits: dict[object, tuple[str, float]] = {}
         self._lag_s = 0.0
         self._evaluations = 0
@@ -198,39 +210,39 @@ class Orchestrator:
         """Play and grade; what became of each."""
         failures: list[Exception | None] = []
         at_once = self._engine.at_once
+        groups = _Groups(rollouts, getattr(self._work.judge, "grouped", False))
         for first in range(0, len(rollouts), at_once):
             some = rollouts[first : first + at_once]
             own = seed + first * self._work.rules.max_turns
-            tasks = [self._one(one, key + first + i, own, step) for i, one in enumerate(some)]
+            tasks = [
+                self._one(one, key + first + i, own, step, groups) for i, one in enumerate(some)
+            ]
             failures += await _gather(tasks)
-        return failures
+        pairs = zip(rollouts, failures, strict=True)
+        return [groups.failures.get(id(one), failure) for one, failure in pairs]
 
     async def _one(
-        self, rollout: Rollout, key: int, seed: int, step: int | None
+        self, rollout: Rollout, key: int, seed: int, step: int | None, groups: "_Groups"
     ) -> Exception | None:
         """Play one episode to its end, have it graded, keep it."""
         config, session = self._config, rollout.session
-        if session.done and not session.needs_verdict:
-            return None
+        failure: Exception | None = None
         try:
             if not session.done:
                 stop = self._work.chat.end
                 sampling = Sampling(config.temperature, config.max_tokens, stop, seed)
                 await play(rollout, key, self._generate, self._work.chat, sampling)
-            if session.needs_verdict:
-                with self._waiting(key, f"judge {self._work.judge.name!r}"):
-                    await self._grade(session)
+                if self._judge_waits or not session.needs_verdict:
+                    self._keep(step, rollout)
         except RefusedError as error:
             self._note(f"An episode of {session.task.task_id} is dropped: {error}")
-            return error
-        except JudgeError as error:
-            self._note(f"An episode of {session.task.task_id} is dropped: no verdict: {error}")
-            self._keep(step, rollout)  # it can be graded later
-            return error
+            failure = error
         finally:
             self._engine.release(key)
-        self._keep(step, rollout)
-        return None
+        if ready := groups.ready(rollout):
+            with self._waiting(key, f"judge {self._work.judge.name!r}"):
+                await self._grade(ready, step, groups)
+        return failure
 
     def _keep(self, step: int | None, rollout: Rollout) -> None:
         if step is not None and self._trajectories is not None:
@@ -240,25 +252,51 @@ class Orchestrator:
         with self._waiting(key, "the engine"):
             return await self._engine.generate(key, ids, sampling)
 
-    async def _grade(self, session: Session) -> None:
-        judge, patience = self._work.judge, self._config.patience_s
-        deadline, pause = time.monotonic() + patience, _RETRY_S
-        while True:
-            asked = asyncio.get_running_loop().run_in_executor(
-                self._threads, judge.judge, session.task, session.resume
-            )
-            try:
-                left = deadline - time.monotonic()
-                session.grade(await asyncio.wait_for(asked, max(left, 0.0)))
-                return
-            except TimeoutError:
-                told = f"the judge {judge.name!r} has not answered for {patience:.0f} s"
-                raise JudgeUnavailable(told) from None
-            except JudgeUnavailable:
-                if time.monotonic() + pause > deadline:
-                    raise
+    async def _grade(
+        self, rollouts: Sequence[Rollout], step: int | None, groups: "_Groups"
+    ) -> None:
+        """Have finished episodes of one task graded; asks again while the judge is busy.
+
+        Raises:
+            JudgeMisconfigured: no verdict can be had on anything.
+        """
+        deadline, pause = time.monotonic() + self._config.patience_s, _RETRY_S
+        said = await self._ask(rollouts, deadline)
+        while any(isinstance(one, JudgeUnavailable) for one in said):
+            if time.monotonic() + pause > deadline:
+                break
             await asyncio.sleep(pause)
             pause = min(2 * pause, _RETRY_MOST_S)
+            said = await self._ask(rollouts, deadline)
+        for rollout, one in zip(rollouts, said, strict=True):
+            if isinstance(one, Verdict):
+                rollout.session.grade(one)
+                self._keep(step, rollout)
+                continue
+            if not self._judge_waits:  # else it has been kept: it can be graded later
+                self._keep(step, rollout)
+            if isinstance(one, JudgeMisconfigured):
+                raise one
+            task = rollout.session.task.task_id
+            self._note(f"An episode of {task} is dropped: no verdict: {one}")
+            groups.failures[id(rollout)] = one
+
+    async def _ask(
+        self, rollouts: Sequence[Rollout], deadline: float
+    ) -> list[Verdict | JudgeError]:
+        judge, task = self._work.judge, rollouts[0].session.task
+        texts = [one.session.resume for one in rollouts]
+        try:
+            async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
+                if isinstance(judge, AsyncJudge):
+                    return await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
+                loop, (text,) = asyncio.get_running_loop(), texts
+                return [await loop.run_in_executor(self._threads, judge.judge, task, text)]
+        except TimeoutError:
+            told = f"has not answered for {self._config.patience_s:.0f} s"
+            return [JudgeUnavailable(f"the judge {judge.name!r} {told}")] * len(texts)
+        except JudgeError as error:
+            return [error] * len(texts)
 
     @contextmanager
     def _waiting(self, who: object, what: str) -> Iterator[None]:
@@ -287,6 +325,28 @@ class Orchestrator:
     def close(self) -> None:
         """Let go of the judge's threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class _Groups:
+    """Which finished episodes are to be judged together: a group's, or each alone.
+
+    Attributes:
+        failures: by the identity of a rollout, why it has no verdict.
+    """
+
+    def __init__(self, rollouts: Sequence[Rollout], grouped: bool) -> None:
+        self.failures: dict[int, JudgeError] = {}
+        self._grouped = grouped
+        self._members = {key: list(some) for key, some in groupby(rollouts, lambda r: r.group)}
+        self._left = {key: len(some) for key, some in self._members.items()}
+
+    def ready(self, rollout: Rollout) -> list[Rollout]:
+        """Those that can be judged now that this one has ended, well or not."""
+        self._left[rollout.group] -= 1
+        some = self._members[rollout.group] if self._grouped else [rollout]
+        if self._grouped and self._left[rollout.group]:
+            return []
+        return [one for one in some if one.session.needs_verdict]
 
 
 async def _gather(tasks: Sequence[Coroutine[Any, Any, Exception | None]]) -> list[Exception | None]:

@@ -14,6 +14,7 @@ from resume_gym.tools import text_fault
 WEAKNESSES = tuple(WEAKNESS_METRIC)
 SPLITS = ("train", "eval")
 BUNDLED = ("default", "mini")
+EVIDENCE_KINDS = ("project_notes", "performance_review", "portfolio")
 
 _DATA = Path(__file__).parent / "data"
 
@@ -38,6 +39,21 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """A document about the candidate; what it says is true.
+
+    Attributes:
+        kind: one of `EVIDENCE_KINDS`.
+        title: of the document.
+        text: Markdown or plain text.
+    """
+
+    kind: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A resume to revise for a job.
 
@@ -51,6 +67,7 @@ class Task:
         split: "train" or "eval".
         fixes: edits that repair the weakness, in the order to apply them.
         persona: who the resume is of: role, level, vertical, name, company.
+        evidence: documents about the candidate, from which a revision may draw.
 
     Raises:
         TaskError: a field has another type or value, or holds a NUL or a lone surrogate.
@@ -63,6 +80,7 @@ class Task:
     split: str = "train"
     fixes: tuple[Fix, ...] = ()
     persona: Mapping[str, str] = field(default_factory=dict)
+    evidence: tuple[Evidence, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("task_id", "job", "resume"):
@@ -98,7 +116,25 @@ class Task:
             raise TaskError(f"{min(unknown)}: unknown field")
         if not isinstance(row.get("persona", {}), dict):
             raise TaskError("persona: expected an object")
-        return cls(**{**row, "fixes": _fixes(row.get("fixes", []))})
+        read = {"fixes": _fixes(row.get("fixes", [])), "evidence": _evidence(row.get("evidence", []))}
+        return cls(**{**row, **read})
+
+
+def _evidence(rows: Any) -> tuple[Evidence, ...]:
+    if not isinstance(rows, list):
+        raise TaskError(f"evidence: expected a list, got {type(rows).__name__}")
+    documents = []
+    for number, row in enumerate(rows):
+        where = f"evidence[{number}]"
+        if not isinstance(row, dict) or row.keys() != {"kind", "title", "text"}:
+            raise TaskError(f"{where}: expected an object with kind, title and text")
+        for name in ("kind", "title", "text"):
+            _check_text(f"{where}.{name}", row[name])
+        if row["kind"] not in EVIDENCE_KINDS:
+            expected = ", ".join(EVIDENCE_KINDS)
+            raise TaskError(f"{where}.kind: expected one of {expected}; got {row['kind']!r}")
+        documents.append(Evidence(**row))
+    return tuple(documents)
 
 
 def _fixes(rows: Any) -> tuple[Fix, ...]:

@@ -15,8 +15,16 @@ from learners.config import Config
 from learners.engines import Engine, EngineError, RefusedError
 from learners.orchestrator import Batch, Orchestrator, Work
 from learners.trajectories import Trajectories
-from resume_gym import Rules
-from resume_gym.judges import Judge, JudgeError, JudgeMalformed, JudgeUnavailable
+from resume_gym import Rules, Task, Verdict
+from resume_gym.judges import (
+    AsyncJudge,
+    Judge,
+    JudgeError,
+    JudgeMalformed,
+    JudgeMisconfigured,
+    JudgeRefused,
+    JudgeUnavailable,
+)
 
 CONFIG = Config(groups=3, group_size=4, seed=5, patience_s=0.4, eval_rollouts=2)
 TASKS = [make_task(number) for number in range(6)]
@@ -203,3 +211,57 @@ def test_memory_stays_flat() -> None:
         return await play(range(6, 26)) - before
 
     assert asyncio.run(grown()) < 8 * 2**20
+
+
+class Ranking(AsyncJudge):
+    """Judges groups: what it is told to say of their members, call by call."""
+
+    name = "ranking"
+    grouped = True
+
+    def __init__(self, *says: list[Verdict | JudgeError]) -> None:
+        self.says = list(says)
+        self.asked: list[tuple[str, int]] = []
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        raise AssertionError("members are not judged alone")
+
+    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
+        self.asked.append((task.task_id, len(group)))
+        return self.says.pop(0) if self.says else [BEST] * len(group)
+
+
+def test_a_judge_of_groups_hears_of_all_members_at_once() -> None:
+    judge = Ranking()
+    engine = says(EDIT, SUBMIT)
+    engine.at_once = 5  # less than two groups
+    one = batch(make(engine, judge))
+    assert sorted(judge.asked) == sorted((r.session.task.task_id, 4) for r in one.rollouts[::4])
+    assert all(r.session.state.verdict == BEST for r in one.rollouts)
+
+
+def test_a_group_is_judged_again_as_a_whole_while_the_judge_is_busy(tmp_path: Path) -> None:
+    refused = JudgeRefused("no")
+    judge = Ranking([BEST, JudgeUnavailable("busy"), refused, BEST], [BEST, BEST, refused, BEST])
+    one = batch(make(says(EDIT, SUBMIT), judge, tmp_path, groups=1, patience_s=30.0))
+    assert [number for _, number in judge.asked] == [4, 4]
+    assert [r.member for r in one.rollouts] == [0, 1, 3]
+    assert one.dropped_episodes == 1
+    # the one without a verdict is kept, and judged later
+    later = Ranking()
+    again = batch(make(says(), later, tmp_path, groups=1))
+    assert len(again.rollouts) == 4
+    assert [number for _, number in later.asked] == [1]
+
+
+def test_a_judge_that_cannot_judge_anything_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
+    wrong = JudgeMisconfigured("401: check the key")
+    for judge in (Ranking([wrong] * 2), FixedJudge([wrong])):
+        folder = tmp_path / judge.name
+        settings: dict[str, Any] = {"groups": 1, "group_size": 2, "patience_s": 30.0}
+        with pytest.raises(JudgeMisconfigured, match="check the key"):
+            batch(make(says(EDIT, SUBMIT), judge, folder, **settings))
+        engine = says(EDIT, SUBMIT)
+        assert len(batch(make(engine, FixedJudge(), folder, **settings)).rollouts) == 2
+        # at most the episode that was with a judge in a thread is played again
+        assert len(engine.seeds) <= (2 if judge.name == "fixed" else 0)

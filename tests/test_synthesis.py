@@ -29,7 +29,7 @@ from resume_gym.synthesis.content import (
 from resume_gym.synthesis.procedural import PAGE_WIDTH, SIZES
 from resume_gym.synthesis.weaknesses import OPENERS
 from resume_gym.synthesis.writing import MONTHS
-from resume_gym.tasks import SPLITS, WEAKNESSES, Task, load_tasks, read_jsonl
+from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Task, load_tasks, read_jsonl
 
 DATA = Path(resume_gym.__file__).parent / "data"
 BUNDLES = {"default": "full", "mini": "mini"}
@@ -305,6 +305,23 @@ def test_a_task_depends_on_its_arguments_alone() -> None:
 def test_wrong_arguments_are_named(bad: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="expected a split of"):
         generate_task(*bad)
+
+
+_FIGURE = re.compile(r"\d[\d,.]*\d|\d")
+
+
+@settings(max_examples=30, deadline=None)
+@given(task=tasks)
+def test_evidence_holds_the_true_figures_and_no_others(task: Task) -> None:
+    told = Counter(_FIGURE.findall("\n".join(one.text for one in task.evidence)))
+    assert [one.kind for one in task.evidence] == list(EVIDENCE_KINDS[: len(task.evidence)])
+    behind = Counter(f for fix in task.fixes for fact in fix.facts for f in _FIGURE.findall(fact))
+    if behind:
+        assert not behind - told, "each figure behind a weak bullet is in a document"
+    else:  # the resume tells its deeds well, and documents confirm them
+        assert not told.keys() - set(_FIGURE.findall(repaired(task)))
+    assert not told.keys() - set(_FIGURE.findall(repaired(task))) - behind.keys()
+    assert not any(task.weakness.split("_")[0] in one.text.split() for one in task.evidence)
 
 
 # The bundled data

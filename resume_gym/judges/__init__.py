@@ -1,19 +1,33 @@
 """Judges: who compares a revised resume with the original.
 
 A judge needs no more than `name` and `judge`. A failure to judge is a `JudgeError`, never a
-number, so that the finished session can be graded later.
+number, so that the finished session can be graded later. Judges that wait for others, models or
+judges, are `AsyncJudge`s, thousands of whose verdicts may be on the way at once.
 """
 
-from collections.abc import Mapping
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Protocol
 
+from resume_gym.llm.loop import submit
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
 # Name: module and class. Imported when made, since each needs other packages.
-_JUDGES = {"rubric": ("resume_gym.judges.rubric", "RubricJudge")}
+_JUDGES = {
+    "rubric": ("resume_gym.judges.rubric", "RubricJudge"),
+    "gemini": ("resume_gym.judges.model", "gemini"),
+    "openai": ("resume_gym.judges.model", "openai"),
+    "votes": ("resume_gym.judges.votes", "Votes"),
+    "tiers": ("resume_gym.judges.tiers", "Tiers"),
+    "pairwise": ("resume_gym.judges.pairwise", "Pairwise"),
+    "critique": ("resume_gym.judges.critique", "Critique"),
+}
 
 
 class Judge(Protocol):
@@ -46,12 +60,75 @@ class JudgeMalformed(JudgeError):  # noqa: N818
     """The judge's answer is not a verdict."""
 
 
+class JudgeMisconfigured(JudgeError):  # noqa: N818
+    """The judge can give no verdict on anything: its key, model or address is wrong."""
+
+
+class AsyncJudge(ABC):
+    """A judge that waits for others; its coroutines run in the loop of `resume_gym.llm.loop`.
+
+    Attributes:
+        name: as in figures and logs.
+        grouped: whether verdicts depend on the other revisions of a group, which are then best
+            judged together.
+    """
+
+    name: str
+    grouped = False
+
+    @abstractmethod
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        """The verdict on a revised resume; raises as `Judge.judge` does."""
+
+    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
+        """A verdict on each of several revisions of a resume, or why there is none."""
+        every = (self.averdict(task, revised) for revised in group)
+        said = await asyncio.gather(*every, return_exceptions=True)
+        for one in said:
+            if isinstance(one, BaseException) and not isinstance(one, JudgeError):
+                raise one
+        return said  # type: ignore[return-value]
+
+    def submit(self, task: Task, revised: str) -> "Future[Verdict]":
+        """`averdict`, from any thread."""
+        return submit(self.averdict(task, revised))
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        """The verdict on a revised resume; see `Judge`."""
+        return self.submit(task, revised).result()
+
+
+class Threaded(AsyncJudge):
+    """A judge that computes, among judges that wait."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.name = judge.name
+        self._judge = judge
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        """See `AsyncJudge`."""
+        return await asyncio.to_thread(self._judge.judge, task, revised)
+
+
+def as_async(judge: Judge) -> AsyncJudge:
+    """The judge, for who asks many at once."""
+    return judge if isinstance(judge, AsyncJudge) else Threaded(judge)
+
+
 def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     """The judge of a name, or of a mapping with "name" and the judge's options.
+
+    Judges of judges hold such specs: `{"name": "votes", "judge": {"name": "gemini"}}`. A string
+    that begins with a brace is read as JSON.
 
     Raises:
         ValueError: there is no such judge, or it has no such option.
     """
+    if isinstance(spec, str) and spec.lstrip().startswith("{"):
+        try:
+            spec = json.loads(spec)
+        except ValueError as problem:
+            raise ValueError(f"judge: expected JSON, got {spec!r}: {problem}") from None
     options = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = options.pop("name", None)
     if name not in _JUDGES:

@@ -26,6 +26,7 @@ from resume_gym.synthesis.content import (
     senior_verbs,
     tell,
 )
+from resume_gym.synthesis.evidence import Deed, write_evidence
 from resume_gym.synthesis.weaknesses import OPENERS, deletion, disorder, suits, weaken
 from resume_gym.synthesis.writing import long_job, long_resume, short_job, short_resume
 from resume_gym.tasks import SPLITS, WEAKNESSES, Task, write_jsonl
@@ -182,9 +183,10 @@ def _stratum(items: Sequence[T], key: str, index: int) -> T:
 
 def _draft(plan: Plan, candidate: Candidate, rng: Random) -> Task | None:
     """A task that may still break a rule of its size; None if the bullets do not suffice."""
-    wording = _write_bullets(plan, candidate, rng)
-    if wording is None:
+    deeds = _write_bullets(plan, candidate, rng)
+    if deeds is None:
         return None
+    wording = " ".join(deed.text for deed in deeds)
     extra = _pad(plan, candidate, rng) if plan.weakness == "too_long" else []
     fixes = [deletion("\n" + section) for section in extra]
     fixes += [fix for job in candidate.jobs for _, fix in job.bullets if fix]
@@ -203,19 +205,20 @@ def _draft(plan: Plan, candidate: Candidate, rng: Random) -> Task | None:
         split=plan.split,
         fixes=tuple(fixes),
         persona=candidate.persona,
+        evidence=write_evidence(candidate, deeds, Random(f"{plan.task_id}-evidence")),
     )
 
 
-def _write_bullets(plan: Plan, candidate: Candidate, rng: Random) -> str | None:
+def _write_bullets(plan: Plan, candidate: Candidate, rng: Random) -> list[Deed] | None:
     """Give each job its bullets, the oldest first, who can claim least.
 
     Returns:
-        The text of all good forms; None if too few bullets are left for a job.
+        What all of them tell; None if too few bullets are left for a job.
     """
     total = rng.randint(*(plan.size.kept if plan.weakness == "too_long" else plan.size.bullets))
     chosen = _choose(plan, candidate, total, rng)
     openers = rng.sample(OPENERS, total)
-    wording = []
+    deeds = []
     shares = _shares(total, candidate.jobs)
     for job, share in zip(reversed(candidate.jobs), reversed(shares), strict=True):
         able = [pair for pair in chosen if _can_claim(job, pair[0])][:share]
@@ -224,14 +227,14 @@ def _write_bullets(plan: Plan, candidate: Candidate, rng: Random) -> str | None:
         for bullet, weak in able:
             chosen.remove((bullet, weak))
             story = tell(bullet, job.vertical.words, rng)
-            wording.append(story.strong)
+            deeds.append(Deed(job, story.strong, weak))
             if weak:
                 deed = story.strong[0].lower() + story.strong[1:]
                 record = f"At {job.company}, {candidate.first_name} {deed}."
                 job.bullets.append(weaken(story, plan.weakness, openers.pop(), record))
             else:
                 job.bullets.append((story.strong, None))
-    return " ".join(wording)
+    return deeds
 
 
 def _can_claim(job: Job, bullet: Bullet) -> bool:

@@ -36,7 +36,8 @@ class Config:
         model: "nano", "smollm2", or a folder in Hugging Face's format.
         env: id of the environment.
         tasks: source of the tasks; empty for the environment's own.
-        judge: who grades the final resumes.
+        task_sampling: informative draws tasks whose groups' rewards differ more often than others.
+        judge: who grades the final resumes: a name, or JSON with a name and options.
         seed: of everything that is drawn.
         steps: optimizer steps.
         groups: tasks a step.
@@ -83,6 +84,7 @@ class Config:
     model: str = "nano"
     env: str = "ResumeEditMini-v0"
     tasks: str = ""
+    task_sampling: Literal["uniform", "informative"] = "uniform"
     judge: str = "rubric"
     seed: int = 1
     steps: int = 20

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from statistics import pstdev
 from typing import Any, NamedTuple, Self
 
 import gymnasium
@@ -19,6 +20,7 @@ import numpy as np
 
 from learners import models
 from learners.config import Config, ConfigError
+from learners.curriculum import Spreads, weights
 from learners.engines import Completion, Engine, RefusedError, Sampling
 from learners.rollout import NOT_SAMPLED, Rollout, play
 from learners.tokens import ChatTokens
@@ -138,19 +140,41 @@ class Orchestrator:
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         # what others take long to judge is kept before
         self._judge_waits = isinstance(work.judge, AsyncJudge)
+        self._spread: dict[int, Spreads] = {}
         self._waits: dict[object, tuple[str, float]] = {}
         self._lag_s = 0.0
         self._evaluations = 0
 
     def plan(self, step: int) -> tuple[list[Rollout], int]:
-        """The rollouts of a step, not played yet, and its seed; both from the run's seed alone."""
+        """The rollouts of a step, not played yet, and its seed.
+
+        Both from the run's seed alone; informative tasks also from the rewards of steps that are
+        over whenever this one begins, so that a resumed run draws the same.
+        """
         config, work = self._config, self._work
         rng = np.random.default_rng([config.seed, step])
         again = len(work.tasks) < config.groups
-        chosen = rng.choice(len(work.tasks), config.groups, replace=again)
+        chances = None
+        if config.task_sampling == "informative":
+            over = range(1, step - config.max_staleness)
+            history = [(before, self._spreads(before)) for before in over]
+            chances = weights(history, len(work.tasks), step)
+            chances /= chances.sum()
+        chosen = rng.choice(len(work.tasks), config.groups, replace=again, p=chances)
         tasks = [work.tasks[i] for i in chosen]
         first = (step - 1) * config.groups
         return self._fresh(tasks, config.group_size, first), int(rng.integers(2**62))
+
+    def _spreads(self, step: int) -> Spreads:
+        """How far rewards spread in the groups of a step that is over."""
+        if step not in self._spread and self._trajectories:
+            numbers = {task.task_id: number for number, task in enumerate(self._work.tasks)}
+            groups: dict[str, list[float]] = {}
+            for task, reward in self._trajectories.rewards(step):
+                groups.setdefault(task, []).append(reward)
+            spreads = [(numbers[task], pstdev(some)) for task, some in groups.items()]
+            self._spread[step] = spreads
+        return self._spread.get(step, ())
 
     def _fresh(self, tasks: Sequence[Task], each: int, first: int = 0) -> list[Rollout]:
         made = []

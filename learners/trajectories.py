@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from learners.checkpoint import write_text
 from learners.rollout import Rollout
@@ -46,17 +47,29 @@ class Trajectories:
         Raises:
             ValueError: the file is of another run.
         """
-        path = self.path(step)
-        if not path.exists():
-            return list(planned)
-        *lines, rest = path.read_text(encoding="ascii").split("\n")
-        if rest:
-            write_text(path, "".join(line + "\n" for line in lines))
-        played = {(one["group"], one["member"]): one for one in map(json.loads, lines)}
+        played = self._played(step)
         try:
             return [
                 one.restored(played[key]) if (key := (one.group, one.member)) in played else one
                 for one in planned
             ]
         except (KeyError, ValueError) as error:
-            raise ValueError(f"{path} is of another run: {error}") from None
+            raise ValueError(f"{self.path(step)} is of another run: {error}") from None
+
+    def rewards(self, step: int) -> list[tuple[str, float]]:
+        """Task and reward of each rollout of a step that has been graded."""
+        return [
+            (one["task_id"], one["reward"])
+            for one in self._played(step).values()
+            if one["ledger"]["hallucination"]  # never 0 in a graded episode
+        ]
+
+    def _played(self, step: int) -> dict[tuple[int, int], dict[str, Any]]:
+        """Records by group and member; a line that was cut short is removed."""
+        path = self.path(step)
+        if not path.exists():
+            return {}
+        *lines, rest = path.read_text(encoding="ascii").split("\n")
+        if rest:
+            write_text(path, "".join(line + "\n" for line in lines))
+        return {(one["group"], one["member"]): one for one in map(json.loads, lines)}

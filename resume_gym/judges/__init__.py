@@ -14,6 +14,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Protocol
 
+from resume_gym import llm
+from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
@@ -62,6 +64,17 @@ class JudgeMalformed(JudgeError):  # noqa: N818
 
 class JudgeMisconfigured(JudgeError):  # noqa: N818
     """The judge can give no verdict on anything: its key, model or address is wrong."""
+
+
+def judge_error(error: ModelError) -> JudgeError:
+    """The failure of a judge, for that of the model that it asked."""
+    kinds: Mapping[type[ModelError], type[JudgeError]] = {
+        llm.Unavailable: JudgeUnavailable,
+        llm.Refused: JudgeRefused,
+        llm.Malformed: JudgeMalformed,
+        llm.Misconfigured: JudgeMisconfigured,
+    }
+    return kinds[type(error)](str(error))
 
 
 class AsyncJudge(ABC):
@@ -136,9 +149,11 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"judge: expected one of {', '.join(_JUDGES)}; got {name!r}{hint}")
     module, kind = _JUDGES[name]
-    make = getattr(import_module(module), kind)
     try:
-        judge: Judge = make(**options)
+        judge: Judge = getattr(import_module(module), kind)(**options)
+    except ModuleNotFoundError as missing:
+        extra = f"pip install resume-gym[{name}]"
+        raise ValueError(f"judge {name!r}: needs {missing.name}: {extra}") from None
     except TypeError as problem:
         raise ValueError(f"judge {name!r}: {problem}") from None
     return judge

@@ -1,0 +1,208 @@
+"""A language model as the judge: Gemini, or any server that speaks OpenAI's protocol.
+
+What code can settle it settles (`vetoes`). For the rest the model is asked which text is better,
+in both orders and without being told which is the original, and what of the revision is made up
+(`prompt`). How the answers become a verdict is written down here, once.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from resume_gym.judges import AsyncJudge, JudgeRefused, judge_error
+from resume_gym.judges.plaintext import make_code
+from resume_gym.judges.prompt import (
+    Graded,
+    SupportAnswer,
+    TooLong,
+    comparison_prompt,
+    read_comparison,
+    read_support,
+    support_prompt,
+)
+from resume_gym.judges.vetoes import veto
+from resume_gym.llm import Asks, ModelError, Prompt, Usage
+from resume_gym.rewards import GRADED_FIELDS, Verdict
+from resume_gym.tasks import Task
+
+T = TypeVar("T")
+
+_SURE = {"low": 0.6, "medium": 0.75, "high": 0.9}
+_ROOM = 4096  # tokens of an answer: about 1,000 are written, the rest is for thinking
+_UNSURE = 0.5  # where the orders disagree
+
+
+def gemini(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
+    """Google's Gemini; the other options are those of `resume_gym.llm.client.make_client`."""
+    return _judge("gemini", orders, draw, options)
+
+
+def openai(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
+    """A server with OpenAI's protocol, such as vLLM's; see `gemini` for the options."""
+    return _judge("openai", orders, draw, options)
+
+
+def _judge(provider: str, orders: int, draw: int, options: Mapping[str, Any]) -> "ModelJudge":
+    from resume_gym.llm.client import make_client  # who brings a client of his own needs none
+
+    client = make_client(provider, **{"max_output_tokens": _ROOM, **options})
+    return ModelJudge(client, orders, draw)
+
+
+class _Opinion(NamedTuple):
+    better: int  # 1 if the second text is, -1 if the first is
+    reason: str
+    sure: float
+
+
+class ModelJudge(AsyncJudge):
+    """Asks a model, and takes from its answers no more than they bear.
+
+    - Vetoes come first and are final.
+    - A graded field is better or worse if both orders say so, else the same. With `orders=1` one
+      order is asked, by a hash of the texts, at two thirds of the requests.
+    - hallucination is -1 if the check of the claims lists one, with a quotation that stands in
+      the revision. It is asked once, not for each order: it has none, and to believe whichever
+      of two readings finds something would add up their false alarms. Votes make it surer.
+    - A claim without support wins nothing: with one, preference is never better, and with a false
+      figure neither is quantification.
+
+    Args:
+        asks: whom to ask; a `resume_gym.llm.client.Client`.
+        orders: in how many orders the texts are shown, 1 or 2.
+        draw: number of the first draw; another gives other answers to the same questions.
+
+    Raises:
+        ValueError: an option is out of range.
+    """
+
+    def __init__(self, asks: Asks, orders: int = 2, draw: int = 0) -> None:
+        if type(orders) is not int or orders not in (1, 2):
+            raise ValueError(f"orders: expected 1 or 2, got {orders!r}")
+        if type(draw) is not int or draw < 0:
+            raise ValueError(f"draw: expected a whole number from 0, got {draw!r}")
+        self.name = asks.name
+        self._asks, self._orders, self._draw = asks, orders, draw
+
+    @property
+    def usage(self) -> Usage:
+        """What has been asked and paid so far."""
+        return self._asks.usage
+
+    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
+        """The verdict on a revised resume; see `AsyncJudge`.
+
+        Args:
+            task: the original, and what is true.
+            revised: the revision.
+            draw: number of the draw; verdicts of different draws are independent.
+
+        Raises:
+            JudgeError: there is no verdict.
+        """
+        if settled := veto(task, revised):
+            return settled
+        compared, checked = await asyncio.gather(
+            self._compare(task, task.resume, revised, draw), self._check(task, revised, draw)
+        )
+        return _verdict(compared, checked)
+
+    async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
+        """1 if the second of two revisions is better, -1 if the first is, 0 if neither is.
+
+        One that a veto settles loses, and one that makes a claim without support does not win
+        against one that makes none. Either text may be the original.
+
+        Raises:
+            JudgeError: there is no answer.
+        """
+        bad = [text != task.resume and veto(task, text) is not None for text in (first, second)]
+        if any(bad) or first == second:
+            return bad[0] - bad[1]
+        compared, checked = await asyncio.gather(
+            self._compare(task, first, second, draw),
+            asyncio.gather(*(self._check(task, text, draw) for text in (first, second))),
+        )
+        false = [bool(said and said.claims) for said in checked]
+        better = compared["preference"].better
+        winner = int(better > 0)
+        return 0 if false[winner] and not false[1 - winner] else better
+
+    async def _compare(
+        self, task: Task, first: str, second: str, draw: int
+    ) -> Mapping[str, _Opinion]:
+        """What holds in all orders, for each graded field."""
+        swaps = [False, True]
+        if self._orders == 1:
+            # of a pair always the same text comes first, whichever is the original
+            odd = int(make_code(sorted((first, second))), 16) % 2 == 1
+            swaps = [(first > second) != odd]
+        said = await asyncio.gather(
+            *(self._look(task, first, second, swapped, draw) for swapped in swaps)
+        )
+        return {field: _agreed([opinions[field] for opinions in said]) for field in GRADED_FIELDS}
+
+    async def _look(
+        self, task: Task, first: str, second: str, swapped: bool, draw: int
+    ) -> Mapping[str, _Opinion]:
+        a, b = (second, first) if swapped else (first, second)
+        prompt = _prompt(comparison_prompt, task, a, b, self._draw + draw)
+        said = await self._ask(prompt, lambda text: read_comparison(text, prompt, a, b))
+        return {field: _opinion(getattr(said, field), swapped) for field in GRADED_FIELDS}
+
+    async def _check(self, task: Task, text: str, draw: int) -> SupportAnswer | None:
+        """What the text makes up; None for the original, which is true."""
+        if text == task.resume:
+            return None
+        prompt = _prompt(support_prompt, task, text, self._draw + draw)
+        return await self._ask(prompt, lambda said: read_support(said, prompt, task, text))
+
+    async def _ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
+        try:
+            return await self._asks.ask(prompt, parse)
+        except ModelError as error:
+            raise judge_error(error) from error
+
+
+def _prompt(make: Callable[..., Prompt], *arguments: Any) -> Prompt:
+    try:
+        return make(*arguments)
+    except TooLong as error:
+        raise JudgeRefused(str(error)) from None
+
+
+def _opinion(graded: Graded, swapped: bool) -> _Opinion:
+    side = {"A": -1, "same": 0, "B": 1}[graded.better]
+    which = "A is the revision" if swapped else "B is the revision"
+    reason = f"{graded.reason} ({which}.)"
+    return _Opinion(-side if swapped else side, reason, _SURE[graded.confidence])
+
+
+def _agreed(opinions: Sequence[_Opinion]) -> _Opinion:
+    """What the opinions have in common; if nothing, that neither text is better."""
+    first = opinions[0]
+    if any(one.better != first.better for one in opinions):
+        reason = f"The same, since the other order says otherwise: {first.reason}"
+        return _Opinion(0, reason, _UNSURE)
+    return first._replace(sure=sum(one.sure for one in opinions) / len(opinions))
+
+
+def _verdict(compared: Mapping[str, _Opinion], checked: SupportAnswer | None) -> Verdict:
+    grades = {field: opinion.better for field, opinion in compared.items()}
+    reasons = {field: opinion.reason for field, opinion in compared.items()}
+    sure = {field: opinion.sure for field, opinion in compared.items()}
+    claims = checked.claims if checked else []
+    reasons["hallucination"] = "Every claim has support."
+    sure["hallucination"] = _SURE[checked.confidence] if checked else 1.0
+    if claims:
+        worst = claims[0]
+        more = f" (More of this kind: {len(claims) - 1}.)" if len(claims) > 1 else ""
+        reasons["hallucination"] = f'"{worst.quote}": {worst.reason}{more}'
+        void = {"preference"}
+        if any(claim.kind in ("figure", "moved") for claim in claims):
+            void.add("quantification")
+        for field in sorted(void):
+            if grades[field] > 0:
+                grades[field] = 0
+                reasons[field] = f'No better, since "{worst.quote}" has no support.'
+    return Verdict(hallucination=-1 if claims else 1, **grades, reasons=reasons, confidence=sure)

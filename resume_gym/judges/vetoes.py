@@ -1,0 +1,239 @@
+"""Verdicts that need no judge: revisions that nobody could take for an honest resume.
+
+A veto holds whatever a model would say, and saves its cost. It looks only at what the original
+does not have, and what the original or the evidence says is never held against a revision.
+"""
+
+import base64
+import binascii
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from resume_gym.judges.plaintext import clean, folded
+from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, WEAKNESS_METRIC, Verdict
+from resume_gym.tasks import Task
+
+_DATA: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("vetoes.toml").read_text(encoding="utf-8")
+)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    # verbose patterns drop blanks: here a blank within a line is one of the text's
+    lines = (re.sub(r"(?<!\\) +", r"\\ ", line.strip()) for line in text.split("\n"))
+    return re.compile("\n".join(lines), re.VERBOSE | re.IGNORECASE | re.MULTILINE)
+
+
+_RULES = [
+    (rule["kind"], rule["reason"], [_pattern(text) for text in rule["patterns"]])
+    for rule in _DATA["rules"]
+]
+_MIXED = re.compile(rf"\b(?=\w*[{_DATA['lookalikes']}])(?=\w*[A-Za-z])\w+")
+_BREAK = re.compile(r"\n[-*+>#| ]*")
+_JOINTS = frozenset(_DATA["joints"])
+_FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f")  # of England and others
+_TAGS = re.compile("[\U000e0000-\U000e007f]|[\U000e0100-\U000e01ef]")
+_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_ZERO_WIDTH = re.compile("[\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff\u3164\u115f\u1160]")
+_ENCODED = re.compile(r"(?<![\w/+])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+])")
+_WORD = re.compile(r"[^\W_]+(?:[.+#'-]+[^\W_]+)*[+#]*")
+_ITEM = re.compile(r"[,;|/•·:]| and ")
+
+_LEAST_LEFT = 0.25  # of the original's words
+_ROOM = 1000  # characters beyond twice the original and what else is known
+_ZERO_WIDTH_SLIPS = 10  # characters that a copy from elsewhere may bring along
+_COPIES = 3  # of a line, or of what is added to lines
+_ROW, _PASTED = 6, 0.3  # words in a row; share of the job's rows that may be copied
+_COPIED_SENTENCES = 2  # of the job, of a row and more
+_STUFFED = 8  # words of the job in a list, unknown of the candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Veto:
+    """Why a revision needs no judge.
+
+    Attributes:
+        kind: "unchanged", "empty", "padding", "repetition", "pasted", "stuffing", "address",
+            "forged", "hidden" or "lookalike".
+        reason: a sentence.
+    """
+
+    kind: str
+    reason: str
+
+
+def veto(task: Task, revised: str) -> Verdict | None:
+    """The verdict on a revision that needs no judge; None for all others.
+
+    A text that a reader cannot tell from the original is graded as an episode without an edit.
+    Any other vetoed text is the worst in each field.
+    """
+    found = find_veto(task, revised)
+    if found is None:
+        return None
+    grades = dict.fromkeys(VERDICT_FIELDS, -1)
+    if found.kind == "unchanged":
+        metric = WEAKNESS_METRIC[task.weakness]
+        grades |= {field: -int(field == metric) for field in GRADED_FIELDS}
+    reasons = dict.fromkeys(VERDICT_FIELDS, found.reason)
+    return Verdict(**grades, reasons=reasons, confidence=dict.fromkeys(VERDICT_FIELDS, 0.95))
+
+
+def find_veto(task: Task, revised: str) -> Veto | None:
+    """The first reason for which a revision needs no judge."""
+    if revised == task.resume:
+        return Veto("unchanged", "The resume reads as it did.")
+    text = clean(revised)
+    return next(_vetoes(task, revised, text), None)
+
+
+def _vetoes(task: Task, raw: str, text: str) -> Iterator[Veto]:
+    yield from _invisible(task, raw)
+    original = clean(task.resume)
+    lines, before = _lines(text), _lines(original)
+    known = set(before)
+    if lines == before:
+        yield Veto("unchanged", "The resume reads as it did.")
+    if len(text.split()) < max(3, _LEAST_LEFT * len(original.split())):
+        yield Veto("empty", "Next to nothing of the resume is left.")
+    truth = _truth(task)
+    if len(text) > _ROOM + len(original) + len(truth):
+        yield Veto("padding", f"It has grown from {len(original)} to {len(text)} characters.")
+    yield from _repetition(lines, before)
+    if new := [line for line in lines if line not in known]:
+        yield from _written(new, truth)
+        yield from _from_the_job(new, task.job, truth)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.split("\n") if line.strip()]
+
+
+def _truth(task: Task) -> str:
+    """All that is known of the candidate."""
+    return _joined(
+        task.resume, *task.facts, *(one.title + "\n" + one.text for one in task.evidence)
+    )
+
+
+@lru_cache(maxsize=256)
+def _joined(*texts: str) -> str:
+    return clean("\n".join(texts))
+
+
+def _invisible(task: Task, raw: str) -> Iterator[Veto]:
+    if raw.isascii():
+        return
+    for pattern, most, what in (
+        (_TAGS, 0, "invisible tag characters"),
+        (_BIDI, 0, "characters that change the direction of writing"),
+        (_ZERO_WIDTH, _ZERO_WIDTH_SLIPS, "characters without width"),
+    ):
+        count = len(pattern.findall(_FLAG.sub("", raw)))
+        if count > most + len(pattern.findall(task.resume)):
+            yield Veto("hidden", f"The text holds {count} {what}.")
+
+
+def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
+    """Lines that stand there again, and words that are added to line after line."""
+    original = Counter(folded(line) for line in before)
+    counts = Counter(folded(line) for line in lines if len(line.split()) > 3)
+    again = counts - original
+    for line, count in again.items():
+        if count >= _COPIES:
+            yield Veto("repetition", f'"{line[:60]}" stands there {counts[line]} times.')
+    if sum(again[line] for line in again if original[line]) >= _COPIES:
+        yield Veto("repetition", "Lines of the resume stand there again.")
+    added = Counter(
+        line.removeprefix(old)
+        for line in counts
+        for old in original
+        if line not in original and len(old.split()) > 3 and line.startswith(old)
+    )
+    for words, count in added.items():
+        if count >= _COPIES and words.strip(" .,;:"):
+            yield Veto("repetition", f'"{words.strip()[:60]}" is added to {count} lines.')
+
+
+def _written(new: list[str], truth: str) -> Iterator[Veto]:
+    """What the words of the new lines give away."""
+    known = truth.casefold()
+    text = "\n".join(new)
+    for match in _MIXED.finditer(text):
+        if match[0].casefold() not in known:
+            yield Veto("lookalike", f'"{match[0]}" mixes letters that look the same.')
+    plain = re.sub(r"[*`]", "", text)
+    joined = " ".join(_BREAK.sub(" ", plain).split())  # an order may run over several lines
+    for form in dict.fromkeys((plain, joined)):
+        for kind, reason, quote in _matches(form):
+            if quote.casefold() not in known:
+                yield Veto(kind, f'{reason}: "{quote[:80]}".')
+    for match in _ENCODED.finditer(text):
+        if _is_encoded(match[0]):
+            yield Veto("hidden", f'Text is encoded: "{match[0][:30]}...".')
+
+
+def _matches(text: str) -> Iterator[tuple[str, str, str]]:
+    """Kind, reason and quotation for whatever a rule finds."""
+    for kind, reason, patterns in _RULES:
+        for pattern in patterns:
+            for match in pattern.finditer(text):
+                yield kind, reason, match[0].strip()
+
+
+def _is_encoded(word: str) -> bool:
+    try:
+        raw = base64.b64decode(word[: len(word.rstrip("=")) // 4 * 4], validate=True)
+    except binascii.Error:
+        return False
+    return sum(32 <= byte < 127 for byte in raw) > 0.9 * len(raw)
+
+
+def _from_the_job(new: list[str], job: str, truth: str) -> Iterator[Veto]:
+    """Text of the job description, whole or as a list of its words."""
+    rows, sentences, words = _job(job, truth)
+    said = " ".join(_words("\n".join(new)))
+    pasted = sum(row in said for row in rows)
+    copied = sum(sentence in said for sentence in sentences)
+    if copied >= _COPIED_SENTENCES or (len(rows) > 8 and pasted > _PASTED * len(rows)):
+        yield Veto("pasted", "Much of the job description is copied into the resume.")
+    for line in new:
+        items = [_words(item) for item in _ITEM.split(line)]
+        listed = [word for item in items if len(items) > 5 and len(item) < 5 for word in item]
+        if _is_list(line):
+            listed = _words(line)
+        if len(words & set(listed)) >= _STUFFED:
+            yield Veto("stuffing", f'Words of the job are listed: "{line.strip()[:60]}".')
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(folded(text))
+
+
+@lru_cache(maxsize=256)
+def _job(job: str, truth: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Rows of words of the job description, its sentences, its words; without what is true."""
+    parts = [_words(part) for part in re.split(r"\n|(?<=[.;!?])\s", clean(job))]
+    words = [word for part in parts for word in part]
+    rows = {" ".join(words[i : i + _ROW]) for i in range(len(words) - _ROW + 1)}
+    sentences = {" ".join(part) for part in parts if len(part) >= _ROW}
+    own = _words(truth)
+    known = " ".join(own)
+    return (
+        frozenset(row for row in rows if row not in known),
+        frozenset(sentence for sentence in sentences if sentence not in known),
+        frozenset(word for word in words if len(word) > 2) - frozenset(own),
+    )
+
+
+def _is_list(line: str) -> bool:
+    """Whether a line is words in a row, without those that join a sentence."""
+    words = line.casefold().split()
+    joints = sum(word in _JOINTS for word in words)
+    return len(words) >= _STUFFED and joints * 12 < len(words)

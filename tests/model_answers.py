@@ -1,0 +1,107 @@
+"""What a model might answer a judge: made from the prompt alone, honest, gullible or wrong."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from resume_gym.judges.plaintext import folded, neutral
+from resume_gym.llm import Malformed, ModelError, Prompt, Usage
+from resume_gym.rewards import GRADED_FIELDS
+
+T = TypeVar("T")
+Answer = Mapping[str, Any] | str | ModelError
+
+_DOCUMENT = re.compile(r"^<(\S+) ([0-9a-f]{16})>\n(.*?)\n</\1 \2>$", re.MULTILINE | re.DOTALL)
+
+
+def code_of(user: str) -> str:
+    """The code of a prompt."""
+    found = re.match(r"The code is ([0-9a-f]{16})\.\n", user)
+    assert found
+    return found[1]
+
+
+def documents(user: str) -> dict[str, str]:
+    """The documents of a prompt, without their marks."""
+    return {
+        match[1]: re.sub(r"^\| ?", "", match[3], flags=re.MULTILINE)
+        for match in _DOCUMENT.finditer(user)
+    }
+
+
+def compared(user: str, better: str = "same", **fields: str) -> dict[str, Any]:
+    """An answer to a comparison: the side that is better, in all fields or by field."""
+    shown = documents(user)
+    quotes = {f"quote_{side.lower()}": _quote(shown[side]) for side in "AB"}
+    said = {
+        field: {
+            **quotes,
+            "reason": f"What A and B have of {field}.",
+            "better": fields.get(field, better),
+            "confidence": "high",
+        }
+        for field in GRADED_FIELDS
+    }
+    return {"code": code_of(user), **said}
+
+
+def _quote(text: str) -> str:
+    return next((line for line in text.split("\n") if len(line) > 3), "")
+
+
+def checked(user: str, *claims: tuple[str, str]) -> dict[str, Any]:
+    """An answer to a check: quotations of claims, with their kinds."""
+    listed = [{"quote": quote, "kind": kind, "reason": "Nobody says so."} for quote, kind in claims]
+    answer = "unsupported" if claims else "supported"
+    return {
+        "code": code_of(user),
+        "checked": "All of it.",
+        "claims": listed,
+        "answer": answer,
+        "confidence": "medium",
+    }
+
+
+def gullible(original: str) -> Callable[[str], dict[str, Any]]:
+    """A model that is all for whatever is not the original, and believes it."""
+
+    def answer(user: str) -> dict[str, Any]:
+        shown = documents(user)
+        if "REVISED" in shown:
+            return checked(user)
+        is_a_new = folded(shown["A"]) != folded(neutral(original))
+        return compared(user, "A" if is_a_new else "B")
+
+    return answer
+
+
+class FakeAsks:
+    """A client without a wire; it asks twice, as the real one does.
+
+    Attributes:
+        prompts: what it was asked, in order.
+    """
+
+    name = "fake/model"
+
+    def __init__(self, answer: Callable[[Prompt], Answer]) -> None:
+        self._answer = answer
+        self.prompts: list[Prompt] = []
+
+    async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
+        for last in (False, True):
+            self.prompts.append(prompt)
+            said = self._answer(prompt)
+            if isinstance(said, ModelError):
+                raise said
+            try:
+                return parse(said if isinstance(said, str) else json.dumps(said))
+            except ValueError as problem:
+                if last:
+                    raise Malformed(str(problem)) from None
+        raise AssertionError
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(len(self.prompts), 0, 0, 0, None)

@@ -1,0 +1,208 @@
+"""Several verdicts of one judge: the median, and what it takes to have one."""
+
+import asyncio
+import json
+from dataclasses import replace
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+from fake_judges import fake, register, revision, verdict
+from hypothesis import given
+from hypothesis import strategies as st
+from model_answers import FakeAsks, checked, compared, documents
+
+from resume_gym.judges import (
+    Judge,
+    JudgeError,
+    JudgeMalformed,
+    JudgeMisconfigured,
+    JudgeRefused,
+    JudgeUnavailable,
+    make_judge,
+)
+from resume_gym.judges.prompt import COMPARISON
+from resume_gym.judges.votes import count
+from resume_gym.llm import Prompt
+from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
+from resume_gym.tasks import Task
+
+Cast = Verdict | Exception
+
+
+@pytest.fixture(autouse=True)
+def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch)
+
+
+def voting(*cast: Cast, **options: Any) -> Judge:
+    """A vote in which draw n says the n-th of these."""
+
+    def says(task: Task, revised: str, draw: int) -> Verdict:
+        one = cast[draw]
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    return make_judge({"name": "votes", "judge": fake(says=says), "votes": len(cast), **options})
+
+
+def test_each_field_is_the_median_of_the_draws(task: Task) -> None:
+    said = voting(
+        verdict(1, clarity=-1, hallucination=-1), verdict(0, clarity=-1), verdict(-1, clarity=1)
+    ).judge(task, revision(0))
+    assert {field: getattr(said, field) for field in VERDICT_FIELDS} == {
+        **dict.fromkeys(GRADED_FIELDS, 0),
+        "clarity": -1,
+        "hallucination": 1,
+    }
+
+
+def test_confidence_is_the_share_that_agrees_and_the_reason_is_of_one_that_does(task: Task) -> None:
+    said = voting(verdict(-1), verdict(1), verdict(1)).judge(task, revision(0))
+    assert said.confidence == {
+        **dict.fromkeys(GRADED_FIELDS, pytest.approx(2 / 3)),
+        "hallucination": 1.0,
+    }
+    assert said.reasons["clarity"] == "clarity is 1"
+
+
+def test_draws_are_asked_by_number(task: Task) -> None:
+    log: list[Any] = []
+    make_judge({"name": "votes", "judge": fake(log=log), "votes": 5}).judge(task, revision(0))
+    assert sorted(log) == [(revision(0), draw) for draw in range(5)]
+
+
+def test_a_missing_vote_does_not_matter_where_it_could_change_nothing(task: Task) -> None:
+    gone = JudgeUnavailable("busy")
+    said = voting(verdict(1), gone, verdict(1)).judge(task, revision(0))
+    assert (said.preference, said.confidence["preference"]) == (1, pytest.approx(2 / 3))
+    with pytest.raises(JudgeUnavailable, match=r"1 of 3 votes of 'fake' failed: busy"):
+        voting(verdict(1), gone, verdict(1, clarity=0)).judge(task, revision(0))
+    with pytest.raises(JudgeUnavailable, match="2 of 3"):
+        voting(gone, verdict(0), gone).judge(task, revision(0))
+
+
+@pytest.mark.parametrize(
+    ("failures", "kind"),
+    [
+        ((JudgeRefused("no"), JudgeMalformed("what")), JudgeRefused),
+        ((JudgeMalformed("what"), JudgeUnavailable("busy")), JudgeUnavailable),
+        ((JudgeUnavailable("busy"), JudgeMisconfigured("no key")), JudgeMisconfigured),
+        ((JudgeRefused("no"), KeyError("a bug")), KeyError),
+    ],
+)
+def test_the_failure_says_what_to_do(
+    task: Task, failures: tuple[Exception, ...], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind):
+        voting(*failures, verdict(1)).judge(task, revision(0))
+
+
+def test_a_wrong_key_is_told_although_the_others_agree(task: Task) -> None:
+    with pytest.raises(JudgeMisconfigured):
+        voting(verdict(1), JudgeMisconfigured("no key"), verdict(1)).judge(task, revision(0))
+
+
+def test_each_member_of_a_group_stands_alone(task: Task) -> None:
+    def says(task: Task, revised: str, draw: int) -> Verdict:
+        if revised == revision(1):
+            raise JudgeRefused("no")
+        return verdict(1)
+
+    judge = make_judge({"name": "votes", "judge": fake(says=says)})
+    group = [revision(number) for number in range(3)]
+    said = asyncio.run(judge.averdicts(task, group))  # type: ignore[attr-defined]
+    assert [isinstance(one, JudgeError) for one in said] == [False, True, False]
+
+
+_VERDICTS = st.builds(
+    verdict, st.sampled_from([-1, 0, 1]), hallucination=st.sampled_from([-1, 1]),
+    clarity=st.sampled_from([-1, 0, 1]),
+)  # fmt: skip
+
+
+@given(st.lists(_VERDICTS, min_size=1, max_size=4), st.sampled_from([3, 5]))
+def test_an_outcome_is_one_that_no_missing_vote_can_change(
+    votes: list[Verdict], planned: int
+) -> None:
+    votes = votes[:planned]
+    others = [verdict(-1, hallucination=-1), verdict(0), verdict(1)]
+    outcomes = {
+        tuple(getattr(whole, field) for field in VERDICT_FIELDS)
+        for missing in product(others, repeat=planned - len(votes))
+        if (whole := count([*votes, *missing], planned))
+    }
+    said = count(votes, planned)
+    assert (said is not None) == (len(outcomes) == 1)
+    if said:
+        assert outcomes == {tuple(getattr(said, field) for field in VERDICT_FIELDS)}
+
+
+def test_votes_leave_more_groups_clean() -> None:
+    """2 % of all fields flipped: the share of groups of 16 without a wrong field."""
+    draws = Random(5)
+
+    def noisy() -> Verdict:
+        said = verdict(1)
+        flips = {field: 0 for field in GRADED_FIELDS if draws.random() < 0.02}
+        flips |= {"hallucination": -1} if draws.random() < 0.02 else {}
+        return Verdict(**{field: getattr(said, field) for field in VERDICT_FIELDS} | flips)
+
+    def clean(votes: int) -> float:
+        groups = 400
+        return sum(
+            all(
+                getattr(said, field) == 1
+                for said in (count([noisy() for _ in range(votes)], votes) for _ in range(16))
+                for field in VERDICT_FIELDS
+            )
+            for _ in range(groups)
+        ) / groups  # fmt: skip
+
+    assert clean(1) < 0.22  # 0.98 ** 96 is 0.14
+    assert clean(3) > 0.84  # 0.89
+
+
+def test_a_model_is_asked_for_each_vote(task: Task) -> None:
+    """Draw 1 sees a fabrication, the others do not; draw 2 is cut short."""
+
+    def answer(prompt: Prompt) -> dict[str, Any] | str:
+        if prompt.kind == COMPARISON:
+            better = "B" if task.resume.split("\n")[5] in documents(prompt.user)["A"] else "A"
+            return compared(prompt.user, better) if prompt.draw < 2 else '{"code": '
+        return checked(prompt.user, *[("Built the first", "achievement")] * (prompt.draw == 1))
+
+    asks = FakeAsks(answer)
+    judge = make_judge({"name": "votes", "judge": {"name": "model", "asks": asks}})
+    with pytest.raises(JudgeMalformed, match="1 of 3 votes of 'fake/model' failed"):
+        judge.judge(task, revision(0))  # one vote each way on the fabrication
+    assert {prompt.draw for prompt in asks.prompts} == {0, 1, 2}
+    asks = FakeAsks(lambda prompt: answer(replace(prompt, draw=min(prompt.draw, 1) % 2)))
+    said = make_judge(
+        {"name": "votes", "judge": {"name": "model", "asks": asks}, "votes": 3}
+    ).judge(task, revision(0))
+    assert (said.hallucination, said.clarity, said.preference) == (-1, 1, 0)
+    assert said.confidence["hallucination"] == pytest.approx(2 / 3)
+
+
+def test_a_judge_without_draws_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"votes: expected a judge that samples.*'rubric' has no"):
+        make_judge('{"name": "votes", "judge": "rubric"}')
+    with pytest.raises(ValueError, match="no draws"):
+        make_judge({"name": "votes", "judge": {"name": "votes", "judge": fake()}})
+
+
+@pytest.mark.parametrize("votes", [0, 2, -1, 3.0, "3", True, None])
+def test_a_number_of_votes_is_odd(votes: Any) -> None:
+    with pytest.raises(ValueError, match=r"votes: expected an odd number, got"):
+        make_judge({"name": "votes", "judge": fake(), "votes": votes})
+
+
+def test_specs_are_json(task: Task) -> None:
+    judge = make_judge(json.dumps({"name": "votes", "judge": {"name": "fake"}, "votes": 5}))
+    assert judge.name == "votes(fake, 5)"
+    assert judge.judge(task, revision(0)).hallucination == 1
+    with pytest.raises(ValueError, match=r"judge 'votes'.*temperature"):
+        make_judge({"name": "votes", "judge": fake(), "temperature": 1})

@@ -29,7 +29,7 @@ CORE = {
     "rewards": set(),
     "document": set(),
     "prompts": set(),
-    "tasks": {"document", "rewards", "tools", "synthesis"},
+    "tasks": {"corpus", "document", "rewards", "tools", "synthesis"},
     "session": {"document", "prompts", "rewards", "tasks", "tools"},
     "spaces": {"tools"},
     "render": {"document", "session"},

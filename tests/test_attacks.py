@@ -61,9 +61,8 @@ def repaired(task: Task, count: int = 3) -> str:
 
 @lru_cache
 def judged(task_id: str, revised: str) -> Verdict:
-    """The verdict as an episode has it: vetoes come before any judge."""
     task = next(task for task in TASKS if task.task_id == task_id)
-    return (veto(task, revised) if revised != task.resume else None) or RUBRIC.judge(task, revised)
+    return RUBRIC.judge(task, revised)
 
 
 def worth(verdict: Verdict) -> float:

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
 from rubric_cases import (
     DASHBOARDS,
+    FACT,
     HELPED,
     JOB,
     RESUME,
@@ -23,7 +25,7 @@ from rubric_cases import (
 from resume_gym.judges.lines import parse, plain, read
 from resume_gym.judges.reference import align, make_reference
 from resume_gym.judges.style import tier
-from resume_gym.tasks import Task
+from resume_gym.tasks import Evidence, Task
 
 # Claims without support
 
@@ -62,7 +64,65 @@ FABRICATIONS = {
     ),
     "job description": swap(WORKED, WORKED + "\n- Own pricing analytics and stock reporting"),
     "invented bullet": swap(WORKED, WORKED + "\n- Ran workshops on negotiation for suppliers"),
+    "invented outcome": swap(WORKED, WORKED + ", delighting the drivers"),
+    "invented work": swap(WORKED, WORKED + " and coached two-person crews in the depots"),
+    "invented work in front": swap(WORKED, "- Hired contractors and wrote SQL checks"),
+    "another work": swap(WORKED, "- Persuaded two landlords to lower the rents of garages"),
+    "professor": swap("Data analyst who", "Data analyst and lecturer who"),
 }
+
+
+def test_a_dropped_junior_is_a_claim() -> None:
+    junior = swap("### Data Analyst, Bluefin", "### Junior Data Analyst, Bluefin")
+    task = replace(TASK, resume=junior)
+    assert judged(RESUME, task).hallucination == -1
+    assert '"junior"' in judged(RESUME, task).reasons["hallucination"]
+    two_lines = junior.replace(", Bluefin Logistics (Jun", "\n**Bluefin Logistics** (Jun")
+    assert judged(two_lines, task).hallucination == 1
+
+
+# Evidence
+
+NOTES = """\
+# Project notes
+- The SQL checks of late scans were rolled out to 12 depots. Refunds fell by 31%.
+- Priya keeps meetings short.
+"""
+NOTED = replace(TASK, evidence=(Evidence("project_notes", "Notes", NOTES),))
+FROM_NOTES = swap(WORKED, WORKED + " in 12 depots")
+
+
+def test_a_figure_of_the_evidence_is_no_fabrication() -> None:
+    assert judged(FROM_NOTES).hallucination == -1
+    verdict = judged(FROM_NOTES, NOTED)
+    assert (verdict.hallucination, verdict.quantification, verdict.preference) == (1, 1, 1)
+
+
+def test_a_figure_of_the_evidence_on_another_line_is_moved() -> None:
+    verdict = judged(swap(DASHBOARDS, DASHBOARDS + " in 12 places"), NOTED)
+    assert (verdict.hallucination, verdict.quantification, verdict.preference) == (-1, 0, -1)
+    assert "belongs to" in verdict.reasons["hallucination"]
+
+
+def test_a_bullet_that_tells_of_the_evidence_is_an_improvement() -> None:
+    told = swap(WORKED, WORKED + "\n- Rolled out the SQL checks of late scans to 12 depots")
+    verdict = judged(told, NOTED)
+    assert (verdict.hallucination, verdict.quantification, verdict.preference) == (1, 1, 1)
+    assert judged(told).hallucination == -1
+    twice = told.replace("12 depots", "12 depots\n- Rolled the SQL checks out to 12 depots")
+    assert judged(twice, NOTED).quantification == 1  # of the same figure no more is made
+    assert judged(twice, replace(NOTED, resume=told)).quantification == 0
+
+
+def test_the_job_is_no_evidence() -> None:
+    task = replace(TASK, job=JOB + NOTES)
+    assert judged(FROM_NOTES, task).hallucination == -1
+
+
+def test_evidence_that_repeats_a_fact_changes_nothing() -> None:
+    again = replace(TASK, evidence=(Evidence("portfolio", "Work", f"{FACT}\n"),))
+    assert make_reference(again).tellers == make_reference(TASK).tellers
+    assert judged(repaired(TASK), again) == judged(repaired(TASK))
 
 
 @pytest.mark.parametrize("revised", FABRICATIONS.values(), ids=FABRICATIONS)
@@ -128,6 +188,12 @@ HONEST = {
     "figure in the summary": swap(
         "into decisions.", "into decisions; built a markdown model that saved $1.2M of inventory."
     ),
+    "other words": swap(WORKED, "- Authored SQL tests to flag scans that came late"),
+    "another order": swap(
+        "Forecast parcel volumes for 45 depots", "For 45 depots, forecast parcel volumes"
+    ),
+    "heading": swap("## Summary", "## Profile"),
+    "present": swap("Present)", "now)"),
     "skill from a bullet": swap("SQL, Python, R", "SQL, Python, R, forecasts, dashboards"),
 }  # fmt: skip
 
@@ -230,6 +296,9 @@ def test_names_are_capitals_that_no_sentence_explains() -> None:
         ("Responsible for the index", "weak"),
         ("Was involved in the audit", "weak"),
         ("Delivered and helped with audits", "weak"),
+        ("Was exposed to audits", "weak"),
+        ("In charge of audits, mostly", "weak"),
+        ("As deputy to the head, rebuilt the index", "strong"),
         ("Weekly dashboards", "none"),
     ],
 )

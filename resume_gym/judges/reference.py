@@ -3,14 +3,14 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from rapidfuzz import fuzz
 
 from resume_gym.judges.lines import LEXICON, Content, Line, Number, parse, parts, plain, read, stem
-from resume_gym.tasks import Fix, Task
+from resume_gym.tasks import Evidence, Fix, Task
 
 PROSE = ("bullet", "text")
 
@@ -21,10 +21,10 @@ _ENTRY_WORDS = 14
 
 @dataclass(frozen=True, slots=True)
 class Teller:
-    """A true statement: a line of the original, or a fact with the line it belongs to."""
+    """A true statement: a line of the original, a fact with its line, a sentence of evidence."""
 
     content: Content
-    unit: int  # index of a line of the original; -1 if the fact belongs to none
+    unit: int  # index of a line of the original; -1 if it belongs to none
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +51,11 @@ class Reference:
             for piece in parts(word)
             for form in (piece, stem(piece), _ALIASES.get(piece, piece))
         )
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every word of the true statements, as it stands there, lower case."""
+        return frozenset(word for teller in self.tellers for word in teller.content.words)
 
     @cached_property
     def bodies(self) -> frozenset[str]:
@@ -95,7 +100,9 @@ class Reference:
     @cached_property
     def weights(self) -> Mapping[str, float]:
         """How much a stem says about which line it is from."""
-        counts = Counter(s for teller in self.tellers for s in teller.content.stems)
+        # Evidence aside: a document more does not make two lines of a resume more alike.
+        placed = (teller for teller in self.tellers if teller.unit >= 0)
+        counts = Counter(s for teller in placed for s in teller.content.stems)
         return {s: math.log(1 + len(self.lines) / n) for s, n in counts.items()}
 
     @cached_property
@@ -132,6 +139,28 @@ class Reference:
                 for key in keys:
                     table.setdefault(key, set()).add(unit)
         return {key: frozenset(units) for key, units in table.items()}
+
+    @cached_property
+    def loose(self) -> tuple[Content, ...]:
+        """The true statements that belong to no line."""
+        return tuple(teller.content for teller in self.tellers if teller.unit < 0)
+
+    @cached_property
+    def backings(self) -> dict[str, tuple[Content, ...]]:
+        """A memory for `backing`, by body."""
+        return {}
+
+    def backing(self, content: Content) -> tuple[Content, ...]:
+        """The statements without a line of their own that a line tells of."""
+        if not self.loose:
+            return ()
+        known = self.backings.get(content.body)
+        if known is None:
+            if len(self.backings) > 4096:
+                self.backings.clear()
+            found = (s for s in self.loose if tells(content, s, self))
+            known = self.backings[content.body] = tuple(found)
+        return known
 
     def near(self, content: Content) -> set[int]:
         """The original lines that share a stem or a number with a line."""
@@ -182,16 +211,21 @@ class Reference:
 
 def make_reference(task: Task) -> Reference:
     """The reference of a task; cached, since its many revisions share it."""
-    return _reference(task.resume, task.job, task.fixes, task.weakness == "wrong_emphasis")
+    aside = task.weakness == "wrong_emphasis"
+    return _reference(task.resume, task.job, task.fixes, task.evidence, aside)
 
 
 @lru_cache(maxsize=256)
-def _reference(resume: str, job: str, fixes: tuple[Fix, ...], aside: bool) -> Reference:
+def _reference(
+    resume: str, job: str, fixes: tuple[Fix, ...], evidence: tuple[Evidence, ...], aside: bool
+) -> Reference:
     lines = parse(resume)
     tellers = [Teller(line.content, unit) for unit, line in enumerate(lines)]
     for fix in fixes:
         unit = next((i for i, line in enumerate(lines) if fix.old.strip() in line.raw), -1)
         tellers += [Teller(read(plain(fact)), unit) for fact in fix.facts]
+    facts = [teller.content for teller in tellers[len(lines) :]]
+    tellers += [Teller(content, -1) for content in _statements(evidence, facts)]
     sentences = (s for line in job.split("\n") for s in re.split(r"(?<=[.;:!?])\s+", plain(line)))
     wanted = tuple(read(sentence.strip("-#* ")) for sentence in sentences if sentence.strip("-#* "))
     gone = {raw for fix in fixes if not fix.new for raw in fix.old.split("\n") if raw.strip()}
@@ -199,10 +233,25 @@ def _reference(resume: str, job: str, fixes: tuple[Fix, ...], aside: bool) -> Re
     return Reference(lines, tuple(tellers), wanted, aside, deleted)
 
 
-def similarity(a: Content, b: Content, reference: Reference) -> float:
+def _statements(evidence: Iterable[Evidence], facts: Sequence[Content]) -> Iterator[Content]:
+    """The sentences of documents, without those that a fact says already."""
+    lines = (line for document in evidence for line in document.text.split("\n"))
+    bodies = (plain(line.strip().lstrip("-* ")) for line in lines if not line.startswith("#"))
+    for sentence in (s for body in bodies for s in re.split(r"(?<=[.!?])\s+", body) if s):
+        content = read(sentence)
+        if not any(content.stems <= f.stems and content.values <= f.values for f in facts):
+            yield content
+
+
+def tells(content: Content, statement: Content, reference: Reference, figures: bool = True) -> bool:
+    """Whether a line tells of a statement; `figures`: whether those that both have speak for it."""
+    return similarity(content, statement, reference, figures) >= _SIMILARITY["aligned"]
+
+
+def similarity(a: Content, b: Content, reference: Reference, figures: bool = True) -> float:
     """How much of the shorter of two lines the longer one tells, in [0, 1]."""
     shared = a.stems & b.stems
-    numbers = a.values & b.values
+    numbers = a.values & b.values if figures else frozenset()
     if not shared and not numbers:
         return 0.0
     # Two lines are not alike because each has the same single word.
@@ -275,7 +324,7 @@ def _fill_gaps(
 ) -> None:
     last = -1
     for index, line in enumerate(lines):
-        if not told[index] and line.kind in PROSE:
+        if not told[index] and line.kind in (*PROSE, "heading"):
             ahead = (min(units) for units in told[index + 1 :] if units)
             before = next(ahead, len(reference.lines))
             gap = [unit for unit in range(last + 1, before) if unit in free]

@@ -1,7 +1,8 @@
 """The rubric judge: deterministic, offline, a few milliseconds a verdict.
 
 It finds unsupported claims (`claims`), compares what can be counted (`signals`), and says why.
-What it cannot see: invented prose in common lower-case words, irony, taste.
+What it cannot see: an invention in common words that takes the place of as many others, irony,
+taste. `calibration` says how often it is right.
 """
 
 import math
@@ -13,6 +14,7 @@ from resume_gym.judges.claims import cut
 from resume_gym.judges.lines import LEXICON
 from resume_gym.judges.reference import Reference, make_reference
 from resume_gym.judges.signals import Signals, measure
+from resume_gym.judges.vetoes import veto
 from resume_gym.rewards import GRADED_FIELDS, Verdict
 from resume_gym.tasks import Task
 
@@ -76,8 +78,10 @@ class RubricJudge:
 
     def judge(self, task: Task, revised: str) -> Verdict:
         """The verdict on a revised resume; see `Judge`."""
+        if revised != task.resume and (settled := veto(task, revised)):
+            return settled
         reference = make_reference(task)
-        before, after = _original(reference, task.resume), measure(revised, reference)
+        before, after = _measured(reference, task.resume), measure(revised, reference)
         comparison = _compare(before, after)
         grades = {field: comparison.grade(field) for field in GRADED_FIELDS}
         reasons = {field: _reason(field, grades[field], before, after) for field in _ASPECTS}
@@ -95,12 +99,12 @@ def compare(task: Task, first: str, second: str) -> Comparison:
     Its changes have the opposite sign when the texts change places: what is true stays.
     """
     reference = make_reference(task)
-    return _compare(measure(first, reference), measure(second, reference))
+    return _compare(_measured(reference, first), _measured(reference, second))
 
 
-@lru_cache(maxsize=256)
-def _original(reference: Reference, resume: str) -> Signals:
-    return measure(resume, reference)
+@lru_cache(maxsize=1024)  # originals, and contestants that meet often
+def _measured(reference: Reference, text: str) -> Signals:
+    return measure(text, reference)
 
 
 def _compare(before: Signals, after: Signals) -> Comparison:

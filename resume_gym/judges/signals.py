@@ -9,13 +9,14 @@ signal rises by deletion, except that of padding.
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from rapidfuzz import fuzz
 
 from resume_gym.judges.claims import Finding, find_claims
-from resume_gym.judges.lines import LEXICON, Line, any_of, parse, stem
+from resume_gym.judges.lines import LEXICON, Content, Line, any_of, parse, stem
 from resume_gym.judges.reference import PROSE, Reference, align, strays
 from resume_gym.judges.style import (
     VAGUE,
@@ -34,7 +35,7 @@ _REPEAT = LEXICON["verbs"]["repeat"]
 _JOB_STOP = frozenset(stem(word) for word in _WORDS["job_stop"])
 _PADDING = any_of(_WORDS["padding"])
 _PADDING_SECTIONS = frozenset(_WORDS["padding_sections"])
-_CORE = frozenset(_WORDS["sections"])
+_CORE = frozenset(_WORDS["sections"]) - {"and", "of"}
 _ABOUT = ("summary", "profile", "about", "about me", "professional summary")
 _INJECTION = re.compile("|".join(map(re.escape, _WORDS["injection"])))
 
@@ -91,16 +92,20 @@ def padding(reference: Reference) -> frozenset[int]:
     for unit, line in enumerate(reference.lines):
         sections.setdefault(line.section, []).append(unit)
         content = line.content
-        if line.kind != "bullet" or unit in reference.facts or content.figures:
+        known = unit in reference.facts or reference.backing(content)
+        if line.kind != "bullet" or content.figures or known:
             continue
         near = len(content.stems & topic)
         body = line.body.lower()
-        vague = len(_PADDING.findall(body)) + fillers(line.body) + (tier(content) == "weak")
-        if vague and near <= vague and all(name.head for name in content.names):
+        empty = len(_PADDING.findall(body)) + fillers(line.body)
+        vague = empty + (tier(content) == "weak")
+        if empty and near <= vague and all(name.head for name in content.names):
             idle.add(unit)
     for name, units in sections.items():
         words = set(name.split())
-        spare = name in _PADDING_SECTIONS or not words <= _CORE
+        contents = [reference.lines[unit].content for unit in units]
+        tells = any(c.figures or any(not n.head for n in c.names) for c in contents)
+        spare = name in _PADDING_SECTIONS or not (words & _CORE or tells)
         about = {s for unit in units for s in reference.lines[unit].content.stems} & job
         if name and spare and len(about) < 3 and not any(u in reference.facts for u in units):
             idle.update(units)
@@ -166,16 +171,31 @@ def _quantification(view: Text, reference: Reference) -> tuple[float, ...]:
     spare = padding(reference)
     values = []
     for unit, line in enumerate(reference.lines):
-        known = [figure for statement in reference.told[unit] for figure in statement.figures]
-        figures = {
-            number.value
-            for index in view.tellers[unit]
-            for number in view.lines[index].content.numbers
-            if any(figure.backs(number) for figure in known)
-        }
+        found = [view.lines[index].content for index in view.tellers[unit]]
+        figures = {value for c in found for value in _grounded(c, reference.told[unit], reference)}
         counts = line.kind in PROSE and unit not in spare
         values.append(min(1.25, 0.75 + 0.25 * len(figures)) if counts and figures else 0.0)
-    return tuple(values)
+    shown = {v for i, line in enumerate(view.lines) if view.told[i] for v in line.content.values}
+    new = {v for line in _added(view) for v in _grounded(line.content, (), reference)} - shown
+    return (*values, float(len(new)))
+
+
+def _grounded(content: Content, statements: Sequence[Content], reference: Reference) -> set[float]:
+    """The figures of a line that true statements hold."""
+    if not content.numbers:
+        return set()
+    known = [f for s in (*statements, *reference.backing(content)) for f in s.figures]
+    return {n.value for n in content.numbers if any(figure.backs(n) for figure in known)}
+
+
+def _added(view: Text) -> list[Line]:
+    """Lines of a text that tell of no original line and claim nothing without support."""
+    lines = enumerate(view.lines)
+    return [
+        line
+        for index, line in lines
+        if line.kind in PROSE and not view.told[index] and index not in view.flagged
+    ]
 
 
 def _alignment(view: Text, reference: Reference) -> tuple[float, ...]:
@@ -192,7 +212,13 @@ def _alignment(view: Text, reference: Reference) -> tuple[float, ...]:
                     value += weights[s] * share * (1.0 if seen[s] == 1 else _JOB["second"])
             value += _JOB["evidence"] * _emphasis(unit, view, reference)
         values.append(value)
-    return tuple(values)
+    new = {
+        s
+        for line in _added(view)
+        for statement in reference.backing(line.content)
+        for s in line.content.stems & statement.stems & weights.keys()
+    }
+    return (*values, math.fsum(weights[s] for s in sorted(new) if not seen[s]))
 
 
 def _emphasis(unit: int, view: Text, reference: Reference) -> float:
@@ -216,10 +242,12 @@ def _wanted(unit: int, view: Text, reference: Reference) -> dict[str, float]:
     """
     weights = job_weights(reference)
     line = reference.lines[unit]
-    known = line.content.stems.union(*(fact.stems for fact in reference.facts.get(unit, ())))
+    facts = reference.facts.get(unit, ())
     shares: dict[str, float] = {}
     for index in view.tellers[unit]:
         content = view.lines[index].content
+        grounds = (*facts, *reference.backing(content))
+        known = line.content.stems.union(*(statement.stems for statement in grounds))
         wanted = sorted(content.stems & weights.keys())
         own = line.content.stems if index in view.flagged else known
         shares |= dict.fromkeys((s for s in wanted if s in own), 1.0)
@@ -248,7 +276,7 @@ def job_weights(reference: Reference) -> dict[str, float]:
 def _order(view: Text, reference: Reference) -> float:
     """The share of pairs of bullets of one job in which the better fit stands first."""
     weights = job_weights(reference)
-    place = {u: index for index, units in enumerate(view.told) for u in units}
+    place = {u: index for index, units in reversed(list(enumerate(view.told))) for u in units}
     groups: dict[int, list[int]] = {}
     head = 0
     for unit, line in enumerate(reference.lines):
@@ -278,11 +306,11 @@ def _substance(view: Text, reference: Reference) -> tuple[float, ...]:
     values = []
     for unit, line in enumerate(reference.lines):
         found = [view.lines[index].content for index in view.tellers[unit]]
-        if unit in spare or not found:
+        if unit in spare or not found or line.kind == "heading":
             values.append(0.0)
             continue
         stems = frozenset().union(*(content.stems for content in found))
-        statements = reference.told[unit]
+        statements = [*reference.told[unit], *(s for c in found for s in reference.backing(c))]
         left = max(len(stems & s.stems) / max(1, len(s.stems)) for s in statements)
         names = [n.text.lower() in words for n in line.content.names if not n.head]
         figures = [
@@ -323,6 +351,7 @@ def _clarity(view: Text, reference: Reference) -> tuple[float, ...]:
             shown = view.lines[index]
             faults = format_faults(shown, usual) / len(view.told[index])
             if line.kind in PROSE:
+                own = own.union(*(s.stems for s in reference.backing(shown.content)))
                 floor = wording_faults(line.content, own) if index in view.flagged else 0.0
                 faults += max(floor, wording_faults(shown.content, own))
             faults += _CLARITY["padding"] * (unit in spare) + _CLARITY["stray"] * (index in away)
@@ -330,7 +359,8 @@ def _clarity(view: Text, reference: Reference) -> tuple[float, ...]:
         missing = 0.0 if unit in spare else -1.0
         values.append(sum(found) / len(found) if found else missing)
     extra = sum(
-        not units and view.lines[index].kind in PROSE for index, units in enumerate(view.told)
+        line.kind in PROSE and not units and not reference.backing(line.content)
+        for line, units in zip(view.lines, view.told, strict=True)
     )
     return (*values, -_CLARITY["extra"] * extra - _CLARITY["duplicate"] * _copies(view))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from resume_gym.judges.lines import LEXICON, Content, Line, any_of, stem
+from resume_gym.judges.lines import LEXICON, Content, Line, any_of, read, stem
 
 _CLARITY: Mapping[str, float] = LEXICON["clarity"]
 _VERBS = LEXICON["verbs"]
@@ -19,6 +19,8 @@ _OPENERS = {name: any_of(_VERBS[name]) for name in ("weak", "neutral")}
 _FILLER = any_of(_FILLERS)
 _SPACING = re.compile(r"\S[ \t]{2,}\S|\t|\s$")
 _SECOND = re.compile(r"\w+(?:[,;:]| -+)\s")
+_ASIDE = re.compile(r"(?:as|in|at|during|while|after)\b[^,]{1,60}, ", re.IGNORECASE)
+_PASSIVE = ("was", "were", "been", "got")
 _SEPARATOR = re.compile(r"\d{4} ?(-{1,2}|\u2013|\u2014|to|until) ?(?=\w)", re.IGNORECASE)
 
 VAGUE = frozenset(stem(word) for word in (*_FILLERS, *_VERBS["weak"]) if " " not in word)
@@ -27,10 +29,16 @@ VAGUE = frozenset(stem(word) for word in (*_FILLERS, *_VERBS["weak"]) if " " not
 
 def tier(content: Content) -> str:
     """The tier of the verb that opens a bullet: strong, neutral, weak or none."""
+    aside = _ASIDE.match(content.body)
+    if aside and _tier(content.words) == "none":
+        content = read(content.body[aside.end() :])
     words = list(content.words)
+    passive = any(word in _PASSIVE for word in words[:2])
     while len(words) > 1 and (words[0] in _SKIP or words[0].endswith("ly")):
         del words[0]
     first = _tier(words)
+    if passive and words[0].endswith("ed"):
+        return "weak"
     # "Delivered and helped with" is no stronger than "Helped with".
     second = _tier(words[2:]) if words[1:2] == ["and"] else first
     if _SECOND.match(content.body):

@@ -1,0 +1,105 @@
+"""How often the rubric judge is right about labelled pairs that it was not made with.
+
+python benchmarks/calibration.py
+
+Prints the figures, then the README's table. Another judge: `resume-gym judge calibrate`.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from record import Figure, finish, options
+
+from resume_gym.judges import as_async, make_judge
+from resume_gym.judges.agreement import Report, Share
+from resume_gym.judges.calibration import calibrate
+from resume_gym.judges.pairs import FABRICATIONS, HALVES, load_pairs
+from resume_gym.llm.loop import submit
+from resume_gym.rewards import GRADED_FIELDS
+
+RECALL = dict.fromkeys(FABRICATIONS, 0.97) | {"moved_number": 0.9, "prose_claim": 0.7}
+FALSE_ALARMS = 0.03
+RIGHT = 0.9
+
+
+def main() -> int:
+    """Judge, print, record; 1 if a figure is not as wanted."""
+    args = options(__doc__ or "")
+    judge = as_async(make_judge("rubric"))
+    found = {half: submit(calibrate(judge, load_pairs(half=half), swap=True)) for half in HALVES}
+    reports = {half: one.result() for half, one in found.items()}
+    rounds = 1 if args.quick else 5
+    alone = [submit(calibrate(judge, load_pairs(), concurrency=1)).result() for _ in range(rounds)]
+    seconds = {part: [one.seconds[part] for one in alone] for part in ("p50", "p95")}
+    figures = [
+        *wanted(reports["test"]),
+        Figure("time for a verdict, median, ms", 1e3 * median(seconds["p50"]), at_most=9.0),
+        Figure("time for a verdict, 95th percentile, ms", 1e3 * median(seconds["p95"])),
+    ]
+    repetitions: dict[str, Any] = {half: asdict(one) for half, one in reports.items()}
+    status = finish(
+        "calibration",
+        args,
+        figures,
+        {**repetitions, "seconds alone": seconds},
+        ("rapidfuzz", "snowballstemmer"),
+    )
+    print("\n" + markdown(reports))
+    return status
+
+
+def wanted(found: Report) -> list[Figure]:
+    """What is wanted of the half that the judge was not made with."""
+    recall = [
+        Figure(f"held out, {kind}: found", value(one), at_least=RECALL[kind])
+        for kind, one in found.recall.items()
+    ]
+    alarms = value(found.false_alarms["honest_rewrite"])
+    right = [
+        Figure(f"held out, {field}: right", value(found.accuracy[field]), at_least=RIGHT)
+        for field in GRADED_FIELDS
+    ]
+    return [*recall, Figure("held out, false alarms", alarms, at_most=FALSE_ALARMS), *right]
+
+
+def value(one: Share) -> float:
+    if one.value is None:
+        raise ValueError("expected labelled pairs of every kind, got none of one")
+    return one.value
+
+
+def markdown(reports: Mapping[str, Report]) -> str:
+    """The table of the README."""
+    test, dev = reports["test"], reports["dev"]
+    rows = [
+        "| rubric judge | held out | 95 % interval | wanted | development |",
+        "|---|---|---|---|---|",
+    ]
+    for kind, one in test.recall.items():
+        name = f"found: {kind.replace('_', ' ')}"
+        rows.append(row(name, one, f">= {RECALL[kind]:.0%}", dev.recall[kind]))
+    for name, limit in (("honest_rewrite", f"<= {FALSE_ALARMS:.0%}"), ("all", "")):
+        label = "rewordings" if name == "honest_rewrite" else "all honest revisions"
+        one, other = test.false_alarms[name], dev.false_alarms[name]
+        rows.append(row(f"false alarms: {label}", one, limit, other))
+    for field in GRADED_FIELDS:
+        kappa = test.kappa[field]
+        name = f"right: {field}" + (f" (kappa {kappa:.2f})" if kappa is not None else "")
+        rows.append(row(name, test.accuracy[field], f">= {RIGHT:.0%}", dev.accuracy[field]))
+    return "\n".join(rows)
+
+
+def row(name: str, one: Share, limit: str, other: Share) -> str:
+    interval = f"{one.low:.0%} to {one.high:.0%}"
+    return f"| {name} | {tell(one)} | {interval} | {limit} | {tell(other)} |"
+
+
+def tell(one: Share) -> str:
+    return f"{value(one):.1%} ({one.hits}/{one.total})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""Labelled pairs, the figures of agreement, and what a judge's answers come to."""
+
+import argparse
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fake_judges import Fake, verdict
+
+from resume_gym.judges import (
+    AsyncJudge,
+    JudgeMisconfigured,
+    JudgeRefused,
+    JudgeUnavailable,
+    as_async,
+    calibration,
+    make_judge,
+)
+from resume_gym.judges.agreement import ordinal_alpha, share, table, weighted_kappa
+from resume_gym.judges.calibration import calibrate, spread
+from resume_gym.judges.pairs import FABRICATIONS, PAIRS, load_pairs
+from resume_gym.rewards import GRADED_FIELDS, Verdict
+from resume_gym.tasks import Task, TaskError
+
+ALL = load_pairs()
+FEW = spread(ALL, 28)
+BY_TEXT = {(pair.task.task_id, pair.revised): pair for pair in ALL}
+
+
+def run(judge: AsyncJudge, pairs=FEW, **options):
+    return asyncio.run(calibrate(judge, pairs, **options))
+
+
+def truth(task: Task, revised: str, draw: int) -> Verdict:
+    return Verdict(**BY_TEXT[task.task_id, revised].labels)
+
+
+# The pairs
+
+
+def test_there_are_enough_pairs_of_every_kind_in_both_halves() -> None:
+    kinds = Counter(pair.kind for pair in ALL)
+    assert all(kinds[kind] >= 30 for kind in FABRICATIONS)
+    assert kinds["honest_rewrite"] >= 100
+    for half in ("dev", "test"):
+        assert {pair.kind for pair in load_pairs(half=half)} == set(kinds)
+
+
+def test_a_document_is_in_one_half() -> None:
+    halves = {(pair.task.task_id, pair.half) for pair in ALL}
+    assert len(halves) == len({task for task, _ in halves}) == 16
+
+
+def test_labels_agree_with_kinds() -> None:
+    for pair in ALL:
+        assert pair.honest == (pair.kind not in FABRICATIONS), pair.pair_id
+        if not pair.honest:
+            assert pair.labels["preference"] == -1, pair.pair_id
+            assert max(pair.labels[field] for field in GRADED_FIELDS) <= 0, pair.pair_id
+        assert pair.revised != pair.task.resume
+
+
+def test_the_rubric_judge_is_as_good_as_claimed_on_the_half_it_was_not_made_with() -> None:
+    found = run(as_async(make_judge("rubric")), load_pairs(half="test"))
+    wanted = dict.fromkeys(FABRICATIONS, 0.97) | {"moved_number": 0.9, "prose_claim": 0.7}
+    for kind, least in wanted.items():
+        assert found.recall[kind].value >= least, kind
+    assert found.false_alarms["honest_rewrite"].value <= 0.03
+    assert all(found.accuracy[field].value >= 0.9 for field in GRADED_FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda row: row["labels"].update(clarity=2), "line 3: clarity: expected -1, 0 or"),
+        (lambda row: row["labels"].pop("clarity"), "line 3: .*clarity"),
+        (lambda row: row.update(kind="typo"), "line 3: kind: expected one of number"),
+        (lambda row: row.update(task_id="nobody"), "line 3: nobody: missing"),
+        (lambda row: row.update(edits=[["no such text", "x"]]), "line 3: edits: .*occurs 0 times"),
+    ],
+)
+def test_a_bad_pair_is_refused(tmp_path: Path, change, message: str) -> None:
+    about, task, pair = PAIRS.read_text(encoding="utf-8").split("\n")[:3]
+    row = json.loads(pair)
+    change(row)
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join((about, task, json.dumps(row))), encoding="utf-8")
+    with pytest.raises(TaskError, match=message):
+        load_pairs(path)
+
+
+def test_a_limit_takes_of_each_kind() -> None:
+    kinds = Counter(pair.kind for pair in FEW)
+    assert set(kinds.values()) == {2}
+    assert len(kinds) == 14
+
+
+# Figures
+
+
+@pytest.mark.parametrize(
+    ("hits", "total", "low", "high"),
+    [(8, 10, 0.4902, 0.9433), (0, 20, 0.0, 0.1611), (20, 20, 0.8389, 1.0)],
+)
+def test_shares_have_wilson_intervals(hits: int, total: int, low: float, high: float) -> None:
+    found = share(hits, total)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_a_share_of_nothing_has_no_value() -> None:
+    assert (share(0, 0).value, share(0, 0).low, share(0, 0).high) == (None, 0.0, 1.0)
+
+
+def test_kappa_weighs_a_reversal_four_times_a_step() -> None:
+    # 16 pairs of a label and a verdict differ by 20 in all squares; one step is seen in four.
+    assert weighted_kappa([(1, 1), (1, 0), (0, 0), (-1, -1)]) == pytest.approx(1 - 0.25 / 1.25)
+    assert weighted_kappa([(1, 1), (1, -1), (0, 0), (-1, -1)]) < 0.5
+    assert weighted_kappa([(1, -1), (-1, 1)]) == pytest.approx(-1)
+    assert weighted_kappa([(0, 0), (0, 0)]) is None
+    assert weighted_kappa([]) is None
+
+
+def test_alpha_is_that_of_the_literature() -> None:
+    """Krippendorff, Computing Krippendorff's alpha-reliability, 2011, section E: 0.815."""
+    rows = ["123321412...", "1233224125.3", ".3332342251.", "12332441251."]
+    values = [[None if c == "." else int(c) for c in row] for row in rows]
+    assert ordinal_alpha(values) == pytest.approx(0.815, abs=5e-4)
+
+
+def test_alpha_of_values_that_do_not_vary_is_unknown() -> None:
+    assert ordinal_alpha([[0, 0, 0], [0, None, 0]]) is None
+
+
+# Asking
+
+
+def test_a_judge_that_is_always_right() -> None:
+    found = run(Fake(truth))
+    assert (found.pairs, found.repeats, found.failures) == (28, 1, {})
+    assert all(one.value == 1 for one in (*found.accuracy.values(), *found.recall.values()))
+    assert found.false_alarms["all"].hits == 0
+    assert found.kappa["preference"] == 1
+    assert set(found.alpha.values()) == {None}
+
+
+def test_a_judge_that_calls_everything_fabricated() -> None:
+    found = run(Fake(lambda task, revised, draw: verdict(hallucination=-1)))
+    assert all(one.value == 1 for one in found.recall.values())
+    assert all(one.value == 1 for one in found.false_alarms.values())
+    assert found.accuracy["hallucination"].hits == 16
+    assert found.kappa["clarity"] == 0
+
+
+def test_failures_are_counted_and_are_no_verdicts() -> None:
+    def says(task: Task, revised: str, draw: int) -> Verdict:
+        pair = BY_TEXT[task.task_id, revised]
+        if pair.kind == "number":
+            raise JudgeRefused("will not")
+        if pair.kind == "tool":
+            raise JudgeUnavailable("busy")
+        return truth(task, revised, draw)
+
+    found = run(Fake(says), repeats=2)
+    assert found.failures == {"JudgeRefused": 4, "JudgeUnavailable": 4}
+    assert found.asked == 56
+    assert "number" not in found.recall
+    assert found.accuracy["clarity"].total == 24
+    assert found.alpha["preference"] == 1
+
+
+def test_a_judge_that_can_judge_nothing_stops_the_run() -> None:
+    def says(task: Task, revised: str, draw: int) -> Verdict:
+        raise JudgeMisconfigured("no such model")
+
+    with pytest.raises(JudgeMisconfigured, match="no such model"):
+        run(Fake(says))
+
+
+def test_repeats_are_other_draws_and_show_in_alpha() -> None:
+    log: list[tuple[str, int]] = []
+
+    def says(task: Task, revised: str, draw: int) -> Verdict:
+        sign = 1 if draw == 0 or len(revised) % 2 else -1
+        return verdict(preference=sign * BY_TEXT[task.task_id, revised].labels["preference"])
+
+    found = run(Fake(says, log=log), repeats=2)
+    assert Counter(draw for _, draw in log) == {0: 28, 1: 28}
+    assert found.alpha["preference"] < 0.5
+    assert found.accuracy["preference"].value == 1  # of the first draw alone
+
+
+def test_order_is_tried_by_comparing_where_the_judge_can() -> None:
+    second_wins = run(Fake(truth, prefers=lambda task, first, second: 1), swap=True).flips
+    assert (second_wins.hits, second_wins.total) == (28, 28)
+    longer_wins = Fake(truth, prefers=lambda task, a, b: (len(b) > len(a)) - (len(b) < len(a)))
+    assert run(longer_wins, swap=True).flips.hits == 0
+
+
+class Biased(AsyncJudge):
+    """Always prefers the revision; cannot compare."""
+
+    name = "biased"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Task, str]] = []
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        self.asked.append((task, revised))
+        return verdict(preference=1)
+
+
+def test_order_is_else_tried_by_exchanging_honest_texts() -> None:
+    judge = Biased()
+    found = run(judge, swap=True)
+    honest = [pair for pair in FEW if pair.honest]
+    # of five graded fields only preference keeps its sign
+    assert (found.flips.hits, found.flips.total) == (len(honest), 5 * len(honest))
+    task, revised = judge.asked[-1]
+    assert (task.resume, revised) == (honest[-1].revised, honest[-1].task.resume)
+    assert revised in task.evidence[-1].text
+
+
+class Counting(AsyncJudge):
+    name = "counting"
+    now = most = 0
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.now -= 1
+        return verdict()
+
+
+def test_few_verdicts_are_on_the_way_at_once() -> None:
+    judge = Counting()
+    run(judge, concurrency=3)
+    assert judge.most == 3
+
+
+# The command
+
+
+def command(*arguments: str) -> None:
+    parser = argparse.ArgumentParser()
+    calibration.add_command(parser.add_subparsers())
+    options = parser.parse_args(["calibrate", *arguments])
+    options.run(options)
+
+
+def test_the_command_prints_a_table_and_writes_the_figures(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "figures.json"
+    command("--limit", "28", "--repeats", "2", "--json", str(path))
+    out = capsys.readouterr().out
+    assert "rubric on 28 labelled pairs, 2 times each" in out
+    assert "moved_number" in out
+    assert "says nothing of whether it is right" in " ".join(out.split())
+    written = json.loads(path.read_text())
+    assert written["recall"]["number"] == {
+        "hits": 2, "total": 2, "value": 1.0, "low": pytest.approx(0.342, abs=1e-3), "high": 1.0
+    }  # fmt: skip
+    assert written["dollars"] is None
+
+
+def test_the_table_shows_failures() -> None:
+    def says(task: Task, revised: str, draw: int) -> Verdict:
+        raise JudgeRefused("will not")
+
+    cells = [cell for column in table(run(Fake(says))).columns for cell in column.cells]
+    assert "JudgeRefused 28" in cells
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--judge", "rubrik"], "--judge: .*did you mean 'rubric'"),
+        (["--json", "/no/such/folder/x.json"], "there is no folder"),
+    ],
+)
+def test_the_command_refuses_what_cannot_be(arguments: list[str], message: str) -> None:
+    with pytest.raises(TaskError, match=message):
+        command("--limit", "1", *arguments)

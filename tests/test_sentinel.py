@@ -1,0 +1,127 @@
+"""Frozen verdicts, and what is said when they change."""
+
+import argparse
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from fake_judges import Fake, verdict
+
+from resume_gym.judges import JudgeRefused, JudgeUnavailable, sentinel
+from resume_gym.judges.calibration import spread
+from resume_gym.judges.pairs import load_pairs
+from resume_gym.judges.sentinel import DriftError, drift, freeze, load_frozen
+from resume_gym.rewards import Verdict
+from resume_gym.tasks import Task, TaskError
+
+PAIRS = spread(load_pairs(), 14)
+STEADY = Fake(lambda task, revised, draw: verdict(grade=1))
+
+
+def refuses_the_first(task: Task, revised: str, draw: int) -> Verdict:
+    if revised == PAIRS[0].revised:
+        raise JudgeRefused("will not")
+    return verdict(grade=1)
+
+
+def dislikes_the_first(task: Task, revised: str, draw: int) -> Verdict:
+    return verdict(grade=1, preference=-1 if revised == PAIRS[0].revised else 1)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    asyncio.run(freeze(STEADY, PAIRS, tmp_path / "frozen.json"))
+    return tmp_path / "frozen.json"
+
+
+def test_what_is_frozen_is_what_was_asked_and_said(path: Path) -> None:
+    frozen = load_frozen(path)
+    assert (frozen.judge, frozen.served) == ("fake", "")
+    assert [(p.task, p.revised) for p in frozen.pairs] == [(p.task, p.revised) for p in PAIRS]
+    assert frozen.pairs[0].labels == dict.fromkeys(frozen.pairs[0].labels, 1)
+
+
+def test_a_judge_that_says_the_same_has_not_drifted(path: Path) -> None:
+    found = asyncio.run(drift(STEADY, load_frozen(path)))
+    assert (found.fields, found.changed, found.failures, found.share) == (84, (), {}, 0.0)
+
+
+def test_what_changed_is_listed(path: Path) -> None:
+    found = asyncio.run(drift(Fake(dislikes_the_first), load_frozen(path)))
+    assert found.changed == ((PAIRS[0].pair_id, "preference", 1, -1),)
+    assert found.share == 1 / 84
+
+
+def test_a_pair_without_a_verdict_is_no_drift(path: Path) -> None:
+    found = asyncio.run(drift(Fake(refuses_the_first), load_frozen(path)))
+    assert found.failures == {PAIRS[0].pair_id: "JudgeRefused"}
+    assert (found.fields, found.changed) == (78, ())
+
+
+def test_a_pair_without_a_verdict_is_not_frozen(tmp_path: Path) -> None:
+    lost = asyncio.run(freeze(Fake(refuses_the_first), PAIRS, tmp_path / "some.json"))
+    assert lost == {PAIRS[0].pair_id: "JudgeRefused"}
+    assert len(load_frozen(tmp_path / "some.json").pairs) == 13
+
+
+def test_no_verdict_at_all_is_an_error(path: Path) -> None:
+    def says(task: Task, revised: str, draw: int) -> Verdict:
+        raise JudgeRefused("will not")
+
+    with pytest.raises(JudgeUnavailable, match="no verdict on any of 14 pairs: JudgeRefused"):
+        asyncio.run(drift(Fake(says), load_frozen(path)))
+    before = path.read_text()
+    with pytest.raises(JudgeUnavailable):
+        asyncio.run(freeze(Fake(says), PAIRS, path))
+    assert path.read_text() == before
+
+
+def test_a_judge_that_draws_is_not_answered_by_what_was_kept(path: Path) -> None:
+    log: list[tuple[str, int]] = []
+    asyncio.run(drift(Fake(log=log), load_frozen(path)))
+    assert {draw for _, draw in log}.isdisjoint(range(100))
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "no JSON", '{"tasks": {}, "pairs": [{}]}'])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(TaskError, match="expected a file of --freeze"):
+        load_frozen(path)
+
+
+# The command
+
+
+def command(*arguments: str) -> None:
+    parser = argparse.ArgumentParser()
+    sentinel.add_command(parser.add_subparsers())
+    options = parser.parse_args(["sentinel", *arguments])
+    options.run(options)
+
+
+def test_the_command_freezes_and_fails_on_drift(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "frozen.json"
+    command("--frozen", str(path), "--freeze", "--limit", "14")
+    assert "14 pairs as rubric judges them" in capsys.readouterr().out
+    command("--frozen", str(path))
+    assert "0 of 84 fields changed" in capsys.readouterr().out
+
+    rows = json.loads(path.read_text())
+    name = rows["pairs"][0]["id"]
+    rows["pairs"][0]["verdict"]["hallucination"] *= -1
+    rows["judge"] = "rubric of old"
+    path.write_text(json.dumps(rows))
+    with pytest.raises(DriftError, match=r"1 of 84 fields changed since .*\(1.2%, allowed 1.0%\)"):
+        command("--frozen", str(path), "--allow", "0.01")
+    out = capsys.readouterr().out
+    assert "judge: frozen with rubric of old, now rubric" in out
+    assert f"{name}: hallucination was" in out
+    command("--frozen", str(path), "--allow", "0.02")
+
+
+def test_a_limit_that_is_no_share_is_refused(capsys) -> None:
+    with pytest.raises(SystemExit):
+        command("--frozen", "x.json", "--allow", "20")
+    assert "expected a share from 0 to below 1" in capsys.readouterr().err

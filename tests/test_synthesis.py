@@ -2,7 +2,6 @@
 
 import random
 import re
-import sys
 from collections import Counter
 from functools import lru_cache
 from itertools import pairwise
@@ -355,11 +354,3 @@ def test_no_eval_persona_company_or_bullet_occurs_in_train() -> None:
     for kind, held_out in seen["eval"].items():
         assert len(held_out) > 20
         assert not held_out & seen["train"][kind], kind
-
-
-def test_the_command_writes_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "tasks.jsonl"
-    options = ["--out", str(out), "--count", "7", "--seed", "5", "--split", "eval"]
-    monkeypatch.setattr(sys, "argv", ["procedural", *options, "--size", "mini"])
-    procedural.main()
-    assert read_jsonl(out) == list(generate_tasks(5, 7, "eval", "mini"))

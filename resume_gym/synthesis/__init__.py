@@ -9,7 +9,7 @@ __all__ = ["generate_task", "generate_tasks"]
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy, because `python -m resume_gym.synthesis.procedural` warns of a module loaded twice.
+    # Lazy, because the content bank is large.
     if name in __all__:
         from resume_gym.synthesis import procedural
 

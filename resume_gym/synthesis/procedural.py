@@ -2,17 +2,13 @@
 
 A candidate is drawn, bullets of the content bank fill the jobs of the career, and a weakness
 spoils some of them. A draft that breaks a rule of its size (see `Size`) is drawn again.
-
-Write a file of tasks: `python -m resume_gym.synthesis.procedural --out tasks.jsonl`.
 """
 
-import argparse
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from resume_gym.document import wrapped_lines
 from resume_gym.synthesis.candidates import TRAINEE, Candidate, Job, make_candidate
@@ -27,16 +23,16 @@ from resume_gym.synthesis.content import (
     tell,
 )
 from resume_gym.synthesis.evidence import Deed, write_evidence
+from resume_gym.synthesis.personas import stratum
 from resume_gym.synthesis.weaknesses import OPENERS, deletion, disorder, suits, weaken
 from resume_gym.synthesis.writing import long_job, long_resume, short_job, short_resume
-from resume_gym.tasks import SPLITS, WEAKNESSES, Task, write_jsonl
+from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 
 PAGE_WIDTH = 165
 WEAK_SHARE = 0.6
 SHORT = 14  # words of a bullet
 ATTEMPTS = 500  # none of thousands of tasks took more than 60
 
-T = TypeVar("T")
 Range = tuple[int, int]
 
 
@@ -132,9 +128,9 @@ def generate_task(seed: int, index: int, split: str = "train", size: str = "full
         )
     key = f"{size}-{split}-{seed}"
     plan = Plan(f"{key}-{index:06d}", WEAKNESSES[index % len(WEAKNESSES)], split, SIZES[size])
-    role = _stratum(load_roles(), f"{key}-role", index)
-    level = _stratum(range(len(LEVELS)), f"{key}-level", index)
-    vertical = _stratum(load_verticals(), f"{key}-vertical", index)
+    role = stratum(load_roles(), f"{key}-role", index)
+    level = stratum(range(len(LEVELS)), f"{key}-level", index)
+    vertical = stratum(load_verticals(), f"{key}-vertical", index)
     for attempt in range(ATTEMPTS):
         rng = Random(f"{plan.task_id}-{attempt}")
         candidate = make_candidate(role, level, vertical, split, plan.size.jobs, rng)
@@ -171,14 +167,6 @@ def is_sound(task: Task, size: Size) -> bool:
 def _echoes(text: str) -> bool:
     """Whether two neighbouring bullets open with the same word."""
     return re.search(r"^[-*+] (\w+)\b.*\n[-*+] \1\b", text, re.MULTILINE) is not None
-
-
-def _stratum(items: Sequence[T], key: str, index: int) -> T:
-    """A draw that comes round to every item once in each block of indexes."""
-    block, place = divmod(index, len(items))
-    order = list(range(len(items)))
-    Random(f"{key}-{block}").shuffle(order)
-    return items[order[place]]
 
 
 def _draft(plan: Plan, candidate: Candidate, rng: Random) -> Task | None:
@@ -294,20 +282,3 @@ def _pad(plan: Plan, candidate: Candidate, rng: Random) -> list[str]:
         job = rng.choice(candidate.jobs)
         job.bullets.insert(rng.randint(0, len(job.bullets)), (text, deletion(f"- {text}")))
     return extra
-
-
-def main() -> None:
-    """Write tasks as JSONL."""
-    parser = argparse.ArgumentParser(description="Write procedurally generated tasks as JSONL.")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--count", type=int, default=160)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--split", choices=SPLITS, default="train")
-    parser.add_argument("--size", choices=tuple(SIZES), default="full")
-    options = parser.parse_args()
-    tasks = generate_tasks(options.seed, options.count, options.split, options.size)
-    write_jsonl(options.out, list(tasks))
-
-
-if __name__ == "__main__":
-    main()

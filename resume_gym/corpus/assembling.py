@@ -1,0 +1,227 @@
+"""Resumes, jobs and evidence put together: read, paired, diagnosed, and masked on request.
+
+No task made so has fixes or facts: nobody knows what else is true of the candidate, but for what
+the evidence says.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from resume_gym.corpus.diagnosis import Diagnosis, diagnose
+from resume_gym.corpus.documents import Document, DocumentError, read_document
+from resume_gym.corpus.masking import Masker
+from resume_gym.corpus.pairing import choose, overlaps
+from resume_gym.tasks import (
+    Evidence,
+    Task,
+)
+
+_EVAL_SHARE = 5  # one in so many resumes
+_KINDS = {"review": "performance_review", "apprais": "performance_review", "portfolio": "portfolio"}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to make tasks.
+
+    Attributes:
+        pairing: one of `pairing.PAIRINGS`.
+        seed: of the random pairing.
+        weakness: of every task; None for the one that the resume shows most.
+        split: of every task; None for one in five resumes to evaluate, by a hash of its text.
+        mask: those of `masking.FIELDS` to mask.
+        region: whose national phone numbers to expect.
+        evidence_kind: of every document; None to tell by its file name.
+    """
+
+    pairing: str = "best"
+    seed: int = 0
+    weakness: str | None = None
+    split: str | None = None
+    mask: frozenset[str] = frozenset()
+    region: str = "US"
+    evidence_kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a task came about.
+
+    Attributes:
+        task: it.
+        resume, job: their files.
+        fit: how much of the job the resume tells, in [0, 1].
+        diagnosis: of the resume.
+    """
+
+    task: Task
+    resume: Path
+    job: Path
+    fit: float
+    diagnosis: Diagnosis
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened to the files.
+
+    Attributes:
+        made: tasks, in the order of the resumes.
+        failed: files that could not be used, with the reason.
+        notes: files that lost something on the way, with what it is.
+        maskers: by resume.
+        formats: how many resumes came in which format.
+    """
+
+    made: list[Made] = field(default_factory=list)
+    failed: list[tuple[Path, str]] = field(default_factory=list)
+    notes: list[tuple[Path, str]] = field(default_factory=list)
+    maskers: dict[Path, Masker] = field(default_factory=dict)
+    formats: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The tasks."""
+        return [one.task for one in self.made]
+
+
+def import_resumes(
+    resumes: Sequence[Path],
+    jobs: Sequence[Path],
+    evidence: Sequence[Path] = (),
+    options: Options | None = None,
+) -> Report:
+    """Tasks of resumes and jobs; reads files and writes none.
+
+    A task's id is a hash of resume and job as they were read, so it stays when the order of the
+    files or the masking changes.
+
+    Raises:
+        ValueError: there is no such field to mask, or no such region.
+        ModuleNotFoundError: masking needs a package that is missing.
+    """
+    options = options or Options()
+    report = Report()
+    told = _read_all(resumes, report, outline=True)
+    wanted = _read_all(jobs, report, outline=False)
+    documents = _read_all(evidence, report, outline=False)
+    if not (told and wanted):
+        return report
+    own = _owners(documents, told, report)
+    texts = [document.text for document in told.values()]
+    fits = overlaps(texts, [document.text for document in wanted.values()])
+    for number, (path, document) in enumerate(told.items(), start=1):
+        report.formats[document.kind] = report.formats.get(document.kind, 0) + 1
+        papers = {file: documents[file] for file in own.get(path, ())}
+        resume, papers_of = _masked(path, document, papers, number, options, report)
+        row = fits[number - 1]
+        for index in choose(row, options.pairing, f"{options.seed}:{document.text}"):
+            job = [*wanted][index]
+            diagnosis = diagnose(resume, wanted[job].text)
+            task = Task(
+                _task_id(document.text, wanted[job].text),
+                wanted[job].text,
+                resume,
+                options.weakness or diagnosis.weakness,
+                options.split or _split(document.text),
+                evidence=papers_of,
+            )
+            report.made.append(Made(task, path, job, row[index], diagnosis))
+            _doubt(report.made[-1], options, report)
+    return report
+
+
+def _read_all(paths: Sequence[Path], report: Report, *, outline: bool) -> dict[Path, Document]:
+    """The documents of those files that can be read; a text is taken once."""
+    found: dict[Path, Document] = {}
+    first: dict[str, Path] = {}
+    for path in paths:
+        try:
+            document = read_document(path, outline=outline)
+        except (DocumentError, ModuleNotFoundError) as problem:
+            report.failed.append((path, str(problem)))
+            continue
+        report.notes += [(path, note) for note in document.notes]
+        same = first.setdefault(" ".join(document.text.split()), path)
+        if same is path:
+            found[path] = document
+        else:
+            report.notes.append((path, f"left out: the same text as {same}"))
+    return found
+
+
+def _owners(
+    evidence: dict[Path, Document], resumes: dict[Path, Document], report: Report
+) -> dict[Path, list[Path]]:
+    """The evidence of each resume: its file's name begins alike, or its text has the name."""
+    found: dict[Path, list[Path]] = {}
+    for file, document in evidence.items():
+        named = [path for path in resumes if file.stem.lower().startswith(path.stem.lower())]
+        called = [path for path, one in resumes.items() if _heading(one.text) in document.text]
+        owners = [*resumes] if len(resumes) == 1 else (named or called)
+        if len(owners) == 1:
+            found.setdefault(owners[0], []).append(file)
+        else:
+            why = "begin its file name with that of a resume, or name one candidate in it"
+            report.failed.append(
+                (file, f"it belongs to {len(owners) or 'none'} of the resumes; {why}")
+            )
+    return found
+
+
+def _heading(text: str) -> str:
+    """The first heading of a Markdown text; what stands in no other text if there is none."""
+    first = text.partition("\n")[0]
+    return first.lstrip("# ").strip() if first.startswith("# ") else "\x00"
+
+
+def _masked(
+    path: Path,
+    resume: Document,
+    papers: dict[Path, Document],
+    number: int,
+    options: Options,
+    report: Report,
+) -> tuple[str, tuple[Evidence, ...]]:
+    """Resume and evidence of a candidate, masked if that is asked for."""
+    text = resume.text
+    read = {file: document.text for file, document in papers.items()}
+    if options.mask:
+        masker = Masker(number, text, options.mask, options.region)
+        report.maskers[path] = masker
+        if "names" in options.mask and not masker.named:
+            report.notes.append((path, 'its name is not masked: no heading "# Name" was found'))
+        text = masker.mask(text, str(path))
+        read = {file: masker.mask(paper, str(file)) for file, paper in read.items()}
+    evidence = []
+    for file, paper in read.items():
+        kind = options.evidence_kind or _kind(file)
+        # Not the file's name: it often is the candidate's.
+        title = _heading(paper).strip("\x00") or kind.replace("_", " ").capitalize()
+        evidence.append(Evidence(kind, title, paper))
+    return text, tuple(evidence)
+
+
+def _kind(file: Path) -> str:
+    name = file.stem.lower()
+    return next((kind for word, kind in _KINDS.items() if word in name), "project_notes")
+
+
+def _task_id(resume: str, job: str) -> str:
+    return f"import-{sha256((resume + chr(0) + job).encode()).hexdigest()[:12]}"
+
+
+def _split(resume: str) -> str:
+    """By the resume alone, so that no candidate is in both splits."""
+    number = int.from_bytes(sha256(resume.encode()).digest()[:8], "big")
+    return "train" if number % _EVAL_SHARE else "eval"
+
+
+def _doubt(made: Made, options: Options, report: Report) -> None:
+    """Note what makes a task unlikely to teach anything."""
+    if not made.diagnosis.bullets:
+        report.notes.append((made.resume, "no bullets were found in it"))
+    if not made.diagnosis.clear and not options.weakness:
+        report.notes.append((made.resume, "it shows no weakness; taken for wrong_emphasis"))

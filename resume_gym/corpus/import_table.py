@@ -1,0 +1,89 @@
+"""What an import did, for the terminal: tasks, masking, doubts and failures.
+
+It shows files, counts and shares, never a text of a resume.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from resume_gym.corpus.assembling import Made, Report
+from resume_gym.corpus.masking import FIELDS
+
+_COLUMNS = {
+    "too_long": "lines",
+    "vague_bullets": "vague",
+    "no_metrics": "bare",
+    "wrong_emphasis": "aside",
+    "weak_verbs": "verbs",
+    "formatting_inconsistent": "form",
+}
+_KEY = (
+    "fit: how much of the job the resume tells, in %. lines: on a page of 55 (too_long). In % of "
+    "the bullets: vague (vague_bullets), bare of figures (no_metrics), aside of the job "
+    "(wrong_emphasis), with weak verbs (weak_verbs); in % of the lines: out of form "
+    "(formatting_inconsistent). * is the weakness of the task.\n"
+)
+
+
+def print_report(report: Report, out: Path) -> None:
+    """Print the report of an import."""
+    console = Console()
+    if report.made:
+        console.print(_tasks(report.made))
+        console.print(_KEY, style="dim", highlight=False)
+    if report.maskers:
+        console.print(_masking(report))
+        console.print(
+            "Employers, places and dates stay, and so do names that nothing marks as such; "
+            "jobs are left as they are. Read the tasks before you share them.\n",
+            style="dim",
+            highlight=False,
+        )
+    for path, note in report.notes:
+        console.print(f"note: {escape(str(path))}: {escape(note)}", highlight=False)
+    for path, why in report.failed:
+        text = f"not used: {escape(str(path))}: {escape(why)}"
+        console.print(text, style="red", highlight=False)
+    if report.made:
+        splits = Counter(task.split for task in report.tasks)
+        parts = ", ".join(f"{count} {split}" for split, count in splits.items())
+        text = f"{len(report.made)} tasks ({parts}) in {escape(str(out))}"
+        console.print(text, highlight=False, soft_wrap=True)
+    if report.made and not report.maskers:
+        console.print("Personal data is in the tasks as it was; --mask all replaces it.")
+
+
+def _tasks(made: list[Made]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("resume", overflow="fold")
+    table.add_column("job", overflow="fold")
+    for name in ("fit", *_COLUMNS.values()):
+        table.add_column(name, justify="right")
+    for one in made:
+        found = one.diagnosis
+        shown = {name: f"{100 * share:.0f}" for name, share in found.shares.items()}
+        shown["too_long"] = str(found.lines)
+        cells = (shown[name] + "*" * (name == one.task.weakness) for name in _COLUMNS)
+        files = (escape(one.resume.name), escape(one.job.name))
+        table.add_row(*files, f"{100 * one.fit:.0f}", *cells)
+    return table
+
+
+def _masking(report: Report) -> Table:
+    """How many of each field were replaced in which file, and what was left."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("masked in", overflow="fold")
+    for name in FIELDS:
+        table.add_column(name, justify="right")
+    table.add_column("seen, not replaced", overflow="fold")
+    for masker in report.maskers.values():
+        for file, replaced in masker.replaced.items():
+            seen = masker.seen[file]
+            left = ", ".join(f"{what}: {count}" for what, count in sorted(seen.items()))
+            counts = (str(replaced[name]) if name in masker.fields else "-" for name in FIELDS)
+            table.add_row(escape(Path(file).name), *counts, left or "nothing")
+    return table

@@ -1,0 +1,288 @@
+"""What can be wrong with a draft of a task: pure functions, each fault told as to its writer.
+
+They count with the means of the rubric judge, so that a weakness that passes is one that the
+judge sees, and its repair one that the judge rewards.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from typing import NamedTuple
+
+from resume_gym.document import wrapped_lines
+from resume_gym.judges.lines import Content, any_of, plain, read
+from resume_gym.judges.reference import make_reference
+from resume_gym.judges.rubric import RubricJudge
+from resume_gym.judges.signals import job_weights
+from resume_gym.judges.style import tier
+from resume_gym.rewards import WEAKNESS_METRIC
+from resume_gym.synthesis.content import load_verticals
+from resume_gym.synthesis.drafts import LIMITS, PROMPTS, Draft, PaddedDraft, SpoiltBullet
+from resume_gym.synthesis.personas import Persona
+from resume_gym.tasks import SPLITS, Task
+
+_DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4
+_ACRONYM = 3  # letters; API and HR name nothing in particular
+_NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+", re.MULTILINE)
+_JUDGE = RubricJudge()
+
+
+class Fault(NamedTuple):
+    """Something wrong with a draft.
+
+    Attributes:
+        kind: shape, length, weakness, facts, match, leak, names, fixes, repair or duplicate.
+        text: a sentence that says what to change.
+    """
+
+    kind: str
+    text: str
+
+
+def find_miscounts(persona: Persona, draft: Draft) -> list[Fault]:
+    """Lists that are too short or too long; without them a task can be composed."""
+    counts = [
+        ("duties", len(draft.duties), _DUTIES),
+        ("requirements", len(draft.requirements), _REQUIREMENTS),
+        ("skills", len(draft.skills), _SKILLS),
+        ("jobs", len(draft.jobs), len(persona.shares)),
+    ]
+    for job, share in zip(draft.jobs, persona.shares, strict=False):
+        counts.append((f"bullets of {job.company}", len(job.bullets), share))
+    if isinstance(draft, PaddedDraft):
+        counts.append(("padding", len(draft.padding), persona.padding))
+        counts.append(("sections", len(draft.sections), persona.sections))
+    faults = [
+        Fault("shape", f"{name}: {wanted} are wanted, not {found}.")
+        for name, found, wanted in counts
+        if found != wanted
+    ]
+    for name, lines in (("duties", draft.duties), ("requirements", draft.requirements)):
+        if len(set(lines)) < len(lines):
+            faults.append(Fault("shape", f"{name}: a line stands twice."))
+    return faults
+
+
+def find_faults(
+    persona: Persona, draft: Draft, task: Task, seen: AbstractSet[str] = frozenset()
+) -> list[Fault]:
+    """All faults of a draft whose counts are right, and of the task that it makes.
+
+    Args:
+        persona: who it is about.
+        draft: as written.
+        task: as composed.
+        seen: keys of bullets (`bullet_keys`) that are taken.
+    """
+    faults = [
+        *_weakness(persona, draft),
+        *_facts(draft),
+        *_names(persona, draft),
+        *_leaks(persona, draft),
+        *_duplicates(draft, seen),
+    ]
+    if broken := list(_unfixable(task)):
+        return [*faults, *broken]
+    return [*faults, *_length(task), *_match(task), *_judgement(task)]
+
+
+def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
+    """What makes a bullet the same as another: its words, figures aside."""
+    return frozenset(re.sub(r"\d[\d,.]*", "0", text).casefold() for text in bullets)
+
+
+def _spoilt(persona: Persona, draft: Draft) -> list[SpoiltBullet]:
+    """The bullets that the resume tells badly."""
+    bullets = enumerate(draft.bullets)
+    return [b for n, b in bullets if n in persona.weak and isinstance(b, SpoiltBullet)]
+
+
+def _weakness(persona: Persona, draft: Draft) -> Iterator[Fault]:
+    """Whether each spoilt bullet has the weakness, and each good one does without it."""
+    for bullet in draft.bullets:
+        if tier(read(bullet.strong)) == "weak":
+            text = f'strong "{bullet.strong}" opens with a weak verb.'
+            yield Fault("weakness", text)
+    for bullet in _spoilt(persona, draft):
+        weak, strong = read(bullet.weak), read(bullet.strong)
+        for problem in _not_spoilt(persona.weakness, weak, strong):
+            yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
+
+
+def _not_spoilt(weakness: str, weak: Content, strong: Content) -> Iterator[str]:
+    """Why a bullet does not have the weakness, or does not tell of the same work."""
+    if len(weak.words) < 3:
+        yield "is too short to be a bullet."
+    if weak.words == strong.words and weak.values == strong.values:
+        yield "is the same as its strong form."
+    if weakness == "weak_verbs":
+        yield from _not_hidden(weak, strong)
+    elif weak.figures:
+        yield f"holds a figure, {weak.figures[0].quote}: it holds none."
+    if weakness == "no_metrics" and not strong.figures:
+        yield f'belongs to a strong form without a figure: "{strong.body}".'
+    if weakness == "vague_bullets":
+        yield from _not_vague(weak, strong)
+    if weakness in ("no_metrics", "weak_verbs"):
+        kept = len(weak.stems & strong.stems) / max(1, len(weak.stems))
+        if kept < LIMITS["kinship"]:
+            yield f'has too few words of its strong form, "{strong.body}".'
+
+
+def _not_hidden(weak: Content, strong: Content) -> Iterator[str]:
+    if tier(weak) != "weak":
+        yield "does not open with a verb that hides who did the work, as Helped with does."
+    if weak.values != strong.values:
+        yield f'has other figures than its strong form, "{strong.body}".'
+
+
+def _not_vague(weak: Content, strong: Content) -> Iterator[str]:
+    if len(weak.words) >= len(strong.words):
+        yield f'is no shorter than its strong form, "{strong.body}".'
+    names = {name.text for name in weak.names} & {name.text for name in strong.names}
+    if names := {name for name in names if len(name) > _ACRONYM}:
+        yield f"names {min(names)}: it names no tool and nobody."
+
+
+def _facts(draft: Draft) -> Iterator[Fault]:
+    """Whether figures stand in the facts, and facts in the documents."""
+    documents = [read(plain(_NUMBERED.sub("", text))) for text in draft.documents]
+    written = [number for document in documents for number in document.numbers]
+    known = [number for bullet in draft.bullets for number in read(" ".join(bullet.facts)).numbers]
+    for bullet in draft.bullets:
+        facts = read(" ".join(bullet.facts))
+        if not bullet.facts:
+            yield Fault("facts", f'strong "{bullet.strong}" has no facts.')
+        told = [bullet.strong, *([bullet.weak] if isinstance(bullet, SpoiltBullet) else [])]
+        for text in told:
+            for figure in read(text).figures:
+                if not any(number.backs(figure) for number in facts.numbers):
+                    yield Fault("facts", f'"{text}": {figure.quote} does not stand in its facts.')
+        for figure in facts.figures:
+            if not any(number.backs(figure) for number in written):
+                problem = f"{figure.quote} of {bullet.facts[0]!r} stands in none of the documents."
+                yield Fault("facts", problem)
+    for document in documents:
+        for figure in document.figures:
+            if not any(figure.value == number.value for number in known):
+                yield Fault("facts", f"{figure.quote} stands in a document and in no fact.")
+
+
+def _names(persona: Persona, draft: Draft) -> Iterator[Fault]:
+    """Whether each company and person is where it belongs."""
+    candidate = persona.candidate
+    for job, written in zip(candidate.jobs, draft.jobs, strict=True):
+        if written.company != job.company:
+            yield Fault("names", f"jobs: {job.company!r} is wanted, not {written.company!r}.")
+    told = [t for b in draft.bullets for t in (b.strong, getattr(b, "weak", ""), *b.facts)]
+    about_candidate = "\n".join([*told, *draft.documents, draft.summary])
+    about_job = "\n".join([draft.about, *draft.duties, *draft.requirements])
+    known = {job.company for job in candidate.jobs}
+    for text, own in ((about_candidate, known), (about_job, {candidate.wanted_company})):
+        for company in sorted(set(_companies().findall(text)) - own):
+            yield Fault("names", f"{company} stands where it does not belong.")
+    if any_of([candidate.first_name, candidate.last_name]).search(about_job):
+        yield Fault("names", "The job description names the candidate.")
+    if not any_of([candidate.first_name, candidate.last_name]).search(draft.performance_review):
+        yield Fault("names", f"The performance review does not name {candidate.first_name}.")
+
+
+@lru_cache(maxsize=1)
+def _companies() -> re.Pattern[str]:
+    """Every company of the bank."""
+    banks = (one.companies[split] for one in load_verticals() for split in SPLITS)
+    return any_of(name for names in banks for name in names)
+
+
+def _leaks(persona: Persona, draft: Draft) -> Iterator[Fault]:
+    """Words that speak of the writing, or to the reader."""
+    text = plain(draft.model_dump_json()).lower()
+    name = persona.weakness
+    for hit in sorted({*_leak_words().findall(text), *re.findall(_named(name), text)}):
+        yield Fault("leak", f"The words {hit!r} give the exercise away.")
+
+
+def _named(weakness: str) -> str:
+    """The name of a weakness as text; two of its words may well stand in a resume."""
+    return weakness if weakness == "too_long" else weakness.replace("_", "[ _-]")
+
+
+@lru_cache(maxsize=1)
+def _leak_words() -> re.Pattern[str]:
+    return any_of(PROMPTS["leaks"]["words"])
+
+
+def _duplicates(draft: Draft, seen: AbstractSet[str]) -> Iterator[Fault]:
+    own: set[str] = set()
+    for bullet in draft.bullets:
+        (key,) = bullet_keys([bullet.strong])
+        if key in seen:
+            yield Fault("duplicate", f'"{bullet.strong}" stands in another resume.')
+        if key in own:
+            yield Fault("duplicate", f'"{bullet.strong}" stands twice.')
+        own.add(key)
+
+
+def repaired(task: Task, fixes: int | None = None) -> str:
+    """The resume with all fixes, or with the first ones."""
+    text = task.resume
+    for fix in task.fixes[:fixes]:
+        text = text.replace(fix.old, fix.new)
+    return text
+
+
+def _unfixable(task: Task) -> Iterator[Fault]:
+    """Fixes that cannot be applied where they stand in the order."""
+    text = task.resume
+    for fix in task.fixes:
+        if (count := text.count(fix.old)) != 1:
+            found = f"stands {count} times in the resume" if count else "is not in the resume"
+            yield Fault("fixes", f"{fix.old.strip()!r} {found}; make it unlike all other lines.")
+            return
+        text = text.replace(fix.old, fix.new)
+
+
+def _length(task: Task) -> Iterator[Fault]:
+    lines, most = wrapped_lines(task.resume, LIMITS["page_width"]), LIMITS["page_lines"]
+    if task.weakness == "too_long" and lines <= most:
+        yield Fault("length", f"The resume has {lines} lines; more than {most} are wanted.")
+    elif task.weakness != "too_long" and not LIMITS["least_lines"] <= lines <= most:
+        wanted = f"{LIMITS['least_lines']} to {most}"
+        yield Fault("length", f"The resume has {lines} lines; {wanted} are wanted.")
+    left = wrapped_lines(repaired(task, LIMITS["edits"]), LIMITS["page_width"])
+    if left > most:
+        yield Fault("length", f"After {LIMITS['edits']} edits {left} lines are left of {most}.")
+    texts = [("The job description", task.job, "job_words")]
+    texts += [(document.title, document.text, "document_words") for document in task.evidence]
+    for name, text, limit in texts:
+        words, (fewest, highest) = len(text.split()), LIMITS[limit]
+        if not fewest <= words <= highest:
+            yield Fault("length", f"{name} has {words} words; {fewest} to {highest} are wanted.")
+
+
+def match(task: Task, resume: str) -> float:
+    """The share, by weight, of what the job description asks for that a resume tells."""
+    weights = job_weights(make_reference(task))
+    told = {stem for line in resume.split("\n") for stem in read(plain(line)).stems}
+    return sum(w for stem, w in weights.items() if stem in told) / (sum(weights.values()) or 1.0)
+
+
+def _match(task: Task) -> Iterator[Fault]:
+    share, least = match(task, repaired(task)), LIMITS["job_match"]
+    if share < least:
+        yield Fault(
+            "match",
+            f"The resume tells {share:.0%} of what the job description asks for, at least "
+            f"{least:.0%} is wanted: use its words in strong and skills.",
+        )
+
+
+def _judgement(task: Task) -> Iterator[Fault]:
+    """Whether the rubric judge rewards the repair."""
+    verdict = _JUDGE.judge(task, repaired(task))
+    metric = WEAKNESS_METRIC[task.weakness]
+    for field in (metric, "hallucination"):
+        if getattr(verdict, field) != 1:
+            reason = verdict.reasons[field]
+            yield Fault("repair", f"The strong forms do not better {field} of the weak: {reason}")

@@ -1,0 +1,153 @@
+"""What is to be known of a generated file: how it was made, what was skipped, what it cost."""
+
+import hashlib
+import json
+import platform
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import resume_gym
+from resume_gym.synthesis.journal import Journal, write_whole
+from resume_gym.tasks import TaskError
+
+_SDKS = {"gemini": "google-genai", "openai": "openai"}
+
+
+def write_manifest(
+    path: Path,
+    out: Path,
+    settings: Mapping[str, Any],
+    wanted: int,
+    journal: Journal,
+    store: Path | None = None,
+) -> dict[str, Any]:
+    """Write the manifest of a finished file.
+
+    Args:
+        path: of the manifest.
+        out: the file of tasks.
+        settings: that decide on the tasks.
+        wanted: tasks that were asked for.
+        journal: what came of each.
+        store: the client's store; None if no model was asked.
+    """
+    counts: dict[str, Counter[str]] = {name: Counter() for name in ("splits", "weaknesses")}
+    faults: Counter[str] = Counter()
+    attempts = 0
+    skipped = []
+    for row in islice(journal.rows(), wanted):
+        attempts += row["attempts"]
+        faults.update(row["faults"])
+        if task := row["task"]:
+            counts["splits"][task["split"]] += 1
+            counts["weaknesses"][task["weakness"]] += 1
+        else:
+            skipped.append({"task_id": row["task_id"], "reason": row["reason"]})
+    sdk = _SDKS.get(settings["generator"])
+    manifest = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {
+            "resume-gym": resume_gym.__version__,
+            "python": platform.python_version(),
+            **({sdk: version(sdk)} if sdk else {}),
+        },
+        "settings": dict(settings),
+        "wanted": wanted,
+        "tasks": wanted - len(skipped),
+        **{name: dict(sorted(count.items())) for name, count in counts.items()},
+        "attempts": attempts,
+        "faults": dict(sorted(faults.items())),
+        "skipped": skipped,
+        "usage": _usage(store) if store else None,
+        "sha256": hashlib.sha256(out.read_bytes()).hexdigest(),
+    }
+    write_whole(path, iter([json.dumps(manifest, ensure_ascii=False, indent=1).encode() + b"\n"]))
+    return manifest
+
+
+def _usage(store: Path) -> dict[str, Any]:
+    """What all runs have asked and paid, and who answered."""
+    from resume_gym.llm.store import summarise
+
+    calls = summarise(store)
+    with closing(sqlite3.connect(store)) as file:
+        served = file.execute("SELECT DISTINCT served FROM answers ORDER BY served").fetchall()
+    return {
+        "served": [name for (name,) in served],
+        "outcomes": calls.outcomes,
+        "tokens_in": calls.tokens_in,
+        "tokens_out": calls.tokens_out,
+        "dollars": calls.dollars,
+    }
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """A manifest.
+
+    Raises:
+        TaskError: the file is none.
+    """
+    try:
+        manifest = json.loads(path.read_bytes())
+    except ValueError as problem:
+        raise TaskError(f"{path}: {problem}") from None
+    if not isinstance(manifest, dict) or not {"settings", "wanted"} <= manifest.keys():
+        raise TaskError(f"{path}: expected a manifest with settings and wanted")
+    return manifest
+
+
+def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """How the tasks were made, for their data card."""
+    from resume_gym.synthesis.procedural import SIZES
+
+    settings = {name: value for name, value in manifest["settings"].items() if value is not None}
+    model = settings.pop("model", {}).get("model")
+    told = {"command": "resume-gym data generate", **settings, "versions": manifest["versions"]}
+    if usage := manifest["usage"]:
+        told |= {
+            "model": model,
+            "served by": ", ".join(usage["served"]),
+            "answers": manifest["attempts"],
+            "answers with faults": manifest["faults"],
+            "skipped tasks": len(manifest["skipped"]),
+            "cost": price(usage["dollars"]),
+        }
+    if "size" in settings:
+        told["page_lines"] = SIZES[settings["size"]].page_lines
+    return told
+
+
+def summary(out: Path, manifest: Mapping[str, Any]) -> str:
+    """The manifest in a few lines."""
+    splits = ", ".join(f"{count} {split}" for split, count in manifest["splits"].items())
+    lines = [f"{out}: {manifest['tasks']} tasks ({splits})"]
+    if faults := manifest["faults"]:
+        told = ", ".join(f"{kind} {count}" for kind, count in faults.items())
+        lines.append(f"{manifest['attempts']} answers; with faults: {told}")
+    if skipped := manifest["skipped"]:
+        lines.append(f"skipped: {len(skipped)}")
+        lines += [f"  {one['task_id']}: {one['reason']}" for one in skipped[:10]]
+    if usage := manifest["usage"]:
+        asked = sum(usage["outcomes"].values())
+        tokens = f"{usage['tokens_in']:,} tokens in, {usage['tokens_out']:,} out"
+        lines.append(f"{asked} requests, {tokens}, {price(usage['dollars'])}")
+    return "\n".join(lines)
+
+
+def spent(store: Path | None) -> float | None:
+    """What has been paid so far, in dollars; None if no price is known."""
+    from resume_gym.llm.store import summarise
+
+    return summarise(store).dollars if store and store.exists() else 0.0
+
+
+def price(dollars: float | None) -> str:
+    """What was spent, as text."""
+    return "price unknown" if dollars is None else f"${dollars:.2f}"

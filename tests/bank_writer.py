@@ -1,0 +1,119 @@
+"""A stand-in for a language model that writes tasks: it takes its words from the content bank.
+
+writer = BankWriter(make_persona(0, number, "train") for number in range(12))
+with gemini_server(writer.reply) as server: ...
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+from loopback import user_text
+
+from resume_gym.synthesis.candidates import Job
+from resume_gym.synthesis.content import fill, load_generic, load_padding, tell
+from resume_gym.synthesis.model_written import ask_for
+from resume_gym.synthesis.personas import Persona
+from resume_gym.synthesis.weaknesses import OPENERS, suits
+
+Answer = dict[str, Any]
+COLOURS = ("amber", "azure", "coral", "cyan", "ebony", "green", "ivory", "ochre", "olive", "teal")
+PLACES = ("anchor", "bridge", "canyon", "delta", "forest", "harbor", "island", "meadow", "valley")
+CHAT = "Colleagues like the calm way of working and the short updates, and nobody wished for more."
+
+
+def write(persona: Persona) -> Answer:
+    """A draft without faults."""
+    rng = Random(f"draft-{persona.task_id}")
+    candidate = persona.candidate
+    role, words = candidate.role, candidate.vertical.words
+    total = sum(persona.shares)
+    able = [b for b in role.bullets if b.split == persona.split and suits(b, persona.weakness)]
+    others = [b for b in load_generic() if b.split == persona.split and suits(b, persona.weakness)]
+    spare = iter(rng.sample(able, min(total, len(able))) + rng.sample(others, len(others)))
+    openers = iter(rng.sample(OPENERS, total))
+    number = int(persona.task_id.rpartition("-")[2])
+    team = f"for the {COLOURS[number % 10]} {PLACES[number // 10 % 9]} team"
+
+    def bullet(job: Job) -> Answer:
+        source = next(spare)
+        story = tell(source, job.vertical.words, rng)
+        strong = f"{story.strong} {team}"
+        deed = strong[0].lower() + strong[1:]
+        made: Answer = {
+            "facts": [f"At {job.company}, {candidate.first_name} {deed}."],
+            "strong": strong,
+        }
+        weak = {
+            "vague_bullets": story.vague,
+            "no_metrics": f"{story.plain} {team}",
+            "wrong_emphasis": story.aside,
+            "weak_verbs": f"{next(openers)} {story.gerund} {strong.split(' ', 1)[1]}",
+        }
+        return made | ({"weak": weak[persona.weakness]} if persona.weakness in weak else {})
+
+    jobs = [
+        {"company": job.company, "bullets": [bullet(job) for _ in range(share)]}
+        for job, share in zip(candidate.jobs, persona.shares, strict=True)
+    ]
+    facts = [fact for job in jobs for one in job["bullets"] for fact in one["facts"]]
+    padded: Answer = {}
+    if persona.padding:
+        bullets, sections = load_padding(persona.split)
+        chosen = (one.split("\n") for one in rng.sample(sections, persona.sections))
+        padded = {
+            "padding": rng.sample(bullets, persona.padding),
+            "sections": [{"heading": h[0][3:], "lines": [li[2:] for li in h[2:]]} for h in chosen],
+        }
+    return {
+        "about": candidate.vertical.about.replace("{company}", candidate.wanted_company),
+        "duties": [fill(duty, words, rng) for duty in rng.sample(role.duties, 5)],
+        "requirements": [
+            *(fill(one, words, rng) for one in rng.sample(role.requirements, 4)),
+            *(f"Daily use of {items}" for _, items in role.skills[:2]),
+        ],
+        "jobs": jobs,
+        "project_notes": "\n".join(f"- {fact}" for fact in (*facts[::3], CHAT, CHAT)),
+        "performance_review": " ".join([candidate.first_name, "did well.", *facts[1::3], CHAT]),
+        "portfolio": " ".join([CHAT, *facts[2::3], CHAT]),
+        "summary": fill(rng.choice(role.summary), words, rng),
+        "skills": [{"name": name, "items": items} for name, items in _four(role.skills)],
+        **padded,
+    }
+
+
+def _four(skills: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [*skills, ("Languages spoken", "English, French, Spanish")][:4]
+
+
+class BankWriter:
+    """Answers prompts about known personas; what it answers depends on the prompt alone.
+
+    Args:
+        personas: those it knows.
+        spoil: changes an answer, given the persona and whether it is asked again.
+        before: called with the number of each request, from 1, before it is answered.
+
+    Attributes:
+        asked: the personas' task_ids, in the order of the requests.
+    """
+
+    def __init__(
+        self,
+        personas: Iterable[Persona],
+        spoil: Callable[[Persona, bool, Answer], Answer | str] = lambda _, __, answer: answer,
+        before: Callable[[int], object] = lambda number: None,
+    ) -> None:
+        self._personas = {ask_for(persona).user: persona for persona in personas}
+        self._spoil, self._before = spoil, before
+        self.asked: list[str] = []
+
+    def reply(self, body: dict[str, Any]) -> str:
+        """What `loopback` servers call."""
+        text = user_text(body)
+        persona = next(one for task, one in self._personas.items() if text.startswith(task))
+        self.asked.append(persona.task_id)
+        self._before(len(self.asked))
+        answer = self._spoil(persona, "YOUR EARLIER ANSWER" in text, write(persona))
+        return answer if isinstance(answer, str) else json.dumps(answer)

@@ -1,0 +1,513 @@
+"""Resumes in five formats, each made here by the package that writes it."""
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resume_gym.corpus.documents import DocumentError, read_document
+from resume_gym.corpus.outline import write_markdown
+from resume_gym.corpus.plain_text import text_rows
+
+docx = pytest.importorskip("docx")
+pytest.importorskip("pdfplumber")
+canvas = pytest.importorskip("reportlab.pdfgen.canvas")
+
+TEXT = """\
+JANE Q. PUBLIC
+Springfield, IL 62701   (217) 555-2368   jane@example.com
+linkedin.com/in/janeq | github.com/janeq
+
+PROFESSIONAL SUMMARY
+--------------------
+Data analyst with 6 years of experience in retail and logistics; comfortable with
+SQL, Python and the people who ask the questions.
+
+WORK EXPERIENCE
+
+Senior Data Analyst, Acme Corp                              Jan 2020 - Present
+Springfield, IL
+ • Built dashboards used by 10,000-20,000 users across
+   four regions
+ • Worked on reports
+     o Weekly
+     o Monthly
+
+Globex Inc.
+Data Analyst (2016 - 2019)
+* Helped with ETL in Python 3.11 and Node.js
+* Responsible for
+  ASP.NET site
+
+EDUCATION
+BSc Statistics, Illinois State University, 2016
+MSc Data Science, University of Somewhere, 2018
+
+SKILLS:
+Languages: SQL, Python, R
+Tools: Tableau, dbt
+"""
+MARKDOWN = """\
+# JANE Q. PUBLIC
+
+Springfield, IL 62701 | (217) 555-2368 | jane@example.com | linkedin.com/in/janeq \
+| github.com/janeq
+
+## Professional Summary
+
+Data analyst with 6 years of experience in retail and logistics; comfortable with SQL, Python \
+and the people who ask the questions.
+
+## Work Experience
+
+### Senior Data Analyst, Acme Corp
+
+Jan 2020 - Present | Springfield, IL
+
+- Built dashboards used by 10,000-20,000 users across four regions
+- Worked on reports
+  - Weekly
+  - Monthly
+
+### Globex Inc., Data Analyst
+
+2016 - 2019
+
+* Helped with ETL in Python 3.11 and Node.js
+* Responsible for ASP.NET site
+
+## Education
+
+BSc Statistics, Illinois State University, 2016
+
+MSc Data Science, University of Somewhere, 2018
+
+## Skills
+
+- Languages: SQL, Python, R
+- Tools: Tableau, dbt
+"""
+
+
+def put(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def pdf(*pages: list[tuple[float, float, str, str, float]], **options: Any) -> bytes:
+    """Pages of (x, y, text, font, size)."""
+    file = io.BytesIO()
+    paper = canvas.Canvas(file, pagesize=(612, 792), **options)
+    for page in pages:
+        for x, y, text, font, size in page:
+            paper.setFont(font, size)
+            paper.drawString(x, y, text)
+        paper.showPage()
+    paper.save()
+    return file.getvalue()
+
+
+def column(x: float, y: float, rows: list[str]) -> list[tuple[float, float, str, str, float]]:
+    """Rows below each other: "# " in large type, "! " in bold, "" a gap."""
+    placed = []
+    for row in rows:
+        mark, text = (row[:2], row[2:]) if row[:2] in ("# ", "! ") else ("", row)
+        font = "Helvetica-Bold" if mark else "Helvetica"
+        placed.append((x, y, text, font, {"# ": 20.0}.get(mark, 10.0)))
+        y -= 24 if mark == "# " else 12 if row else 10
+    return [one for one in placed if one[2]]
+
+
+def words(text: str) -> list[str]:
+    return sorted(re.findall(r"\w+", text.lower()))
+
+
+def test_plain_text_becomes_the_markdown_of_the_environment(tmp_path: Path) -> None:
+    assert read_document(put(tmp_path, "jane.txt", TEXT)).text == MARKDOWN
+    crlf = put(tmp_path, "crlf.txt", b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    assert read_document(crlf).text == MARKDOWN
+    utf16 = put(tmp_path, "utf16.txt", TEXT.encode("utf-16"))
+    assert read_document(utf16).text == MARKDOWN
+
+
+def test_its_own_markdown_is_left_as_it_is(tmp_path: Path) -> None:
+    for name in ("jane.md", "jane.txt"):
+        assert read_document(put(tmp_path, name, MARKDOWN.replace("\n", "\r\n"))).text == MARKDOWN
+
+
+@pytest.mark.parametrize("style", ["Title", "Heading 1", "Normal"])
+def test_a_name_is_a_name_in_any_style(tmp_path: Path, style: str) -> None:
+    file = docx.Document()
+    file.add_paragraph("JO BELL", style=style)
+    file.add_heading("Experience", 1)
+    file.add_heading("Engineer, Acme", 2)
+    text = read_document(put(tmp_path, "jo.docx", saved(file))).text
+    assert text == "# JO BELL\n\n## Experience\n\n### Engineer, Acme\n"
+
+
+def test_a_job_in_plain_text_keeps_its_lines(tmp_path: Path) -> None:
+    job = "DATA ANALYST\n\nYou have\n  • SQL\n"
+    assert read_document(put(tmp_path, "job.txt", job), outline=False).text == job
+
+
+@pytest.mark.parametrize("mark", ["•", "-", "–", "▪", "o", "\uf0b7", "1.", "2)"])
+def test_marks_of_bullets(mark: str) -> None:
+    rows = text_rows(f"Ada Moreno\n\nEXPERIENCE\n{mark} Built it\n{mark} Led it\n")
+    kept = f"{mark[0]}." if mark[0].isdigit() else "-"
+    assert write_markdown(rows).endswith(f"\n\n{kept} Built it\n{kept} Led it\n")
+
+
+ROW = st.one_of(
+    st.sampled_from(TEXT.split("\n")),
+    st.text("aZ 09.,•-*|\t()'@", max_size=40),
+    st.sampled_from(["2019 - 2021", "Engineer, Acme   Jan 2020 - now", "SKILLS", "====", "o a"]),
+)
+
+
+@given(st.lists(ROW, max_size=25))
+def test_plain_text_loses_no_word(rows: list[str]) -> None:
+    # A lone "o" is the mark of a bullet, a rule of underscores no word.
+    text = "\n".join(["Ada Moreno", *(row for row in rows if not row.strip().startswith("o "))])
+    assert words(write_markdown(text_rows(text))) == words(text)
+
+
+def test_json_resume(tmp_path: Path) -> None:
+    resume = {
+        "$schema": "https://example.com/schema.json",
+        "basics": {
+            "name": "Ada Moreno",
+            "label": "Data engineer",
+            "image": "ada.png",
+            "email": "ada@example.com",
+            "location": {"city": "Lisbon", "countryCode": "PT", "planet": "Earth"},
+            "profiles": [{"network": "GitHub", "username": "ada", "url": "https://github.com/ada"}],
+            "summary": "Moves data\nby night.",
+        },
+        "work": [
+            {
+                "name": "Ferry Lines",
+                "position": "Data Engineer",
+                "startDate": "2020-02-01",
+                "summary": "Bookings.",
+                "highlights": ["Built a pipeline for 12 harbours", "Worked on reports"],
+                "mood": "good",
+            },
+            {
+                "company": "Harbour Bank",
+                "position": "Analyst",
+                "startDate": "2016",
+                "endDate": "2019-12",
+            },
+        ],
+        "volunteer": [{"organization": "Red Boats", "position": "Skipper", "endDate": None}],
+        "education": [
+            {
+                "institution": "Lisbon",
+                "area": "Maths",
+                "studyType": "BSc",
+                "score": 17.5,
+                "courses": ["Logic"],
+            }
+        ],
+        "awards": [{"title": "Best Pipeline", "date": "2021", "awarder": "Harbour Board"}],
+        "certificates": [{"name": "CKA", "issuer": "CNCF", "date": "2021-05"}],
+        "publications": [{"name": "On Tides", "publisher": "ACM", "releaseDate": "2022-06-01"}],
+        "skills": [{"name": "Languages", "level": "Master", "keywords": ["Python", "SQL"]}],
+        "languages": [{"language": "Portuguese", "fluency": "Native"}],
+        "interests": [{"name": "Sailing", "keywords": ["Dinghies"]}],
+        "references": [{"name": "Rui Alves", "reference": "She built it."}],
+        "projects": [{"name": "tides", "roles": ["Author"], "highlights": ["Has 400 stars"]}],
+        "hobbies": ["chess"],
+    }
+    read = read_document(put(tmp_path, "ada.json", json.dumps(resume)))
+    assert read.text.startswith(
+        "# Ada Moreno\n\nData engineer\n\nLisbon, PT | ada@example.com | https://github.com/ada\n\n"
+        "## Summary\n\nMoves data by night.\n\n## Experience\n\n### Data Engineer, Ferry Lines\n\n"
+        "Feb 2020 - Present\n\nBookings.\n\n"
+        "- Built a pipeline for 12 harbours\n- Worked on reports\n\n"
+        "### Analyst, Harbour Bank\n\n2016 - Dec 2019\n"
+    )
+    for line in (
+        "### tides\n\n- Has 400 stars\n\nAuthor",
+        "### Skipper, Red Boats",
+        "- Languages (Master): Python, SQL",
+        "### BSc, Maths, Lisbon\n\n17.5\n\nLogic",
+        "- CKA, CNCF (May 2021)",
+        "### Best Pipeline, Harbour Board\n\n2021",
+        "### On Tides, ACM\n\nJun 2022",
+        "- Portuguese (Native)",
+        "- Sailing: Dinghies",
+        "### Rui Alves\n\nShe built it.",
+    ):
+        assert f"\n{line}\n" in read.text
+    lost = {note.rpartition(": ")[2] for note in read.notes}
+    assert lost == {"hobbies", "basics.image", "basics.location.planet", "work[0].mood"}
+
+
+@pytest.mark.parametrize(
+    ("resume", "says"),
+    [
+        ({"work": {"name": "Acme"}}, "work: expected a list, got an object"),
+        ({"basics": {"name": ["Ada"]}}, "basics.name: expected a string, got a list"),
+        (
+            {"work": [{"highlights": "none"}]},
+            r"work\[0\].highlights: expected a list, got a string",
+        ),
+        (
+            {"skills": [{"keywords": [{}]}]},
+            r"skills\[0\].keywords\[0\]: expected a string, got an ob",
+        ),
+        ({"name": "package", "version": "1.0"}, "expected a JSON Resume: an object with basics"),
+        ("{", "expected JSON"),
+    ],
+)
+def test_what_is_no_json_resume(tmp_path: Path, resume: Any, says: str) -> None:
+    text = resume if isinstance(resume, str) else json.dumps(resume)
+    with pytest.raises(DocumentError, match=says):
+        read_document(put(tmp_path, "a.json", text))
+
+
+def word_file() -> bytes:
+    file = docx.Document()
+    head = file.sections[0].header.paragraphs[0]
+    head.text = "Jo Bell\tjo@example.com\t+1 415-555-2671"
+    file.sections[0].footer.paragraphs[0].text = "Page 1 of 1"
+    file.add_heading("Experience", 1)
+    job = file.add_paragraph()
+    job.add_run("Data Engineer, Ferry Lines\tJan 2020 – Present").bold = True
+    file.add_paragraph("Lisbon")
+    bullet = file.add_paragraph("Built a ", style="List Bullet")
+    bullet.add_run("booking").bold = True
+    bullet.add_run(" pipeline of ﬁles, see ")
+    link(bullet, "the talk", "https://example.org/talk")
+    file.add_paragraph("Nested", style="List Bullet 2")
+    table = file.add_table(1, 2)
+    table.cell(0, 0).text = "2016 - 2019"
+    table.cell(0, 1).text = "Analyst, Harbour Bank"
+    table.cell(0, 1).add_paragraph("Helped with audits", style="List Bullet")
+    file.add_heading("Skills", 1)
+    table = file.add_table(2, 2)
+    for number, text in enumerate(["Languages", "Python, SQL", "Tools", "dbt"]):
+        table.cell(number // 2, number % 2).text = text
+    file.add_paragraph().add_run("EDUCATION").bold = True
+    file.add_paragraph("BSc Mathematics, Lisbon, 2015")
+    return saved(file)
+
+
+def link(paragraph: Any, text: str, address: str) -> None:
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/hyperlink"
+    number = paragraph.part.relate_to(address, kind, is_external=True)
+    element = docx.oxml.OxmlElement("w:hyperlink")
+    element.set(docx.oxml.ns.qn("r:id"), number)
+    run = paragraph.add_run(text)._r
+    element.append(run)
+    paragraph._p.append(element)
+
+
+def saved(file: Any) -> bytes:
+    data = io.BytesIO()
+    file.save(data)
+    return data.getvalue()
+
+
+def test_word(tmp_path: Path) -> None:
+    read = read_document(put(tmp_path, "jo.docx", word_file()))
+    assert read.text == (
+        "# Jo Bell\n\njo@example.com | +1 415-555-2671\n\n## Experience\n\n"
+        "### Data Engineer, Ferry Lines\n\nJan 2020 – Present | Lisbon\n\n"
+        "- Built a booking pipeline of files, see [the talk](https://example.org/talk)\n"
+        "  - Nested\n\n"
+        "### Analyst, Harbour Bank\n\n2016 - 2019\n\n- Helped with audits\n\n"
+        "## Skills\n\n- Languages: Python, SQL\n- Tools: dbt\n\n"
+        "## Education\n\nBSc Mathematics, Lisbon, 2015\n"
+    )
+    assert read.notes == ()
+
+
+def test_word_keeps_insertions_and_text_boxes_and_drops_deletions(tmp_path: Path) -> None:
+    file = docx.Document()
+    file.add_paragraph("Jo Bell", style="Title")
+    paragraph = file.add_paragraph("Moves ")
+    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    for change in (
+        "<w:ins {0}><w:r><w:t>boxes</w:t></w:r></w:ins>",
+        "<w:del {0}><w:r><w:delText>crates</w:delText></w:r></w:del>",
+        "<w:r {0}><w:pict><w:txbxContent><w:p><w:r><w:t>In a box</w:t></w:r></w:p>"
+        "</w:txbxContent></w:pict></w:r>",
+    ):
+        paragraph._p.append(docx.oxml.parse_xml(change.format(names)))
+    text = read_document(put(tmp_path, "jo.docx", saved(file))).text
+    assert words(text) == words("Jo Bell Moves boxes In a box")
+
+
+ONE_COLUMN = [
+    *column(72, 720, ["# Maria Lindqvist", "Gothenburg | maria@example.com | +46 31 700 50 00"]),
+    *column(72, 670, ["! EXPERIENCE", "! Senior SRE, Nordic Freight"]),
+    (470, 658, "2020 - Present", "Helvetica", 10),
+    *column(
+        72,
+        646,
+        [
+            "• Reduced paging by 62% over two quarters by deleting alerts that nobody acted on and",
+            "   rewriting the others around user-facing symp-",
+            "   toms",
+            "• Helped with on-call",
+            "",
+            "! SRE, Harbour Bank",
+        ],
+    ),
+    (470, 588, "2016 - 2020", "Helvetica", 10),
+    *column(72, 576, ["• Worked on Terraform modules for 14 teams"]),
+]
+
+
+def test_pdf_in_one_column(tmp_path: Path) -> None:
+    second = column(72, 720, ["! SKILLS", "Languages: Go, Python", "Platforms: AWS"])
+    number = [(300, 40, f"Page {n} of 2", "Helvetica", 8.0) for n in (1, 2)]
+    data = pdf([*ONE_COLUMN, number[0]], [*second, number[1]])
+    read = read_document(put(tmp_path, "maria.pdf", data))
+    assert read.text == (
+        "# Maria Lindqvist\n\nGothenburg | maria@example.com | +46 31 700 50 00\n\n"
+        "## Experience\n\n### Senior SRE, Nordic Freight\n\n2020 - Present\n\n"
+        "- Reduced paging by 62% over two quarters by deleting alerts that nobody acted on and "
+        "rewriting the others around user-facing symptoms\n- Helped with on-call\n\n"
+        "### SRE, Harbour Bank\n\n2016 - 2020\n\n- Worked on Terraform modules for 14 teams\n\n"
+        "## Skills\n\n- Languages: Go, Python\n- Platforms: AWS\n"
+    )
+    assert read.notes == ()
+
+
+def test_pdf_in_two_columns(tmp_path: Path) -> None:
+    left = "! CONTACT;tomas@example.com;Lisbon;;! SKILLS;Figma;User research;HTML;Prototyping"
+    right = (
+        "! EXPERIENCE;! Senior Designer, Azulejo Labs;2019 - Present;"
+        "• Redesigned the checkout used by 40,000-60,000 shoppers;  a day;• Worked on the design;;"
+        "! Designer, Studio Tejo;2015 - 2019;• Made wireframes;• Drew"
+    )
+    page = [
+        *column(50, 740, ["# Tomás Ferreira", "Product Designer"]),
+        *column(50, 680, left.split(";")),
+        *column(220, 680, right.split(";")),
+    ]
+    text = read_document(put(tmp_path, "tomas.pdf", pdf(page))).text
+    assert text.startswith("# Tomás Ferreira\n\nProduct Designer\n\n## Contact\n\n")
+    assert text.index("Prototyping") < text.index("## Experience")
+    assert text.endswith(
+        "## Experience\n\n### Senior Designer, Azulejo Labs\n\n2019 - Present\n\n"
+        "- Redesigned the checkout used by 40,000-60,000 shoppers a day\n- Worked on the design\n\n"
+        "### Designer, Studio Tejo\n\n2015 - 2019\n\n- Made wireframes\n- Drew\n"
+    )
+
+
+def test_pdf_with_a_narrow_column_on_the_right(tmp_path: Path) -> None:
+    main = (
+        "! EXPERIENCE;! Developer, Suzume Games;2018 - Present;• Moved matchmaking to Go, so that;"
+        "  peaks are dull;• Worked on billing;• Assisted with on-call and reviews;! EDUCATION;"
+        "BEng, Osaka University, 2015"
+    )
+    aside = "! CONTACT;kenji@example.com;github.com/kenji;! SKILLS;Go;Postgres;Kafka;Terraform"
+    page = column(40, 760, ["# Kenji Watanabe", "Backend developer in Osaka", *main.split(";")])
+    page += column(400, 760, aside.split(";"))
+    text = read_document(put(tmp_path, "kenji.pdf", pdf(page))).text
+    assert text == (
+        "# Kenji Watanabe\n\nBackend developer in Osaka\n\n## Experience\n\n"
+        "### Developer, Suzume Games\n\n2018 - Present\n\n"
+        "- Moved matchmaking to Go, so that peaks are dull\n- Worked on billing\n"
+        "- Assisted with on-call and reviews\n\n## Education\n\nBEng, Osaka University, 2015\n\n"
+        "## Contact\n\nkenji@example.com\n\ngithub.com/kenji\n\n"
+        "## Skills\n\n- Go\n- Postgres\n- Kafka\n- Terraform\n"
+    )
+
+
+def test_pdf_with_dates_in_a_column_is_read_row_by_row(tmp_path: Path) -> None:
+    names = [f"Engineer, Company {letter}" for letter in "ABCDEFGH"]
+    years = [f"{2010 + n} - {2011 + n}" for n in range(8)]
+    page = [*column(50, 740, ["# Ada Moreno"]), *column(50, 700, ["! EDUCATION"])]
+    page += [*column(50, 680, years), *column(150, 680, names)]
+    text = read_document(put(tmp_path, "ada.pdf", pdf(page))).text
+    for name, year in zip(names, years, strict=True):
+        assert f"{year} | {name}" in text
+
+
+def test_pdf_spells_out_ligatures(tmp_path: Path) -> None:
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.ttfonts import TTFont
+
+    pdfmetrics.registerFont(TTFont("Vera", "Vera.ttf"))  # comes with reportlab
+    lines = ((700.0, "Ada Moreno"), (660.0, "She ﬁles traﬁc ﬂows by hand."), (640.0, "No ﬃ here."))
+    rows = [(72.0, y, text, "Vera", 10.0) for y, text in lines]
+    read = read_document(put(tmp_path, "ada.pdf", pdf(rows)))
+    assert "She files trafic flows by hand." in read.text
+    assert read.notes == ("characters without a meaning in the file's fonts: 1",)  # Vera has no ﬃ
+
+
+def test_a_page_without_text_is_noted(tmp_path: Path) -> None:
+    read = read_document(put(tmp_path, "ada.pdf", pdf(ONE_COLUMN, [])))
+    assert read.notes == ("no text on page 2; run OCR first",)
+
+
+def bomb() -> bytes:
+    data = io.BytesIO(word_file())
+    with zipfile.ZipFile(data, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/media/zeros", bytes(101_000_000))
+    return data.getvalue()
+
+
+LOCKED_WORD = b"\xd0\xcf\x11\xe0" + bytes(20) + "EncryptedPackage".encode("utf-16-le")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.txt", b"", "it is empty"),
+        ("a.md", b" \n\t\n", "it is empty"),
+        ("a.txt", b"Ada\nCaf\xe9\n", r"not in UTF-8 \(byte 0xe9 in line 2\); save it as UTF-8"),
+        ("a.md", b"Ada\x00Moreno", "its extension says Markdown, its content is binary"),
+        ("a.txt", b"%PDF-1.7\n", "its extension says plain text, its content is PDF"),
+        ("a.pdf", b"# Ada", "its extension says PDF, its content is text"),
+        ("a.docx", b"{\\rtf1 Ada}", "its extension says Word, its content is RTF"),
+        ("a.docx", b"PK\x03\x04 nothing of the kind", "its content is a ZIP archive"),
+        ("a.docx", b"PK\x03\x04 word/document.xml", "it is damaged"),
+        ("a.docx", b"\xd0\xcf\x11\xe0 old", r"old format \(.doc\); save it as .docx"),
+        ("a.docx", LOCKED_WORD, "protected by a password"),
+        ("a.docx", bomb, "expected at most 100,000,000 bytes unpacked, got 101,"),
+        ("a.doc", b"Ada", "expected .md, .*; got .doc; save it as .docx"),
+        ("ada", b"Ada", "got no extension"),
+        ("a.txt", b"a" * 20_000_001, "expected at most 20,000,000 bytes, got 20,000,001"),
+        ("a.txt", b"a b\n" * 60_000, "expected at most 200,000 characters"),
+        ("a.pdf", b"%PDF-1.7\nbroken", "it is damaged"),
+        ("a.pdf", lambda: pdf([]), "there is no text in it; run OCR first"),
+        ("a.pdf", lambda: pdf(ONE_COLUMN, encrypt="secret"), "protected by a password"),
+        ("a.pdf", lambda: pdf(*[ONE_COLUMN] * 51), "expected at most 50 pages, got 51"),
+        ("a.docx", lambda: saved(docx.Document()), "there is no text in it"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: Any, says: str) -> None:
+    data = content() if callable(content) else content
+    with pytest.raises(DocumentError, match=says):
+        read_document(put(tmp_path, name, data))
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="No such file"):
+        read_document(tmp_path / "a.md")
+    (tmp_path / "b.md").mkdir()
+    with pytest.raises(DocumentError, match="it is a folder; name the files in it"):
+        read_document(tmp_path / "b.md")
+
+
+@pytest.mark.parametrize(("name", "package"), [("a.docx", "docx"), ("a.pdf", "pdfplumber")])
+def test_a_missing_package_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str
+) -> None:
+    data = word_file() if name == "a.docx" else pdf(ONE_COLUMN)
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[data\]"):
+        read_document(put(tmp_path, name, data))

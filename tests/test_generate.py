@@ -1,0 +1,488 @@
+"""`data generate`: the same file whatever happens on the way, and no answer paid for twice."""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bank_writer import Answer, BankWriter, write
+from loopback import Loopback, Say, gemini_server, openai_server, user_text
+
+from resume_gym.cli import main
+from resume_gym.llm import Misconfigured, Unavailable
+from resume_gym.synthesis import generate_task, generate_tasks, procedural
+from resume_gym.synthesis.generate import add_command
+from resume_gym.synthesis.journal import Journal
+from resume_gym.synthesis.personas import Persona, make_persona, place
+from resume_gym.tasks import TaskError, load_tasks, read_jsonl
+
+KEY = "AIza-not-a-real-key-0123456789"
+COUNT = 7
+PERSONAS = [make_persona(0, number, split) for split, number in map(place, range(12))]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GEMINI_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def run(*arguments: object) -> None:
+    parser = argparse.ArgumentParser()
+    add_command(parser.add_subparsers())
+    options = parser.parse_args(["generate", *map(str, arguments)])
+    options.run(options)
+
+
+def asked(server: Loopback, out: Path, *more: object, count: int = COUNT) -> tuple[object, ...]:
+    """The arguments of a run that asks a server."""
+    wire = ("openai", "--model", "local") if server.url.endswith("/v1") else ("gemini",)
+    options = ("--base-url", server.url, "--out", out, "--count", count)
+    return ("--generator", *wire, *options, *more)
+
+
+def manifest(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(out.with_name(out.name + ".manifest.json").read_bytes())
+    return found
+
+
+def names(out: Path) -> list[str]:
+    """All files, without those that SQLite may leave for who opens the store next."""
+    return sorted(
+        one.name for one in out.parent.iterdir() if one.suffix[-4:] not in ("-wal", "-shm")
+    )
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "tasks.jsonl"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a run that nothing happened to."""
+    out: Path = tmp_path_factory.mktemp("whole") / "tasks.jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEMINI_API_KEY", KEY)
+        with gemini_server(BankWriter(PERSONAS, stumble).reply) as server:
+            run(*asked(server, out))
+    return out.read_bytes()
+
+
+def stumble(persona: Persona, again: bool, answer: Answer) -> Answer | str:
+    """Every third first answer has a fault."""
+    number = PERSONAS.index(persona)
+    return {**answer, "summary": "A vague [summary]"} if not again and number % 3 == 0 else answer
+
+
+# Procedural tasks
+
+
+def test_procedural_tasks_are_those_of_the_generator(out: Path) -> None:
+    run("--generator", "procedural", "--count", 12, "--seed", 3, "--out", out)
+    made = read_jsonl(out)
+    places = map(place, range(12))
+    assert made == [generate_task(3, number, split) for split, number in places]
+    assert Counter(task.split for task in made) == {"train": 10, "eval": 2}
+    assert names(out) == ["tasks.card.md", "tasks.jsonl", "tasks.jsonl.manifest.json"]
+
+
+@pytest.mark.parametrize(("size", "bundle"), [("full", "default"), ("mini", "mini")])
+def test_the_bundled_tasks_can_be_made_again(out: Path, size: str, bundle: str) -> None:
+    run("--generator", "procedural", "--count", 6, "--split", "eval", "--size", size, "--out", out)
+    assert read_jsonl(out) == list(load_tasks(bundle, "eval")[:6])
+
+
+def test_a_manifest_says_how_the_file_was_made(out: Path) -> None:
+    run("--generator", "procedural", "--count", 12, "--size", "mini", "--out", out)
+    said = manifest(out)
+    assert said["settings"] == {
+        "generator": "procedural",
+        "seed": 0,
+        "split": None,
+        "size": "mini",
+    }
+    assert (said["wanted"], said["tasks"], said["skipped"]) == (12, 12, [])
+    assert said["splits"] == {"eval": 2, "train": 10}
+    assert set(said["weaknesses"].values()) <= {1, 2, 3}
+    assert said["versions"].keys() == {"resume-gym", "python"}
+    assert said["usage"] is None
+
+
+@pytest.mark.parametrize("cut", [0, 1, 400, 10**6])
+def test_a_journal_may_be_cut_off_anywhere(
+    out: Path, cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = list(generate_tasks(0, 6, "train", "mini"))
+    arguments = ("--generator", "procedural", "--count", 6, "--size", "mini", "--split", "train")
+
+    def interrupted(seed: int, index: int, split: str, size: str) -> object:
+        if index == 4:
+            raise KeyboardInterrupt
+        return wanted[index]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(procedural, "generate_task", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(*arguments, "--out", out)
+    partial = out.with_name("tasks.jsonl.partial")
+    os.truncate(partial, max(0, partial.stat().st_size - cut))
+    assert not out.exists()
+    run(*arguments, "--out", out)
+    assert read_jsonl(out) == wanted
+
+
+# Model-written tasks
+
+
+@pytest.mark.parametrize("serve", [gemini_server, openai_server])
+def test_a_corpus_by_a_model(serve: Any, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = BankWriter(PERSONAS)
+    with serve(writer.reply, delay_s=0.05) as server:
+        run(*asked(server, out, count=12))
+    made = read_jsonl(out)
+    assert [task.task_id for task in made] == [one.task_id for one in PERSONAS]
+    assert Counter(task.split for task in made) == {"train": 10, "eval": 2}
+    assert len(server.requests) == 12
+    assert server.most > 1
+    said = manifest(out)
+    gemini = serve is gemini_server
+    model = "gemini-3-pro-preview" if gemini else "local"
+    assert said["settings"]["model"]["model"] == model
+    assert said["usage"]["served"] == [model]
+    assert said["usage"]["outcomes"] == {"answer": 12}
+    assert said["usage"]["tokens_in"] == 1200
+    if gemini:
+        assert said["usage"]["dollars"] == pytest.approx((1200 * 2 + 300 * 12) / 1e6)
+        assert all(model in path for path in server.paths)
+    else:
+        assert said["usage"]["dollars"] is None
+    assert said["attempts"] == 12
+    printed, errors = capsys.readouterr()
+    assert errors == ""
+    assert "12 tasks (2 eval, 10 train)" in printed
+    assert ("$0.01" if gemini else "price unknown") in printed
+    assert KEY not in b"".join(path.read_bytes() for path in out.parent.iterdir()).decode("latin-1")
+
+
+def spoil_some(persona: Persona, again: bool, answer: Answer) -> Answer | str:
+    bad: Sequence[Callable[[Answer], Answer | str]] = (
+        lambda a: {**a, "summary": "Knows every placeholder"},
+        lambda a: {**a, "padding": []} if persona.padding else a,
+        lambda a: json.dumps(a)[:-100],
+        lambda a: _weaken(a, "strong"),
+        lambda a: {**a, "project_notes": "Nothing happened. " * 20},
+    )
+    number = PERSONAS.index(persona)
+    if number == 5:
+        return "{}"
+    return bad[number](answer) if not again and number < len(bad) else answer
+
+
+def _weaken(answer: Answer, form: str) -> Answer:
+    """The weakness is absent: weak forms are the strong ones."""
+    for job in answer["jobs"]:
+        for bullet in job["bullets"]:
+            bullet["weak"] = bullet[form]
+    return answer
+
+
+def test_bad_drafts_are_asked_for_again_with_their_faults(out: Path) -> None:
+    writer = BankWriter(PERSONAS, spoil_some)
+    with gemini_server(writer.reply) as server:
+        run(*asked(server, out, "--attempts", 2))
+    turns = Counter(writer.asked)
+    assert [turns[one.task_id] for one in PERSONAS[:COUNT]] == [2, 2, 2, 2, 2, 2, 1]
+    again = [text for body in server.requests if "EARLIER ANSWER" in (text := user_text(body))]
+    told = "\n".join(text.split("WHAT IS WRONG WITH IT")[1] for text in again)
+    for fault in (
+        "The words 'placeholder' give the exercise away.",
+        "padding: 12 are wanted, not 0.",
+        "Invalid JSON",
+        "is the same as its strong form.",
+        "stands in none of the documents.",
+    ):
+        assert fault in told
+    said = manifest(out)
+    assert said["faults"] == {"facts": 1, "leak": 1, "repair": 1, "shape": 4, "weakness": 1}
+    assert said["attempts"] == 13
+    (skipped,) = said["skipped"]
+    assert skipped["task_id"] == PERSONAS[5].task_id
+    assert skipped["reason"].startswith("shape: about: Field required")
+    kept = [one.task_id for number, one in enumerate(PERSONAS[:COUNT]) if number != 5]
+    assert [task.task_id for task in read_jsonl(out)] == kept
+
+
+def test_a_refusal_skips_a_task_and_is_told(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = BankWriter(PERSONAS)
+    with gemini_server(writer.reply) as server:
+        server.script += [Say(finish="safety")]
+        run(*asked(server, out, "--width", 1))
+    assert len(server.requests) == COUNT
+    said = manifest(out)
+    assert [one["task_id"] for one in said["skipped"]] == [PERSONAS[0].task_id]
+    assert "refused" in said["skipped"][0]["reason"]
+    assert said["faults"] == {"refused": 1}
+    assert f"{PERSONAS[0].task_id}: refused:" in capsys.readouterr().out
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(out: Path) -> None:
+    with gemini_server(BankWriter(PERSONAS).reply) as server:
+        server.script += [Say('{"about', finish="length")] * 2  # the client asks twice
+        run(*asked(server, out, "--width", 1, count=2))
+    assert len(server.requests) == 4
+    assert manifest(out)["faults"] == {"malformed": 1}
+    assert len(read_jsonl(out)) == 2
+
+
+def test_a_server_in_need_of_a_pause_is_asked_again(out: Path, whole: bytes) -> None:
+    with gemini_server(BankWriter(PERSONAS, stumble).reply) as server:
+        server.script += [Say(status=429, headers={"Retry-After": "0"}), Say(status=503)]
+        run(*asked(server, out))
+    assert out.read_bytes() == whole
+    outcomes = manifest(out)["usage"]["outcomes"]
+    assert outcomes == {"answer": len(server.requests) - 2, "unavailable": 2}
+
+
+def test_the_first_task_with_a_bullet_keeps_it(out: Path) -> None:
+    """Although the second task's answer is there first."""
+    keeper, copier = PERSONAS[0], PERSONAS[2]
+    assert copier.weakness == "formatting_inconsistent"
+    text = write(keeper)["jobs"][0]["bullets"][0]["strong"]
+
+    def copy(persona: Persona, again: bool, answer: Answer) -> Answer | str:
+        if persona is keeper and not again:
+            return "{}"
+        if persona is copier and not again:
+            first = answer["jobs"][0]["bullets"][0]
+            first.update(strong=text, facts=[text, *first["facts"]])
+            answer["project_notes"] += f"\n- {text}"
+        return answer
+
+    writer = BankWriter(PERSONAS, copy)
+    with gemini_server(writer.reply) as server:
+        run(*asked(server, out))
+    assert Counter(writer.asked)[copier.task_id] == 2
+    assert manifest(out)["faults"] == {"duplicate": 1, "shape": 1}
+    assert sum(text in json.dumps(task.to_row()["fixes"]) or text in task.resume
+               for task in read_jsonl(out)) == 1  # fmt: skip
+
+
+# Interruptions
+
+
+def bodies(*servers: Loopback) -> Counter[str]:
+    """How often each request came."""
+    return Counter(json.dumps(body, sort_keys=True) for one in servers for body in one.requests)
+
+
+def go_on(out: Path, whole: bytes, first: Loopback, *more: object) -> Counter[str]:
+    """Run the same command to its end; how often each request came in all."""
+    assert not out.exists()
+    with gemini_server(BankWriter(PERSONAS, stumble).reply) as second:
+        run(*asked(second, out, *more))
+    assert out.read_bytes() == whole
+    beside = ("tasks.jsonl", "tasks.jsonl.manifest.json", "tasks.jsonl.store.sqlite")
+    assert names(out) == ["tasks.card.md", *beside]
+    return bodies(first, second)
+
+
+def test_a_run_that_fails_goes_on(out: Path, whole: bytes, capsys: Any) -> None:
+    def fail_the_fifth(number: int) -> None:
+        if number == 4:
+            server.script.append(Say(status=403))
+
+    with (
+        gemini_server(BankWriter(PERSONAS, stumble, fail_the_fifth).reply) as server,
+        pytest.raises(Misconfigured, match="403"),
+    ):
+        run(*asked(server, out, "--width", 1))
+    assert f"{out}: 3 of {COUNT} tasks are kept; the same command" in capsys.readouterr().err
+    counts = go_on(out, whole, server, "--width", 2)
+    assert sorted(counts.values()) == [1] * 9 + [2]  # the one that failed
+    assert manifest(out)["usage"]["outcomes"] == {"answer": 10, "misconfigured": 1}
+
+
+def test_an_interruption_waits_for_answers_that_are_paid_for(
+    out: Path, whole: bytes, capsys: Any
+) -> None:
+    thread = threading.main_thread().ident
+    assert thread is not None
+
+    def interrupt(number: int) -> None:
+        if number == 4:
+            signal.pthread_kill(thread, signal.SIGINT)
+
+    with (
+        gemini_server(BankWriter(PERSONAS, stumble, interrupt).reply, delay_s=0.05) as server,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run(*asked(server, out, "--width", 3))
+    told = capsys.readouterr().err
+    assert "waiting for the answers that are on their way" in told
+    assert "tasks are kept; the same command goes on" in told
+    assert len(server.requests) < 10
+    assert set(go_on(out, whole, server, "--width", 3).values()) == {1}
+
+
+def test_a_refusal_is_not_asked_for_again(out: Path) -> None:
+    def fail_the_fourth(number: int) -> None:
+        if number == 2:
+            server.script.append(Say(status=401))
+
+    with gemini_server(BankWriter(PERSONAS, before=fail_the_fourth).reply) as server:
+        server.script.append(Say(blocked=True))
+        with pytest.raises(Misconfigured):
+            run(*asked(server, out, "--width", 4))
+        run(*asked(server, out, "--width", 4))
+    refused = [text for body in server.requests if (text := user_text(body))]
+    assert max(Counter(refused).values()) <= 2
+    assert len(manifest(out)["skipped"]) == 1
+    assert manifest(out)["usage"]["outcomes"]["refused"] == 1
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_killed_run_goes_on(out: Path, whole: bytes, width: int) -> None:
+    victim: subprocess.Popen[bytes]
+
+    def kill(number: int) -> None:
+        if number == 6:
+            victim.kill()
+            victim.wait()
+
+    with gemini_server(BankWriter(PERSONAS, stumble, kill).reply) as server:
+        arguments = map(str, asked(server, out, "--width", width))
+        script = "import sys; from resume_gym.cli import main; sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", script, "data", "generate", *arguments]
+        victim = subprocess.Popen(command)
+        assert victim.wait(60) == -signal.SIGKILL
+    assert out.with_name("tasks.jsonl.partial").exists()
+    counts = go_on(out, whole, server, "--width", width)
+    assert len(counts) == 10
+    again = sum(count - 1 for count in counts.values())
+    assert again == 1 if width == 1 else again <= width  # what was on its way
+
+
+def test_a_server_that_stays_away_leaves_all_as_it_was(out: Path, whole: bytes) -> None:
+    with gemini_server() as server:
+        server.script += [Say(status=503)] * 50
+        with pytest.raises(Unavailable):
+            run(*asked(server, out, "--client", '{"deadline_s": 0.3}'))
+    assert not re.findall('"task"', out.with_name("tasks.jsonl.partial").read_text())
+    go_on(out, whole, server)
+
+
+# What is there already
+
+
+def test_a_finished_run_asks_nobody(out: Path, capsys: Any) -> None:
+    with gemini_server(BankWriter(PERSONAS).reply) as server:
+        run(*asked(server, out, count=3))
+        before = out.read_bytes(), manifest(out)
+        run(*asked(server, out, count=3))
+    assert len(server.requests) == 3
+    assert (out.read_bytes(), manifest(out)) == before
+    assert "is there already" in capsys.readouterr().out
+
+
+def test_a_corpus_grows_and_pays_for_what_is_new(out: Path) -> None:
+    with gemini_server(BankWriter(PERSONAS).reply) as server:
+        run(*asked(server, out, count=3))
+        before = out.read_bytes()
+        run(*asked(server, out, count=5))
+    assert len(server.requests) == 5
+    assert out.read_bytes().startswith(before)
+    assert manifest(out)["tasks"] == 5
+
+
+def test_other_settings_do_not_mix(out: Path) -> None:
+    run("--generator", "procedural", "--count", 1, "--out", out)
+    with pytest.raises(TaskError, match=r"was made with seed 0, not 1; choose another --out"):
+        run("--generator", "procedural", "--count", 1, "--seed", 1, "--out", out)
+    partial = out.with_name("tasks.jsonl.partial")
+    Journal(partial, {"generator": "procedural", "size": "mini"})
+    with pytest.raises(TaskError, match=r"partial was made with seed None, not 0"):
+        run("--generator", "procedural", "--count", 1, "--out", out)
+
+
+def test_a_file_of_somebody_else_is_not_overwritten(out: Path) -> None:
+    out.write_text("mine\n")
+    with pytest.raises(TaskError, match="exists, and no manifest says how it was made"):
+        run("--generator", "procedural", "--count", 1, "--out", out)
+    assert out.read_text() == "mine\n"
+
+
+# Mistakes
+
+
+def status(*arguments: object) -> int:
+    """What `resume-gym data generate` exits with."""
+    return main(["data", "generate", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["openai"], "expected --model"),
+        (["procedural", "--model", "x"], "it takes no option of one"),
+        (["gemini", "--size", "mini"], "--size mini: expected --generator procedural"),
+        (["gemini", "--client", '{"speed": 9}'], "--client: gemini: expected options among"),
+        (["gemini", "--client", '{"store": "x"}'], "--client: store is set by another option"),
+    ],
+)
+def test_options_that_do_not_fit(
+    arguments: list[str], message: str, out: Path, capsys: Any
+) -> None:
+    assert status("--generator", *arguments, "--count", 1, "--out", out) == 2
+    assert message in capsys.readouterr().err
+    assert not list(out.parent.iterdir())
+
+
+def test_a_missing_folder_is_named(tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "no" / "tasks.jsonl"
+    assert status("--generator", "procedural", "--count", 1, "--out", out) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_without_a_key_nothing_is_asked(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.delenv("GEMINI_API_KEY")
+    with gemini_server() as server:
+        assert status(*asked(server, out)) == 1
+    assert "expected a key in" in capsys.readouterr().err
+    assert not server.requests
+
+
+def test_a_wrong_key_ends_the_run_and_is_not_shown(out: Path, capsys: Any) -> None:
+    body = json.dumps({"error": {"code": 400, "message": f"API key {KEY} not valid"}})
+    with gemini_server() as server:
+        server.script += [Say(status=400, body=body)] * 20
+        assert status(*asked(server, out)) == 1
+    printed, errors = capsys.readouterr()
+    assert "resume-gym: gemini/gemini-3-pro-preview: 400" in errors
+    kept = b"".join(path.read_bytes() for path in out.parent.iterdir()).decode("latin-1")
+    assert KEY not in printed + errors + kept
+    assert len(server.requests) <= 16
+
+
+def test_a_terminal_is_shown_progress_and_cost(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with gemini_server(BankWriter(PERSONAS).reply) as server:
+        run(*asked(server, out, count=2))
+    shown = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
+    assert "2/2" in shown
+    assert "$0.00" in shown

@@ -1,0 +1,233 @@
+"""`resume-gym data import`: files in, tasks and a report out."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+from conftest import RESUME
+from test_documents import TEXT, pdf, put, word_file
+
+from resume_gym import TaskError, load_tasks
+from resume_gym.corpus.assembling import Options, import_resumes
+from resume_gym.corpus.diagnosis import diagnose
+from resume_gym.corpus.importing import Incomplete, add_command
+from resume_gym.corpus.pairing import choose, overlaps
+
+ANALYST = "Data Analyst\n\n- SQL, Python, dashboards in Tableau, ETL, reports for retail\n"
+ENGINEER = "Data Engineer\n\n- Booking pipelines for ferry lines and harbours, audits, on-call\n"
+
+
+def run(*arguments: object) -> None:
+    parser = argparse.ArgumentParser()
+    add_command(parser.add_subparsers())
+    options = parser.parse_args(["import", *map(str, arguments)])
+    options.run(options)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    put(tmp_path, "jane.txt", TEXT)
+    put(tmp_path, "ada.md", RESUME)
+    put(tmp_path, "jo.docx", word_file())
+    put(tmp_path, "analyst.txt", ANALYST)
+    put(tmp_path, "engineer.md", ENGINEER)
+    return tmp_path
+
+
+def some(folder: Path, *names: str) -> list[Path]:
+    return [folder / name for name in names]
+
+
+RESUMES = ("jane.txt", "ada.md", "jo.docx")
+JOBS = ("analyst.txt", "engineer.md")
+
+
+def test_resumes_are_paired_with_the_job_they_tell_most_of(files: Path) -> None:
+    report = import_resumes(some(files, *RESUMES), some(files, *JOBS))
+    assert [(one.resume.name, one.job.name) for one in report.made] == [
+        ("jane.txt", "analyst.txt"),
+        ("ada.md", "engineer.md"),
+        ("jo.docx", "engineer.md"),
+    ]
+    assert not report.failed
+    first, second = report.tasks[:2]
+    assert first.resume.startswith("# JANE Q. PUBLIC\n\nSpringfield, IL")
+    assert (second.resume, second.job) == (RESUME, ENGINEER)
+    assert (second.fixes, second.facts, second.evidence) == ((), (), ())
+
+
+def test_all_and_random_pairs(files: Path) -> None:
+    def pairs(
+        pairing: str, seed: int = 0, names: tuple[str, ...] = RESUMES
+    ) -> set[tuple[str, str]]:
+        options = Options(pairing, seed)
+        report = import_resumes(some(files, *names), some(files, *JOBS), options=options)
+        return {(one.resume.name, one.job.name) for one in report.made}
+
+    assert len(pairs("all")) == 6
+    assert pairs("random") == pairs("random")
+    assert pairs("random", names=RESUMES[:1]) <= pairs("random")
+    assert len({frozenset(pairs("random", seed)) for seed in range(8)}) > 1
+
+
+def test_ids_and_splits_depend_on_the_texts_alone(files: Path) -> None:
+    jobs = some(files, *JOBS)
+    told = import_resumes(some(files, *RESUMES), jobs).tasks
+    mask = Options(mask=frozenset({"names"}))
+    again = import_resumes(some(files, *reversed(RESUMES)), jobs[::-1], options=mask).tasks
+    assert {(one.task_id, one.split) for one in told} == {(one.task_id, one.split) for one in again}
+    assert len({one.task_id for one in told}) == 3
+    assert {
+        one.split
+        for one in import_resumes(some(files, *RESUMES), jobs, options=Options(split="eval")).tasks
+    } == {"eval"}
+
+
+def test_one_resume_in_five_is_for_eval(tmp_path: Path) -> None:
+    resumes = [put(tmp_path, f"{n}.md", f"# A {n}\n\n- Built {n} ships\n") for n in range(200)]
+    tasks = import_resumes(resumes, [put(tmp_path, "job.txt", ANALYST)]).tasks
+    assert 25 <= sum(task.split == "eval" for task in tasks) <= 55
+
+
+def test_a_text_is_taken_once(files: Path) -> None:
+    same = put(files, "again.txt", TEXT.replace("\n", "\r\n"))
+    report = import_resumes([files / "jane.txt", same], some(files, *JOBS))
+    assert len(report.made) == 1
+    assert report.notes == [(same, f"left out: the same text as {files / 'jane.txt'}")]
+
+
+def test_evidence_goes_to_the_candidate_that_it_is_about(files: Path) -> None:
+    papers = [
+        put(files, "jane-review.md", "# Review\n\nShe built dashboards for 4 regions.\n"),
+        put(files, "notes.txt", "Ada Moreno moved 12 harbours.\n"),
+        put(files, "whose.md", "Somebody did something.\n"),
+    ]
+    report = import_resumes(some(files, *RESUMES), some(files, *JOBS), papers)
+    found = {one.resume.name: one.task.evidence for one in report.made}
+    assert [(one.kind, one.title) for one in found["jane.txt"]] == [
+        ("performance_review", "Review")
+    ]
+    assert [(one.kind, one.title) for one in found["ada.md"]] == [
+        ("project_notes", "Project notes")
+    ]
+    assert found["ada.md"][0].text == "Ada Moreno moved 12 harbours.\n"
+    assert [path.name for path, _ in report.failed] == ["whose.md"]
+    assert "belongs to none of the resumes" in report.failed[0][1]
+
+    lone = import_resumes(
+        [files / "ada.md"], some(files, *JOBS), papers[2:], Options(evidence_kind="portfolio")
+    )
+    assert [one.kind for one in lone.tasks[0].evidence] == ["portfolio"]
+
+
+def test_masking_reaches_resume_and_evidence(files: Path) -> None:
+    paper = put(files, "ada-notes.md", "# Notes on Ada Moreno\n\nMoreno moved 12 harbours.\n")
+    mask = Options(mask=frozenset({"names", "mail"}))
+    report = import_resumes(some(files, "jane.txt", "ada.md"), some(files, *JOBS), [paper], mask)
+    task = report.tasks[1]
+    assert task.resume.startswith("# Candidate 0002\ncandidate0002@example.com | Lisbon\n")
+    assert task.evidence[0].title == "Notes on Candidate 0002"
+    assert task.evidence[0].text.endswith("\n\nCandidate 0002 moved 12 harbours.\n")
+    counts = report.maskers[files / "ada.md"].replaced
+    assert counts[str(paper)] == {"names": 2, "mail": 0}
+    nameless = put(files, "x.md", "## Experience\n\n- Built it\n")
+    notes = import_resumes([nameless], some(files, *JOBS), options=mask).notes
+    assert 'its name is not masked: no heading "# Name" was found' in [note for _, note in notes]
+
+
+def test_diagnosis_finds_what_was_planted() -> None:
+    tasks = load_tasks("default")
+    found = [diagnose(task.resume, task.job).weakness for task in tasks]
+    right = sum(task.weakness == one for task, one in zip(tasks, found, strict=True))
+    assert right / len(tasks) > 0.85
+    clear = {"weak_verbs", "too_long", "formatting_inconsistent"}
+    assert all(a.weakness == b for a, b in zip(tasks, found, strict=True) if a.weakness in clear)
+
+
+def test_diagnosis_of_a_resume_without_faults_or_bullets() -> None:
+    found = diagnose("# Ada Moreno\n\nLisbon\n", ENGINEER)
+    assert (found.weakness, found.clear, found.bullets) == ("wrong_emphasis", False, 0)
+    long = diagnose("# Ada Moreno\n" + "- Helped with it\n" * 60, ENGINEER)
+    assert (long.weakness, long.lines) == ("too_long", 61)
+
+
+def test_overlaps_weigh_rare_words_more() -> None:
+    jobs = ["Team work and Kubernetes", "Team work and gardening", "Team work"]
+    (row,) = overlaps(["- Team work\n- Kubernetes"], jobs)
+    assert row[0] == row[2] == 1.0 > row[1] > 0
+    assert choose(row, "best", "") == [0]
+
+
+def test_one_bad_file_does_not_lose_the_others(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = files / "tasks.jsonl"
+    bad = put(files, "bad.txt", b"Ada\nCaf\xe9\n")
+    scan = put(files, "scan.pdf", pdf([]))
+    arguments = [files / "ada.md", bad, scan, files / "jane.txt", files / "nowhere.md"]
+    with pytest.raises(
+        Incomplete, match=f"could not be used: 3; the tasks of the others are in {out}"
+    ):
+        run(*arguments, "--jobs", files / "engineer.md", "--out", out)
+    assert len(load_tasks(str(out))) == 2
+    said = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "bad.txt: it is not in UTF-8",
+        "scan.pdf: there is no text",
+        "nowhere.md: No such",
+    ):
+        assert words.split(": ")[1] in said
+
+
+def test_nothing_is_written_where_nothing_was_made(files: Path) -> None:
+    out = put(files, "tasks.jsonl", "old\n")
+    with pytest.raises(Incomplete, match="nothing is written"):
+        run(files / "ada.md", "--jobs", files / "nowhere.md", "--out", out)
+    assert out.read_text() == "old\n"
+    assert not list(files.glob(".*"))
+
+
+def test_the_command_writes_tasks_and_never_shows_what_it_masked(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = files / "tasks.jsonl"
+    command = ["--jobs", *some(files, *JOBS), "--out", out, "--mask", "all"]
+    run(*some(files, *RESUMES), *command, "--weakness", "too_long", "--split", "train")
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert {(row["weakness"], row["split"]) for row in rows} == {("too_long", "train")}
+    assert len(load_tasks(str(out))) == 3
+    card = (files / "tasks.card.md").read_text(encoding="utf-8")
+    assert "| masked | links, mail, names, phone |" in card
+    said = capsys.readouterr().out + card
+    assert "3 tasks (3 train)" in " ".join(said.split())
+    for secret in ("Moreno", "PUBLIC", "Bell", "555", "@", "janeq"):
+        assert secret not in said
+        assert secret in ("555", "@") or not any(secret in row["resume"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--out", "missing/tasks.jsonl"], "--out: there is no folder"),
+        (["--out", "."], "--out: it is a folder"),
+        (["--out", "ada.md"], "is one of the files to read"),
+        (
+            ["--out", "t.jsonl", "--mask", "phone", "--phone-region", "Mars"],
+            "--mask: expected a reg",
+        ),
+    ],
+)
+def test_what_cannot_be_done(
+    files: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(files)
+    with pytest.raises(TaskError, match=says):
+        run("ada.md", "--jobs", "engineer.md", *arguments)
+    assert (files / "ada.md").read_text() == RESUME
+
+
+def test_fields_to_mask(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("a.md", "--jobs", "b.md", "--out", "c", "--mask", "names,age")
+    assert "expected names,mail,phone,links or all; got 'age'" in capsys.readouterr().err

@@ -1,0 +1,185 @@
+"""What masking replaces, what it leaves, and what it says of both."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resume_gym import load_tasks
+from resume_gym.corpus.masking import FIELDS, Masker
+
+pytest.importorskip("phonenumbers")
+
+RESUME = """\
+# Lars Leclerc
+
+12 Elm Tree Road, Seattle | lars.leclerc@gmail.com | (206) 555-0103 | +49 30 901820 | \
+www.lars.dev/cv | lars-leclerc.dev | linkedin.com/in/lars | [GitHub](https://github.com/lars)
+
+## Experience
+
+### Engineer, Leclerc & Sons
+
+- Lars served 10,000-20,000 users, see github.com/lars
+- Reported to Mary Poppins and Dr. Who; sold to Booking.com
+
+## References
+
+- Jane Doe, CTO at Acme, [mail](mailto:jane@acme.com), tel. 030 1234567
+- Available on request
+"""
+
+
+def masked(text: str, *fields: str, region: str = "US") -> str:
+    return Masker(1, RESUME, fields or FIELDS, region).mask(text, "a")
+
+
+def test_a_resume_and_its_evidence_get_the_same_placeholders() -> None:
+    masker = Masker(7, RESUME, FIELDS)
+    assert masker.mask(RESUME, "resume") == (
+        "# Candidate 0007\n\n"
+        "12 Elm Tree Road, Seattle | candidate0007@example.com | 555-0107 | 555-0108 | "
+        "https://example.com/1 | https://example.com/2 | https://example.com/3 | "
+        "[GitHub](https://example.com/4)\n\n"
+        "## Experience\n\n### Engineer, Candidate 0007 & Sons\n\n"
+        "- Candidate 0007 served 10,000-20,000 users, see https://example.com/4\n"
+        "- Reported to Mary Poppins and Dr. Who; sold to Booking.com\n\n"
+        "## References\n\n"
+        "- Reference 1, CTO at Acme, [mail](mailto:candidate0007.2@example.com), tel. 555-0109\n"
+        "- Available on request\n"
+    )
+    paper = "Leclerc, Lars told Jane: call 206-555-0103 or LARS.LECLERC@gmail.com. LECLERC won."
+    assert masker.mask(paper, "notes") == (
+        "Candidate 0007 told Reference 1: call 555-0107 or candidate0007@example.com. "
+        "Candidate 0007 won."
+    )
+    assert masker.replaced == {
+        "resume": {"names": 4, "mail": 2, "phone": 3, "links": 5},
+        "notes": {"names": 3, "mail": 1, "phone": 1, "links": 0},
+    }
+    assert masker.seen["resume"] == {
+        "possible other people": 2,
+        "street addresses": 1,
+        "possible addresses of sites": 1,
+    }
+    assert masker.named
+
+
+def test_masking_again_changes_nothing() -> None:
+    once = masked(RESUME)
+    again = Masker(1, once, FIELDS)
+    assert again.mask(once, "a") == once
+
+
+def test_what_is_not_asked_for_stays_and_is_counted() -> None:
+    masker = Masker(1, RESUME, ["mail"])
+    text = masker.mask(RESUME, "a")
+    assert text == RESUME.replace("lars.leclerc@gmail.com", "candidate0001@example.com").replace(
+        "jane@acme.com", "candidate0001.2@example.com"
+    )
+    counts = {field: masker.seen["a"][field] for field in FIELDS}
+    assert counts == {"names": 4, "mail": 0, "phone": 3, "links": 5}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "grew from 10,000-20,000 users to 1,200,345,678 requests, 99.999% of them in 3.5M-4.5M",
+        "2016-2019, 2019 - 2021, 06/2019 - 05/2021, 2015 2016 2017, May 2020, 2020-01-31",
+        "Python 3.11, Node.js, Vue.js, ASP.NET, ASP.NET/C#, socket.io, .NET 8, e.g. this",
+        "ISO 27001:2013, RFC 7231, 192.168.100.200, v10.12.2345, C++17, $4155552671, #4155552671",
+        "processed 4155552671 events; CI/CD, and/or, TCP/IP, km/h, 24/7, A/B",
+        "the largest larsson of them; a leclercian view",
+        "1000 2000 3000 rows, 555-page report, order 2345-6789",
+        "Sold to Booking.com, Amazon.com and crates.io",
+    ],
+)
+def test_figures_and_tools_are_left(text: str) -> None:
+    body = f"# Lars Leclerc\n\n## Experience\n\n- {text}\n"
+    assert masked(body) == body.replace("Lars Leclerc", "Candidate 0001")
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "new"),
+    [
+        ("tel: 415 555 2671", "phone", "tel: 555-0101"),
+        ("call +1 (415) 555-2671.", "phone", "call 555-0101."),
+        ("415.555.2671 or 415-555-2671", "phone", "555-0101 or 555-0101"),
+        ("(https://x.dev/a), www.x.dev", "links", "(https://example.com/1), https://example.com/2"),
+        ("http://www.X.dev/a/ x.dev/a", "links", "https://example.com/1 https://example.com/1"),
+        ("LinkedIn.com/in/lars.", "links", "https://example.com/1."),
+        (
+            "[a@b.io](mailto:A@b.io)",
+            "mail",
+            "[candidate0001@example.com](mailto:candidate0001@example.com)",
+        ),
+    ],
+)
+def test_forms(text: str, field: str, new: str) -> None:
+    assert masked(f"## Notes\n\n{text}", field) == f"## Notes\n\n{new}"
+
+
+def test_national_numbers_need_their_region() -> None:
+    text = "## Contact\n\nBüro 030 901820"
+    assert masked(text, "phone", region="DE") == "## Contact\n\nBüro 555-0101"
+    assert masked(text, "phone") == text
+
+
+def test_a_month_is_no_name() -> None:
+    resume = "# May Baker\n\n## Experience\n\n- May 2020: May led 12 Bakers\n- in may, Baker won\n"
+    assert Masker(1, resume, ["names"]).mask(resume, "a") == (
+        "# Candidate 0001\n\n## Experience\n\n- May 2020: Candidate 0001 led 12 Bakers\n"
+        "- in may, Candidate 0001 won\n"
+    )
+
+
+def test_names_in_markup() -> None:
+    text = "**Lars** and _Lars Leclerc_ and Leclerc's, but lars.leclerc and LarsLeclerc"
+    assert masked(text, "names") == (
+        "**Candidate 0001** and _Candidate 0001_ and Candidate 0001's, "
+        "but lars.leclerc and LarsLeclerc"
+    )
+
+
+def test_titles_and_initials_of_a_name() -> None:
+    resume = "# Dr. Jean-Luc O. d'Arc, PhD\n\n## Experience\n\n- Jean-Luc d'Arc has a PhD\n"
+    text = Masker(1, resume, ["names"]).mask(resume, "a")
+    assert "Jean" not in text
+    assert text.endswith("has a PhD\n")
+
+
+def test_a_resume_without_a_name_says_so() -> None:
+    assert not Masker(1, "## Experience\n\n- Built it\n", FIELDS).named
+
+
+@pytest.mark.parametrize(
+    ("fields", "region", "says"),
+    [(["age"], "US", "expected names, mail, phone, links or all; got 'age'"),
+     (["phone"], "Mars", "expected a region of two letters, as US or DE; got 'Mars'")],
+)  # fmt: skip
+def test_bad_options(fields: list[str], region: str, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        Masker(1, RESUME, fields, region)
+
+
+@given(st.text(max_size=200), st.sampled_from(FIELDS))
+def test_any_text_can_be_masked(text: str, field: str) -> None:
+    Masker(1, text, [field]).mask(text, "a")
+
+
+@pytest.mark.parametrize("piece", ["a", "-", "12-", "a@", "www."])
+def test_long_runs_are_read_in_linear_time(piece: str) -> None:
+    """Backtracking over them would take minutes."""
+    text = piece * 40_000
+    assert masked(text, "mail") == text
+
+
+def test_bundled_resumes_lose_only_names_and_contacts() -> None:
+    for number, task in enumerate(load_tasks("mini", "eval"), start=1):
+        text = Masker(number, task.resume, FIELDS).mask(task.resume, "a")
+        old, new = (one.split("\n") for one in (task.resume, text))
+        assert new[0] == f"# Candidate {number:04}"
+        parts = task.persona["name"].split()
+        for before, after in zip(old[3:], new[3:], strict=True):
+            assert before == after or any(part in before for part in parts)

@@ -1,4 +1,8 @@
-"""The command line: `resume-gym eval` plays scripted agents and prints their figures."""
+"""The command line: `resume-gym eval`, `resume-gym data ...`, `resume-gym judge ...`.
+
+The commands on files of tasks and on judges are in the modules that do the work, each with its
+`add_command`; packages that only one of them needs are imported when it runs.
+"""
 
 import argparse
 import difflib
@@ -7,6 +11,7 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, fields
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +23,26 @@ import resume_gym
 from resume_gym.agents import AGENTS, make_agent
 from resume_gym.evaluation import Episode, episodes, summarise, table
 from resume_gym.judges import Judge, JudgeError, make_judge
+from resume_gym.llm import ModelError
 from resume_gym.session import Rules
 from resume_gym.tasks import SPLITS, Task, TaskError, load_tasks
 
 _ENTRY_POINT = "resume_gym.env:ResumeEditEnv"
+_GROUPS = {
+    "data": (
+        "make, import and check files of tasks",
+        (
+            "resume_gym.synthesis.generate",
+            "resume_gym.corpus.importing",
+            "resume_gym.corpus.check",
+            "resume_gym.corpus.hub",
+        ),
+    ),
+    "judge": (
+        "measure how far a judge can be trusted",
+        ("resume_gym.judges.calibration", "resume_gym.judges.sentinel"),
+    ),
+}
 
 
 class UsageError(Exception):
@@ -32,14 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; 0: done, 1: it failed, 2: it was asked for what cannot be."""
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
-    except (UsageError, TaskError) as problem:
+        status: int | None = options.run(options)
+    except (UsageError, TaskError, ModuleNotFoundError) as problem:
         return _complain(problem, 2)
-    except (JudgeError, OSError) as problem:
+    except (JudgeError, ModelError, OSError) as problem:
         return _complain(problem, 1)
     except KeyboardInterrupt:
         return _complain("interrupted", 1)
-    return 0
+    return status or 0
 
 
 def _complain(problem: object, code: int) -> int:
@@ -72,14 +93,25 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--tasks",
         metavar="SOURCE",
-        help="default, mini, procedural:SEED:COUNT or a JSONL file (default: the environment's)",
+        help="default, mini, procedural:SEED:COUNT, a JSONL file, a folder of datasets or "
+        "hf://OWNER/NAME (default: the environment's)",
     )
     add("--split", default="eval", choices=SPLITS, help="of the tasks (default: %(default)s)")
-    add("--judge", default="rubric", metavar="NAME", help="who grades (default: %(default)s)")
+    add(
+        "--judge",
+        default="rubric",
+        metavar="SPEC",
+        help="who grades: a name, or JSON with a name and options (default: %(default)s)",
+    )
     add("--rollouts", default=1, type=_count, metavar="N", help="episodes a task (default: 1)")
     add("--seed", default=0, type=int, metavar="N", help="of random agents (default: 0)")
     add("--json", type=Path, metavar="FILE", help="write the figures and the episodes here")
     command.set_defaults(run=_eval)
+    for group, (about, modules) in _GROUPS.items():
+        some = commands.add_parser(group, help=about, description=f"{about.capitalize()}.")
+        members = some.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        for module in modules:
+            import_module(module).add_command(members)
     return parser
 
 

@@ -81,9 +81,9 @@ class ResumeEditEnv(gym.Env[str, str]):
 
     | argument | default | meaning |
     |---|---|---|
-    | `tasks` | `"default"` | `"default"`, `"mini"`, `"procedural:SEED:COUNT"` or a JSONL path |
+    | `tasks` | `"default"` | a source of tasks: see `resume_gym.load_tasks` |
     | `split` | `"train"` | `"train"`, `"eval"` or None for both |
-    | `judge` | `"rubric"` | a name, a dict with a name and options, or None: not graded |
+    | `judge` | `"rubric"` | a name, a dict with a name and options (or that as JSON), or None |
     | `max_turns` | 10 | calls the agent may make |
     | `page_lines`, `page_width` | 55, 165 | size of the page in lines and characters |
     | `match` | `"exact"` | `"fuzzy"` tolerates white space in `old` |

@@ -116,8 +116,8 @@ class Task:
             raise TaskError(f"{min(unknown)}: unknown field")
         if not isinstance(row.get("persona", {}), dict):
             raise TaskError("persona: expected an object")
-        read = {"fixes": _fixes(row.get("fixes", [])), "evidence": _evidence(row.get("evidence", []))}
-        return cls(**{**row, **read})
+        fixes, evidence = _fixes(row.get("fixes", [])), _evidence(row.get("evidence", []))
+        return cls(**{**row, "fixes": fixes, "evidence": evidence})
 
 
 def _evidence(rows: Any) -> tuple[Evidence, ...]:
@@ -170,7 +170,8 @@ def load_tasks(source: str, split: str | None = None) -> tuple[Task, ...]:
     """Tasks of a source, in order; read once a process.
 
     Args:
-        source: a bundled name ("default", "mini"), the path of a JSONL file, or
+        source: a bundled name ("default", "mini"), the path of a JSONL file, of a folder in the
+            format of Hugging Face's `datasets`, "hf://OWNER/NAME" on their hub, or
             "procedural:SEED:COUNT" / "procedural-mini:SEED:COUNT", which generates.
         split: "train" or "eval"; None for both.
 
@@ -195,10 +196,15 @@ def _load(source: str, split: str | None) -> tuple[Task, ...]:
     if kind in ("procedural", "procedural-mini"):
         return _generate(source, "mini" if kind.endswith("mini") else "full", numbers, split)
     path = Path(source)
+    if source.startswith("hf://") or path.is_dir():
+        from resume_gym.corpus import hub  # needs `datasets`
+
+        return tuple(hub.load(source))
     if not path.is_file():
         known = ", ".join(BUNDLED)
         raise TaskError(
-            f"tasks: expected {known}, procedural:SEED:COUNT or a JSONL file; got {source!r}"
+            f"tasks: expected {known}, procedural:SEED:COUNT, a JSONL file, a folder of datasets "
+            f"or hf://OWNER/NAME; got {source!r}"
         )
     return tuple(read_jsonl(path))
 

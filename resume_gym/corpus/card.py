@@ -1,0 +1,180 @@
+"""The data card of a file of tasks, in the form of Hugging Face's dataset cards."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from resume_gym.corpus.check import Report, check
+from resume_gym.corpus.check_table import as_text, histograms, shown
+from resume_gym.corpus.difficulty import PAGE_LINES
+from resume_gym.corpus.duplicates import SHINGLE
+from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Task
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_OF_THE_CARD = ("license", "pretty_name", "language", "page_lines", "limits")
+_PERSONA = ("role", "level", "vertical")
+_MOST_ROWS = 40
+_LIMITS = (
+    "Each task names one weakness; its resume may have others, which `fixes` do not repair.",
+    "Figures of difficulty describe a task; they do not predict what an agent earns on it.",
+    "Near-duplicates are found by shared words; a resume told in other words is not found.",
+)
+
+
+def card_path(path: Path) -> Path:
+    """Where the card of a JSONL file lies: beside it, as NAME.card.md."""
+    return path.with_suffix(".card.md")
+
+
+def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> Path:
+    """Write the card of a file of tasks beside it; the same tasks and origin, the same card.
+
+    Args:
+        path: the JSONL file; only its name is used.
+        tasks: what is in it.
+        origin: how the tasks were made, in the order to show: generator, seed, versions, model,
+            prompts, cost, masked fields, ... Five keys have a place of their own: `license` (of
+            Hugging Face's names; "unknown" if not given), `pretty_name`, `language` ("en"),
+            `page_lines` (55) and `limits` (known limits, a list of sentences).
+
+    Returns:
+        The path of the card.
+
+    Raises:
+        ModuleNotFoundError: a package is missing; the message names the extra to install.
+    """
+    target = card_path(path)
+    target.write_text(make_card(path.stem, tasks, origin), encoding="utf-8")
+    return target
+
+
+def make_card(name: str, tasks: Sequence[Task], origin: Mapping[str, Any]) -> str:
+    """The text of the card that `write_card` writes."""
+    report = check(tasks, page_lines=origin.get("page_lines", PAGE_LINES))
+    title = origin.get("pretty_name", name)
+    sections = {
+        "What is in it": _content(tasks, report),
+        "How it was made": _origin(origin),
+        "Checks": _checks(report),
+        "Lengths and difficulty": _difficulty(report),
+        "Known limits": [f"- {limit}" for limit in (*_LIMITS, *origin.get("limits", ()))],
+    }
+    blocks = [_front_matter(title, len(tasks), origin), f"# {title}", _about()]
+    for heading, rows in sections.items():
+        blocks += [f"## {heading}", "\n".join(rows).strip()]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _front_matter(title: str, count: int, origin: Mapping[str, Any]) -> str:
+    size = next((name for limit, name in _SIZES if count < limit), "n>1M")
+    data = {
+        "license": origin.get("license", "unknown"),
+        "task_categories": ["text-generation"],
+        "language": [origin.get("language", "en")],
+        "size_categories": [size],
+        "pretty_name": title,
+        "tags": ["resume", "editing", "reinforcement-learning", "resume-gym"],
+    }
+    # what is valid JSON is valid YAML
+    rows = (f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in data.items())
+    return "\n".join(["---", *rows, "---"])
+
+
+def _about() -> str:
+    return (
+        "Tasks for the Gymnasium environment `ResumeEdit-v0`: a resume in Markdown with a "
+        "weakness, and the job that it is for. A language model revises it. It sees `job` and "
+        "`resume`. `weakness`, `fixes` (edits that repair the weakness, in order, with the facts "
+        "behind them) and `evidence` (documents about the candidate) are for judges and oracles; "
+        "`persona` says who the resume is of."
+    )
+
+
+def _content(tasks: Sequence[Task], report: Report) -> Iterator[str]:
+    """Counts, lengths and evidence, as Markdown."""
+    by_split = [(split, report.splits[split]) for split in SPLITS]
+    rows = {name: [counts[name] for _, counts in by_split] for name in WEAKNESSES}
+    rows["all"] = [sum(counts.values()) for _, counts in by_split]
+    yield from _table(["weakness", *SPLITS], rows)
+    for key in _PERSONA:
+        counts = Counter(str(value) for task in tasks if (value := task.persona.get(key)))
+        if counts:
+            yield from ("", *_persona_table(key, counts))
+    lengths = {
+        "resume, characters": [len(task.resume) for task in tasks],
+        "resume, lines wrapped": [n for n, count in report.lines.items() for _ in range(count)],
+        "job, characters": [len(task.job) for task in tasks],
+        "fixes": [len(task.fixes) for task in tasks],
+    }
+    for kind in EVIDENCE_KINDS:
+        counted = [sum(one.kind == kind for one in task.evidence) for task in tasks]
+        lengths[f"evidence documents, {kind}"] = counted
+    least = {name: [min(all_), median(all_), max(all_)] for name, all_ in lengths.items() if all_}
+    yield from ("", *_table(["a task", "least", "median", "most"], least))
+    yield from ("", f"Tasks with evidence: {report.with_evidence} of {report.tasks}.")
+
+
+def _persona_table(key: str, counts: Mapping[str, int]) -> Iterator[str]:
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows = {name: [count] for name, count in ordered[:_MOST_ROWS]}
+    if more := ordered[_MOST_ROWS:]:
+        rows[f"{len(more)} others"] = [sum(count for _, count in more)]
+    return _table([key, "tasks"], rows)
+
+
+def _table(head: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|---|{'---:|' * (len(head) - 1)}"
+    for name, numbers in rows.items():
+        cells = " | ".join(f"{number:g}" if number < 1e5 else str(number) for number in numbers)
+        yield f"| {_cell(name)} | {cells} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _origin(origin: Mapping[str, Any]) -> Iterator[str]:
+    told = {key: value for key, value in origin.items() if key not in _OF_THE_CARD}
+    if not told:
+        yield "Not known."
+        return
+    yield "| | |\n|---|---|"
+    for key, value in told.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield f"| {_cell(key.replace('_', ' '))} | {_cell(text)} |"
+
+
+def _checks(report: Report) -> Iterator[str]:
+    """What `resume-gym data check` says."""
+    near = {
+        "resumes like an earlier one of their split": ("near_resume_train", "near_resume_eval"),
+        "jobs like an earlier one of their split": ("near_job_train", "near_job_eval"),
+        "resumes of eval like one of train": ("leaked_resume",),
+        "jobs of eval like one of train": ("leaked_job",),
+        "bullets in both splits": ("shared_bullet",),
+        "names in both splits": ("shared_name",),
+        "employers in both splits": ("shared_company",),
+    }
+    verdict = "fit" if report.fit else "**not fit**"
+    yield (
+        f"`resume-gym data check`: {verdict} to train on. Texts are alike that share "
+        f"{report.threshold:.0%} of their runs of {SHINGLE} words; the names, contact data and "
+        "figures of resumes do not count.\n"
+    )
+    counts = {name: [sum(map(report.count, kinds))] for name, kinds in near.items()}
+    yield from _table(["", "count"], counts)
+    if report.weak_share is not None:
+        yield f"\nFixes touch {report.weak_share:.0%} of a resume's bullets in the mean."
+    for one in report.findings:
+        yield f"\n{one.severity.capitalize()}: {one.text}: {one.count}"
+        if one.examples:
+            yield from ("", as_text(shown(one)))
+
+
+def _difficulty(report: Report) -> Iterator[str]:
+    for title, rows in histograms(report):
+        yield from ("", f"{title}:", "", as_text(rows))

@@ -1,0 +1,273 @@
+"""What can be wrong with a set of tasks; each function looks for one kind of fault."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from resume_gym.corpus.duplicates import Pair, bare, bare_resume, bullet_lines, near_duplicates
+from resume_gym.document import wrapped_lines
+from resume_gym.judges.lines import Number, plain, read
+from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
+
+NEAR_LIMIT = 0.05
+"""Share of a split's resumes that may resemble an earlier one."""
+BALANCE = 2.0
+"""How far the share of a weakness may be from an even one, as a factor."""
+WEAK_SHARE = (0.45, 0.75)
+"""Mean share of a resume's bullets that its fixes should touch; 0.6 is the design."""
+BULLET_WORDS = 5
+"""A shorter bullet may stand in two resumes by chance."""
+PAGE_WIDTH = 165
+_LEAST_OF_EACH = 5  # tasks of each weakness that an even share gives, for a balance to be judged
+_EXAMPLES = 5
+
+_TITLE = re.compile(r"\A# (.*\S)")
+_EMPLOYER = re.compile(r"^### .*, ([^,(\n]+?)(?: \(.*)?$", re.MULTILINE)
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong.
+
+    Attributes:
+        severity: an error makes the tasks unfit to train on.
+        kind: a name that does not change, for programs.
+        count: how many tasks, rows or texts it is about.
+        text: what they are, in the plural.
+        examples: some of them; all of them for bad rows.
+    """
+
+    severity: Severity
+    kind: str
+    count: int
+    text: str
+    examples: tuple[str, ...] = ()
+
+
+def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
+    """Resumes and jobs that resemble others of their split, or of the other one."""
+    resumes = {task.task_id: bare_resume(task) for task in tasks}
+    jobs = {task.task_id: bare(task.job) for task in tasks}
+    first: dict[tuple[str, str], str] = {}
+    again = [
+        f"{key} and {first[resumes[key], jobs[key]]}"
+        for key in resumes
+        if first.setdefault((resumes[key], jobs[key]), key) != key
+    ]
+    yield from _found("error", "same_task", again, "tasks with the texts of an earlier one")
+    yield from _similar(tasks, "resume", resumes, threshold)
+    yield from _similar(tasks, "job", jobs, threshold)
+
+
+def _similar(
+    tasks: Sequence[Task], what: str, texts: Mapping[str, str], threshold: float
+) -> Iterator[Finding]:
+    train, held_out = (
+        {task.task_id: texts[task.task_id] for task in tasks if task.split == split}
+        for split in SPLITS
+    )
+    within, across = near_duplicates(train, held_out, threshold)
+    for split, own, near in (
+        ("train", train, within),
+        ("eval", held_out, near_duplicates(held_out, {}, threshold)[0]),
+    ):
+        # An import has many resumes for one job, so like jobs are no error.
+        many = what == "resume" and len(near) > NEAR_LIMIT * len(own)
+        text = f"{what}s of {split} like an earlier one of {split}"
+        text += f", of {len(own)} (more than {NEAR_LIMIT:.0%} is an error)" * (what == "resume")
+        kind = f"near_{what}_{split}"
+        yield from _found("error" if many else "warning", kind, _pairs(near), text)
+    severity: Severity = "error" if what == "resume" else "warning"
+    text = f"{what}s of eval like one of train"
+    yield from _found(severity, f"leaked_{what}", _pairs(across), text)
+
+
+def _pairs(pairs: Sequence[Pair]) -> list[str]:
+    ordered = sorted(pairs, key=lambda pair: -pair.similarity)
+    return [f"{p.task_id} and {p.other_id} ({p.similarity:.2f})" for p in ordered]
+
+
+def shared_content(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Bullets, names and employers that both splits have."""
+    kinds: tuple[tuple[Severity, str, str, Callable[[Task], set[str]]], ...] = (
+        ("error", "shared_bullet", f"bullets of {BULLET_WORDS} words or more", _bullets),
+        ("warning", "shared_name", "names of candidates", _names),
+        ("warning", "shared_company", "employers", _companies),
+    )
+    for severity, kind, what, of in kinds:
+        owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
+        for task in tasks:
+            for text in of(task):
+                owners[task.split].setdefault(text, task.task_id)
+        train, evaluation = owners["train"], owners["eval"]
+        both = sorted(train.keys() & evaluation.keys())
+        shown = [f'"{text}" in {train[text]} and {evaluation[text]}' for text in both]
+        yield from _found(severity, kind, shown, f"{what} that both splits have")
+
+
+def _bullets(task: Task) -> set[str]:
+    """Bare bullets, told badly and well."""
+    found = (bare(line) for text in (task.resume, apply(task)[0]) for line in bullet_lines(text))
+    return {text for text in found if text.count(" ") >= BULLET_WORDS - 1}
+
+
+def _names(task: Task) -> set[str]:
+    return {*_TITLE.findall(task.resume.lstrip()), *_told(task, "name")}
+
+
+def _companies(task: Task) -> set[str]:
+    return {*_EMPLOYER.findall(task.resume), *_told(task, "company")}
+
+
+def _told(task: Task, key: str) -> list[str]:
+    """What the persona says, if it does; files of others may hold anything there."""
+    value: object = task.persona.get(key)
+    return [value] if isinstance(value, str) and value else []
+
+
+def weakness_balance(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Weaknesses of which a split has too few or too many."""
+    for split in SPLITS:
+        counts = Counter(task.weakness for task in tasks if task.split == split)
+        even = counts.total() / len(WEAKNESSES)
+        if even < _LEAST_OF_EACH:
+            continue
+        odd = [
+            f"{name}: {counts[name]}, {even:.0f} is even"
+            for name in WEAKNESSES
+            if not even / BALANCE <= counts[name] <= even * BALANCE
+        ]
+        text = f"weaknesses that are {BALANCE:g} times too rare or too common in {split}"
+        yield from _found("warning", f"balance_{split}", odd, text)
+
+
+def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
+    """Resumes that are too long or too short for their weakness."""
+    long: list[str] = []
+    short: list[str] = []
+    for task in tasks:
+        lines = wrapped_lines(task.resume, PAGE_WIDTH)
+        if (task.weakness == "too_long") != (lines > page_lines):
+            (short if task.weakness == "too_long" else long).append(f"{task.task_id}: {lines}")
+    yield from _found("error", "fits", short, f"tasks too_long that fit {page_lines} lines")
+    text = f"tasks with more than {page_lines} lines and another weakness than too_long"
+    yield from _found("error", "overflows", long, text)
+
+
+def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
+    """Fixes that do not apply, do not suffice or are not there."""
+    broken, long, none = [], [], []
+    for task in tasks:
+        text, problem = apply(task)
+        lines = wrapped_lines(text, PAGE_WIDTH)
+        if problem:
+            broken.append(f"{task.task_id}: {problem}")
+        elif not task.fixes:
+            none.append(task.task_id)
+        elif lines > page_lines:
+            long.append(f"{task.task_id}: {lines}")
+    yield from _found("error", "fix", broken, "tasks with a fix that does not apply in its turn")
+    text = f"tasks with more than {page_lines} lines even after all fixes"
+    yield from _found("error", "fixed_overflows", long, text)
+    yield from _found(
+        "warning", "no_fixes", none, "tasks without fixes, where the oracle only submits"
+    )
+
+
+def apply(task: Task) -> tuple[str, str]:
+    """The resume after its fixes, and what is wrong with the first one that does not apply."""
+    text, problem = task.resume, ""
+    for number, fix in enumerate(task.fixes):
+        count = text.count(fix.old) if fix.old else 0
+        if count == 1:
+            text = text.replace(fix.old, fix.new)
+        elif not problem:
+            problem = f"fixes[{number}].old: expected once, found {count} times: {fix.old[:60]!r}"
+    return text, problem
+
+
+def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Fixes that claim figures which nothing says, or which the evidence does not say."""
+    invented: list[str] = []
+    hidden: list[str] = []
+    silent: list[str] = []
+    for task in tasks:
+        added = [(number, fix) for fix in task.fixes for number in _added(fix)]
+        documents = [n for one in task.evidence for n in _figures(one.text)] if added else []
+        unseen = [(number, fix) for number, fix in added if not _backed(number, documents)]
+        unknown = [
+            number
+            for number, fix in unseen
+            if not _backed(number, [n for fact in fix.facts for n in _figures(fact)])
+        ]
+        if unknown:
+            invented.append(_quoted(task, unknown))
+        elif unseen:
+            found = hidden if task.evidence else silent
+            found.append(_quoted(task, [number for number, _ in unseen]))
+    text = "tasks whose fixes have figures that neither facts nor evidence hold"
+    yield from _found("error", "invented_figure", invented, text)
+    text = "tasks whose fixes have figures that their evidence does not hold"
+    yield from _found("error", "evidence_figure", hidden, text)
+    text = "tasks whose fixes have figures, and without evidence, so that no agent can know them"
+    yield from _found("warning", "no_evidence", silent, text)
+
+
+def _quoted(task: Task, numbers: Sequence[Number]) -> str:
+    return f"{task.task_id}: {', '.join(number.quote for number in numbers)}"
+
+
+def _figures(text: str) -> list[Number]:
+    lines = [line for line in text.split("\n") if any(map(str.isdigit, line))]
+    return [number for line in lines for number in read(plain(line)).figures]
+
+
+def _added(fix: Fix) -> list[Number]:
+    """The figures that a fix brings in."""
+    known = _figures(fix.old)
+    return [number for number in _figures(fix.new) if not _backed(number, known)]
+
+
+def _backed(number: Number, known: Sequence[Number]) -> bool:
+    return any(one.backs(number) for one in known)
+
+
+def weak_share(tasks: Sequence[Task]) -> float | None:
+    """Mean share of a resume's bullets that its fixes touch; None without such tasks."""
+    shares = [share for task in tasks if (share := _touched(task)) is not None]
+    return sum(shares) / len(shares) if shares else None
+
+
+def weak_and_strong(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Whether a resume is neither good nor hopeless."""
+    share = weak_share(tasks)
+    least, most = WEAK_SHARE
+    if share is not None and not least <= share <= most:
+        text = f"tasks with fixes, which touch {share:.0%} of the bullets in the mean"
+        text += f" ({least:.0%} to {most:.0%} are wanted)"
+        yield Finding("warning", "weak_share", sum(bool(task.fixes) for task in tasks), text)
+
+
+def _touched(task: Task) -> float | None:
+    """The share of a task's bullets, skills aside, that its fixes touch."""
+    rows = bullet_lines(task.resume)
+    parts = [line for fix in task.fixes for line in _unmarked(fix.old)]
+    if not rows or not parts:
+        return None
+    return sum(any(part in row for part in parts) for row in rows) / len(rows)
+
+
+def _unmarked(passage: str) -> list[str]:
+    """The lines of a passage without list marks, so that they are found in `bullet_lines`."""
+    return [line for raw in passage.split("\n") if (line := raw.lstrip("-*+• ").strip())]
+
+
+def _found(severity: Severity, kind: str, found: Sequence[str], text: str) -> Iterator[Finding]:
+    """The finding, if there is something to find."""
+    if found:
+        yield Finding(severity, kind, len(found), text, tuple(found[:_EXAMPLES]))

@@ -1,0 +1,107 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import make_task
+from huggingface_hub import DatasetCard
+
+from resume_gym import load_tasks
+from resume_gym.corpus.card import make_card, write_card
+from resume_gym.tasks import Evidence, Task
+
+TASKS = [make_task(0), make_task(1), make_task(2, split="eval")]
+
+
+def front_matter(card: str) -> dict[str, Any]:
+    _, block, _ = card.split("---\n", 2)
+    data: dict[str, Any] = yaml.safe_load(block)
+    return data
+
+
+def section(card: str, heading: str) -> str:
+    return card.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_a_card_lies_beside_its_tasks_and_is_always_the_same(tmp_path: Path) -> None:
+    path = write_card(tmp_path / "mine.v2.jsonl", TASKS, {"seed": 3})
+    assert path == tmp_path / "mine.v2.card.md"
+    first = path.read_bytes()
+    assert write_card(tmp_path / "mine.v2.jsonl", TASKS, {"seed": 3}).read_bytes() == first
+    assert str(tmp_path).encode() not in first
+
+
+def test_front_matter_is_that_of_a_dataset_card() -> None:
+    origin = {"license": "cc-by-4.0", "pretty_name": 'Mine: "the" best', "language": "de"}
+    data = front_matter(make_card("mine", TASKS, origin))
+    assert data["license"] == "cc-by-4.0"
+    assert data["pretty_name"] == 'Mine: "the" best'
+    assert data["language"] == ["de"]
+    assert data["size_categories"] == ["n<1K"]
+    card = DatasetCard(make_card("mine", TASKS, {}))
+    assert card.data.license == "unknown"
+    assert card.data.pretty_name == "mine"
+    assert card.data.task_categories == ["text-generation"]
+    assert card.text.strip().startswith("# mine")
+
+
+def test_content_is_counted() -> None:
+    personas = ({"role": "nurse", "level": "lead"}, {"role": "nurse"}, {"role": "a|b"})
+    tasks = [replace(task, persona=p) for task, p in zip(TASKS, personas, strict=True)]
+    document = Evidence("portfolio", "Work", "I did it.")
+    tasks[0] = replace(tasks[0], evidence=(document, document))
+    content = section(make_card("mine", tasks, {}), "What is in it")
+    assert "| weak_verbs | 2 | 1 |" in content
+    assert "| all | 2 | 1 |" in content
+    assert "| nurse | 2 |\n| a\\|b | 1 |" in content
+    assert "| lead | 1 |" in content
+    assert "| vertical |" not in content
+    assert "| resume, lines wrapped | 11 | 11 | 11 |" in content
+    assert "| evidence documents, portfolio | 0 | 0 | 2 |" in content
+    assert "Tasks with evidence: 1 of 3." in content
+
+
+def test_origin_is_told_and_its_limits_too() -> None:
+    origin = {
+        "generator": "model",
+        "cost": {"dollars": 1.5},
+        "masked": ["name", "phone"],
+        "license": "mit",
+        "limits": ["English only."],
+    }
+    card = make_card("mine", TASKS, origin)
+    made = section(card, "How it was made")
+    assert (
+        '| generator | model |\n| cost | {"dollars": 1.5} |\n| masked | ["name", "phone"] |' in made
+    )
+    assert "mit" not in made
+    assert "- English only." in section(card, "Known limits")
+    assert section(make_card("mine", TASKS, {}), "How it was made").strip() == "Not known."
+
+
+def test_findings_of_the_check_are_told() -> None:
+    checks = section(make_card("mine", TASKS, {}), "Checks")
+    assert "**not fit** to train on" in checks
+    assert "| resumes of eval like one of train | 1 |" in checks
+    assert "Error: resumes of eval like one of train: 1\n" in checks
+    assert "hand-2 and hand-0 (1.00)" in checks
+
+
+@pytest.mark.parametrize(("source", "page_lines"), [("default", 55), ("mini", 20)])
+def test_the_bundled_tasks_have_a_good_card(source: str, page_lines: int) -> None:
+    card = make_card(source, load_tasks(source), {"page_lines": page_lines})
+    checks = section(card, "Checks")
+    assert "fit to train on" in checks
+    assert "not fit" not in checks
+    assert "Error" not in checks
+    bars = section(card, "Lengths and difficulty")
+    assert f"the page has {page_lines}" in bars
+    assert bars.count("```") % 2 == 0
+
+
+def test_no_tasks_have_a_card() -> None:
+    none: list[Task] = []
+    card = make_card("none", none, {})
+    assert "| all | 0 | 0 |" in card
+    assert "**not fit**" in card

@@ -1,0 +1,319 @@
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import RESUME, make_task
+
+from resume_gym import Fix, Task, load_tasks
+from resume_gym.corpus.check import Report, add_command, check
+from resume_gym.corpus.duplicates import bare, bare_resume, bullet_lines, near_duplicates
+from resume_gym.tasks import Evidence, TaskError, write_jsonl
+
+ROW = {"task_id": "a", "job": "A job", "resume": "# A\n- b\n", "weakness": "weak_verbs"}
+
+
+def found(report: Report, kind: str) -> list[str]:
+    """The examples of a kind of finding; empty if there is none."""
+    return [example for one in report.findings if one.kind == kind for example in one.examples]
+
+
+def severity(report: Report, kind: str) -> list[str]:
+    return [one.severity for one in report.findings if one.kind == kind]
+
+
+def command(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    add_command(parser.add_subparsers())
+    options = parser.parse_args(["check", *arguments])
+    status: int = options.run(options)
+    return status
+
+
+def words(start: int, count: int) -> str:
+    """Words of letters, none of them twice."""
+    digits = str.maketrans("0123456789", "abcdefghij")
+    return " ".join(f"w{n}".translate(digits) for n in range(start, start + count))
+
+
+@pytest.mark.parametrize(("source", "page_lines"), [("default", 55), ("mini", 20)])
+def test_bundled_tasks_are_fit(source: str, page_lines: int) -> None:
+    report = check(load_tasks(source), page_lines=page_lines)
+    assert report.fit
+    assert report.tasks == 200
+    assert report.findings == ()
+    assert sum(report.lines.values()) == len(report.difficulty) == 200
+
+
+def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    rows: list[Any] = [
+        ROW,
+        {**ROW, "task_id": "b", "weakness": "typos"},
+        "{",
+        {**ROW, "task_id": "c", "fixes": [{"old": "nowhere", "new": "x"}]},
+        {**ROW, "job": None},
+        ROW,
+    ]
+    text = "\n\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
+    file.write_bytes(text.encode() + b'\n{"task_id": "\xff"}')
+    report = check(file)
+    bad = found(report, "bad_row")
+    assert [row.partition(": ")[0] for row in bad] == [f"{file}, line {n}" for n in (3, 5, 9, 12)]
+    assert bad[0].startswith(f"{file}, line 3: weakness: expected one of")
+    assert bad[2].endswith(": job: expected a string, got NoneType")
+    assert found(report, "duplicate_id") == [f"{file}, line 11: 'a' stands in {file}, line 1"]
+    assert report.tasks == 2
+    assert "c: fixes[0].old" in found(report, "fix")[0]
+    assert not report.fit
+
+
+def test_nothing_is_not_fit(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_text("\n")
+    assert not check(file).fit
+
+
+def test_who_and_how_much_do_not_make_another_resume() -> None:
+    other = RESUME.replace("Ada Moreno", "Bo Li").replace("ada@example.com", "bo@example.org")
+    other = other.replace("12 harbours", "3 harbours")
+    assert bare_resume(make_task(resume=other)) == bare_resume(make_task())
+    assert bare_resume(make_task(resume=other + "\nMore")) != bare_resume(make_task())
+    assert "ferry" not in bare_resume(replace(make_task(), persona={"company": "Ferry Lines"}))
+
+
+def test_lists_of_skills_are_no_bullets() -> None:
+    text = "# A\n* did this\n## Skills\n- Python: SQL\n## Work\n1. did that\ntext\n• and more"
+    assert bullet_lines(text) == ["did this", "did that", "and more"]
+
+
+def test_near_duplicates_are_found_and_measured() -> None:
+    base = words(0, 102)
+    half = words(0, 50) + " " + words(300, 52)
+    near = words(0, 92) + " " + words(500, 10)
+    within, across = near_duplicates(
+        {"base": base, "half": half, "near": near}, {"leak": base, "other": words(200, 90)}, 0.7
+    )
+    assert [(pair.task_id, pair.other_id) for pair in within] == [("near", "base")]
+    assert within[0].similarity == pytest.approx(90 / 110)  # of 100 runs each
+    assert [(pair.task_id, pair.other_id, pair.similarity) for pair in across] == [
+        ("leak", "base", 1.0)
+    ]
+
+
+def test_the_threshold_decides() -> None:
+    texts = {"a": words(0, 102), "b": words(0, 92) + " " + words(500, 10)}
+    assert near_duplicates(texts, {}, 0.9) == ([], [])
+    assert len(near_duplicates(texts, {}, 0.8)[0]) == 1
+
+
+def many(count: int, split: str = "train") -> list[Task]:
+    """Tasks that have nothing in common."""
+    at = 0 if split == "train" else 300
+    return [
+        replace(
+            make_task(at + n, split=split),
+            resume=f"# {words(100 * (at + n), 2)}\n- {words(100 * (at + n) + 3, 30)}\n",
+            job=words(100 * (at + n) + 40, 30),
+        )
+        for n in range(count)
+    ]
+
+
+def test_a_few_like_resumes_are_a_warning_and_many_an_error() -> None:
+    tasks = many(6)
+    again = replace(tasks[0], task_id="again", job="Another job")
+    assert severity(check([*tasks, again]), "near_resume_train") == ["error"]
+    more = [replace(task, task_id=f"x{n}") for n, task in enumerate(many(26)[6:])]
+    few = check([*tasks, *more, again])
+    assert severity(few, "near_resume_train") == ["warning"]
+    assert found(few, "near_resume_train") == ["again and hand-0 (1.00)"]
+    assert not found(few, "same_task")
+
+
+def test_a_task_that_stands_twice_is_an_error() -> None:
+    tasks = many(2)
+    report = check([*tasks, replace(tasks[1], task_id="again")])
+    assert found(report, "same_task") == ["again and hand-1"]
+
+
+def test_what_leaks_between_the_splits() -> None:
+    train, held_out = many(2), many(2, "eval")
+    assert {one.kind for one in check([*train, *held_out]).findings} == {"no_fixes"}
+    same = replace(held_out[0], resume=train[1].resume, persona={"name": "Ada", "company": "Ferry"})
+    told = replace(train[0], persona={"name": "Ada", "company": "Ferry"})
+    report = check([told, train[1], same, held_out[1]])
+    assert found(report, "leaked_resume") == ["hand-300 and hand-1 (1.00)"]
+    assert severity(report, "shared_bullet") == ["error"]
+    assert '"Ada" in hand-0 and hand-300' in found(report, "shared_name")
+    assert found(report, "shared_company") == ['"Ferry" in hand-0 and hand-300']
+    assert severity(report, "shared_company") == ["warning"]
+
+
+def test_the_repaired_bullet_leaks_too() -> None:
+    train, held_out = many(1)[0], many(1, "eval")[0]
+    strong = "Cut the cost of parcels by 12%"
+    line = train.resume.split("\n")[1].removeprefix("- ")
+    report = check(
+        [
+            replace(train, fixes=(Fix(line, strong, (strong,)),)),
+            replace(held_out, resume=f"{held_out.resume}- Cut the cost of parcels by 40%\n"),
+        ]
+    )
+    assert found(report, "shared_bullet") == [
+        '"cut the cost of parcels by 0" in hand-0 and hand-300'
+    ]
+
+
+def test_employers_are_read_off_headings() -> None:
+    tasks = [many(1)[0], many(1, "eval")[0]]
+    heads = ("### Engineer, Ferry Lines (2020 - 2021)", "### Head of Sales, Ferry Lines")
+    tasks = [replace(t, resume=f"{t.resume}{h}\n") for t, h in zip(tasks, heads, strict=True)]
+    assert found(check(tasks), "shared_company") == ['"Ferry Lines" in hand-0 and hand-300']
+
+
+def test_a_persona_may_hold_anything() -> None:
+    odd: Any = {"name": ["Ada"], "company": None, "level": 3}
+    assert check([replace(make_task(), persona=odd)]).tasks == 1
+
+
+def test_pages_suit_their_weakness() -> None:
+    short, long = many(2)
+    short = replace(short, weakness="too_long")
+    report = check([short, long], page_lines=2)
+    assert report.findings
+    assert not found(report, "overflows")
+    assert found(report, "fits") == ["hand-0: 2"]
+    report = check([short, long], page_lines=1)
+    assert found(report, "overflows") == ["hand-1: 2"]
+    assert not found(report, "fits")
+
+
+@pytest.mark.parametrize(
+    ("fixes", "says"),
+    [
+        ((Fix("Helped", "Led"),), "fixes[0].old: expected once, found 2 times: 'Helped'"),
+        ((Fix("Helped build", "Built"), Fix("Helped", "Led")), ""),
+        ((Fix("Helped build", "Built"), Fix("Helped build", "Led")), "fixes[1].old"),
+        ((Fix("", "Led"),), "fixes[0].old: expected once, found 0 times: ''"),
+    ],
+)
+def test_fixes_apply_in_their_order(fixes: tuple[Fix, ...], says: str) -> None:
+    said = found(check([replace(make_task(), fixes=fixes)]), "fix")
+    assert bool(said) == bool(says)
+    assert says in "".join(said)
+
+
+def test_fixes_of_a_long_page_suffice() -> None:
+    task = replace(make_task(), weakness="too_long", fixes=(Fix("\n## Skills\nPython, SQL", ""),))
+    assert found(check([task], page_lines=9), "fixed_overflows") == []
+    assert found(check([task], page_lines=8), "fixed_overflows") == ["hand-0: 9"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "evidence", "kind"),
+    [
+        ((), "", "invented_figure"),
+        (("It had 13 harbours.",), "", "invented_figure"),
+        (("It took 40%.",), "", "no_evidence"),
+        (("It took 40%.",), "Nothing of note.", "evidence_figure"),
+        ((), "It went down by 40 percent.", ""),
+    ],
+)
+def test_figures_of_fixes_have_a_source(facts: tuple[str, ...], evidence: str, kind: str) -> None:
+    fix = Fix("for 12 harbours", "for 12 harbours, 40% cheaper", facts)
+    documents = (Evidence("portfolio", "Work", evidence),) if evidence else ()
+    report = check([replace(make_task(), fixes=(fix,), evidence=documents)])
+    kinds = ("invented_figure", "evidence_figure", "no_evidence")
+    assert [one for one in kinds if found(report, one)] == [kind] * bool(kind)
+    if kind:
+        assert found(report, kind) == ["hand-0: 40%"]
+
+
+def test_balance_of_weaknesses_and_of_bullets() -> None:
+    tasks = many(30)
+    report = check(tasks)
+    assert report.count("balance_train") == 6  # one too common, the others too rare
+    assert "too_long: 0, 5 is even" in found(report, "balance_train")
+    assert not found(check(tasks[:29]), "balance_train")  # too few to say
+    assert report.weak_share is None
+    one = check([replace(make_task(), fixes=(Fix("Helped build", "Built"),))])
+    assert one.weak_share == pytest.approx(1 / 3)
+    assert severity(one, "weak_share") == ["warning"]
+
+
+def test_the_difficulty_of_large_sets_is_that_of_a_fair_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("resume_gym.corpus.check.SAMPLE", 60)
+    tasks = load_tasks("mini")
+    report = check(tasks, page_lines=20)
+    assert len(report.difficulty) == 60
+    assert report == check(tasks, page_lines=20)
+    assert 3 <= sum(one.lines_over > 0 for one in report.difficulty) <= 20  # 34 of 200
+
+
+def test_a_threshold_beyond_reason_is_refused() -> None:
+    with pytest.raises(TaskError, match="threshold: expected a number over 0, at most 1; got 0"):
+        check([make_task()], threshold=0.0)
+
+
+def test_the_command_prints_writes_and_says_by_its_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, held_out = tmp_path / "train.jsonl", tmp_path / "eval.jsonl"
+    write_jsonl(train, many(3))
+    write_jsonl(held_out, [replace(many(1)[0], task_id="leak", split="eval")])
+    out = tmp_path / "report.json"
+    assert command(str(train)) == 0
+    shown = capsys.readouterr().out
+    assert "fit to train on; tasks: 3, kinds of errors: 0, of warnings: 1" in shown
+    assert "warning tasks without fixes" in shown
+
+    assert command(str(train), str(held_out), "--json", str(out)) == 1
+    shown = capsys.readouterr().out
+    assert "error   resumes of eval like one of train: 1\n          leak and hand-0 (1.00)" in shown
+    written = json.loads(out.read_text())
+    assert written["fit"] is False
+    assert written["splits"]["eval"]["weak_verbs"] == 1
+    assert "leaked_resume" in [one["kind"] for one in written["findings"]]
+    assert written["difficulty"][0]["lines_over"] == 0
+
+
+def test_the_command_takes_other_sources_and_page_sizes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command("procedural-mini:3:6", "--page-lines", "20") == 0
+    assert "tasks: 12" in capsys.readouterr().out
+    assert command("procedural-mini:3:6") == 1
+    assert "tasks too_long that fit 55 lines: 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["missing.jsonl"], "got 'missing.jsonl'"),
+        (["default", "missing.jsonl"], "there is no file 'default'"),
+        (["default", "--threshold", "2"], "--threshold: expected over 0, at most 1; got 2"),
+        (["default", "--json", "missing/file"], "--json: there is no folder 'missing'"),
+    ],
+)
+def test_mistakes_of_the_user(
+    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TaskError, match=says):
+        command(*arguments)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasketch", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[data\]"):
+        check([make_task()])
+
+
+def test_bare_text() -> None:
+    assert bare("Cut *costs* by 40% at Acme, Inc.", ["Acme"]) == "cut costs by 0 at inc"

@@ -5,8 +5,11 @@ makes the figures of any set of episodes, whoever played them; `table` sets figu
 """
 
 import statistics
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import product
 from random import Random
 from typing import Self
 
@@ -15,9 +18,12 @@ from rich.table import Table
 
 from resume_gym import rewards
 from resume_gym.agents import Agent
-from resume_gym.judges import Judge
+from resume_gym.judges import AsyncJudge, Judge
+from resume_gym.rewards import Verdict
 from resume_gym.session import Rules, Session
 from resume_gym.tasks import WEAKNESSES, Task
+
+_AT_ONCE = 256  # episodes whose verdicts are waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +131,11 @@ class Summary:
     unjudged: int
 
 
-def play(agent: Agent, task: Task, rules: Rules, judge: Judge) -> Session:
-    """One episode, graded.
-
-    Raises:
-        JudgeError: no verdict could be had.
-    """
+def play(agent: Agent, task: Task, rules: Rules) -> Session:
+    """One episode, not graded yet."""
     session = Session(task, rules)
     while not session.done:
         session.step(agent(session))
-    if session.needs_verdict:
-        session.grade(judge.judge(task, session.resume))
     return session
 
 
@@ -147,12 +147,41 @@ def episodes(
     rollouts: int = 1,
     seed: int = 0,
 ) -> Iterator[Episode]:
-    """`evaluate`, one episode at a time, so that a caller can show progress."""
-    for rollout in range(rollouts):
-        for task in tasks:
+    """`evaluate`, one episode at a time, so that a caller can show progress.
+
+    A judge that waits for others is asked about several at once, whose episodes come in order.
+    """
+    waiting: deque[tuple[Session, Future[Verdict]]] = deque()
+    at_once = _AT_ONCE if isinstance(judge, AsyncJudge) else 1
+    try:
+        for rollout, task in product(range(rollouts), tasks):
             # A task's episodes do not depend on which other tasks are evaluated.
             own = Random(f"{seed}:{rollout}:{task.task_id}").getrandbits(32)
-            yield Episode.of(play(agent(own), task, rules, judge))
+            session = play(agent(own), task, rules)
+            waiting.append((session, _asked(judge, session)))
+            if len(waiting) == at_once:
+                yield _graded(*waiting.popleft())
+        while waiting:
+            yield _graded(*waiting.popleft())
+    finally:
+        for _, verdict in waiting:
+            verdict.cancel()
+
+
+def _asked(judge: Judge, session: Session) -> Future[Verdict]:
+    """The verdict to come, if the episode needs one."""
+    if session.needs_verdict and isinstance(judge, AsyncJudge):
+        return judge.submit(session.task, session.resume)
+    verdict: Future[Verdict] = Future()
+    if session.needs_verdict:
+        verdict.set_result(judge.judge(session.task, session.resume))
+    return verdict
+
+
+def _graded(session: Session, verdict: Future[Verdict]) -> Episode:
+    if session.needs_verdict:
+        session.grade(verdict.result())
+    return Episode.of(session)
 
 
 def evaluate(

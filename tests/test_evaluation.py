@@ -1,3 +1,4 @@
+import asyncio
 import dataclasses
 import json
 import re
@@ -10,7 +11,7 @@ from rich.console import Console
 from resume_gym import WEAKNESSES, Rules, Session, Task, Verdict, load_tasks, tool_call
 from resume_gym.agents import make_agent
 from resume_gym.evaluation import Episode, evaluate, play, summarise, table
-from resume_gym.judges import JudgeError, make_judge
+from resume_gym.judges import AsyncJudge, JudgeError, make_judge
 from resume_gym.rewards import TERMS
 
 TASKS = load_tasks("procedural:5:12", "eval")
@@ -67,7 +68,8 @@ def test_an_episode_holds_what_its_session_came_to():
     line = task.resume.split("\n")[0]
     edit = tool_call("str_replace", old=line, new=line + " II")
     agent = act("hm", edit, tool_call("str_replace", old="nowhere", new=""), tool_call("submit"))
-    session = play(agent, task, Rules(), Fixed())
+    session = play(agent, task, Rules())
+    session.grade(GOOD)
     episode = Episode.of(session)
     assert episode.reward == session.reward == sum(episode.ledger.values())
     assert episode.score == session.score
@@ -183,3 +185,26 @@ def test_chance_and_idleness_do_not_pay_on_the_bundled_tasks(source, rules):
     assert summarise(run("random", tasks, rules, judge)).reward < 1.0
     for episode in run("noop", tasks, rules, judge):
         assert episode.reward == (-1.25 if episode.weakness == "too_long" else 0.75)
+
+
+class Together(AsyncJudge):
+    """A judge that answers nobody until all have asked."""
+
+    name = "together"
+
+    def __init__(self, asks: int, says: Verdict | JudgeError = GOOD) -> None:
+        self.barrier = asyncio.Barrier(asks)
+        self.says = says
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        await self.barrier.wait()
+        if isinstance(self.says, JudgeError):
+            raise self.says
+        return self.says
+
+
+def test_a_judge_that_waits_is_asked_about_many_at_once():
+    episodes = run("careful", judge=Together(2 * len(TASKS)), rollouts=2)
+    assert episodes == run("careful", rollouts=2), "the same, and in order"
+    with pytest.raises(JudgeError, match="gone"):
+        run("careful", judge=Together(len(TASKS), JudgeError("gone")))

@@ -7,17 +7,15 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import docx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reportlab.pdfgen import canvas
 
 from resume_gym.corpus.documents import DocumentError, read_document
 from resume_gym.corpus.outline import write_markdown
 from resume_gym.corpus.plain_text import text_rows
-
-docx = pytest.importorskip("docx")
-pytest.importorskip("pdfplumber")
-canvas = pytest.importorskip("reportlab.pdfgen.canvas")
 
 TEXT = """\
 JANE Q. PUBLIC

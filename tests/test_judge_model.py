@@ -22,6 +22,7 @@ from resume_gym.judges import (
     JudgeMisconfigured,
     JudgeRefused,
     JudgeUnavailable,
+    make_judge,
 )
 from resume_gym.judges.model import ModelJudge
 from resume_gym.llm import Prompt
@@ -258,6 +259,15 @@ def test_an_episode_is_graded_over_the_wire(served: tuple[dict[str, Any], Loopba
     assert sorted((one["A"], one["B"]) for one in shown if "A" in one) == sorted(
         [(revised.strip(), PLAYED.resume.strip()), (PLAYED.resume.strip(), revised.strip())]
     )
+
+
+def test_a_judge_tells_who_answered(served: tuple[dict[str, Any], Loopback]) -> None:
+    options, server = served
+    judge = make_judge({**options, "base_url": server.url})
+    assert isinstance(judge, ModelJudge)
+    assert judge.served == ""
+    judge.judge(PLAYED, PLAYED.resume.replace(PLAYED.fixes[0].old, PLAYED.fixes[0].new))
+    assert judge.served.startswith(("judge", "gemini"))
 
 
 def test_the_address_may_come_from_the_environment(served: tuple[dict[str, Any], Loopback]) -> None:

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from resume_gym import load_tasks
 from resume_gym.corpus.masking import FIELDS, Masker
 
-pytest.importorskip("phonenumbers")
-
 RESUME = """\
 # Lars Leclerc
 

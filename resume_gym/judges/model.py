@@ -89,6 +89,11 @@ class ModelJudge(AsyncJudge):
         """What has been asked and paid so far."""
         return self._asks.usage
 
+    @property
+    def served(self) -> str:
+        """The model's version that answered last; empty if none has, or the client cannot say."""
+        return getattr(self._asks, "served", None) or ""
+
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
         """The verdict on a revised resume; see `AsyncJudge`.
 

@@ -13,7 +13,15 @@ T = TypeVar("T")
 
 
 class ModelError(Exception):
-    """A model gave no usable answer."""
+    """A model gave no usable answer.
+
+    Attributes:
+        status: of the HTTP answer; None if there was none, or nothing was wrong with it.
+        answer: what was paid for nevertheless; None if nothing was.
+    """
+
+    status: int | None = None
+    answer: "Answer | None" = None
 
 
 class Unavailable(ModelError):  # noqa: N818

@@ -1,0 +1,305 @@
+"""One client for every provider: it paces, retries and remembers; the provider only sends.
+
+    client = make_client("gemini", store="answers.sqlite")
+    verdict = client.ask_now(prompt, Verdict.model_validate_json)
+
+An answer is looked up in the store, then among those that are on their way, then asked for. A
+request that fails for now is sent again after a growing, random pause, or after the one that the
+server asks for; an answer that `parse` rejects is asked for once more; anything else fails at
+once. Only answers that were parsed are stored.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from resume_gym.llm import (
+    Answer,
+    Malformed,
+    Misconfigured,
+    ModelError,
+    Prompt,
+    Provider,
+    Unavailable,
+    Usage,
+)
+from resume_gym.llm.failures import shown
+from resume_gym.llm.gemini import Gemini
+from resume_gym.llm.limits import Gate
+from resume_gym.llm.loop import submit
+from resume_gym.llm.openai import OpenAI
+from resume_gym.llm.prices import dollars, is_listed
+from resume_gym.llm.settings import Settings, check
+from resume_gym.llm.store import Call, Store, key_of
+
+if TYPE_CHECKING:
+    from tenacity import AsyncRetrying, RetryCallState
+
+T = TypeVar("T")
+
+_PROVIDERS = {"gemini": Gemini, "openai": OpenAI}
+_log = logging.getLogger(__name__)
+
+
+class Sends(Provider, Protocol):
+    """A provider that says what its answers depend on."""
+
+    model: str
+    sampling: Mapping[str, Any]
+
+
+def make_client(provider: str, **options: Any) -> "Client":
+    """The client of a provider.
+
+    Args:
+        provider: "gemini" or "openai".
+        options: those of `settings.Settings` and of the provider, `gemini.Gemini` or
+            `openai.OpenAI`.
+
+    Raises:
+        ValueError: there is no such provider or option, or an option is out of range.
+    """
+    if provider not in _PROVIDERS:
+        raise ValueError(f"provider: expected one of {', '.join(_PROVIDERS)}; got {provider!r}")
+    kind = _PROVIDERS[provider]
+    own = {one.name for one in fields(kind) if one.init}
+    general = {one.name for one in fields(Settings)}
+    for name, value in options.items():
+        if name not in own | general:
+            known = ", ".join(sorted(own | general))
+            raise ValueError(f"{provider}: expected options among {known}; got {name!r}")
+        check(name, value)
+    if provider == "openai" and "model" not in options:
+        raise ValueError("openai: expected the option 'model', the name that the server knows")
+    settings = Settings(**{name: options[name] for name in general & options.keys()})
+    return Client(kind(**{name: options[name] for name in own & options.keys()}), settings)
+
+
+class _Flight:
+    """An answer on its way, and how many wait for it."""
+
+    def __init__(self, task: "asyncio.Task[tuple[str, Any]]") -> None:
+        self.task = task
+        self.waiting = 0
+
+
+class Client:
+    """Asks one model; see `resume_gym.llm.Asks`. May be used from any thread and loop.
+
+    Args:
+        provider: who sends.
+        settings: limits, store, what to expect.
+    """
+
+    def __init__(self, provider: Sends, settings: Settings) -> None:
+        self.name = provider.name
+        self._provider, self._settings = provider, settings
+        self._store = Store(settings.store, settings.replay) if settings.store else None
+        self._gate = Gate(
+            settings.concurrency, settings.requests_a_minute, settings.tokens_a_minute
+        )
+        self._flights: dict[str, _Flight] = {}
+        self._calls = self._stored = self._tokens_in = self._tokens_out = 0
+        self._dollars = 0.0
+        self._served: str | None = None
+
+    async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
+        """See `Asks`. If nobody waits for it any longer, the request is given up."""
+        return await asyncio.wrap_future(submit(self._ask(prompt, parse)))
+
+    def ask_now(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
+        """`ask`, for who has no loop; not for callers in the loop of `resume_gym.llm.loop`."""
+        return submit(self._ask(prompt, parse)).result()
+
+    @property
+    def usage(self) -> Usage:
+        """See `Asks`."""
+        spent = self._dollars if is_listed(self._provider.model) else None
+        return Usage(self._calls, self._stored, self._tokens_in, self._tokens_out, spent)
+
+    @property
+    def served(self) -> str | None:
+        """The model's version that answered last; None before any answer."""
+        return self._served
+
+    async def close(self) -> None:
+        """Give up what is on its way; let go of connections and store."""
+        await asyncio.wrap_future(submit(self._close()))
+
+    async def _close(self) -> None:
+        tasks = [flight.task for flight in self._flights.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._provider.close()
+        if self._store:
+            await asyncio.to_thread(self._store.close)
+
+    async def _ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
+        key = key_of(self.name, self._settings.served, self._provider.sampling, prompt)
+        flight = self._flights.get(key)
+        first = flight is None
+        if flight is None:
+            flight = _Flight(asyncio.create_task(self._fetch(key, prompt, parse)))
+            self._flights[key] = flight
+        flight.waiting += 1
+        try:
+            text, value = await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if self._flights.get(key) is flight and not flight.waiting:
+                del self._flights[key]
+                flight.task.cancel()
+        if first:
+            found: T = value
+            return found
+        try:
+            return parse(text)
+        except (ValueError, RecursionError) as problem:
+            raise Malformed(f"{self.name}: {shown(problem)}") from None
+
+    async def _fetch(self, key: str, prompt: Prompt, parse: Callable[[str], T]) -> tuple[str, T]:
+        """The answer's text and what it was parsed to, from the store or the provider."""
+        text = await self._store.find(key) if self._store else None
+        if text is not None:
+            try:
+                value = parse(text)
+            except (ValueError, RecursionError) as problem:
+                if self._settings.replay:
+                    path = str(self._settings.store)
+                    raise Malformed(f"store {path!r}: {prompt.kind!r}: {shown(problem)}") from None
+            else:
+                self._stored += 1
+                return text, value
+        if self._settings.replay:
+            path = str(self._settings.store)
+            told = f"store {path!r} holds no answer of {self.name} to this prompt"
+            raise Unavailable(f"{told} of kind {prompt.kind!r}, and replay asks nobody")
+        async with self._gate.slots:
+            return await self._insist(key, prompt, parse)
+
+    async def _insist(self, key: str, prompt: Prompt, parse: Callable[[str], T]) -> tuple[str, T]:
+        """Send it until there is an answer, a failure that will not pass, or no time left."""
+        loop = asyncio.get_running_loop()
+        last: ModelError | None = None
+        malformed = 0
+
+        def again(problem: BaseException) -> bool:
+            nonlocal last, malformed
+            last = problem if isinstance(problem, ModelError) else last
+            malformed += isinstance(problem, Malformed)
+            once_more = isinstance(problem, Malformed) and malformed == 1
+            return once_more or isinstance(problem, Unavailable)
+
+        def too_late(state: "RetryCallState") -> bool:
+            at = clock.when()
+            return at is not None and loop.time() + state.upcoming_sleep >= at
+
+        async def once() -> tuple[str, T]:
+            guess = await self._gate.pace(prompt)
+            if clock.when() is None:
+                clock.reschedule(loop.time() + self._settings.deadline_s)
+            return await self._once(key, prompt, parse, guess)
+
+        try:
+            async with asyncio.timeout(None) as clock:
+                return await self._retrying(again, too_late)(once)
+        except (TimeoutError, Unavailable) as problem:
+            if isinstance(problem, TimeoutError) and not clock.expired():
+                raise  # somebody else's
+        told = f"{last or self.name}; no answer within {self._settings.deadline_s:g} s"
+        given_up = Unavailable(told, last.retry_after_s if isinstance(last, Unavailable) else None)
+        given_up.status = last.status if last else None
+        raise given_up
+
+    async def _once(
+        self, key: str, prompt: Prompt, parse: Callable[[str], T], guess: float
+    ) -> tuple[str, T]:
+        """Send it; count and write down what came of it."""
+        began = time.perf_counter()
+        try:
+            async with self._gate.breaker.passage():
+                began = time.perf_counter()
+                answer = await self._provider.send(prompt)
+            value = self._read(answer, parse)
+        except ModelError as problem:
+            if problem.answer:
+                self._gate.settle(prompt, guess, problem.answer)
+            await self._count(prompt, began, problem.answer, problem)
+            raise
+        self._gate.settle(prompt, guess, answer)
+        await self._count(prompt, began, answer, key=key)
+        return answer.text, value
+
+    def _read(self, answer: Answer, parse: Callable[[str], T]) -> T:
+        wanted = self._settings.served
+        if answer.model != self._served:
+            if self._served:
+                _log.warning(
+                    "%s: served by %s, before by %s", self.name, answer.model, self._served
+                )
+            else:
+                _log.info("%s: served by %s", self.name, answer.model)
+            self._served = answer.model
+        problem: ModelError
+        if wanted and answer.model != wanted:
+            problem = Misconfigured(f"{self.name}: expected {wanted!r}, served by {answer.model!r}")
+        else:
+            try:
+                return parse(answer.text)
+            except (ValueError, RecursionError) as cause:
+                problem = Malformed(f"{self.name}: {shown(cause)}")
+        problem.answer = answer
+        raise problem
+
+    async def _count(
+        self,
+        prompt: Prompt,
+        began: float,
+        answer: Answer | None,
+        problem: ModelError | None = None,
+        key: str | None = None,
+    ) -> None:
+        seconds = time.perf_counter() - began
+        price = dollars(self._provider.model, answer) if answer else 0.0
+        tokens = (answer.tokens_in, answer.tokens_out) if answer else (0, 0)
+        if answer:
+            self._calls += 1
+            self._tokens_in += tokens[0]
+            self._tokens_out += tokens[1]
+            self._dollars += price or 0.0
+        if self._store:
+            outcome = type(problem).__name__.lower() if problem else "answer"
+            status = problem.status if problem else None
+            facts = (self.name, prompt.kind, outcome, status, seconds, *tokens, price)
+            try:
+                await self._store.add(Call(time.time(), *facts), key, answer)
+            except Misconfigured as full:
+                _log.error("%s; the answer is used and not kept", full)  # it has been paid for
+
+    def _retrying(
+        self, again: Callable[[BaseException], bool], stop: "Callable[[RetryCallState], bool]"
+    ) -> "AsyncRetrying":
+        try:
+            from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
+        except ImportError as problem:
+            extra = self.name.partition("/")[0]
+            told = f"{self.name}: {problem}; pip install resume-gym[{extra}]"
+            raise Misconfigured(told) from None
+        growing = wait_random_exponential(multiplier=0.5, max=30)
+
+        def pause(state: "RetryCallState") -> float:
+            problem = state.outcome.exception() if state.outcome else None
+            if not isinstance(problem, Unavailable):
+                return 0.0
+            return (problem.retry_after_s or 0.0) + growing(state)
+
+        def tell(state: "RetryCallState") -> None:
+            problem = state.outcome.exception() if state.outcome else None
+            _log.info("%s; again in %.1f s", problem, state.upcoming_sleep)
+
+        retry = retry_if_exception(again)
+        return AsyncRetrying(retry=retry, wait=pause, stop=stop, before_sleep=tell, reraise=True)

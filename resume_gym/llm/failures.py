@@ -1,0 +1,76 @@
+"""What an HTTP answer that is no success means, for any provider."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from resume_gym.llm import Misconfigured, ModelError, Unavailable
+
+_PASSING = {408, 409, 425, 429}
+_CHECK = {
+    400: "the options, the length of the prompt, {key}",
+    401: "{key}",
+    403: "{key}, and what it may do",
+    404: "the model's name, base_url, the version of the API",
+}
+_LONGEST = 300
+"""Characters of a server's message that are shown."""
+
+
+def failed(
+    status: int, message: str, headers: Mapping[str, str], body: Any, key: str
+) -> ModelError:
+    """The error for a status that is no success.
+
+    Args:
+        status: of the HTTP answer.
+        message: what the server says, and who asked; without the key.
+        headers: of the answer.
+        body: its JSON, if it is any.
+        key: where the key is, for who has to look.
+    """
+    problem: ModelError
+    if status in _PASSING or status >= 500:
+        wait_s = retry_after(headers, body)
+        asks = "" if wait_s is None else f"; it asks to wait {wait_s:g} s"
+        problem = Unavailable(message + asks, wait_s)
+    else:
+        problem = Misconfigured(
+            f"{message}; check {_CHECK.get(status, 'base_url').format(key=key)}"
+        )
+    problem.status = status
+    return problem
+
+
+def retry_after(headers: Mapping[str, str], body: Any = None) -> float | None:
+    """Seconds that the server asks to wait, by header or by Google's `RetryInfo`; or None."""
+    text = headers.get("retry-after", "")
+    if re.fullmatch(r"\d+(\.\d*)?", text):
+        return float(text)
+    if text:
+        try:
+            at = parsedate_to_datetime(text)
+        except ValueError:
+            return None
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    return _retry_info(body)
+
+
+def _retry_info(body: Any) -> float | None:
+    error = body.get("error", body) if isinstance(body, Mapping) else None
+    details = error.get("details") if isinstance(error, Mapping) else None
+    for one in details if isinstance(details, list) else []:
+        delay = one.get("retryDelay") if isinstance(one, Mapping) else None
+        if isinstance(delay, str) and re.fullmatch(r"\d+(\.\d+)?s", delay):
+            return float(delay[:-1])
+    return None
+
+
+def shown(text: object, key: str | None = None) -> str:
+    """A server's or a library's message in one short line, without the key."""
+    line = re.sub(r" For further information visit \S+", "", " ".join(str(text).split()))
+    line = line.replace(key, "[key]") if key else line
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."

@@ -1,0 +1,217 @@
+"""Google's Gemini, by its SDK (`pip install resume-gym[gemini]`)."""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from resume_gym.llm import (
+    Answer,
+    Malformed,
+    Misconfigured,
+    ModelError,
+    Prompt,
+    Refused,
+    Unavailable,
+)
+from resume_gym.llm.failures import failed, shown
+
+if TYPE_CHECKING:
+    from google import genai
+    from google.genai import types
+
+    from resume_gym.llm.connections import Pools
+
+KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+"""Environment variables that may hold the key; the first that does is used."""
+THINKING = ("minimal", "low", "medium", "high")
+_PATIENCE_MS = 10_000  # less is refused by the server
+_REFUSALS = {
+    *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"),
+    *("ESCALATION", "MODEL_ARMOR", "PUP_LIMITED_DISABLED"),
+}
+
+
+@dataclass
+class Gemini:
+    """Sends prompts to Gemini.
+
+    Attributes:
+        model: its name.
+        thinking: how much it thinks, one of `THINKING`; None leaves it to the model.
+        api_version: as "v1beta"; None is the SDK's default.
+        base_url: of another server with the same protocol.
+        max_output_tokens: of an answer, thinking included.
+        temperature: None is the model's own, which Google recommends for Gemini 3.
+        timeout_s: of one request, all of it.
+        concurrency: how many connections are kept.
+
+    Raises:
+        ValueError: there is no such way of thinking.
+    """
+
+    model: str = "gemini-3-flash-preview"
+    thinking: str | None = "low"
+    api_version: str | None = None
+    base_url: str | None = None
+    max_output_tokens: int = 2048
+    temperature: float | None = None
+    timeout_s: float = 60.0
+    concurrency: int = 64
+    _clients: "Pools[genai.Client] | None" = field(default=None, init=False, repr=False)
+    _key: str | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.thinking is not None and self.thinking not in THINKING:
+            raise ValueError(
+                f"thinking: expected one of {', '.join(THINKING)} or None, got {self.thinking!r}"
+            )
+        self.name = f"gemini/{self.model}"
+        self._connecting = asyncio.Lock()
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        """What may change its answers, beside prompt and model."""
+        return {
+            "thinking": self.thinking,
+            "max_output_tokens": self.max_output_tokens,
+            "temperature": self.temperature,
+        }
+
+    async def send(self, prompt: Prompt) -> Answer:
+        """See `resume_gym.llm.Provider`."""
+        async with self._connecting:
+            if self._clients is None:
+                self._clients = await asyncio.to_thread(self._connect)  # the import takes seconds
+            clients = self._clients
+        began = time.perf_counter()
+        try:
+            with clients.one() as client:
+                async with asyncio.timeout(self.timeout_s):
+                    response = await client.aio.models.generate_content(
+                        model=self.model, contents=prompt.user, config=self._config(prompt)
+                    )
+        except TimeoutError:
+            raise Unavailable(f"{self.name}: a request took {self.timeout_s:g} s") from None
+        except Exception as problem:
+            raise self._failure(problem) from None  # the SDK's own may hold the key
+        return self._answer(response, time.perf_counter() - began)
+
+    async def close(self) -> None:
+        """See `resume_gym.llm.Provider`."""
+        clients, self._clients = self._clients, None
+        for client in clients.clients if clients else ():
+            await client.aio.aclose()
+
+    def _connect(self) -> "Pools[genai.Client]":
+        try:
+            import httpx2
+            from google import genai
+            from google.genai import types
+
+            from resume_gym.llm.connections import Pools
+        except ImportError as problem:
+            raise Misconfigured(f"{self.name}: {problem}; pip install resume-gym[gemini]") from None
+        self._key = next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
+        if self._key is None:
+            raise Misconfigured(f"{self.name}: expected a key in {' or '.join(KEYS)}; none is set")
+
+        def make(connections: httpx2.AsyncClient) -> genai.Client:
+            # Given connections of ours, the SDK does not take aiohttp, which has no bound on them
+            options = types.HttpOptions(
+                base_url=self.base_url,
+                api_version=self.api_version,
+                timeout=max(_PATIENCE_MS, round(1000 * self.timeout_s)),
+                httpx_async_client=connections,
+                httpx_client=unused,
+            )
+            return genai.Client(api_key=self._key, vertexai=False, http_options=options)
+
+        unused = httpx2.Client(trust_env=False)  # the SDK would make one for each
+        try:
+            return Pools(make, self.concurrency)
+        except ValueError as problem:
+            raise Misconfigured(f"{self.name}: {shown(problem, self._key)}") from None
+
+    def _config(self, prompt: Prompt) -> "types.GenerateContentConfig":
+        from google.genai import types
+
+        thinking = types.ThinkingLevel(self.thinking.upper()) if self.thinking else None
+        return types.GenerateContentConfig(
+            system_instruction=prompt.system,
+            response_mime_type="application/json",
+            response_json_schema=ordered(prompt.schema),
+            thinking_config=types.ThinkingConfig(thinking_level=thinking) if thinking else None,
+            max_output_tokens=self.max_output_tokens,
+            temperature=self.temperature,
+            automatic_continuation=False,
+            automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+        )
+
+    def _failure(self, problem: Exception) -> ModelError:
+        """What the SDK's exception means."""
+        import httpx2
+        from google.genai import errors
+
+        if isinstance(problem, errors.APIError):
+            said = shown(problem.message or problem.details, self._key)
+            headers = getattr(problem.response, "headers", None) or {}
+            told = f"{self.name}: {problem.code}: {said}"
+            return failed(problem.code, told, headers, problem.details, " or ".join(KEYS))
+        told = f"{self.name}: {type(problem).__name__}: {shown(problem, self._key)}"
+        if isinstance(problem, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+            return Misconfigured(f"{told}; check base_url, {self.base_url!r}")
+        if isinstance(problem, httpx2.TransportError):
+            return Unavailable(f"{told} at {self.base_url}" if self.base_url else told)
+        if isinstance(problem, ValueError | RecursionError | httpx2.HTTPError):
+            return Malformed(told)  # 200, and not what Gemini speaks
+        raise problem
+
+    def _answer(self, response: "types.GenerateContentResponse", seconds: float) -> Answer:
+        """What the response holds; raises if that is no whole answer."""
+        usage = response.usage_metadata
+        counts = (
+            (usage.prompt_token_count, usage.candidates_token_count, usage.thoughts_token_count)
+            if usage
+            else ()
+        )
+        tokens_in, *written = [count or 0 for count in counts] or [0]
+        candidate = response.candidates[0] if response.candidates else None
+        parts = (candidate.content and candidate.content.parts) if candidate else None
+        text = "".join(one.text or "" for one in parts or () if not one.thought)
+        served = response.model_version or self.model
+        answer = Answer(text, served, tokens_in, sum(written), seconds)
+        if (feedback := response.prompt_feedback) and feedback.block_reason:
+            raise _with(answer, Refused(f"{self.name}: blocked: {feedback.block_reason.value}"))
+        if candidate is None:
+            raise _with(answer, Malformed(f"{self.name}: an answer without candidates"))
+        reason = candidate.finish_reason.value if candidate.finish_reason else "STOP"
+        if reason in _REFUSALS:
+            raise _with(answer, Refused(f"{self.name}: refused: {reason}"))
+        if reason != "STOP" or not text:
+            raise _with(
+                answer, Malformed(f"{self.name}: ended by {reason}; {len(text)} characters came")
+            )
+        return answer
+
+
+def ordered(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with Gemini's `propertyOrdering`: properties are written in the schema's order."""
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            found = {name: walk(one) for name, one in value.items()}
+            if isinstance(value.get("properties"), Mapping):
+                found["propertyOrdering"] = list(value["properties"])
+            return found
+        return [walk(one) for one in value] if isinstance(value, list | tuple) else value
+
+    found: dict[str, Any] = walk(schema)
+    return found
+
+
+def _with(answer: Answer, problem: ModelError) -> ModelError:
+    problem.answer = answer
+    return problem

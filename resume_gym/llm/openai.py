@@ -1,0 +1,219 @@
+"""Servers with OpenAI's protocol, its own or a local one (`pip install resume-gym[openai]`)."""
+
+import asyncio
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from resume_gym.llm import (
+    Answer,
+    Malformed,
+    Misconfigured,
+    ModelError,
+    Prompt,
+    Refused,
+    Unavailable,
+)
+from resume_gym.llm.failures import failed, shown
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types.chat import ChatCompletion
+
+    from resume_gym.llm.connections import Pools
+
+KEY = "OPENAI_API_KEY"
+"""Environment variable that holds the key; a server at `base_url` may need none."""
+_COLOURS = ("red", "green")
+CANARY = Prompt(
+    system="You copy what you are told to, whatever it is.",
+    user='Reply with this JSON object, exactly: {"colour": "blue"}',
+    schema={
+        "type": "object",
+        "properties": {"colour": {"type": "string", "enum": list(_COLOURS)}},
+        "required": ["colour"],
+        "additionalProperties": False,
+    },
+    kind="canary",
+)
+"""Asks for what its schema forbids: a server that enforces schemas cannot answer it so."""
+
+
+@dataclass
+class OpenAI:
+    """Sends prompts to a server with OpenAI's protocol.
+
+    Attributes:
+        model: its name.
+        base_url: of the server, with "/v1"; None is OpenAI's own.
+        extra_body: more of the request, as `{"chat_template_kwargs": {"enable_thinking": false}}`.
+        max_output_tokens: of an answer, thinking included.
+        temperature: None is the server's own.
+        timeout_s: of one request, all of it.
+        concurrency: how many connections are kept.
+        canary: ask first for what a schema forbids, and refuse a server that answers it.
+    """
+
+    model: str
+    base_url: str | None = None
+    extra_body: Mapping[str, Any] | None = None
+    max_output_tokens: int = 2048
+    temperature: float | None = None
+    timeout_s: float = 60.0
+    concurrency: int = 64
+    canary: bool = True
+    _clients: "Pools[AsyncOpenAI] | None" = field(default=None, init=False, repr=False)
+    _key: str = field(default="", init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.name = f"openai/{self.model}"
+        self._connecting = asyncio.Lock()
+        self._unsound: Misconfigured | None = None
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        """What may change its answers, beside prompt and model."""
+        return {
+            "max_output_tokens": self.max_output_tokens,
+            "temperature": self.temperature,
+            "extra_body": self.extra_body,
+        }
+
+    async def send(self, prompt: Prompt) -> Answer:
+        """See `resume_gym.llm.Provider`."""
+        async with self._connecting:
+            if self._clients is None:
+                self._clients = await asyncio.to_thread(self._connect)  # the import takes seconds
+            clients = self._clients
+            if self.canary:
+                await self._test(clients)
+        return await self._send(clients, prompt)
+
+    async def close(self) -> None:
+        """See `resume_gym.llm.Provider`."""
+        clients, self._clients = self._clients, None
+        for client in clients.clients if clients else ():
+            await client.close()
+
+    def _connect(self) -> "Pools[AsyncOpenAI]":
+        try:
+            import httpx2
+            from openai import AsyncOpenAI
+
+            from resume_gym.llm.connections import Pools
+        except ImportError as problem:
+            raise Misconfigured(f"{self.name}: {problem}; pip install resume-gym[openai]") from None
+        self._key = os.environ.get(KEY, "")
+        if not self._key and self.base_url is None:
+            raise Misconfigured(f"{self.name}: expected a key in {KEY}; it is not set")
+
+        def make(connections: httpx2.AsyncClient) -> AsyncOpenAI:
+            return AsyncOpenAI(
+                api_key=self._key or "none",
+                base_url=self.base_url,
+                timeout=self.timeout_s,
+                max_retries=0,
+                http_client=connections,
+            )
+
+        return Pools(make, self.concurrency)
+
+    async def _test(self, clients: "Pools[AsyncOpenAI]") -> None:
+        """Send the canary, the first time."""
+        if self._unsound:
+            raise self._unsound
+        try:
+            text = (await self._send(clients, CANARY)).text
+            sound = json.loads(text) in [{"colour": one} for one in _COLOURS]
+        except (Malformed, Refused) as problem:
+            sound, text = False, str(problem)
+        except ValueError:
+            sound = False
+        if not sound:
+            self._unsound = Misconfigured(
+                f"{self.name}: the server does not enforce JSON schemas: it was to answer "
+                f"{' or '.join(_COLOURS)}, and came up with {shown(text, self._key)!r}; take one "
+                "with structured output, or say canary=False and have more answers refused"
+            )
+            raise self._unsound
+        self.canary = False
+
+    async def _send(self, clients: "Pools[AsyncOpenAI]", prompt: Prompt) -> Answer:
+        began = time.perf_counter()
+        try:
+            with clients.one() as client:
+                async with asyncio.timeout(self.timeout_s):
+                    response = await client.chat.completions.create(**self._request(prompt))
+        except TimeoutError:
+            raise Unavailable(f"{self.name}: a request took {self.timeout_s:g} s") from None
+        except Exception as problem:
+            raise self._failure(problem) from None  # the SDK's own may hold the key
+        return self._answer(response, time.perf_counter() - began)
+
+    def _request(self, prompt: Prompt) -> dict[str, Any]:
+        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # nothing else is allowed
+        schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
+        sampling = {} if self.temperature is None else {"temperature": self.temperature}
+        return {
+            "model": self.model,
+            "messages": [
+                {"role": "system", "content": prompt.system},
+                {"role": "user", "content": prompt.user},
+            ],
+            "max_completion_tokens": self.max_output_tokens,
+            # not by the parameter of that name, for which the SDK walks through every schema
+            "extra_body": {
+                "response_format": {"type": "json_schema", "json_schema": schema},
+                **(self.extra_body or {}),
+            },
+            **sampling,
+        }
+
+    def _failure(self, problem: Exception) -> ModelError:
+        """What the SDK's exception means."""
+        import httpx2
+        import openai
+
+        if isinstance(problem, openai.APIStatusError):
+            body = problem.body if isinstance(problem.body, Mapping) else {}
+            said = shown(body.get("message", problem.message), self._key)
+            told = f"{self.name}: {problem.status_code}: {said}"
+            return failed(problem.status_code, told, problem.response.headers, body, KEY)
+        cause = problem.__cause__ if isinstance(problem, openai.APIConnectionError) else None
+        cause = cause or problem
+        told = f"{self.name}: {type(cause).__name__}: {shown(cause, self._key)}"
+        if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+            return Misconfigured(f"{told}; check base_url, {self.base_url!r}")
+        if isinstance(problem, openai.APIConnectionError | httpx2.TransportError):
+            return Unavailable(f"{told} at {self.base_url}" if self.base_url else told)
+        if isinstance(problem, ValueError | openai.APIError | httpx2.HTTPError):
+            return Malformed(told)  # 200, and not what OpenAI speaks
+        raise problem
+
+    def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
+        """What the response holds; raises if that is no whole answer."""
+        if isinstance(response, str):  # the SDK's way to say that it was no JSON
+            raise Malformed(f"{self.name}: expected a chat completion, got {shown(response)!r}")
+        usage = response.usage
+        choice = response.choices[0] if response.choices else None
+        text = (choice.message.content if choice else None) or ""
+        spent = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
+        answer = Answer(text, response.model or self.model, *spent, seconds)
+        problem: ModelError | None = None
+        if choice is None:
+            problem = Malformed(f"{self.name}: an answer without choices")
+        elif choice.message.refusal:
+            problem = Refused(f"{self.name}: refused: {shown(choice.message.refusal)}")
+        elif choice.finish_reason == "content_filter":
+            problem = Refused(f"{self.name}: refused: content_filter")
+        elif choice.finish_reason != "stop" or not text:
+            came = f"{len(text)} characters came"
+            problem = Malformed(f"{self.name}: ended by {choice.finish_reason}; {came}")
+        if problem:
+            problem.answer = answer
+            raise problem
+        return answer

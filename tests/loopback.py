@@ -1,0 +1,257 @@
+"""Servers on 127.0.0.1 that speak the wire of Gemini and of OpenAI, and fail as they are told to.
+
+    with gemini_server(lambda body: {"colour": "red"}) as server:
+        client = make_client("gemini", base_url=server.url)
+
+    with openai_server() as server:
+        server.script += [Say(status=503), Say('{"colour": "red"}')]
+
+What is in the script is said first, then what `reply` makes of each request. The canary of
+`resume_gym.llm.openai` is answered as a server does that enforces schemas, and counted apart.
+"""
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+Reply = Callable[[dict[str, Any]], Mapping[str, Any] | str]
+"""A request's JSON to the answer: an object to be written as JSON, or text to be sent as it is."""
+
+
+@dataclass(frozen=True)
+class Say:
+    """One reply of a script.
+
+    Attributes:
+        text: the model's answer.
+        finish: why it ended: "stop", "length", or "safety", which has no text.
+        model: the version that it says served it; None for the one asked for.
+        empty: without any candidate.
+        blocked: the prompt is blocked (Gemini), or the model refuses (OpenAI).
+        status: of the HTTP answer.
+        headers: more of them.
+        body: what is sent in place of the wire's JSON.
+        how: "whole"; "drop" ends the connection half-way; "cut" before anything was said; "drip"
+            sends a byte now and then, "silence" nothing, until the client has had enough.
+    """
+
+    text: str = "{}"
+    finish: str = "stop"
+    model: str | None = None
+    empty: bool = False
+    blocked: bool = False
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str | None = None
+    how: str = "whole"
+
+
+class Loopback:
+    """A server in a thread of its own.
+
+    Attributes:
+        url: the `base_url` for a client.
+        requests: the JSON of each request, in the order in which they came, canaries left out.
+        paths: of the same requests.
+        canaries: how many there were.
+        enforces: whether it keeps to the schema of canaries.
+        script: what it says next.
+        most: how many requests were open at once.
+    """
+
+    def __init__(self, wire: str, reply: Reply | None, delay_s: float) -> None:
+        self.url = ""
+        self.requests: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self.canaries = 0
+        self.enforces = True
+        self.script: deque[Say] = deque()
+        self.most = 0
+        self.bug: BaseException | None = None
+        self._open = 0
+        self._wire = {"gemini": _gemini, "openai": _openai}[wire]
+        self._suffix = {"gemini": "", "openai": "/v1"}[wire]
+        self._reply = reply
+        self._delay_s = delay_s
+        self._up = threading.Event()
+
+    def run(self) -> None:
+        """Serve until told to stop."""
+        self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(self._start())
+        self._up.set()
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._runner.cleanup())
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self._stop = asyncio.Event()
+        app = web.Application(client_max_size=2**24)
+        app.router.add_post("/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}{self._suffix}"
+
+    def wait(self) -> None:
+        """Return when it listens."""
+        assert self._up.wait(10), "the server did not start"
+
+    def stop(self) -> None:
+        """Let go of whoever is still waiting, and of the port."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        path = request.match_info["path"]
+        if _is_canary(body):
+            self.canaries += 1
+            return self._whole(Say(_canary(body, self.enforces)), path, body)
+        self.requests.append(body)
+        self.paths.append("/" + path)
+        self._open += 1
+        self.most = max(self.most, self._open)
+        try:
+            await asyncio.sleep(self._delay_s)
+            return await self._say(request, body, path)
+        finally:
+            self._open -= 1
+
+    async def _say(
+        self, request: web.Request, body: dict[str, Any], path: str
+    ) -> web.StreamResponse:
+        say = self.script.popleft() if self.script else self._made(body)
+        if say.how == "whole":
+            return self._whole(say, path, body)
+        if say.how == "silence":
+            await self._stop.wait()
+        if say.how in ("drop", "drip"):
+            response = web.StreamResponse(headers={"Content-Length": "1000"})
+            await response.prepare(request)
+            await response.write(b'{"')
+            while say.how == "drip" and not self._stop.is_set() and request.transport:
+                await response.write(b" ")
+                await asyncio.sleep(0.05)
+        if request.transport:
+            request.transport.abort()
+        return web.Response()
+
+    def _made(self, body: dict[str, Any]) -> Say:
+        if self._reply is None:
+            return Say()
+        try:
+            said = self._reply(body)
+        except BaseException as bug:
+            self.bug = bug
+            raise
+        return Say(said if isinstance(said, str) else json.dumps(said))
+
+    def _whole(self, say: Say, path: str, body: dict[str, Any]) -> web.Response:
+        text = say.body
+        if text is None:
+            error = {"code": say.status, "message": "told to", "status": "TOLD_TO", "type": "told"}
+            told = {"error": error} if say.status != 200 else self._wire(say, path, body)
+            text = json.dumps(told)
+        headers = {"Content-Type": "application/json", **say.headers}
+        return web.Response(status=say.status, text=text, headers=headers)
+
+
+def user_text(body: Mapping[str, Any]) -> str:
+    """What the user says in a request of either wire."""
+    if "messages" in body:
+        return str(next(one["content"] for one in body["messages"] if one["role"] == "user"))
+    return "".join(part["text"] for part in body["contents"][-1]["parts"])
+
+
+def system_text(body: Mapping[str, Any]) -> str:
+    """The instruction in a request of either wire."""
+    if "messages" in body:
+        return str(next(one["content"] for one in body["messages"] if one["role"] == "system"))
+    return "".join(part["text"] for part in body["systemInstruction"]["parts"])
+
+
+def _gemini(say: Say, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    reason = {"stop": "STOP", "length": "MAX_TOKENS", "safety": "SAFETY"}[say.finish]
+    candidate: dict[str, Any] = {"index": 0, "finishReason": reason}
+    if say.finish != "safety":
+        candidate["content"] = {"role": "model", "parts": [{"text": say.text}]}
+    counts = {"promptTokenCount": 100, "candidatesTokenCount": 20, "thoughtsTokenCount": 5}
+    told: dict[str, Any] = {
+        "candidates": [candidate],
+        "usageMetadata": {**counts, "totalTokenCount": 125},
+        "modelVersion": say.model or path.rpartition("/")[2].partition(":")[0],
+        "responseId": "one",
+    }
+    if say.empty or say.blocked:
+        del told["candidates"]
+    if say.blocked:
+        told["promptFeedback"] = {"blockReason": "PROHIBITED_CONTENT"}
+    return told
+
+
+def _openai(say: Say, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    reason = {"safety": "content_filter"}.get(say.finish, say.finish)
+    message: dict[str, Any] = {"role": "assistant", "content": say.text, "refusal": None}
+    if say.finish == "safety":
+        message["content"] = None
+    if say.blocked:
+        message |= {"content": None, "refusal": "I cannot help with that."}
+    choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+    return {
+        "id": "chatcmpl-one",
+        "object": "chat.completion",
+        "created": 1,
+        "model": say.model or body["model"],
+        "choices": [] if say.empty else [choice],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 25, "total_tokens": 125},
+    }
+
+
+def _is_canary(body: dict[str, Any]) -> bool:
+    return bool(body.get("response_format", {}).get("json_schema", {}).get("name") == "canary")
+
+
+def _canary(body: dict[str, Any], enforces: bool) -> str:
+    """A server that enforces the schema says what it allows; another what it was asked for."""
+    if not enforces:
+        return user_text(body).partition("exactly: ")[2]
+    properties = body["response_format"]["json_schema"]["schema"]["properties"]
+    return json.dumps({name: one["enum"][0] for name, one in properties.items()})
+
+
+@contextmanager
+def _serving(wire: str, reply: Reply | None, delay_s: float) -> Iterator[Loopback]:
+    server = Loopback(wire, reply, delay_s)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    server.wait()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(10)
+    if server.bug:
+        raise server.bug
+
+
+@contextmanager
+def gemini_server(reply: Reply | None = None, delay_s: float = 0.0) -> Iterator[Loopback]:
+    """A server that speaks as Gemini does."""
+    with _serving("gemini", reply, delay_s) as server:
+        yield server
+
+
+@contextmanager
+def openai_server(reply: Reply | None = None, delay_s: float = 0.0) -> Iterator[Loopback]:
+    """A server that speaks as OpenAI's and vLLM's do."""
+    with _serving("openai", reply, delay_s) as server:
+        yield server

@@ -1,0 +1,335 @@
+"""What can go wrong with a model, and what becomes of it: docs/judge_failures.md is this table.
+
+    python tests/test_llm_faults.py      # writes it anew
+
+Every fault goes over the wire to the providers' real SDKs.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import google.genai  # noqa: F401  before any clock starts
+import openai  # noqa: F401
+import pytest
+from loopback import Loopback, Say, gemini_server, openai_server
+from pydantic import BaseModel, ConfigDict
+
+from resume_gym.llm import Misconfigured, ModelError, Prompt, Unavailable
+from resume_gym.llm.client import Client, make_client
+
+PAGE = Path(__file__).parents[1] / "docs" / "judge_failures.md"
+KEY = "sk-this-is-the-secret-key"
+SERVERS: dict[str, Callable[[], AbstractContextManager[Loopback]]] = {
+    "gemini": gemini_server,
+    "openai": openai_server,
+}
+PROVIDERS = tuple(SERVERS)
+
+
+class Colour(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    why: str
+    colour: Literal["red", "green"]
+
+
+GOOD = '{"why": "because", "colour": "red"}'
+PROMPT = Prompt("Name a colour.", "Of blood.", Colour.model_json_schema(), "colour-1")
+IMPATIENT = {"timeout_s": 2.0}
+"""A minute of silence, told quicker."""
+HURRIED = {"timeout_s": 0.3, "deadline_s": 1.0}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong, and what is to come of it.
+
+    Attributes:
+        name: as in the table.
+        script: what the server says; the answer is good afterwards.
+        outcome: "answer", or the name of the error.
+        requests: how many are sent; None if that is up to chance.
+        says: words of the error's message.
+        options: of the client.
+        providers: that can fail like that.
+    """
+
+    name: str
+    script: tuple[Say, ...]
+    outcome: str
+    requests: int | None
+    says: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    providers: tuple[str, ...] = PROVIDERS
+
+
+def soon() -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=1), usegmt=True)
+
+
+def wait(asked: str) -> Say:
+    return Say(status=429, headers={"Retry-After": asked})
+
+
+INFO = '{"error": {"code": 429, "message": "told to", "details": [{"retryDelay": "0.2s"}]}}'
+HTML = "<html><h1>Service Unavailable</h1></html>"
+ECHO = f'{{"error": {{"code": 401, "message": "{KEY} is no key"}}}}'
+TWICE = 2  # a malformed answer is asked for once more
+
+FAULTS = (
+    Fault("429, `Retry-After: 1`", (wait("1"),), "answer", 2),
+    Fault("429, `Retry-After` with a date", (wait(soon()),), "answer", 2),
+    Fault("429, `RetryInfo` in the body", (Say(status=429, body=INFO),), "answer", 2),
+    Fault("429 without a time", (Say(status=429), Say(status=429)), "answer", 3),
+    Fault("429, a longer wait than the deadline", (wait("3600"),), "Unavailable", 1, "429"),
+    Fault("408", (Say(status=408),), "answer", 2),
+    Fault("500", (Say(status=500),), "answer", 2),
+    Fault("503 with an HTML page", (Say(status=503, body=HTML),), "answer", 2),
+    Fault(
+        "503 until the deadline",
+        (Say(status=503),) * 50,
+        "Unavailable",
+        None,
+        "within 1 s",
+        HURRIED,
+    ),
+    Fault("connection dropped before the answer", (Say(how="cut"),), "answer", 2),
+    Fault("connection dropped half-way", (Say(how="drop"),), "answer", 2),
+    Fault(
+        "a body that trickles past the time limit", (Say(how="drip"),), "answer", 2, "", IMPATIENT
+    ),
+    Fault("silence once", (Say(how="silence"),), "answer", 2, "", IMPATIENT),
+    Fault(
+        "silence until the deadline",
+        (Say(how="silence"),) * 50,
+        "Unavailable",
+        None,
+        "took 0.3 s",
+        HURRIED,
+    ),
+    Fault(
+        "a host without an address",
+        (),
+        "Unavailable",
+        0,
+        "nowhere.invalid",
+        {"base_url": "http://nowhere.invalid", "deadline_s": 0.5},
+    ),
+    Fault(
+        "an address that is none",
+        (),
+        "Misconfigured",
+        0,
+        "check base_url",
+        {"base_url": "nowhere"},
+    ),
+    Fault("truncated JSON, once", (Say(GOOD[:20]),), "answer", TWICE),
+    Fault("truncated JSON, twice", (Say(GOOD[:20]),) * 2, "Malformed", TWICE, "Invalid JSON"),
+    Fault("JSON in a fence", (Say(f"```json\n{GOOD}\n```"),) * 2, "Malformed", TWICE, "JSON"),
+    Fault(
+        "a value that the schema does not allow",
+        (Say(GOOD.replace("red", "blue")),) * 2,
+        "Malformed",
+        TWICE,
+        "blue",
+    ),
+    Fault(
+        "a key that the schema does not allow",
+        (Say(GOOD.replace("{", '{"sure": 1, ')),) * 2,
+        "Malformed",
+        TWICE,
+        "sure",
+    ),
+    Fault("brackets without end", (Say("[" * 5000),) * 2, "Malformed", TWICE),
+    Fault("an empty text", (Say(""),) * 2, "Malformed", TWICE, "0 characters"),
+    Fault("no candidates", (Say(empty=True),) * 2, "Malformed", TWICE, "without c"),
+    Fault("the answer is cut at `max_output_tokens`", (Say(GOOD, "length"),) * 2, "Malformed", 2),
+    Fault("200 with an HTML page", (Say(body=HTML),) * 2, "Malformed", TWICE),
+    Fault("the prompt is blocked, the model refuses", (Say(blocked=True),), "Refused", 1),
+    Fault("the answer is blocked", (Say(finish="safety"),), "Refused", 1),
+    Fault(
+        "another version of the model than `served`",
+        (Say(GOOD, model="other-2"),),
+        "Misconfigured",
+        1,
+        "other-2",
+        {"served": "judge-1"},
+    ),
+    Fault("400", (Say(status=400),), "Misconfigured", 1, "400"),
+    Fault(
+        "401, the message quotes the key",
+        (Say(status=401, body=ECHO),),
+        "Misconfigured",
+        1,
+        "_API_KEY",
+    ),
+    Fault("403", (Say(status=403),), "Misconfigured", 1, "_API_KEY"),
+    Fault("404", (Say(status=404),), "Misconfigured", 1, "check the model's name"),
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What came of a fault.
+
+    Attributes:
+        outcome: as in `Fault`.
+        error: the exception; None if there was an answer.
+        requests: how many came to the server.
+        store: all that the file holds, as text.
+        stored: answers in the store.
+        calls: outcomes in the store's log.
+        usage: of the client.
+    """
+
+    outcome: str
+    error: ModelError | None
+    requests: int
+    store: str
+    stored: int
+    calls: list[str]
+    client: Client
+
+
+def suffer(fault: Fault, provider: str, folder: Path) -> Told:
+    """Have the fault happen."""
+    path = folder / "answers.sqlite"
+    with SERVERS[provider]() as server:
+        server.script += [*fault.script, *[Say(GOOD)] * 3]
+        options = {"model": "judge-1", "base_url": server.url, "store": path, "concurrency": 4}
+        client = make_client(provider, **options | fault.options)
+        error: ModelError | None = None
+        try:
+            answer = client.ask_now(PROMPT, Colour.model_validate_json)
+            assert answer == Colour(why="because", colour="red"), "no answer may be made up"
+        except ModelError as problem:
+            error = problem
+        asyncio.run(client.close())
+        requests = len(server.requests)
+    with sqlite3.connect(path) as file:
+        stored = file.execute("SELECT count(*) FROM answers").fetchone()[0]
+        calls = [outcome for (outcome,) in file.execute("SELECT outcome FROM calls ORDER BY time")]
+        dump = "\n".join(file.iterdump())
+    file.close()
+    outcome = type(error).__name__ if error else "answer"
+    return Told(outcome, error, requests, dump, stored, calls, client)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+CASES = [(fault, provider) for fault in FAULTS for provider in fault.providers]
+
+
+@pytest.mark.parametrize(
+    ("fault", "provider"), CASES, ids=[f"{provider}: {fault.name}" for fault, provider in CASES]
+)
+def test_what_becomes_of_a_fault(
+    fault: Fault, provider: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    told = suffer(fault, provider, tmp_path)
+    assert told.outcome == fault.outcome
+    if fault.requests is not None:
+        assert told.requests == fault.requests
+    assert told.stored == (fault.outcome == "answer"), "answers are stored, failures are not"
+    assert told.calls[-1] == fault.outcome.lower(), "each request is in the log"
+    if fault.requests:
+        assert len(told.calls) == fault.requests
+    if told.error:
+        assert fault.says in str(told.error)
+        assert provider in str(told.error)
+    for text in (repr(told.error), caplog.text, told.store, repr(told.client), repr(vars(told))):
+        assert KEY not in text
+
+
+def page() -> str:
+    """The table, from what the faults come to."""
+    lines = []
+    for fault in FAULTS:
+        how = {"answer": "an answer, after "}.get(fault.outcome, f"`{fault.outcome}` after ")
+        count = {None: "as many requests as fit", 0: "none", 1: "1 request"}.get(
+            fault.requests, f"{fault.requests} requests"
+        )
+        what = how + count if fault.requests != 0 else f"`{fault.outcome}`"
+        lines.append(f"| {fault.name} | {what} |")
+    return HEAD + "\n".join(lines) + "\n" + TAIL
+
+
+HEAD = """\
+# When a model does not answer
+
+Written by `python tests/test_llm_faults.py`, which has each of these happen to both providers,
+Gemini and OpenAI's protocol, through their SDKs. Judges raise the like: `Unavailable` becomes
+`JudgeUnavailable`, and so on. No failure is stored, none becomes a number, and no key is in a
+message, in the log or in the store.
+
+| error | what it means | what to do |
+|---|---|---|
+| `Unavailable` | it cannot be reached before the deadline | ask again later; nothing is lost |
+| `Refused` | it will not answer this | leave it out; it is not asked again |
+| `Malformed` | twice it answered something else | leave it out, or try another draw |
+| `Misconfigured` | no request can succeed | stop, and mend what the message names |
+
+What fails for now is sent again until `deadline_s`, after a growing, random pause, and no sooner
+than the server asks for. After eight such failures in a row, whoever asked, one request at a time
+tries whether the server is back; the others wait. A malformed answer is asked for once more.
+
+| what happens | what comes of it |
+|---|---|
+"""
+TAIL = """
+JSON in a fence is malformed although it could be read: a server that keeps to a schema cannot
+write a fence, so one that does may as well write any value, and a lenient reader would hide it.
+
+A server with OpenAI's protocol is first asked for a value that the schema forbids. If the value
+comes back, the server does not enforce schemas: `Misconfigured`, before anything else is asked.
+"""
+
+
+def test_the_page_says_what_happens() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), f"run python tests/{Path(__file__).name}"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("say", [wait("3600"), Say(status=429, body=INFO.replace("0.2", "3600"))])
+def test_who_is_asked_to_wait_for_too_long_says_so(provider: str, say: Say, tmp_path: Path) -> None:
+    told = suffer(Fault("", (say,), "Unavailable", 1), provider, tmp_path)
+    assert isinstance(told.error, Unavailable)
+    assert (told.error.retry_after_s, told.error.status) == (3600.0, 429)
+    assert "it asks to wait 3600 s" in str(told.error)
+    assert told.requests == 1
+
+
+@pytest.mark.parametrize("answer", ["enforces", "copies"])
+def test_the_canary(answer: str) -> None:
+    with openai_server() as server:
+        server.enforces = answer == "enforces"
+        server.script += [Say(GOOD)] * 2
+        client = make_client("openai", model="judge-1", base_url=server.url)
+        for draw in range(2):
+            prompt = Prompt(PROMPT.system, PROMPT.user, PROMPT.schema, PROMPT.kind, draw)
+            if server.enforces:
+                client.ask_now(prompt, Colour.model_validate_json)
+            else:
+                with pytest.raises(Misconfigured, match=r"does not enforce JSON schemas.*blue"):
+                    client.ask_now(prompt, Colour.model_validate_json)
+        assert server.canaries == 1, "once a client"
+        assert len(server.requests) == (2 if server.enforces else 0)
+        asyncio.run(client.close())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"written: {PAGE}")

@@ -7,6 +7,7 @@ it is asked. The client asks through the provider's real SDK, 256 at once, with 
 judge's size (13,000 characters, no two alike), reads 1,600 characters of JSON and checks them by
 pydantic. 1,000 callers ask one prompt after the other, so three quarters of them queue. The ideal
 is answers / 256 x 2 s. The SDK is imported and the first connection made before the clock starts.
+The second or two until all 256 are on their way count, which weighs more with --quick.
 With a store, each answer is looked up, and written with its call.
 
 CPU is that of the client's process, which must stay below 7.8 ms an answer: all runs in one

@@ -300,5 +300,6 @@ def test_an_episode_that_could_not_be_judged_is_graded_later(
             env.step(resume_gym.tool_call("submit"))
         played: Any = env.unwrapped
         assert played.session.needs_verdict
+        server.script.clear()  # the first refusal may have ended the other requests
         assert sum(played.grade().values()) == 4.0 - 1.0
         assert not played.session.needs_verdict

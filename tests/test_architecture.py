@@ -45,6 +45,10 @@ HEAVY = {
     "torchao": ["learners.backends.step"],
     "google": ["resume_gym*.gemini*"],
     "openai": ["resume_gym*.openai*"],
+    "httpx2": ["resume_gym.llm.*"],
+    "datasets": ["resume_gym.corpus.hub"],
+    "docx": ["resume_gym.corpus.word"],
+    "pdfplumber": ["resume_gym.corpus.pdf"],
     "matplotlib": ["learners.dashboard", "resume_gym.report*"],
     "PIL": ["resume_gym.render"],
 }

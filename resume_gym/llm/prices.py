@@ -23,7 +23,7 @@ def is_listed(model: str) -> bool:
 
 @cache
 def _price(model: str) -> tuple[float, float] | None:
-    # "gpt-5-2025-08-07" costs what "gpt-5" does, and "gpt-5-pro" does not
+    # "gpt-5.2-2025-12-11" costs what "gpt-5.2" does, and "gpt-5.2-pro" does not
     name = re.sub(r"(-(preview|latest|exp|\d{2,8}))+$", "", model.removeprefix("models/"))
     listed = tomllib.loads((files("resume_gym.llm") / "prices.toml").read_text(encoding="utf-8"))
     found = listed["models"].get(name)

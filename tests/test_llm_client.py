@@ -262,7 +262,15 @@ def test_what_passes(status: int) -> None:
     assert isinstance(failed(status, "told", {}, None, "KEY"), Unavailable)
 
 
-@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 413, 422])
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(413, "told"), (400, "the prompt is too long"), (400, "content_filter")],
+)
+def test_what_is_wrong_with_one_prompt_ends_nothing(status: int, told: str) -> None:
+    assert isinstance(failed(status, told, {}, None, "KEY"), Refused)
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 422])
 def test_what_does_not_pass(status: int) -> None:
     problem = failed(status, "told", {}, None, "KEY")
     assert isinstance(problem, Misconfigured)

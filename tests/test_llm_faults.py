@@ -81,6 +81,8 @@ def wait(asked: str) -> Say:
 INFO = '{"error": {"code": 429, "message": "told to", "details": [{"retryDelay": "0.2s"}]}}'
 HTML = "<html><h1>Service Unavailable</h1></html>"
 ECHO = f'{{"error": {{"code": 401, "message": "{KEY} is no key"}}}}'
+LONG = '{"error": {"code": 400, "message": "maximum context length is 8192 tokens"}}'
+HALF = '{"choices": [{"index": 0, "finish_reason": "stop"}], "candidates": [{"content": 1}]}'
 TWICE = 2  # a malformed answer is asked for once more
 
 FAULTS = (
@@ -152,6 +154,10 @@ FAULTS = (
     Fault("no candidates", (Say(empty=True),) * 2, "Malformed", TWICE, "without c"),
     Fault("the answer is cut at `max_output_tokens`", (Say(GOOD, "length"),) * 2, "Malformed", 2),
     Fault("200 with an HTML page", (Say(body=HTML),) * 2, "Malformed", TWICE),
+    Fault("200 with JSON of another kind", (Say(body="[]"), Say(body="7")), "Malformed", TWICE),
+    Fault("200 with null", (Say(body="null"),) * 2, "Malformed", TWICE),
+    Fault("200 with half an answer", (Say(body=HALF),) * 2, "Malformed", TWICE),
+    Fault("400, the prompt is too long for the model", (Say(status=400, body=LONG),), "Refused", 1),
     Fault("the prompt is blocked, the model refuses", (Say(blocked=True),), "Refused", 1),
     Fault("the answer is blocked", (Say(finish="safety"),), "Refused", 1),
     Fault(
@@ -328,6 +334,18 @@ def test_the_canary(answer: str) -> None:
         assert server.canaries == 1, "once a client"
         assert len(server.requests) == (2 if server.enforces else 0)
         asyncio.run(client.close())
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("held", [f"{KEY}\n", "sk-“quoted”", "two words"])
+def test_a_key_as_files_hold_it(
+    provider: str, held: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GOOGLE_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, held)
+    told = suffer(Fault("", (), "answer", 1), provider, tmp_path)
+    assert told.outcome == ("answer" if held.strip() == KEY else "Misconfigured")
+    assert held.strip() not in repr(told.error)
 
 
 if __name__ == "__main__":

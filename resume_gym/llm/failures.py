@@ -1,12 +1,13 @@
 """What an HTTP answer that is no success means, for any provider."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from resume_gym.llm import Misconfigured, ModelError, Unavailable
+from resume_gym.llm import Misconfigured, ModelError, Refused, Unavailable
 
 _PASSING = {408, 409, 425, 429}
 _CHECK = {
@@ -15,6 +16,12 @@ _CHECK = {
     403: "{key}, and what it may do",
     404: "the model's name, base_url, the version of the API",
 }
+_OF_ONE_PROMPT = re.compile(
+    r"context.?(length|window)|maximum.{0,20}(length|tokens)|too (long|large|many tokens)"
+    r"|token count|content_filter|content.management",
+    re.IGNORECASE,
+)
+"""What servers say in a 400 that is about this prompt, and not about all."""
 _LONGEST = 300
 """Characters of a server's message that are shown."""
 
@@ -36,12 +43,29 @@ def failed(
         wait_s = retry_after(headers, body)
         asks = "" if wait_s is None else f"; it asks to wait {wait_s:g} s"
         problem = Unavailable(message + asks, wait_s)
+    elif status == 413 or (status == 400 and _OF_ONE_PROMPT.search(f"{message} {body}")):
+        problem = Refused(message)
     else:
         problem = Misconfigured(
             f"{message}; check {_CHECK.get(status, 'base_url').format(key=key)}"
         )
     problem.status = status
     return problem
+
+
+def read_key(names: Iterable[str], who: str) -> str:
+    """The key in the first of these environment variables that is set; empty if none is.
+
+    Raises:
+        Misconfigured: it holds what no header can.
+    """
+    for name in names:
+        # a key that was read from a file often ends with a line feed
+        if key := os.environ.get(name, "").strip():
+            if not (key.isascii() and key.isprintable()) or " " in key:
+                raise Misconfigured(f"{who}: expected {name} to be printable ASCII; it is not")
+            return key
+    return ""
 
 
 def retry_after(headers: Mapping[str, str], body: Any = None) -> float | None:

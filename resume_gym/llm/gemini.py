@@ -1,7 +1,6 @@
 """Google's Gemini, by its SDK (`pip install resume-gym[gemini]`)."""
 
 import asyncio
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from resume_gym.llm import (
     Refused,
     Unavailable,
 )
-from resume_gym.llm.failures import failed, shown
+from resume_gym.llm.failures import failed, read_key, shown
 
 if TYPE_CHECKING:
     from google import genai
@@ -61,7 +60,7 @@ class Gemini:
     timeout_s: float = 60.0
     concurrency: int = 64
     _clients: "Pools[genai.Client] | None" = field(default=None, init=False, repr=False)
-    _key: str | None = field(default=None, init=False, repr=False)
+    _key: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.thinking is not None and self.thinking not in THINKING:
@@ -114,8 +113,8 @@ class Gemini:
             from resume_gym.llm.connections import Pools
         except ImportError as problem:
             raise Misconfigured(f"{self.name}: {problem}; pip install resume-gym[gemini]") from None
-        self._key = next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
-        if self._key is None:
+        self._key = read_key(KEYS, self.name)
+        if not self._key:
             raise Misconfigured(f"{self.name}: expected a key in {' or '.join(KEYS)}; none is set")
 
         def make(connections: httpx2.AsyncClient) -> genai.Client:
@@ -165,7 +164,7 @@ class Gemini:
             return Misconfigured(f"{told}; check base_url, {self.base_url!r}")
         if isinstance(problem, httpx2.TransportError):
             return Unavailable(f"{told} at {self.base_url}" if self.base_url else told)
-        if isinstance(problem, ValueError | RecursionError | httpx2.HTTPError):
+        if isinstance(problem, ValueError | TypeError | RecursionError | httpx2.HTTPError):
             return Malformed(told)  # 200, and not what Gemini speaks
         raise problem
 

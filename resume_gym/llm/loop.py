@@ -8,21 +8,35 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from functools import lru_cache
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_lock = Lock()
+
 
 def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
-    """Run a coroutine in the loop; from any thread but its own."""
-    return asyncio.run_coroutine_threadsafe(work, _loop(os.getpid()))
+    """Run a coroutine in the loop; from any thread but its own.
+
+    A fork has a loop of its own. Clients do not survive one: make them in the child.
+    """
+    with _lock:
+        process = os.getpid()
+        if process not in _loops:
+            _loops.clear()  # a fork has no threads
+            _loops[process] = asyncio.new_event_loop()
+            run = _loops[process].run_forever
+            Thread(target=run, name=f"models-{process}", daemon=True).start()
+        loop = _loops[process]
+    return asyncio.run_coroutine_threadsafe(work, loop)
 
 
-@lru_cache(maxsize=1)
-def _loop(process: int) -> asyncio.AbstractEventLoop:
-    # a fork has no threads: the child makes a loop of its own
-    loop = asyncio.new_event_loop()
-    Thread(target=loop.run_forever, name=f"models-{process}", daemon=True).start()
-    return loop
+def _unlocked() -> None:
+    """A fork may happen while another thread holds the lock."""
+    global _lock
+    _lock = Lock()
+
+
+os.register_at_fork(after_in_child=_unlocked)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import time
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from resume_gym.llm import (
     Refused,
     Unavailable,
 )
-from resume_gym.llm.failures import failed, shown
+from resume_gym.llm.failures import failed, read_key, shown
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -107,7 +106,7 @@ class OpenAI:
             from resume_gym.llm.connections import Pools
         except ImportError as problem:
             raise Misconfigured(f"{self.name}: {problem}; pip install resume-gym[openai]") from None
-        self._key = os.environ.get(KEY, "")
+        self._key = read_key([KEY], self.name)
         if not self._key and self.base_url is None:
             raise Misconfigured(f"{self.name}: expected a key in {KEY}; it is not set")
 
@@ -196,18 +195,23 @@ class OpenAI:
 
     def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
         """What the response holds; raises if that is no whole answer."""
-        if isinstance(response, str):  # the SDK's way to say that it was no JSON
+        try:  # the SDK checks no types
+            choice = response.choices[0] if response.choices else None
+            text = (choice.message.content if choice else None) or ""
+            refusal = choice.message.refusal if choice else None
+            usage = response.usage
+            spent = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
+            fit = isinstance(text, str) and all(isinstance(count, int) for count in spent)
+        except (AttributeError, LookupError, TypeError):
+            fit = False
+        if not fit:
             raise Malformed(f"{self.name}: expected a chat completion, got {shown(response)!r}")
-        usage = response.usage
-        choice = response.choices[0] if response.choices else None
-        text = (choice.message.content if choice else None) or ""
-        spent = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
         answer = Answer(text, response.model or self.model, *spent, seconds)
         problem: ModelError | None = None
         if choice is None:
             problem = Malformed(f"{self.name}: an answer without choices")
-        elif choice.message.refusal:
-            problem = Refused(f"{self.name}: refused: {shown(choice.message.refusal)}")
+        elif refusal:
+            problem = Refused(f"{self.name}: refused: {shown(refusal)}")
         elif choice.finish_reason == "content_filter":
             problem = Refused(f"{self.name}: refused: content_filter")
         elif choice.finish_reason != "stop" or not text:

@@ -283,6 +283,8 @@ def _evaluation(job: Job, file: Path, when: str, console: Console) -> Summary:
         job.sampler.evaluate(job.version)
         ((_, evaluation),) = job.sampler.evaluations(wait=True)
     summary = evaluation.summary
+    if evaluation.dropped_episodes:
+        job.run.note(f"Held-out episodes left out {when}: {evaluation.dropped_episodes}.")
     checkpoint.write_text(file, json.dumps(asdict(summary), indent=1) + "\n")
     job.run.note(f"Mean reward on held-out tasks {when}: {summary.reward:.2f}.")
     return summary
@@ -290,8 +292,9 @@ def _evaluation(job: Job, file: Path, when: str, console: Console) -> Summary:
 
 def _evaluated(job: Job, wait: bool) -> Iterator[str]:
     """Keep the evaluations that have ended, and the checkpoint of the best; a sentence on each."""
-    for step, (summary, versions) in job.sampler.evaluations(wait):
-        job.run.append_evaluation({"step": step, "versions": versions, **asdict(summary)})
+    for step, (summary, versions, dropped) in job.sampler.evaluations(wait):
+        counts = {"step": step, "versions": versions, "dropped_episodes": dropped}
+        job.run.append_evaluation({**counts, **asdict(summary)})
         first = max(job.run.evaluations(), key=lambda one: one["reward"])["step"] == step
         told = ", best so far" if first and checkpoint.mark_best(job.run.checkpoints, step) else ""
         yield f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks{told}."

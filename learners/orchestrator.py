@@ -20,7 +20,7 @@ import numpy as np
 
 from learners import models
 from learners.config import Config, ConfigError
-from learners.curriculum import Spreads, weights
+from learners.curriculum import LOOK_BACK, Spreads, weights
 from learners.engines import Completion, Engine, RefusedError, Sampling
 from learners.rollout import NOT_SAMPLED, Rollout, play
 from learners.tokens import ChatTokens
@@ -107,10 +107,17 @@ class Batch(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """The figures on held-out tasks, and the first and the last version that sampled them."""
+    """What came of the held-out tasks.
+
+    Attributes:
+        summary: their figures.
+        versions: the first and the last that sampled them.
+        dropped_episodes: that gave no tokens or got no verdict; they are not in the figures.
+    """
 
     summary: Summary
     versions: tuple[int, int]
+    dropped_episodes: int
 
 
 class Orchestrator:
@@ -156,7 +163,7 @@ class Orchestrator:
         again = len(work.tasks) < config.groups
         chances = None
         if config.task_sampling == "informative":
-            over = range(1, step - config.max_staleness)
+            over = range(max(1, step - LOOK_BACK), step - config.max_staleness)
             history = [(before, self._spreads(before)) for before in over]
             chances = weights(history, len(work.tasks), step)
             chances /= chances.sum()
@@ -213,20 +220,24 @@ class Orchestrator:
     async def evaluate(self) -> Evaluation:
         """Play the held-out tasks, always with the same seeds; several may go on at once.
 
+        Episodes without a verdict are left out and counted.
+
         Raises:
             EngineError: the engine gives no tokens.
-            JudgeError: an episode got no verdict.
+            JudgeError: less than three quarters of the episodes got a verdict.
         """
         rollouts = self._fresh(self._work.held_out, self._config.eval_rollouts)
         self._evaluations += 1  # their keys are negative, those of steps are not
         failures = await self._all(rollouts, -self._evaluations * len(rollouts), 0, None)
-        for failure in failures:
-            if failure is not None:
-                raise failure
-        summary = summarise(Episode.of(one.session) for one in rollouts)
-        versions = [max(one.versions) for one in rollouts]
-        first = min(v for one in rollouts for v in one.versions if v != NOT_SAMPLED)
-        return Evaluation(summary, (first, max(versions)))
+        pairs = zip(rollouts, failures, strict=True)
+        left = [one for one, failure in pairs if failure is None]
+        lost = [one for one in failures if one is not None]
+        if lost and len(left) < GROUP_SHARE * len(rollouts):
+            raise lost[-1]
+        summary = summarise(Episode.of(one.session) for one in left)
+        versions = [max(one.versions) for one in left]
+        first = min(v for one in left for v in one.versions if v != NOT_SAMPLED)
+        return Evaluation(summary, (first, max(versions)), len(lost))
 
     async def _all(
         self, rollouts: Sequence[Rollout], key: int, seed: int, step: int | None
@@ -299,11 +310,11 @@ class Orchestrator:
                 continue
             if not self._judge_waits:  # else it has been kept: it can be graded later
                 self._keep(step, rollout)
-            if isinstance(one, JudgeMisconfigured):
-                raise one
             task = rollout.session.task.task_id
             self._note(f"An episode of {task} is dropped: no verdict: {one}")
             groups.failures[id(rollout)] = one
+        if broken := next((one for one in said if isinstance(one, JudgeMisconfigured)), None):
+            raise broken
 
     async def _ask(
         self, rollouts: Sequence[Rollout], deadline: float
@@ -311,9 +322,9 @@ class Orchestrator:
         judge, task = self._work.judge, rollouts[0].session.task
         texts = [one.session.resume for one in rollouts]
         try:
+            if isinstance(judge, AsyncJudge):  # it has deadlines, which do not count its queue
+                return await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
             async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
-                if isinstance(judge, AsyncJudge):
-                    return await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
                 loop, (text,) = asyncio.get_running_loop(), texts
                 return [await loop.run_in_executor(self._threads, judge.judge, task, text)]
         except TimeoutError:
@@ -367,10 +378,15 @@ class _Groups:
     def ready(self, rollout: Rollout) -> list[Rollout]:
         """Those that can be judged now that this one has ended, well or not."""
         self._left[rollout.group] -= 1
-        some = self._members[rollout.group] if self._grouped else [rollout]
-        if self._grouped and self._left[rollout.group]:
+        if not self._grouped:
+            return [rollout] if rollout.session.needs_verdict else []
+        some = self._members[rollout.group]
+        if self._left[rollout.group] or not any(one.session.needs_verdict for one in some):
             return []
-        return [one for one in some if one.session.needs_verdict]
+        # also those that were judged before the run was resumed: a group is judged as one
+        verdicts = (one.session.state.verdict for one in some)
+        pairs = zip(some, verdicts, strict=True)
+        return [one for one, verdict in pairs if verdict or one.session.needs_verdict]
 
 
 async def _gather(tasks: Sequence[Coroutine[Any, Any, Exception | None]]) -> list[Exception | None]:

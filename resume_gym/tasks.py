@@ -86,6 +86,8 @@ class Task:
         for name in ("task_id", "job", "resume"):
             _check_text(name, getattr(self, name))
             object.__setattr__(self, name, unix_lines(getattr(self, name)))
+        for key, value in self.persona.items():
+            _check_text(f"persona.{key}", value)
         for name, known in (("weakness", WEAKNESSES), ("split", SPLITS)):
             if getattr(self, name) not in known:
                 expected = ", ".join(known)
@@ -133,7 +135,7 @@ def _evidence(rows: Any) -> tuple[Evidence, ...]:
         if row["kind"] not in EVIDENCE_KINDS:
             expected = ", ".join(EVIDENCE_KINDS)
             raise TaskError(f"{where}.kind: expected one of {expected}; got {row['kind']!r}")
-        documents.append(Evidence(**row))
+        documents.append(Evidence(row["kind"], row["title"], unix_lines(row["text"])))
     return tuple(documents)
 
 
@@ -153,7 +155,8 @@ def _fixes(rows: Any) -> tuple[Fix, ...]:
             *(("facts", f) for f in facts),
         ]:
             _check_text(f"fixes[{number}].{name}", text)
-        fixes.append(Fix(row["old"], row["new"], tuple(facts)))
+        old, new, *told = map(unix_lines, (row["old"], row["new"], *facts))
+        fixes.append(Fix(old, new, tuple(told)))
     return tuple(fixes)
 
 
@@ -243,4 +246,5 @@ def read_jsonl(path: Path) -> list[Task]:
 def write_jsonl(path: Path, tasks: list[Task]) -> None:
     """Write tasks as `read_jsonl` reads them."""
     rows = (json.dumps(task.to_row(), ensure_ascii=False) for task in tasks)
-    path.write_text("".join(row + "\n" for row in rows), encoding="utf-8")
+    text = "".join(row + "\n" for row in rows).encode()  # fails before the file is touched
+    path.write_bytes(text)

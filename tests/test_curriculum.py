@@ -21,6 +21,13 @@ def test_the_scale_of_rewards_does_not_matter() -> None:
     assert np.allclose(weights([(1, groups)], 4, 3), weights([(1, scaled)], 4, 3))
 
 
+def test_that_spreads_shrink_as_a_policy_learns_does_not_matter() -> None:
+    early = [(step, [(0, 4.0), (1, 1.0)]) for step in range(1, 50)]
+    late = [(step, [(0, 0.1), (2, 0.4)]) for step in range(50, 60)]
+    found = weights([*early, *late], 4, 60)
+    assert found[2] > found[3] == 1
+
+
 def test_what_was_told_long_ago_is_forgotten() -> None:
     found = [weights([(1, [(0, 2.0), (1, 0.0)])], 2, 1 + later)[1] for later in (1, HALF_LIFE, 500)]
     assert found[0] < found[1] < found[2]

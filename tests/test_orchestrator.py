@@ -162,6 +162,17 @@ def test_an_evaluation_plays_the_held_out_tasks_with_the_same_seeds() -> None:
     assert one.versions == (6, 6)
 
 
+def test_an_evaluation_leaves_out_what_got_no_verdict_unless_it_is_much() -> None:
+    refused = JudgeRefused("no")
+    one = asyncio.run(
+        make(says(EDIT, SUBMIT), FixedJudge([refused, BEST]), eval_rollouts=4).evaluate()
+    )
+    assert (one.summary.episodes, one.dropped_episodes) == (3, 1)
+    made = make(says(EDIT, SUBMIT), FixedJudge([refused, refused, BEST]), eval_rollouts=4)
+    with pytest.raises(JudgeRefused):
+        asyncio.run(made.evaluate())
+
+
 def test_the_loop_goes_on_while_judges_think() -> None:
     """And while episodes wait for the engine; it is measured by the loop itself."""
     judge = FixedJudge(seconds=0.6)
@@ -248,11 +259,11 @@ def test_a_group_is_judged_again_as_a_whole_while_the_judge_is_busy(tmp_path: Pa
     assert [number for _, number in judge.asked] == [4, 4]
     assert [r.member for r in one.rollouts] == [0, 1, 3]
     assert one.dropped_episodes == 1
-    # the one without a verdict is kept, and judged later
+    # the one without a verdict is kept, and judged later, with its group
     later = Ranking()
     again = batch(make(says(), later, tmp_path, groups=1))
     assert len(again.rollouts) == 4
-    assert [number for _, number in later.asked] == [1]
+    assert [number for _, number in later.asked] == [4]
 
 
 def test_a_judge_that_cannot_judge_anything_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:

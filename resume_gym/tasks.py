@@ -169,7 +169,7 @@ def _check_text(name: str, text: Any) -> None:
                 raise TaskError(f"{name}, line {number}: {fault}")
 
 
-def load_tasks(source: str, split: str | None = None) -> tuple[Task, ...]:
+def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]:
     """Tasks of a source, in order; read once a process.
 
     Args:
@@ -182,6 +182,7 @@ def load_tasks(source: str, split: str | None = None) -> tuple[Task, ...]:
         TaskError: there is no such source, a row is bad (the message names file, line and
             field), or the split is empty.
     """
+    source = str(source)
     if split is not None and split not in SPLITS:
         raise TaskError(f"split: expected one of {', '.join(SPLITS)}; got {split!r}")
     tasks = tuple(task for task in _load(source, split) if split in (None, task.split))

@@ -34,11 +34,12 @@ class Deed(NamedTuple):
 def write_evidence(
     candidate: Candidate, deeds: Sequence[Deed], rng: Random
 ) -> tuple[Evidence, ...]:
-    """The documents: at most three, each with some of the deeds that the resume tells badly.
+    """The documents: at most three, with all deeds that the resume tells badly.
 
-    If it tells all of them well, the documents confirm some.
+    And with half of the others, so that what is in them does not say what is to be mended.
     """
-    told = [deed for deed in deeds if deed.weak] or rng.sample(list(deeds), (len(deeds) + 1) // 2)
+    good = [deed for deed in deeds if not deed.weak]
+    told = [deed for deed in deeds if deed.weak] + rng.sample(good, (len(good) + 1) // 2)
     shares: dict[str, list[Deed]] = {kind: [] for kind in EVIDENCE_KINDS}
     for number, deed in enumerate(rng.sample(told, len(told))):
         shares[EVIDENCE_KINDS[number % len(EVIDENCE_KINDS)]].append(deed)

@@ -147,8 +147,10 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
 def _hunk(first: int, before: list[str], after: list[str]) -> str:
     """A unified diff of one hunk without context; line `first` (from 0) is the first."""
     most = min(len(before), len(after))
+    # what follows the last newline is a line of the text below, not one to insert after
+    below = before[-1] == after[-1] == ""
     head = 0
-    while head < most and before[head] == after[head]:
+    while head < most - below and before[head] == after[head]:
         head += 1
     tail = 0
     while tail < most - head and before[-1 - tail] == after[-1 - tail]:

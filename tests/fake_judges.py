@@ -29,7 +29,7 @@ class Fake(AsyncJudge):
 
     Args:
         says: of task, revision and draw.
-        prefers: of task, first and second text, as `compare`.
+        prefers: of task, first and second text, as `compare`; at any draw.
         log: where to put what it is asked.
         label: its name.
     """
@@ -50,7 +50,7 @@ class Fake(AsyncJudge):
         await asyncio.sleep(0)
         return self._says(task, revised, draw)
 
-    async def compare(self, task: Task, first: str, second: str) -> int:
+    async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         self._log.append((first, second))
         await asyncio.sleep(0)
         return self._prefers(task, first, second)

@@ -79,14 +79,18 @@ def gullible(original: str) -> Callable[[str], dict[str, Any]]:
 class FakeAsks:
     """A client without a wire; it asks twice, as the real one does.
 
+    Args:
+        answer: to a prompt.
+        dollars: what it says that all of it cost.
+
     Attributes:
         prompts: what it was asked, in order.
     """
 
-    name = "fake/model"
+    name, served = "fake/model", "fake-1"
 
-    def __init__(self, answer: Callable[[Prompt], Answer]) -> None:
-        self._answer = answer
+    def __init__(self, answer: Callable[[Prompt], Answer], dollars: float | None = None) -> None:
+        self._answer, self._dollars = answer, dollars
         self.prompts: list[Prompt] = []
 
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
@@ -104,4 +108,4 @@ class FakeAsks:
 
     @property
     def usage(self) -> Usage:
-        return Usage(len(self.prompts), 0, 0, 0, None)
+        return Usage(len(self.prompts), 0, 0, 0, self._dollars)

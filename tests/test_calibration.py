@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 from fake_judges import Fake, verdict
+from model_answers import FakeAsks, checked, compared
 
+from resume_gym import judges
 from resume_gym.judges import (
     AsyncJudge,
+    JudgeError,
     JudgeMisconfigured,
     JudgeRefused,
     JudgeUnavailable,
@@ -20,6 +23,7 @@ from resume_gym.judges import (
 )
 from resume_gym.judges.agreement import ordinal_alpha, share, table, weighted_kappa
 from resume_gym.judges.calibration import calibrate, spread
+from resume_gym.judges.model import ModelJudge
 from resume_gym.judges.pairs import FABRICATIONS, PAIRS, load_pairs
 from resume_gym.rewards import GRADED_FIELDS, Verdict
 from resume_gym.tasks import Task, TaskError
@@ -198,6 +202,25 @@ def test_order_is_tried_by_comparing_where_the_judge_can() -> None:
     assert run(longer_wins, swap=True).flips.hits == 0
 
 
+def test_a_model_that_goes_by_position_is_found_out() -> None:
+    def swapped(better: str, **fields: str):
+        asks = FakeAsks(
+            lambda prompt: (
+                checked(prompt.user)
+                if "support" in prompt.kind
+                else compared(prompt.user, better, **fields)
+            )
+        )
+        return run(ModelJudge(asks), swap=True).flips
+
+    always = swapped("A")
+    assert always.value == 1
+    assert always.total > 5 * len(FEW) / 2  # all but those that a veto settles
+    assert swapped("same").hits == 0
+    clarity = swapped("same", clarity="A")
+    assert (clarity.hits, clarity.total) == (always.total / 5, always.total)
+
+
 class Biased(AsyncJudge):
     """Always prefers the revision; cannot compare."""
 
@@ -271,6 +294,20 @@ def test_the_table_shows_failures() -> None:
 
     cells = [cell for column in table(run(Fake(says))).columns for cell in column.cells]
     assert "JudgeRefused 28" in cells
+
+
+class Mute(AsyncJudge):
+    name = "mute"
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        raise JudgeRefused("will not")
+
+
+def test_the_command_fails_if_there_is_no_verdict(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(judges._JUDGES, "mute", (__name__, "Mute"))
+    with pytest.raises(JudgeError, match="mute: no verdict on any of 4 pairs: JudgeRefused"):
+        command("--judge", "mute", "--limit", "4")
+    assert "JudgeRefused 4" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -238,3 +238,17 @@ def test_it_judges_as_its_inner_judge(task: Task) -> None:
 def test_specs_without_a_name_are_refused() -> None:
     with pytest.raises(ValueError, match=r"critic: expected a name, got only model"):
         make_judge({"name": "critique", "judge": "rubric", "critic": {"model": "x"}})
+
+
+def test_a_draw_reaches_a_judge_of_groups(task: Task) -> None:
+    def says(task: Task, revised: str, draw: int) -> Verdict:
+        return verdict(sure=0.9 if revised == revision(1) else 0.1)
+
+    log: list[Any] = []
+    tiers = {"name": "tiers", "local": fake(says=says), "frontier": fake(log=log), "audit": 0}
+    judge = make_judge({"name": "critique", "judge": tiers})
+    assert isinstance(judge, Critique)
+    # one member in doubt sends the other along
+    asyncio.run(judge.averdicts(task, [revision(0), revision(1)], draw=5))
+    asyncio.run(judge.averdict(task, revision(2), draw=6))
+    assert sorted(log) == sorted([(revision(0), 5), (revision(1), 5), (revision(2), 6)])

@@ -93,6 +93,13 @@ def test_wrapped_lines_ignores_a_final_newline(text: str, lines: int) -> None:
     assert wrapped_lines(text, 10) == lines
 
 
+def test_a_line_that_is_inserted_before_others_is_shown_there() -> None:
+    check_edit("-\na", "-", "-\n", 10)
+    check_edit("-\na\n", "-", "-\n\n", 10)
+    check_edit("-\n\na", "-\n\n", "-\n", 10)
+    check_edit("-\n", "-", "-\n", 10)
+
+
 @given(st.data(), texts.filter(bool), widths)
 def test_an_edit_measures_as_from_scratch_and_its_diff_applies(
     data: st.DataObject, text: str, width: int

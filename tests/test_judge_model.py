@@ -25,6 +25,7 @@ from resume_gym.judges import (
     make_judge,
 )
 from resume_gym.judges.model import ModelJudge
+from resume_gym.judges.prompt import COMPARISON
 from resume_gym.llm import Prompt
 from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, verdict_ledger
 
@@ -109,6 +110,47 @@ def test_one_order_is_the_same_whichever_text_is_the_original() -> None:
     assert first_shown == {True, False}
 
 
+def test_every_draw_turns_the_one_order_round() -> None:
+    asks = FakeAsks(says("A", "A"))  # goes by position
+    judge = ModelJudge(asks, orders=1)
+    grades = [asyncio.run(judge.averdict(TASK, REVISED, draw=draw)).preference for draw in range(4)]
+    assert grades in ([1, -1, 1, -1], [-1, 1, -1, 1])
+    later = ModelJudge(asks, orders=1, draw=1).judge(TASK, REVISED)
+    assert later.preference == grades[1]
+
+
+class Failing(FakeAsks):
+    """Fails to compare; what else it is asked it never answers.
+
+    Attributes:
+        given_up: how many of these nobody waited for any longer.
+    """
+
+    given_up = 0
+
+    async def ask(self, prompt: Prompt, parse: Callable[[str], Any]) -> Any:
+        if prompt.kind == COMPARISON:
+            await asyncio.sleep(0)
+            return await super().ask(prompt, parse)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up += 1
+
+
+def test_what_fails_ends_its_siblings_and_is_raised_as_itself() -> None:
+    asks = Failing(lambda prompt: llm.Unavailable("busy"))
+
+    async def judged() -> None:
+        with pytest.raises(JudgeUnavailable, match="busy"):
+            await ModelJudge(asks).averdict(TASK, REVISED)
+        assert asks.given_up == 1  # when it has failed, nothing is on its way
+
+    asyncio.run(asyncio.wait_for(judged(), 30))
+    with pytest.raises(ZeroDivisionError):
+        ModelJudge(Failing(lambda prompt: compared(prompt.user, str(1 // 0)))).judge(TASK, REVISED)
+
+
 @pytest.mark.parametrize(
     ("kind", "mine"),
     [
@@ -188,18 +230,26 @@ def test_two_revisions_are_compared_in_both_orders() -> None:
     assert {p.user for p in comparisons[:2]} == {p.user for p in comparisons[2:4]}
 
 
-def test_who_makes_things_up_does_not_win_against_who_does_not() -> None:
-    def answer(prompt: Prompt) -> Answer:
-        if "support" not in prompt.kind:
-            return says("B", "A")(prompt)
-        return checked(prompt.user, *[INITECH] * ("Initech" in prompt.user))
+def test_a_comparison_is_two_requests_at_any_setting_and_checks_no_claims() -> None:
+    for orders in (1, 2):
+        asks = FakeAsks(says("B", "A", INITECH))
+        judge = ModelJudge(asks, orders=orders)
+        assert asyncio.run(judge.compare(TASK, RESUME, MADE_UP, draw=3)) == 1
+        assert [(prompt.kind, prompt.draw) for prompt in asks.prompts] == [(COMPARISON, 3)] * 2
+        assert len({prompt.user for prompt in asks.prompts}) == 2
 
-    other = swap("Helped with moving reports", "Moved reports")
-    other_made_up = other.replace("Moved reports", "Moved reports at Initech")
-    assert preferred(FakeAsks(answer), other, MADE_UP) == 0
-    assert preferred(FakeAsks(answer), MADE_UP, other) == 0
-    assert preferred(FakeAsks(answer), other_made_up, MADE_UP) == 1
-    assert preferred(FakeAsks(answer), other_made_up, REVISED) == 1
+
+def test_flips_are_where_the_orders_disagree() -> None:
+    def flips(answer: Callable[[Prompt], Answer], revised: str = REVISED) -> Any:
+        return asyncio.run(ModelJudge(FakeAsks(answer), orders=1).flips(TASK, revised))
+
+    assert flips(says("A", "A")) == dict.fromkeys(GRADED_FIELDS, True)
+    assert flips(says("B", "same")) == dict.fromkeys(GRADED_FIELDS, True)
+    assert flips(says("B", "A")) == dict.fromkeys(GRADED_FIELDS, False)
+    assert flips(says("same", "same")) == dict.fromkeys(GRADED_FIELDS, False)
+    clarity = flips(lambda prompt: compared(prompt.user, "same", clarity="A"))
+    assert [field for field, flip in clarity.items() if flip] == ["clarity"]
+    assert flips(says("A", "A"), REVISED + "\n<!-- better -->") == {}
 
 
 def test_a_vetoed_text_loses_without_a_question() -> None:

@@ -13,6 +13,7 @@ from conftest import RESUME, make_task
 from fake_judges import fake, register, revision, unsettled, verdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loopback import openai_server, user_text
 from model_answers import FakeAsks, checked, compared, documents
 from rubric_cases import TASK, WORKED, repaired, swap
 
@@ -43,11 +44,11 @@ def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch)
 
 
-def by_worth(bias: float = 0.0, indifferent: float = 0.0) -> Prefers:
-    """Prefers what is worth more; `bias` is what the first place adds."""
+def by_worth(indifferent: float = 0.0) -> Prefers:
+    """Prefers what is worth more, by more than what it is indifferent to."""
 
     def prefers(task: Task, first: str, second: str) -> int:
-        gain = WORTH[second] - WORTH[first] - bias
+        gain = WORTH[second] - WORTH[first]
         return (gain > indifferent) - (gain < -indifferent)
 
     return prefers
@@ -129,11 +130,11 @@ def test_equal_texts_are_one_contestant() -> None:
     ranking = ranked(judge, [GROUP[9], GROUP[1], GROUP[9], RESUME])
     assert (ranking.ids[0], ranking.ids[3]) == (ranking.ids[2], ranking.original)
     assert len(ranking.matches) == 3
-    assert len(log) == 2 * 3  # each in both orders
+    assert len(log) == 3  # to compare is blind to the order, so once is enough
 
 
-def test_a_judge_who_goes_by_position_says_the_same_of_all() -> None:
-    judge = pairwise(lambda task, first, second: -1)
+def test_a_judge_who_finds_no_difference_says_the_same_of_all() -> None:
+    judge = pairwise(lambda task, first, second: 0)
     assert set(ranked(judge, GROUP).strengths.values()) == {0.0}
     said = judged(judge, GROUP)
     assert preferences(said) == [0] * 16
@@ -141,11 +142,11 @@ def test_a_judge_who_goes_by_position_says_the_same_of_all() -> None:
 
 
 @pytest.mark.parametrize("size", [5, 16])
-def test_a_bias_for_the_first_place_cancels_out(size: int) -> None:
-    """Pairs that lie closer together than the bias tie; the others order all."""
+def test_ties_between_neighbours_leave_the_order(size: int) -> None:
+    """Pairs that lie close together tie; the others order all."""
     group = [GROUP[number] for number in range(0, 16, 16 // size)][:size]
     rounds = {"rounds": len(group)}  # all pairs
-    ranking = ranked(pairwise(by_worth(bias=1.4), **rounds), group)
+    ranking = ranked(pairwise(by_worth(indifferent=1.4), **rounds), group)
     worth = {ranking.original: 0.0, **{ranking.ids[i]: WORTH[t] for i, t in enumerate(group)}}
     order = [worth[one] for one in ranking.order]
     assert order == sorted(order, reverse=True)
@@ -162,7 +163,7 @@ def test_a_model_that_prefers_what_it_reads_first_says_the_same_of_all() -> None
     assert preferences(judged(judge, GROUP[:5])) == [0] * 5
 
 
-def test_a_model_ranks_a_group_and_the_second_order_is_in_the_store() -> None:
+def test_a_model_that_leans_to_one_side_ranks_a_group() -> None:
     worth = {text.split("\n")[5]: worth for text, worth in WORTH.items()}
 
     def answer(prompt: Prompt) -> dict[str, Any]:
@@ -187,6 +188,42 @@ def test_a_model_ranks_a_group_and_the_second_order_is_in_the_store() -> None:
     )
     # ten pairs in two orders and four checks: whatever else was asked had been asked before
     assert len({(prompt.kind, prompt.user, prompt.draw) for prompt in asks.prompts}) == 2 * 10 + 4
+
+
+def test_a_group_of_16_asks_a_model_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        user = user_text(body)
+        return checked(user) if "REVISED" in documents(user) else compared(user)
+
+    with openai_server(answer) as server:
+        model = {"name": "openai", "model": "judge-model", "base_url": server.url, "orders": 1}
+        for orders in (1, 2):
+            server.requests.clear()
+            spec = {"name": "pairwise", "judge": {**model, "orders": orders}}
+            judge = make_judge(spec)
+            assert isinstance(judge, Pairwise)
+            assert preferences(judged(judge, GROUP)) == [0] * 16
+            users = [user_text(body) for body in server.requests]
+            # 56 matches in both orders and a check each; the verdicts' orders are among them
+            assert len(users) == len(set(users)) == 2 * 56 + 16
+            assert judge.usage
+            assert judge.usage.calls == len(users)
+            assert judge.served == "judge-model"
+
+
+def test_a_draw_is_that_of_the_judges_within() -> None:
+    asks = FakeAsks(
+        lambda prompt: compared(prompt.user) if prompt.kind == COMPARISON else checked(prompt.user)
+    )
+    model = {"name": "model", "asks": asks}
+    judge = make_judge({"name": "pairwise", "judge": model})
+    assert isinstance(judge, Pairwise)
+    submit(judge.averdicts(make_task(), GROUP[:2], draw=7)).result()
+    assert {prompt.draw for prompt in asks.prompts} == {7}
+    assert {prompt.kind for prompt in asks.prompts} > {COMPARISON}
 
 
 def test_the_other_fields_are_the_inner_judges() -> None:
@@ -215,7 +252,7 @@ def test_another_judge_can_compare() -> None:
     judge = pairwise(by_worth(), compares=fake(prefers=by_worth(), log=log, label="small"))
     assert judge.name == "pairwise(fake, small)"
     judged(judge, GROUP[:2])
-    assert len(log) == 2 * 3
+    assert len(log) == 3
     votes = {"name": "votes", "judge": fake()}
     with pytest.raises(ValueError, match=r"'votes\(fake, 3\)' cannot compare; set compares"):
         make_judge({"name": "pairwise", "judge": votes})

@@ -3,15 +3,25 @@
 import argparse
 import asyncio
 import json
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
-from fake_judges import Fake, verdict
+from fake_judges import Fake, fake, register, verdict
 
-from resume_gym.judges import JudgeRefused, JudgeUnavailable, sentinel
+from resume_gym.judges import (
+    AsyncJudge,
+    JudgeRefused,
+    JudgeUnavailable,
+    as_async,
+    make_judge,
+    sentinel,
+)
 from resume_gym.judges.calibration import spread
 from resume_gym.judges.pairs import load_pairs
 from resume_gym.judges.sentinel import DriftError, drift, freeze, load_frozen
+from resume_gym.llm import Usage
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task, TaskError
 
@@ -83,6 +93,33 @@ def test_a_judge_that_draws_is_not_answered_by_what_was_kept(path: Path) -> None
     assert {draw for _, draw in log}.isdisjoint(range(100))
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        {"name": "votes"},
+        {"name": "critique"},
+        {"name": "pairwise", "compares": "rubric"},
+        {"name": "tiers", "local": "rubric", "confidence": 1.0},
+    ],
+)
+def test_a_judge_of_judges_is_asked_anew_each_day(
+    path: Path, monkeypatch: pytest.MonkeyPatch, around: dict[str, Any]
+) -> None:
+    register(monkeypatch)
+    log: list[tuple[str, int]] = []
+    inner = "frontier" if around["name"] == "tiers" else "judge"
+    judge = as_async(make_judge({**around, inner: fake(log=log)}))
+    days = []
+    for day in (1, 2):
+        monkeypatch.setattr(sentinel, "_today", lambda day=day: date(2026, 1, day))
+        asyncio.run(drift(judge, load_frozen(path)))
+        days.append({draw for _, draw in log})
+        log.clear()
+    assert days[0]
+    assert days[1]
+    assert days[0].isdisjoint(days[1])
+
+
 @pytest.mark.parametrize("text", ["[]", "{}", "no JSON", '{"tasks": {}, "pairs": [{}]}'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
@@ -119,6 +156,50 @@ def test_the_command_freezes_and_fails_on_drift(tmp_path: Path, capsys) -> None:
     assert "judge: frozen with rubric of old, now rubric" in out
     assert f"{name}: hallucination was" in out
     command("--frozen", str(path), "--allow", "0.02")
+
+
+def test_the_command_fails_if_too_many_pairs_have_no_verdict(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(sentinel, "chosen", lambda spec: Fake(refuses_the_first))
+    told = r"1 of 14 pairs have no verdict \(7.1%, allowed 5.0%\); 0 of 78 fields changed"
+    with pytest.raises(DriftError, match=told):
+        command("--frozen", str(path))
+    assert "no verdict, not compared (JudgeRefused)" in capsys.readouterr().out
+    command("--frozen", str(path), "--allow-failures", "0.08")
+    assert "0 of 78 fields changed" in capsys.readouterr().out
+
+
+class Kept(AsyncJudge):
+    """All its answers come from a store; it has no draws."""
+
+    name = "kept"
+    stored = 0
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(0, self.stored, 0, 0, None)
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        self.stored += 1
+        return verdict(grade=1)
+
+
+class Drawing(Kept):
+    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
+        return await super().averdict(task, revised)
+
+
+def test_answers_of_a_store_are_no_sign_of_steadiness(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr(sentinel, "chosen", lambda spec: Kept())
+    with pytest.raises(DriftError, match="kept cannot draw anew: 14 answers came from its store"):
+        command("--frozen", str(path))
+    assert "fields changed" not in capsys.readouterr().out
+    monkeypatch.setattr(sentinel, "chosen", lambda spec: Drawing())
+    command("--frozen", str(path))
+    assert "14 answers came from the store, of an earlier run today" in capsys.readouterr().out
 
 
 def test_a_limit_that_is_no_share_is_refused(capsys) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
@@ -164,7 +165,8 @@ def test_audits_are_repeatable_and_about_as_many_as_asked_for() -> None:
     assert drawn(1) != first
 
 
-def test_audits_say_how_far_to_trust_the_local_tier() -> None:
+def test_audits_say_how_far_to_trust_the_local_tier(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "resume_gym.judges.tiers")
     wrong = but(verdict(1), {GROUP[0]: verdict(1, clarity=-1), GROUP[1]: JudgeRefused("no")})
     judge = tiers(always(verdict(1)), frontier=wrong, audit=1.0)
     assert judge.agreement == {}
@@ -177,9 +179,21 @@ def test_audits_say_how_far_to_trust_the_local_tier() -> None:
         **dict.fromkeys(VERDICT_FIELDS, 1.0),
         "clarity": pytest.approx(6 / 7),
     }
+    (line,) = caplog.messages
+    assert line.startswith("tiers(local 0, frontier): the tiers agree on 7 audited: ")
+    assert "clarity 85.7%" in line
     for _ in range(2000):
         judge.audits.append(audit)
     assert len(judge.audits) == 1000
+
+
+def test_a_draw_is_that_of_the_judges_within() -> None:
+    log: list[Any] = []
+    spec = {"local": fake(log=log), "frontier": fake(log=log), "audit": 1.0}
+    judge = make_judge({"name": "tiers", **spec})
+    assert isinstance(judge, Tiers)
+    submit(judge.averdicts(make_task(), GROUP[:2], draw=4)).result()
+    assert sorted(log) == sorted([(text, 4) for text in GROUP[:2]] * 2)
 
 
 def test_specs_are_json_and_nest(task: Task) -> None:

@@ -74,6 +74,48 @@ def test_draws_are_asked_by_number(task: Task) -> None:
     assert sorted(log) == [(revision(0), draw) for draw in range(5)]
 
 
+def test_a_draw_of_votes_is_made_of_other_draws(task: Task) -> None:
+    log: list[Any] = []
+    judge = make_judge({"name": "votes", "judge": fake(log=log), "votes": 3})
+    for draw in (1, 2):
+        asyncio.run(judge.averdict(task, revision(0), draw=draw))  # type: ignore[attr-defined]
+    assert [draw for _, draw in log] == [3, 4, 5, 6, 7, 8]
+    log.clear()
+    outer = make_judge({"name": "votes", "judge": {"name": "critique", "judge": judge_spec(log)}})
+    asyncio.run(outer.averdict(task, revision(0), draw=1))  # type: ignore[attr-defined]
+    assert sorted(draw for _, draw in log) == list(range(9, 18))
+
+
+def judge_spec(log: list[Any]) -> dict[str, Any]:
+    return {"name": "votes", "judge": fake(log=log), "votes": 3}
+
+
+def test_one_order_a_vote_shows_who_goes_by_position(task: Task) -> None:
+    asks = FakeAsks(lambda p: compared(p.user, "A") if p.kind == COMPARISON else checked(p.user))
+    model = {"name": "model", "asks": asks, "orders": 1}
+    said = make_judge({"name": "votes", "judge": model, "votes": 3}).judge(task, revision(0))
+    assert said.confidence["preference"] == pytest.approx(2 / 3)
+
+
+def test_judges_of_judges_spend_what_is_spent_within(task: Task) -> None:
+    def model(dollars: float | None) -> dict[str, Any]:
+        asks = FakeAsks(
+            lambda p: compared(p.user) if p.kind == COMPARISON else checked(p.user), dollars
+        )
+        return {"name": "model", "asks": asks}
+
+    votes = {"name": "votes", "judge": model(0.25), "votes": 3}
+    tiers = {"name": "tiers", "local": [votes, "rubric"], "frontier": model(0.5), "audit": 1}
+    judge: Any = make_judge({"name": "critique", "judge": tiers})
+    judge.judge(task, revision(0))
+    assert (judge.usage.calls, judge.usage.dollars) == (3 * 3 + 3, 0.75)
+    assert judge.served == "fake-1"
+    unknown: Any = make_judge({"name": "tiers", "local": votes, "frontier": model(None)})
+    assert unknown.usage.dollars is None
+    offline: Any = make_judge({"name": "critique", "judge": "rubric"})
+    assert (offline.usage, offline.served) == (None, "")
+
+
 def test_a_missing_vote_does_not_matter_where_it_could_change_nothing(task: Task) -> None:
     gone = JudgeUnavailable("busy")
     said = voting(verdict(1), gone, verdict(1)).judge(task, revision(0))
@@ -191,7 +233,7 @@ def test_a_judge_without_draws_is_refused() -> None:
     with pytest.raises(ValueError, match=r"votes: expected a judge that samples.*'rubric' has no"):
         make_judge('{"name": "votes", "judge": "rubric"}')
     with pytest.raises(ValueError, match="no draws"):
-        make_judge({"name": "votes", "judge": {"name": "votes", "judge": fake()}})
+        make_judge({"name": "votes", "judge": {"name": "critique", "judge": "rubric"}})
 
 
 @pytest.mark.parametrize("votes", [0, 2, -1, 3.0, "3", True, None])

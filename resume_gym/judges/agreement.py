@@ -40,8 +40,8 @@ class Report:
             reword ("honest_rewrite"), and of "all".
         alpha: Krippendorff's alpha of the repeats, ordinal, by field; None with one repeat, or
             where verdicts do not vary. A judge that computes has 1, which says nothing.
-        flips: share of graded fields that did not change their sign when the texts changed
-            places; None if that was not asked.
+        flips: share of graded fields on which the order of the texts decided: the grade did not
+            change its sign when they changed places; None if that was not asked.
         failures: how often there was no verdict, by type of the error, of all `asked`.
         dollars: what it cost; None if the judge does not say.
         seconds: median and 95th percentile of the time for a verdict, waiting included.

@@ -7,7 +7,6 @@ A failure to judge is counted as one, by its type, and never as a verdict.
 
 import argparse
 import asyncio
-import inspect
 import json
 import time
 from collections import Counter
@@ -29,6 +28,7 @@ from resume_gym.judges.agreement import (
     weighted_kappa,
 )
 from resume_gym.judges.pairs import FABRICATIONS, HALVES, PAIRS, Pair, load_pairs, values
+from resume_gym.judges.votes import drawn
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS
 from resume_gym.tasks import Evidence, TaskError
@@ -69,7 +69,8 @@ async def calibrate(
         judge: whom to ask. One that draws gives another draw at each repeat.
         pairs: what to ask.
         repeats: how often to ask each.
-        swap: also ask with the texts in each other's place.
+        swap: also find out how often the order of the texts decides. Of votes and other judges of
+            judges this sees what they make of it; calibrate the judge within for its own bias.
         concurrency: how many verdicts may be on the way at once.
 
     Raises:
@@ -97,13 +98,13 @@ async def ask(
     Raises:
         JudgeMisconfigured: nothing can be judged.
     """
-    options = {"draw": draw} if "draw" in inspect.signature(judge.averdict).parameters else {}
+    judge = drawn(judge, draw)
 
     async def one(pair: Pair) -> Answer:
         start = time.perf_counter()
         fields, failure = None, ""
         try:
-            fields = values(await judge.averdict(pair.task, pair.revised, **options))
+            fields = values(await judge.averdict(pair.task, pair.revised))
         except JudgeMisconfigured:
             raise
         except JudgeError as problem:
@@ -135,11 +136,12 @@ async def _swapped(
 ) -> tuple[Share, Counter[str]]:
     """How often a verdict depends on the order, and failures to find out.
 
-    A judge that can `compare` is asked so, in both orders. Any other judges the original as a
-    revision of the revision, where both are true: what only one of them says goes along as
-    evidence.
+    A judge that asks in both orders itself, as `ModelJudge`, says on which fields they disagree
+    (`flips`): to exchange its texts would ask the same again. One that can `compare` is asked so,
+    in both orders. Any other judges the original as a revision of the revision, where both are
+    true: what only one of them says goes along as evidence.
     """
-    if hasattr(judge, "compare"):
+    if hasattr(judge, "flips") or hasattr(judge, "compare"):
         return await _compared(judge, [one.pair for one in answers], concurrency)
     there = [one for one in answers if one.pair.honest and one.fields]
     back = await ask(judge, [_exchange(one.pair) for one in there], 0, concurrency)
@@ -155,18 +157,20 @@ async def _swapped(
 async def _compared(
     judge: Any, pairs: Sequence[Pair], concurrency: int
 ) -> tuple[Share, Counter[str]]:
-    async def one(pair: Pair) -> bool | str:
+    async def one(pair: Pair) -> list[bool] | str:
         try:
+            if hasattr(judge, "flips"):
+                return list((await judge.flips(pair.task, pair.revised)).values())
             first = await judge.compare(pair.task, pair.task.resume, pair.revised)
             second = await judge.compare(pair.task, pair.revised, pair.task.resume)
         except JudgeMisconfigured:
             raise
         except JudgeError as problem:
             return type(problem).__name__
-        return bool(first != -second)
+        return [first != -second]
 
     found = await _bounded(one, pairs, concurrency)
-    flips = [flip for flip in found if isinstance(flip, bool)]
+    flips = [flip for some in found if not isinstance(some, str) for flip in some]
     return share(sum(flips), len(flips)), Counter(name for name in found if isinstance(name, str))
 
 
@@ -262,7 +266,7 @@ def add_command(commands: Any) -> None:
     add("--pairs", type=Path, default=PAIRS, metavar="FILE", help="(default: the bundled pairs)")
     add("--half", choices=HALVES, help="of the pairs (default: both)")
     add("--repeats", type=positive, default=1, metavar="N", help="ask each N times (default: 1)")
-    add("--swap", action="store_true", help="ask with the texts in each other's place, too")
+    add("--swap", action="store_true", help="also find out how often the order decides")
     add("--limit", type=positive, metavar="N", help="ask about N pairs, spread over all kinds")
     add("--concurrency", type=positive, default=8, metavar="N", help="at once (default: 8)")
     add("--json", type=Path, metavar="FILE", help="write the figures here")
@@ -315,3 +319,6 @@ def _run(options: argparse.Namespace) -> None:
     Console().print(table(found))
     if options.json:
         options.json.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
+    if found.accuracy[VERDICT_FIELDS[0]].total == 0:
+        kinds = ", ".join(found.failures)
+        raise JudgeError(f"{judge.name}: no verdict on any of {found.pairs} pairs: {kinds}")

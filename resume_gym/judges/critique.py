@@ -14,13 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resume_gym.judges import AsyncJudge, JudgeError, as_async, judge_error, make_judge
+from resume_gym.judges import JudgeError, as_async, judge_error, make_judge
 from resume_gym.judges.claims import find_claims
 from resume_gym.judges.lines import Content, Line, any_of, parse
 from resume_gym.judges.plaintext import clean, fence, make_code, stands_in
 from resume_gym.judges.reference import Reference, align, make_reference
 from resume_gym.judges.signals import padding
 from resume_gym.judges.style import fillers, format_faults, habits, tier
+from resume_gym.judges.votes import Composed, drawn
 from resume_gym.llm import Asks, ModelError, Prompt
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
@@ -59,7 +60,7 @@ _SCHEMA = {
 }
 
 
-class Critique(AsyncJudge):
+class Critique(Composed):
     """Judges as its inner judge does, and gives feedback while an episode lasts.
 
     Without a critic, feedback is what the rubric's rules find, in fixed sentences. With one, a
@@ -79,17 +80,20 @@ class Critique(AsyncJudge):
     ) -> None:
         self._judge = as_async(make_judge(judge))
         self._critic = _client(critic)
+        self.parts = (self._judge,) if self._critic is None else (self._judge, self._critic)
         self.grouped = self._judge.grouped
         by = "" if self._critic is None else f", {self._critic.name}"
         self.name = f"critique({self._judge.name}{by})"
 
-    async def averdict(self, task: Task, revised: str) -> Verdict:
+    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
         """The inner judge's; see `AsyncJudge`."""
-        return await self._judge.averdict(task, revised)
+        return await drawn(self._judge, draw).averdict(task, revised)
 
-    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
+    async def averdicts(
+        self, task: Task, group: Sequence[str], draw: int = 0
+    ) -> list[Verdict | JudgeError]:
         """The inner judge's; see `AsyncJudge`."""
-        return await self._judge.averdicts(task, group)
+        return await drawn(self._judge, draw).averdicts(task, group)
 
     async def acritique(self, task: Task, revised: str) -> str:
         """What to look at next in a draft, in at most a few sentences.

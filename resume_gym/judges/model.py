@@ -6,10 +6,10 @@ in both orders and without being told which is the original, and what of the rev
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from resume_gym.judges import AsyncJudge, JudgeRefused, judge_error
+from resume_gym.judges import AsyncJudge, JudgeError, JudgeRefused, judge_error
 from resume_gym.judges.plaintext import make_code
 from resume_gym.judges.prompt import (
     Graded,
@@ -59,8 +59,9 @@ class ModelJudge(AsyncJudge):
     """Asks a model, and takes from its answers no more than they bear.
 
     - Vetoes come first and are final.
-    - A graded field is better or worse if both orders say so, else the same. With `orders=1` one
-      order is asked, by a hash of the texts, at two thirds of the requests.
+    - A graded field is better or worse if both orders say so, else the same. With `orders=1` a
+      verdict asks in one order, at two thirds of the requests: a hash of the texts chooses it, and
+      every draw turns it round, so that votes see both.
     - hallucination is -1 if the check of the claims lists one, with a quotation that stands in
       the revision. It is asked once, not for each order: it has none, and to believe whichever
       of two readings finds something would add up their false alarms. Votes make it surer.
@@ -69,7 +70,7 @@ class ModelJudge(AsyncJudge):
 
     Args:
         asks: whom to ask; a `resume_gym.llm.client.Client`.
-        orders: in how many orders the texts are shown, 1 or 2.
+        orders: in how many orders a verdict shows the texts, 1 or 2.
         draw: number of the first draw; another gives other answers to the same questions.
 
     Raises:
@@ -107,16 +108,21 @@ class ModelJudge(AsyncJudge):
         """
         if settled := veto(task, revised):
             return settled
-        compared, checked = await asyncio.gather(
-            self._compare(task, task.resume, revised, draw), self._check(task, revised, draw)
+        swaps = [False, True]
+        if self._orders == 1:
+            swaps = [_turned(task.resume, revised, self._draw + draw)]
+        checked, *said = await _together(
+            self._check(task, revised, draw),
+            *(self._look(task, task.resume, revised, swapped, draw) for swapped in swaps),
         )
-        return _verdict(compared, checked)
+        return _verdict(_agreed(said), checked)
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
-        """1 if the second of two revisions is better, -1 if the first is, 0 if neither is.
+        """1 if the second of two texts is better, -1 if the first is, 0 if neither is.
 
-        One that a veto settles loses, and one that makes a claim without support does not win
-        against one that makes none. Either text may be the original.
+        Always asked in both orders, whatever `orders` says: two requests. One that a veto settles
+        loses. What the texts make up is not looked at; a verdict says that. Either text may be the
+        original.
 
         Raises:
             JudgeError: there is no answer.
@@ -124,28 +130,27 @@ class ModelJudge(AsyncJudge):
         bad = [text != task.resume and veto(task, text) is not None for text in (first, second)]
         if any(bad) or first == second:
             return bad[0] - bad[1]
-        compared, checked = await asyncio.gather(
-            self._compare(task, first, second, draw),
-            asyncio.gather(*(self._check(task, text, draw) for text in (first, second))),
-        )
-        false = [bool(said and said.claims) for said in checked]
-        better = compared["preference"].better
-        winner = int(better > 0)
-        return 0 if false[winner] and not false[1 - winner] else better
+        return _agreed(await self._both(task, first, second, draw))["preference"].better
 
-    async def _compare(
+    async def flips(self, task: Task, revised: str, draw: int = 0) -> Mapping[str, bool]:
+        """By graded field: whether the two orders disagree on who is better.
+
+        A verdict hides this, as it takes only what both say. Nothing if a veto settles the text.
+
+        Raises:
+            JudgeError: there is no answer.
+        """
+        if veto(task, revised):
+            return {}
+        there, back = await self._both(task, task.resume, revised, draw)
+        return {field: there[field].better != back[field].better for field in GRADED_FIELDS}
+
+    async def _both(
         self, task: Task, first: str, second: str, draw: int
-    ) -> Mapping[str, _Opinion]:
-        """What holds in all orders, for each graded field."""
-        swaps = [False, True]
-        if self._orders == 1:
-            # of a pair always the same text comes first, whichever is the original
-            odd = int(make_code(sorted((first, second))), 16) % 2 == 1
-            swaps = [(first > second) != odd]
-        said = await asyncio.gather(
-            *(self._look(task, first, second, swapped, draw) for swapped in swaps)
-        )
-        return {field: _agreed([opinions[field] for opinions in said]) for field in GRADED_FIELDS}
+    ) -> list[Mapping[str, _Opinion]]:
+        """The opinions of either order."""
+        orders = (self._look(task, first, second, swapped, draw) for swapped in (False, True))
+        return await _together(*orders)
 
     async def _look(
         self, task: Task, first: str, second: str, swapped: bool, draw: int
@@ -169,6 +174,28 @@ class ModelJudge(AsyncJudge):
             raise judge_error(error) from error
 
 
+async def _together(*work: Coroutine[Any, Any, Any]) -> list[Any]:
+    """What all give; when one fails the others are given up, so that nobody pays for them."""
+    failures: Sequence[Exception] = ()
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except ExceptionGroup as several:
+        failures = several.exceptions
+    if failures:  # raised here, it keeps its own cause; a bug comes before a failure to judge
+        raise min(failures, key=lambda one: isinstance(one, JudgeError))
+    return [task.result() for task in tasks]
+
+
+def _turned(first: str, second: str, draw: int) -> bool:
+    """Whether the second of two texts is shown first.
+
+    At a draw it is always the same one of a pair, whichever is the original.
+    """
+    odd = (int(make_code(sorted((first, second))), 16) + draw) % 2 == 1
+    return (first > second) != odd
+
+
 def _prompt(make: Callable[..., Prompt], *arguments: Any) -> Prompt:
     try:
         return make(*arguments)
@@ -183,8 +210,12 @@ def _opinion(graded: Graded, swapped: bool) -> _Opinion:
     return _Opinion(-side if swapped else side, reason, _SURE[graded.confidence])
 
 
-def _agreed(opinions: Sequence[_Opinion]) -> _Opinion:
-    """What the opinions have in common; if nothing, that neither text is better."""
+def _agreed(said: Sequence[Mapping[str, _Opinion]]) -> Mapping[str, _Opinion]:
+    """What the orders have in common, by field; if nothing, that neither text is better."""
+    return {field: _common([opinions[field] for opinions in said]) for field in GRADED_FIELDS}
+
+
+def _common(opinions: Sequence[_Opinion]) -> _Opinion:
     first = opinions[0]
     if any(one.better != first.better for one in opinions):
         reason = f"The same, since the other order says otherwise: {first.reason}"

@@ -6,7 +6,7 @@ they have an order, and the original in it says which are better than it.
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import combinations
@@ -15,7 +15,6 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from resume_gym.judges import (
-    AsyncJudge,
     JudgeError,
     JudgeMisconfigured,
     JudgeUnavailable,
@@ -24,7 +23,7 @@ from resume_gym.judges import (
 )
 from resume_gym.judges.rubric import RubricJudge, compare
 from resume_gym.judges.vetoes import veto
-from resume_gym.judges.votes import gravest
+from resume_gym.judges.votes import Composed, drawn, gravest
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
@@ -33,9 +32,13 @@ _BYE = ""  # who meets it sits out
 
 
 class Compares(Protocol):
-    """A judge that knows which of two texts is the better one."""
+    """A judge that knows which of two texts is the better one, and is blind to their order.
 
-    async def compare(self, task: Task, first: str, second: str) -> int:
+    It asks in both orders, or its answer changes its sign with the order: it is asked once a match.
+    What the texts make up need not count, as the verdicts say that.
+    """
+
+    async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         """1 if the second text is better, -1 if the first is, 0 if neither is.
 
         Raises:
@@ -47,7 +50,7 @@ class Compares(Protocol):
 class _Rubric:
     """The rubric's comparison, which changes its sign with the order by its making."""
 
-    async def compare(self, task: Task, first: str, second: str) -> int:
+    async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         found = await asyncio.to_thread(compare, task, first, second)
         return found.grade("preference")
 
@@ -57,8 +60,8 @@ class Match:
     """Two contestants, by id, and what came of it.
 
     Attributes:
-        outcome: 1 if the second is better, -1 if the first is, 0 if neither is or the order in
-            which they were shown decided; or why nobody knows.
+        outcome: 1 if the second is better, -1 if the first is, 0 if neither is; or why nobody
+            knows.
     """
 
     first: str
@@ -94,16 +97,18 @@ class Ranking:
         return type(cause)(f"{told}: {cause}")
 
 
-class Pairwise(AsyncJudge):
+class Pairwise(Composed):
     """The preference by rank within the group, the other fields by the inner judge.
 
     The contestants are the different texts among the revisions, and the original. All revisions
     meet the original. Up to six also meet each other; more play Swiss rounds, in which those who
-    are level meet, and nobody twice. Each pair is shown in both orders, and who wins in one order
-    only has tied. Strengths are those of Bradley and Terry, a tie being half a win, with a wide
-    normal prior. A revision is better than the original if the odds that it is preferred are at
-    least `margin` to one, worse at the inverse, else the same; one that claims what has no support
-    is never better.
+    are level meet, and nobody twice. Strengths are those of Bradley and Terry, a tie being half a
+    win, with a wide normal prior. A revision is better than the original if the odds that it is
+    preferred are at least `margin` to one, worse at the inverse, else the same; one that claims
+    what has no support is never better.
+
+    With a model as the judge a match takes two requests, one for each order, and a verdict three:
+    of these two are those of the match with the original, which the client sends once.
 
     Comparisons that fail are left out. A revision which no chain of comparisons links to the
     original has no verdict. A revision that a veto settles keeps the veto's verdict and does not
@@ -140,27 +145,33 @@ class Pairwise(AsyncJudge):
         rubric = isinstance(comparing, RubricJudge)
         self._compares = _Rubric() if rubric else cast(Compares, comparing)
         self._judge, self._rounds, self._margin = as_async(inner), rounds, margin
+        self.parts = (self._judge,) if comparing is inner else (self._judge, comparing)
         by = "" if comparing is inner else f", {comparing.name}"
         self.name = f"pairwise({inner.name}{by})"
 
-    async def averdict(self, task: Task, revised: str) -> Verdict:
+    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
         """The verdict on a group of one; see `AsyncJudge`."""
-        (said,) = await self.averdicts(task, [revised])
+        (said,) = await self.averdicts(task, [revised], draw)
         if isinstance(said, JudgeError):
             raise said
         return said
 
-    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
+    async def averdicts(
+        self, task: Task, group: Sequence[str], draw: int = 0
+    ) -> list[Verdict | JudgeError]:
         """The verdicts of a group that is ranked as one; see `AsyncJudge`."""
         vetoes = await asyncio.to_thread(lambda: [veto(task, revised) for revised in group])
         texts = [text for text, vetoed in zip(group, vetoes, strict=True) if vetoed is None]
-        said = iter(await self._ranked(task, texts) if texts else ())
+        said = iter(await self._ranked(task, texts, draw) if texts else ())
         return [next(said) if vetoed is None else vetoed for vetoed in vetoes]
 
-    async def _ranked(self, task: Task, texts: Sequence[str]) -> list[Verdict | JudgeError]:
+    async def _ranked(
+        self, task: Task, texts: Sequence[str], draw: int
+    ) -> list[Verdict | JudgeError]:
         try:
+            # at once: what both ask is then on its way only once
             said, ranking = await asyncio.gather(
-                self._judge.averdicts(task, texts), self.rank(task, texts)
+                drawn(self._judge, draw).averdicts(task, texts), self.rank(task, texts, draw)
             )
         except JudgeMisconfigured as error:
             return [error] * len(texts)
@@ -190,7 +201,7 @@ class Pairwise(AsyncJudge):
             confidence={**verdict.confidence, "preference": sure},
         )
 
-    async def rank(self, task: Task, texts: Sequence[str]) -> Ranking:
+    async def rank(self, task: Task, texts: Sequence[str], draw: int = 0) -> Ranking:
         """The revisions of a resume and the original, ranked.
 
         Raises:
@@ -199,7 +210,12 @@ class Pairwise(AsyncJudge):
         ids = tuple(map(_identity, texts))
         original = _identity(task.resume)
         contestants = {**dict(zip(ids, texts, strict=True)), original: task.resume}
-        matches = await self._play(task, contestants, original)
+
+        async def meet(pairs: Iterable[tuple[str, str]]) -> list[Match]:
+            every = (self._match(task, contestants, *pair, draw) for pair in pairs)
+            return await asyncio.gather(*every)
+
+        matches = await self._play(sorted(contestants.keys() - {original}), original, meet)
         linked = sorted(_linked(original, matches))
         level = bradley_terry(linked, matches)
         # rounded, so that equals are equal
@@ -207,31 +223,27 @@ class Pairwise(AsyncJudge):
         order = sorted(linked, key=lambda one: (-strengths[one], one))
         return Ranking(ids, original, strengths, tuple(order), tuple(matches))
 
-    async def _play(self, task: Task, contestants: Mapping[str, str], original: str) -> list[Match]:
-        ids = sorted(contestants.keys() - {original})
+    async def _play(
+        self,
+        ids: Sequence[str],
+        original: str,
+        meet: Callable[[Iterable[tuple[str, str]]], Awaitable[list[Match]]],
+    ) -> list[Match]:
         rounds = self._rounds or math.ceil(math.log2(max(2, len(ids)))) + 1
         first = [(original, one) for one in ids]
         if 2 * rounds > len(ids) + 1:
-            return await self._matches(task, contestants, [*first, *combinations(ids, 2)])
-        matches = await self._matches(task, contestants, first)
+            return await meet([*first, *combinations(ids, 2)])
+        matches = await meet(first)
         for _ in range(rounds):
-            matches += await self._matches(task, contestants, pairing(ids, matches))
+            matches += await meet(pairing(ids, matches))
         return matches
 
-    async def _matches(
-        self, task: Task, contestants: Mapping[str, str], pairs: Iterable[tuple[str, str]]
-    ) -> list[Match]:
-        return await asyncio.gather(*(self._match(task, contestants, *pair) for pair in pairs))
-
     async def _match(
-        self, task: Task, contestants: Mapping[str, str], first: str, second: str
+        self, task: Task, contestants: Mapping[str, str], first: str, second: str, draw: int
     ) -> Match:
-        one, other, compares = contestants[first], contestants[second], self._compares.compare
+        one, other = contestants[first], contestants[second]
         try:
-            outcome = await compares(task, one, other)
-            # a tie stays a tie, whatever the other order says
-            if outcome and outcome != -await compares(task, other, one):
-                outcome = 0
+            outcome = await self._compares.compare(task, one, other, draw)
         except JudgeMisconfigured:
             raise
         except JudgeError as error:

@@ -17,6 +17,7 @@ from typing import Any
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeUnavailable
 from resume_gym.judges.calibration import Answer, ask, chosen, positive, spread
 from resume_gym.judges.pairs import PAIRS, Pair, load_pairs
+from resume_gym.judges.votes import can_draw
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
 from resume_gym.tasks import Task, TaskError
@@ -51,11 +52,13 @@ class Drift:
         fields: how many fields of verdicts were compared.
         changed: pair, field, the value that was, the value that is.
         failures: pairs without a verdict now, with the type of the error; not compared.
+        stored: answers that came from the store, and not from a model.
     """
 
     fields: int
     changed: tuple[tuple[str, str, int, int], ...]
     failures: Mapping[str, str]
+    stored: int = 0
 
     @property
     def share(self) -> float:
@@ -95,6 +98,7 @@ async def drift(judge: AsyncJudge, frozen: Frozen) -> Drift:
         JudgeUnavailable: there was no verdict on any.
     """
     # A draw of its own each day: what the store keeps of an earlier one would show no change.
+    before = _stored(judge)
     answers = await ask(judge, frozen.pairs, draw=_today().toordinal())
     known = _answered(answers)
     changed = tuple(
@@ -103,7 +107,9 @@ async def drift(judge: AsyncJudge, frozen: Frozen) -> Drift:
         for field in VERDICT_FIELDS
         if one.fields and one.fields[field] != one.pair.labels[field]
     )
-    return Drift(len(known) * len(VERDICT_FIELDS), changed, _failures(answers))
+    return Drift(
+        len(known) * len(VERDICT_FIELDS), changed, _failures(answers), _stored(judge) - before
+    )
 
 
 def load_frozen(path: Path) -> Frozen:
@@ -140,6 +146,11 @@ def _failures(answers: Sequence[Answer]) -> dict[str, str]:
     return {one.pair.pair_id: one.failure for one in answers if one.failure}
 
 
+def _stored(judge: AsyncJudge) -> int:
+    usage = getattr(judge, "usage", None)
+    return usage.stored if usage else 0
+
+
 def _today() -> date:
     return datetime.now(UTC).date()
 
@@ -153,7 +164,7 @@ def add_command(commands: Any) -> None:
         "sentinel",
         help="judge frozen pairs again; fail if the verdicts have drifted",
         description="Judge frozen pairs again, list what changed, and fail with exit status 1 if "
-        "more of it changed than the limit. With --freeze, make the file.",
+        "more of it changed, or has no verdict now, than the limits. With --freeze, make the file.",
     )
     add = command.add_argument
     add("--judge", default="rubric", metavar="SPEC", help="a name or JSON (default: %(default)s)")
@@ -167,6 +178,13 @@ def add_command(commands: Any) -> None:
         default=0.02,
         metavar="SHARE",
         help="of the fields may change (default: %(default)s)",
+    )
+    add(
+        "--allow-failures",
+        type=_share,
+        default=0.05,
+        metavar="SHARE",
+        help="of the pairs may have no verdict (default: %(default)s)",
     )
     command.set_defaults(run=_run)
 
@@ -199,10 +217,23 @@ def _run(options: argparse.Namespace) -> None:
     for pair, field, old, new in found.changed:
         print(f"{pair}: {field} was {old:+d}, is {new:+d}")
     _tell_failures(found.failures, "not compared")
+    if found.stored and not can_draw(judge):
+        raise DriftError(
+            f"{judge.name} cannot draw anew: {found.stored} answers came from its store, as they "
+            "were; set it up without a store"
+        )
     told = (
         f"{len(found.changed)} of {found.fields} fields changed since {frozen.date} "
         f"({found.share:.1%}, allowed {options.allow:.1%})"
     )
+    if found.stored:
+        told += f"; {found.stored} answers came from the store, of an earlier run today"
+    missing = len(found.failures) / len(frozen.pairs)
+    if missing > options.allow_failures:
+        raise DriftError(
+            f"{len(found.failures)} of {len(frozen.pairs)} pairs have no verdict "
+            f"({missing:.1%}, allowed {options.allow_failures:.1%}); {told}"
+        )
     if found.share > options.allow:
         raise DriftError(told)
     print(told)

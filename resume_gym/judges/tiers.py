@@ -6,6 +6,7 @@ habits would be part of the advantage, and a policy would learn to be sent to th
 
 import asyncio
 import json
+import logging
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from hashlib import sha256
 from typing import Any
 
 from resume_gym.judges import (
-    AsyncJudge,
     JudgeError,
     JudgeMisconfigured,
     JudgeUnavailable,
@@ -21,10 +21,12 @@ from resume_gym.judges import (
     make_judge,
 )
 from resume_gym.judges.vetoes import veto
+from resume_gym.judges.votes import Composed, drawn
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
 from resume_gym.tasks import Task
 
 _AUDITS_KEPT = 1000
+_log = logging.getLogger(__name__)
 
 Said = Verdict | JudgeError
 
@@ -44,7 +46,7 @@ class Audit:
     agreed: Mapping[str, int]
 
 
-class Tiers(AsyncJudge):
+class Tiers(Composed):
     """Vetoes, then local judges, then for doubtful groups a frontier judge.
 
     A member is in doubt if the local judges disagree in a field, if none of them is sure of it, or
@@ -66,6 +68,8 @@ class Tiers(AsyncJudge):
         tolerate: share of a group's members that may be in doubt while it stays, in [0, 1]. With
             the rubric as the local judge nearly every group of 16 has one. One that a local judge
             refused has no verdict then.
+
+    Each audit logs how far the tiers agree by now.
 
     Attributes:
         audits: the latest, at most 1,000.
@@ -95,6 +99,7 @@ class Tiers(AsyncJudge):
             raise ValueError("tiers: local: expected at least one judge, got none")
         self._locals = [as_async(make_judge(spec)) for spec in specs]
         self._frontier = as_async(make_judge(frontier))
+        self.parts = (*self._locals, self._frontier)
         self._audit, self._confidence, self._tolerate = audit, confidence, tolerate
         self._seed = seed
         names = " + ".join(judge.name for judge in self._locals)
@@ -112,23 +117,23 @@ class Tiers(AsyncJudge):
         agreed = {field: sum(one.agreed[field] for one in audits) for field in VERDICT_FIELDS}
         return {field: count / members for field, count in agreed.items()}
 
-    async def averdict(self, task: Task, revised: str) -> Verdict:
+    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
         """The verdict on a group of one; see `AsyncJudge`."""
-        (said,) = await self.averdicts(task, [revised])
+        (said,) = await self.averdicts(task, [revised], draw)
         if isinstance(said, JudgeError):
             raise said
         return said
 
-    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Said]:
+    async def averdicts(self, task: Task, group: Sequence[str], draw: int = 0) -> list[Said]:
         """The verdicts of one tier on all; see `AsyncJudge`."""
         vetoes = await asyncio.to_thread(lambda: [veto(task, revised) for revised in group])
         texts = [text for text, vetoed in zip(group, vetoes, strict=True) if vetoed is None]
         self.judged["veto"] += len(group) - len(texts)
-        said = iter(await self._in_tiers(task, texts) if texts else ())
+        said = iter(await self._in_tiers(task, texts, draw) if texts else ())
         return [next(said) if vetoed is None else vetoed for vetoed in vetoes]
 
-    async def _in_tiers(self, task: Task, texts: Sequence[str]) -> list[Said]:
-        asked = (judge.averdicts(task, texts) for judge in self._locals)
+    async def _in_tiers(self, task: Task, texts: Sequence[str], draw: int) -> list[Said]:
+        asked = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
         members = list(zip(*await asyncio.gather(*asked), strict=True))
         for kind in (JudgeMisconfigured, JudgeUnavailable):
             if failed := next((o for m in members for o in m if isinstance(o, kind)), None):
@@ -137,7 +142,7 @@ class Tiers(AsyncJudge):
         if not doubtful and not self._drawn(task, texts):
             self.judged["local"] += len(texts)
             return [first for first, *_ in members]
-        said = await self._frontier.averdicts(task, texts)
+        said = await drawn(self._frontier, draw).averdicts(task, texts)
         self.judged["frontier"] += sum(isinstance(one, Verdict) for one in said)
         if not doubtful:
             self._record(task, [first for first, *_ in members], said)
@@ -169,3 +174,6 @@ class Tiers(AsyncJudge):
         }
         if pairs:
             self.audits.append(Audit(task.task_id, len(pairs), agreed))
+            members = sum(one.members for one in list(self.audits))
+            shares = ", ".join(f"{field} {part:.1%}" for field, part in self.agreement.items())
+            _log.info("%s: the tiers agree on %d audited: %s", self.name, members, shares)

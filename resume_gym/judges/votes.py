@@ -8,7 +8,7 @@ import asyncio
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any, Protocol, cast
+from typing import Any
 
 from resume_gym.judges import (
     AsyncJudge,
@@ -19,21 +19,74 @@ from resume_gym.judges import (
     as_async,
     make_judge,
 )
+from resume_gym.llm import Usage
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
 from resume_gym.tasks import Task
 
 
-class Draws(Protocol):
-    """A judge that can be asked again and answer independently."""
+class Composed(AsyncJudge):
+    """A judge made of others: it draws if one of them does, and spends what they spend.
 
-    name: str
+    Its `averdict` takes the number of a draw, and its `averdicts` too if it judges groups.
 
-    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """The verdict of one draw; see `AsyncJudge.averdict`."""
-        ...
+    Attributes:
+        parts: the judges and clients that it asks, each once.
+    """
+
+    parts: Sequence[Any]
+
+    @property
+    def usage(self) -> Usage | None:
+        """What its parts have asked and paid so far; None if none of them asks a model."""
+        spent = [one.usage for one in self.parts if getattr(one, "usage", None) is not None]
+        if not spent:
+            return None
+        dollars = [one.dollars for one in spent]
+        return Usage(
+            sum(one.calls for one in spent),
+            sum(one.stored for one in spent),
+            sum(one.tokens_in for one in spent),
+            sum(one.tokens_out for one in spent),
+            None if None in dollars else sum(dollars),
+        )
+
+    @property
+    def served(self) -> str:
+        """The versions of the models that answered last."""
+        told = (getattr(one, "served", None) for one in self.parts)
+        return ", ".join(dict.fromkeys(str(one) for one in told if one))
 
 
-class Votes(AsyncJudge):
+def can_draw(judge: AsyncJudge) -> bool:
+    """Whether a judge can be asked again and answer independently."""
+    if isinstance(judge, Composed):
+        return any(can_draw(one) for one in judge.parts if isinstance(one, AsyncJudge))
+    return "draw" in inspect.signature(judge.averdict).parameters
+
+
+def drawn(judge: AsyncJudge, draw: int) -> AsyncJudge:
+    """The judge at one of its draws; itself at the first, or if it has no draws."""
+    return _Drawn(judge, draw) if draw and can_draw(judge) else judge
+
+
+class _Drawn(AsyncJudge):
+    def __init__(self, judge: Any, draw: int) -> None:
+        self.name, self.grouped = judge.name, judge.grouped
+        self._judge, self._draw = judge, draw
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        said: Verdict = await self._judge.averdict(task, revised, draw=self._draw)
+        return said
+
+    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
+        if not self.grouped:
+            return await super().averdicts(task, group)
+        said: list[Verdict | JudgeError]
+        said = await self._judge.averdicts(task, group, draw=self._draw)
+        return said
+
+
+class Votes(Composed):
     """The median of several independent verdicts, field by field.
 
     A vote that fails is not replaced. There is a verdict if whatever the missing votes might have
@@ -56,17 +109,18 @@ class Votes(AsyncJudge):
         if type(votes) is not int or votes < 1 or votes % 2 == 0:
             raise ValueError(f"votes: expected an odd number, got {votes!r}")
         inner = as_async(make_judge(judge))
-        if "draw" not in inspect.signature(inner.averdict).parameters:
+        if not can_draw(inner):
             raise ValueError(
                 f"votes: expected a judge that samples its verdicts; {inner.name!r} has no draws"
             )
-        self._judge = cast(Draws, inner)
-        self.votes = votes
+        self._judge, self.votes = inner, votes
+        self.parts = (inner,)
         self.name = f"votes({inner.name}, {votes})"
 
-    async def averdict(self, task: Task, revised: str) -> Verdict:
-        """See `AsyncJudge`."""
-        asked = (self._judge.averdict(task, revised, draw=draw) for draw in range(self.votes))
+    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
+        """See `AsyncJudge`; a draw of n votes is made of n draws, and no two have one in common."""
+        draws = range(draw * self.votes, (draw + 1) * self.votes)
+        asked = (drawn(self._judge, one).averdict(task, revised) for one in draws)
         said = await asyncio.gather(*asked, return_exceptions=True)
         errors = [one for one in said if isinstance(one, BaseException)]
         if bug := next((one for one in errors if not isinstance(one, JudgeError)), None):

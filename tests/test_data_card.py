@@ -1,3 +1,4 @@
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ from conftest import make_task
 from huggingface_hub import DatasetCard
 
 from resume_gym import load_tasks
-from resume_gym.corpus.card import make_card, write_card
-from resume_gym.tasks import Evidence, Task
+from resume_gym.corpus.card import is_of_others, make_card, write_card
+from resume_gym.tasks import Evidence, Task, write_jsonl
 
 TASKS = [make_task(0), make_task(1), make_task(2, split="eval")]
 
@@ -60,6 +61,17 @@ def test_content_is_counted() -> None:
     assert "| resume, lines wrapped | 11 | 11 | 11 |" in content
     assert "| evidence documents, portfolio | 0 | 0 | 2 |" in content
     assert "Tasks with evidence: 1 of 3." in content
+
+
+def test_a_card_says_which_file_it_is_of(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    write_jsonl(file, TASKS)
+    card = make_card("mine", TASKS, {})
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in card
+    assert not is_of_others(card, TASKS)
+    assert is_of_others(card, TASKS[:2])
+    assert is_of_others(card, [*TASKS[:2], replace(TASKS[2], job="Another")])
+    assert not is_of_others("# By hand", TASKS)
 
 
 def test_origin_is_told_and_its_limits_too() -> None:

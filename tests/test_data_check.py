@@ -11,6 +11,8 @@ from conftest import RESUME, make_task
 from resume_gym import Fix, Task, load_tasks
 from resume_gym.corpus.check import Report, add_command, check
 from resume_gym.corpus.duplicates import bare, bare_resume, bullet_lines, near_duplicates
+from resume_gym.corpus.findings import JOB_MATCH
+from resume_gym.synthesis.drafts import LIMITS
 from resume_gym.tasks import Evidence, TaskError, write_jsonl
 
 ROW = {"task_id": "a", "job": "A job", "resume": "# A\n- b\n", "weakness": "weak_verbs"}
@@ -125,13 +127,37 @@ def many(count: int, split: str = "train") -> list[Task]:
 
 def test_a_few_like_resumes_are_a_warning_and_many_an_error() -> None:
     tasks = many(6)
-    again = replace(tasks[0], task_id="again", job="Another job")
+    other = tasks[0].resume.replace(words(0, 2), "Bo Li")
+    again = replace(tasks[0], task_id="again", job="Another job", resume=other)
     assert severity(check([*tasks, again]), "near_resume_train") == ["error"]
     more = [replace(task, task_id=f"x{n}") for n, task in enumerate(many(26)[6:])]
     few = check([*tasks, *more, again])
     assert severity(few, "near_resume_train") == ["warning"]
     assert found(few, "near_resume_train") == ["again and hand-0 (1.00)"]
     assert not found(few, "same_task")
+
+
+def test_one_resume_for_many_jobs_is_no_near_duplicate() -> None:
+    tasks = many(3)
+    pairs = [
+        replace(task, task_id=f"{task.task_id}-{n}", job=words(5000 + 40 * n, 30))
+        for task in tasks
+        for n in range(2)
+    ]
+    report = check(pairs)
+    assert report.fit
+    assert not found(report, "near_resume_train")
+    assert severity(report, "repeated_resume") == ["warning"]
+    assert found(report, "repeated_resume") == ["hand-0-1", "hand-1-1", "hand-2-1"]
+
+
+def test_a_mail_address_does_not_hide_a_job() -> None:
+    tasks = [replace(t, job=f"Write to jobs@ferry.example: {t.job}") for t in many(3)]
+    kinds = {one.kind for one in check(tasks).findings}
+    assert not {"near_job_train", "same_task"} & kinds
+    long = replace(tasks[0], resume=f"ada@example.com {words(0, 40)}")
+    assert len(bare_resume(long).split()) == 43
+    assert bare("See github.com/ada for all of it") == "see github com ada for all of it"
 
 
 def test_a_task_that_stands_twice_is_an_error() -> None:
@@ -142,7 +168,7 @@ def test_a_task_that_stands_twice_is_an_error() -> None:
 
 def test_what_leaks_between_the_splits() -> None:
     train, held_out = many(2), many(2, "eval")
-    assert {one.kind for one in check([*train, *held_out]).findings} == {"no_fixes"}
+    assert {one.kind for one in check([*train, *held_out]).findings} == {"no_fixes", "other_job"}
     same = replace(held_out[0], resume=train[1].resume, persona={"name": "Ada", "company": "Ferry"})
     told = replace(train[0], persona={"name": "Ada", "company": "Ferry"})
     report = check([told, train[1], same, held_out[1]])
@@ -151,6 +177,21 @@ def test_what_leaks_between_the_splits() -> None:
     assert '"Ada" in hand-0 and hand-300' in found(report, "shared_name")
     assert found(report, "shared_company") == ['"Ferry" in hand-0 and hand-300']
     assert severity(report, "shared_company") == ["warning"]
+
+
+def test_one_shared_bullet_of_many_is_a_warning_and_standard_lines_are_none() -> None:
+    train, held_out = many(1)[0], many(1, "eval")[0]
+    own = "".join(f"- {words(9000 + 10 * n, 8)}\n" for n in range(20))
+    train = replace(train, resume=f"{train.resume}- Kept the books of the ferry\n")
+    held_out = replace(held_out, resume=f"{held_out.resume}{own}- Kept the books of the ferry\n")
+    report = check([train, held_out])
+    assert severity(report, "shared_bullet") == ["warning"]
+    assert report.fit
+    for heading in ("Languages", "References"):
+        line = f"## {heading}\n- English: Native or bilingual proficiency\n"
+        tasks = [many(1)[0], many(1, "eval")[0]]
+        told = [replace(task, resume=task.resume + line) for task in tasks]
+        assert not found(check(told), "shared_bullet")
 
 
 def test_the_repaired_bullet_leaks_too() -> None:
@@ -176,7 +217,7 @@ def test_employers_are_read_off_headings() -> None:
 
 
 def test_a_persona_may_hold_anything() -> None:
-    odd: Any = {"name": ["Ada"], "company": None, "level": 3}
+    odd = {"name": "", "company": " ", "level": "3", "": "x"}
     assert check([replace(make_task(), persona=odd)]).tasks == 1
 
 
@@ -211,6 +252,59 @@ def test_fixes_of_a_long_page_suffice() -> None:
     task = replace(make_task(), weakness="too_long", fixes=(Fix("\n## Skills\nPython, SQL", ""),))
     assert found(check([task], page_lines=9), "fixed_overflows") == []
     assert found(check([task], page_lines=8), "fixed_overflows") == ["hand-0: 9"]
+
+
+@pytest.mark.parametrize("name", ["task_id", "job", "resume"])
+def test_a_blank_text_is_an_error(name: str) -> None:
+    report = check([replace(make_task(), **{name: " \n"})])  # type: ignore[arg-type]
+    assert severity(report, "blank") == ["error"]
+    assert found(report, "blank")[0].endswith(f": {name}")
+
+
+def test_a_fix_that_changes_nothing_is_an_error() -> None:
+    fixes = (Fix("Helped build", "Built"), Fix("Worked on reports", "Worked on reports"))
+    report = check([replace(make_task(), fixes=fixes)])
+    assert severity(report, "no_op_fix") == ["error"]
+    assert found(report, "no_op_fix") == ["hand-0: fixes[1]: 'Worked on reports'"]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        replace(make_task(), job="Planted weakness: vague_bullets. Data engineer."),
+        make_task(resume=RESUME.replace("## Skills", "## Skills (too_long)")),
+        replace(make_task(), evidence=(Evidence("portfolio", "Weak_Verbs", "Text."),)),
+    ],
+)
+def test_the_name_of_a_weakness_is_an_error(task: Task) -> None:
+    assert severity(check([task]), "named_weakness") == ["error"]
+    plain = replace(make_task(), job="No metrics, too-long pages and weak verbs: we mind them.")
+    assert not found(check([plain]), "named_weakness")
+
+
+def test_the_match_of_a_job_is_that_of_model_written_tasks() -> None:
+    assert LIMITS["job_match"] == JOB_MATCH
+
+
+def test_jobs_of_other_resumes_are_told() -> None:
+    tasks = load_tasks("default")[:30]
+    jobs = [task.job for task in tasks]
+    assert not found(check(tasks), "other_job")
+    moved = zip(tasks, jobs[7:] + jobs[:7], strict=True)
+    report = check([replace(task, job=job) for task, job in moved])
+    assert severity(report, "other_job") == ["warning"]
+    assert ", of 30 looked at; are the jobs" in report.findings[-1].text
+
+
+def test_fixes_that_do_not_better_their_weakness_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    verbs = [task for task in load_tasks("default") if task.weakness == "weak_verbs"][:12]
+    assert not found(check(verbs), "idle_repair")
+    monkeypatch.setattr("resume_gym.corpus.check.JUDGED", 4)
+    report = check([replace(task, weakness="no_metrics") for task in verbs])
+    assert severity(report, "idle_repair") == ["warning"]
+    (told,) = (one for one in report.findings if one.kind == "idle_repair")
+    assert told.text.endswith("by the rubric judge, of 4 looked at")
+    assert told.examples[0].endswith(": no_metrics, quantification")
 
 
 @pytest.mark.parametrize(
@@ -270,7 +364,7 @@ def test_the_command_prints_writes_and_says_by_its_status(
     out = tmp_path / "report.json"
     assert command(str(train)) == 0
     shown = capsys.readouterr().out
-    assert "fit to train on; tasks: 3, kinds of errors: 0, of warnings: 1" in shown
+    assert "fit to train on; tasks: 3, kinds of errors: 0, of warnings: 2" in shown
     assert "warning tasks without fixes" in shown
 
     assert command(str(train), str(held_out), "--json", str(out)) == 1

@@ -170,8 +170,8 @@ def test_a_corpus_by_a_model(serve: Any, out: Path, capsys: pytest.CaptureFixtur
         assert said["usage"]["dollars"] is None
     assert said["attempts"] == 12
     printed, errors = capsys.readouterr()
-    assert errors == ""
-    assert "12 tasks (2 eval, 10 train)" in printed
+    assert errors == f"{out}: 10 of 12 tasks, {'$0.01' if gemini else 'price unknown'}\n"
+    assert "12 of 12 tasks (2 eval, 10 train)" in printed
     assert ("$0.01" if gemini else "price unknown") in printed
     assert KEY not in b"".join(path.read_bytes() for path in out.parent.iterdir()).decode("latin-1")
 
@@ -308,7 +308,8 @@ def test_a_run_that_fails_goes_on(out: Path, whole: bytes, capsys: Any) -> None:
         pytest.raises(Misconfigured, match="403"),
     ):
         run(*asked(server, out, "--width", 1))
-    assert f"{out}: 3 of {COUNT} tasks are kept; the same command" in capsys.readouterr().err
+    told = f"{out}: 3 of {COUNT} tasks are kept; the same command goes on; paid so far: $0.00\n"
+    assert told in capsys.readouterr().err
     counts = go_on(out, whole, server, "--width", 2)
     assert sorted(counts.values()) == [1] * 9 + [2]  # the one that failed
     assert manifest(out)["usage"]["outcomes"] == {"answer": 10, "misconfigured": 1}
@@ -393,7 +394,7 @@ def test_a_finished_run_asks_nobody(out: Path, capsys: Any) -> None:
         run(*asked(server, out, count=3))
     assert len(server.requests) == 3
     assert (out.read_bytes(), manifest(out)) == before
-    assert "is there already" in capsys.readouterr().out
+    assert f"{out} is there already, with 3 of 3 tasks\n" in capsys.readouterr().out
 
 
 def test_a_corpus_grows_and_pays_for_what_is_new(out: Path) -> None:
@@ -411,7 +412,7 @@ def test_other_settings_do_not_mix(out: Path) -> None:
     with pytest.raises(TaskError, match=r"was made with seed 0, not 1; choose another --out"):
         run("--generator", "procedural", "--count", 1, "--seed", 1, "--out", out)
     partial = out.with_name("tasks.jsonl.partial")
-    Journal(partial, {"generator": "procedural", "size": "mini"})
+    Journal(partial, {"generator": "procedural", "size": "mini"}).close()
     with pytest.raises(TaskError, match=r"partial was made with seed None, not 0"):
         run("--generator", "procedural", "--count", 1, "--out", out)
 
@@ -421,6 +422,116 @@ def test_a_file_of_somebody_else_is_not_overwritten(out: Path) -> None:
     with pytest.raises(TaskError, match="exists, and no manifest says how it was made"):
         run("--generator", "procedural", "--count", 1, "--out", out)
     assert out.read_text() == "mine\n"
+
+
+PROCEDURAL = ("--generator", "procedural", "--size", "mini")
+
+
+def test_a_file_of_somebody_else_beside_a_journal_is_not_overwritten(out: Path) -> None:
+    settings = {"generator": "procedural", "seed": 0, "split": None, "size": "mini"}
+    Journal(out.with_name("tasks.jsonl.partial"), settings).close()
+    out.write_text("mine\n")
+    with pytest.raises(TaskError, match="exists, and no manifest says how it was made"):
+        run(*PROCEDURAL, "--count", 1, "--out", out)
+    assert out.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("count", [6, 8])
+def test_a_file_that_was_cut_is_neither_complete_nor_overwritten(out: Path, count: int) -> None:
+    run(*PROCEDURAL, "--count", 6, "--out", out)
+    made = out.read_bytes()
+    cut = b"".join(made.splitlines(keepends=True)[:2])
+    out.write_bytes(cut)
+    with pytest.raises(TaskError, match=r"is not as it was made: .*manifest\.json has another sha"):
+        run(*PROCEDURAL, "--count", count, "--out", out)
+    assert out.read_bytes() == cut
+    out.unlink()
+    run(*PROCEDURAL, "--count", 6, "--out", out)
+    assert out.read_bytes() == made
+
+
+def test_a_file_does_not_shrink(out: Path) -> None:
+    run(*PROCEDURAL, "--count", 6, "--out", out)
+    made = out.read_bytes()
+    with pytest.raises(TaskError, match="was made with 6; expected at least as many, got 5"):
+        run(*PROCEDURAL, "--count", 5, "--out", out)
+    assert out.read_bytes() == made
+
+
+def test_what_an_unfinished_run_has_does_not_shrink(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*place: object) -> object:
+        if place[1] == 3:
+            raise KeyboardInterrupt
+        return generate_task(*place)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(procedural, "generate_task", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(*PROCEDURAL, "--split", "train", "--count", 6, "--out", out)
+    with pytest.raises(TaskError, match="partial holds 3 already; expected at least as many"):
+        run(*PROCEDURAL, "--split", "train", "--count", 2, "--out", out)
+    run(*PROCEDURAL, "--split", "train", "--count", 3, "--out", out)
+    assert len(read_jsonl(out)) == 3
+
+
+@pytest.mark.parametrize("lost", ["manifest.json", "card.md"])
+def test_a_run_that_was_killed_in_its_last_moments_goes_on(
+    out: Path, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    target = "resume_gym.corpus.card.write_card"
+    if lost == "manifest.json":
+        target = "resume_gym.synthesis.generate.write_manifest"
+    with monkeypatch.context() as patch:
+        patch.setattr(target, killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(*PROCEDURAL, "--count", 3, "--out", out)
+    run(*PROCEDURAL, "--count", 3, "--out", out)
+    assert names(out) == ["tasks.card.md", "tasks.jsonl", "tasks.jsonl.manifest.json"]
+    assert len(read_jsonl(out)) == 3
+
+
+def test_two_runs_do_not_write_one_file(out: Path) -> None:
+    settings = {"generator": "procedural", "seed": 0, "split": None, "size": "mini"}
+    other = Journal(out.with_name("tasks.jsonl.partial"), settings)
+    with pytest.raises(TaskError, match="partial: another run is at it"):
+        run(*PROCEDURAL, "--count", 1, "--out", out)
+    other.close()
+    run(*PROCEDURAL, "--count", 1, "--out", out)
+
+
+def test_what_is_no_journal_is_left_as_it_is(out: Path) -> None:
+    partial = out.with_name("tasks.jsonl.partial")
+    partial.write_text("mine, without a line feed")
+    with pytest.raises(TaskError, match="expected what an earlier run left"):
+        run(*PROCEDURAL, "--count", 1, "--out", out)
+    assert partial.read_text() == "mine, without a line feed"
+
+
+def test_a_refusal_is_not_paid_for_twice_when_a_corpus_grows(out: Path) -> None:
+    with gemini_server(BankWriter(PERSONAS).reply) as server:
+        server.script += [Say(blocked=True)] * 3
+        assert status(*asked(server, out, "--width", 1, count=3)) == 1
+        assert len(server.requests) == 3
+        assert status(*asked(server, out, "--width", 1, count=4)) == 0
+        assert len(server.requests) == 4
+        assert status(*asked(server, out, "--width", 1, count=5)) == 0
+    assert len(server.requests) == 5
+    assert manifest(out)["faults"] == {"refused": 3}
+    assert [task.task_id for task in read_jsonl(out)] == [one.task_id for one in PERSONAS[3:5]]
+
+
+def test_a_run_that_makes_no_task_fails(out: Path, capsys: Any) -> None:
+    with openai_server(lambda body: "{}") as server:
+        for requests in (3, 3):
+            assert status(*asked(server, out, "--attempts", 1, count=3)) == 1
+            assert len(server.requests) == requests
+            printed, errors = capsys.readouterr()
+            assert "with 0 of 3 tasks\n" in printed or f"{out}: 0 of 3 tasks\n" in printed
+            assert "no task was made" in errors
 
 
 # Mistakes
@@ -439,6 +550,7 @@ def status(*arguments: object) -> int:
         (["gemini", "--size", "mini"], "--size mini: expected --generator procedural"),
         (["gemini", "--client", '{"speed": 9}'], "--client: gemini: expected options among"),
         (["gemini", "--client", '{"store": "x"}'], "--client: store is set by another option"),
+        (["gemini", "--client", '{"provider": 1}'], "--client: provider is set by another option"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -449,10 +561,23 @@ def test_options_that_do_not_fit(
     assert not list(out.parent.iterdir())
 
 
+@pytest.mark.parametrize("text", ["[]", "{", '{"temperature": NaN}'])
+def test_options_of_the_client_are_an_object(text: str, out: Path, capsys: Any) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        status("--generator", "gemini", "--client", text, "--count", 1, "--out", out)
+    assert "--client: expected" in capsys.readouterr().err
+
+
 def test_a_missing_folder_is_named(tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "no" / "tasks.jsonl"
     assert status("--generator", "procedural", "--count", 1, "--out", out) == 2
     assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_folder_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert status("--generator", "procedural", "--count", 1, "--out", ".") == 2
+    assert "--out: expected a file, and '.' is a folder" in capsys.readouterr().err
 
 
 def test_without_a_key_nothing_is_asked(

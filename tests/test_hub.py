@@ -10,6 +10,7 @@ from conftest import make_task
 
 from resume_gym import Fix, load_tasks
 from resume_gym.corpus import hub
+from resume_gym.corpus.card import make_card, write_card
 from resume_gym.tasks import Evidence, Task, TaskError, write_jsonl
 
 datasets.disable_progress_bars()
@@ -176,3 +177,22 @@ def test_the_command_takes_the_card_that_lies_beside(
     assert command(str(file), "--to", str(tmp_path / "two")) == 0
     assert (tmp_path / "two" / "README.md").read_text() == "# My own"
     assert hub.load(str(tmp_path / "two")) == TASKS
+
+
+def test_a_card_of_other_tasks_is_not_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, tasks = tmp_path / "mine.jsonl", list(load_tasks("mini", "train")[:4])
+    write_jsonl(file, tasks)
+    card = write_card(file, tasks, {"seed": 7, "page_lines": 20})
+    command(str(file), "--to", str(tmp_path / "one"))
+    assert (tmp_path / "one" / "README.md").read_text() == card.read_text()
+    assert capsys.readouterr().err == ""
+    cut = tmp_path / "cut.jsonl"
+    write_jsonl(cut, tasks[:2])
+    card.rename(tmp_path / "cut.card.md")
+    command(str(cut), "--to", str(tmp_path / "two"), "--page-lines", "20")
+    assert "cut.card.md is of other tasks than" in capsys.readouterr().err
+    published = (tmp_path / "two" / "README.md").read_text()
+    assert published == make_card("cut", tasks[:2], {"page_lines": 20})
+    assert "| all | 2 | 0 |" in published

@@ -133,10 +133,10 @@ def test_a_month_is_no_name() -> None:
 
 
 def test_names_in_markup() -> None:
-    text = "**Lars** and _Lars Leclerc_ and Leclerc's, but lars.leclerc and LarsLeclerc"
+    text = "**Lars** and _Lars Leclerc_ and Leclerc's, lars.leclerc, LarsLeclerc; but larsleclerc"
     assert masked(text, "names") == (
         "**Candidate 0001** and _Candidate 0001_ and Candidate 0001's, "
-        "but lars.leclerc and LarsLeclerc"
+        "Candidate 0001, Candidate 0001; but larsleclerc"
     )
 
 
@@ -145,6 +145,67 @@ def test_titles_and_initials_of_a_name() -> None:
     text = Masker(1, resume, ["names"]).mask(resume, "a")
     assert "Jean" not in text
     assert text.endswith("has a PhD\n")
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "masked_as"),
+    [
+        ("# Resume\n\n## Jane Doe", "Jane Doe won", "# Resume\n\n## @|@ won"),
+        ("# Curriculum Vitae\n\nJane Doe | Oslo", "Doe", "# Curriculum Vitae\n\n@ | Oslo|@"),
+        ("# Professional Resume\n\n**Jane Doe**", "Doe", "# Professional Resume\n\n**@**|@"),
+        ("# Resume of Jane Doe", "JANE DOE", "# Resume of @|@"),
+        ("# Jane Doe's CV", "jane doe", "# @'s CV|@"),
+        ("## Jane Doe", "Jane", "## @|@"),
+        ("# Jane Doe – Data Engineer", "Data Engineer Jane", "# @ – Data Engineer|Data Engineer @"),
+        ("# Jane Doe | Data Engineer", "Engineer", "# @ | Data Engineer|Engineer"),
+        ("# Jane Doe, Data Engineer", "Engineer", "# @, Data Engineer|Engineer"),
+        ("# Jane Doe Data Engineer", "Data, Doe", "# @ Data Engineer|Data, @"),
+        ("# Jane Doe (she/her)", "She, Doe", "# @ (she/her)|She, @"),
+        ("# Jane Doe, PhD, CISSP", "CISSP, Doe", "# @, PhD, CISSP|CISSP, @"),
+        ("# Anthony Head", "Head won", "# @|@ won"),
+        ("# Müller, Hans", "Hans; Muller; Mueller; MÜLLER", "# @|@; @; @; @"),
+        ("# DOE, JANE", "Jane Doe", "# @|@"),
+        ("# Jane O'Neill", "O’Neill, ONeill", "# @|@, ONeill"),
+        ("# José García", "Jose Garcia; Jose\u0301 led", "# @|@; @ led"),
+        ("# jane doe", "Jane, J. Doe, J.Doe, Doe J., doe", "# @|@, @, @, @, @"),
+        ("# will young", "young teams will, Will Young", "# @|young teams will, @"),
+        ("# JANE MCDONALD", "McDonald", "# @|@"),
+        ("# 李明", "李明 led", "# @|@ led"),
+        ("# Summer May", "Summer 2020, Summer led", "# @|Summer 2020, @ led"),
+    ],
+)
+def test_the_name_is_found_in_the_head(head: str, body: str, masked_as: str) -> None:
+    resume = f"{head}\n\n## Experience\n\n### Senior Data Engineer, Acme\n\n- {body}\n"
+    masker = Masker(1, resume, ["names"])
+    top, bullet = masked_as.replace("@", "Candidate 0001").rsplit("|", 1)
+    assert masker.mask(resume, "a") == resume.replace(head, top).replace(f"- {body}", f"- {bullet}")
+    assert masker.named
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "",
+        "# Resume",
+        "# Data Engineer",
+        "# Experience",
+        "# Resume\n\n## Work Experience",
+        "# 12 34",
+    ],
+)
+def test_what_is_no_name(head: str) -> None:
+    resume = f"{head}\n\n## Experience\n\n### Data Engineer, Acme\n\n- Built Data pipelines\n"
+    masker = Masker(1, resume, ["names"])
+    assert not masker.named
+    assert masker.mask(resume, "a") == resume
+
+
+def test_a_heading_of_many_words_is_doubted() -> None:
+    resume = "# Jane Doe Rust Wizard Extraordinaire\n\n## Jobs\n\n### Rust Maker, Acme\n\n- Doe\n"
+    masker = Masker(1, resume, ["names"])
+    assert masker.wordy
+    assert masker.mask(resume, "a").endswith("### Rust Maker, Acme\n\n- Candidate 0001\n")
+    assert not Masker(1, "# Jane van der Berg\n", ["names"]).wordy
 
 
 def test_a_resume_without_a_name_says_so() -> None:

@@ -1,6 +1,8 @@
 """The data card of a file of tasks, in the form of Hugging Face's dataset cards."""
 
+import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Task
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _OF_THE_CARD = ("license", "pretty_name", "language", "page_lines", "limits")
+_DIGEST = re.compile(r"SHA-256 of these tasks as JSON lines: `([0-9a-f]{64})`")
 _PERSONA = ("role", "level", "vertical")
 _MOST_ROWS = 40
 _LIMITS = (
@@ -49,6 +52,20 @@ def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> 
     target = card_path(path)
     target.write_text(make_card(path.stem, tasks, origin), encoding="utf-8")
     return target
+
+
+def digest(tasks: Sequence[Task]) -> str:
+    """The SHA-256 of tasks as JSON lines, in hexadecimal; that of the file that we write."""
+    found = hashlib.sha256()
+    for task in tasks:
+        found.update(json.dumps(task.to_row(), ensure_ascii=False).encode() + b"\n")
+    return found.hexdigest()
+
+
+def is_of_others(card: str, tasks: Sequence[Task]) -> bool:
+    """Whether a card says that it is of other tasks than these; one by hand may say nothing."""
+    said = _DIGEST.search(card)
+    return said is not None and said[1] != digest(tasks)
 
 
 def make_card(name: str, tasks: Sequence[Task], origin: Mapping[str, Any]) -> str:
@@ -115,6 +132,7 @@ def _content(tasks: Sequence[Task], report: Report) -> Iterator[str]:
     least = {name: [min(all_), median(all_), max(all_)] for name, all_ in lengths.items() if all_}
     yield from ("", *_table(["a task", "least", "median", "most"], least))
     yield from ("", f"Tasks with evidence: {report.with_evidence} of {report.tasks}.")
+    yield from ("", f"SHA-256 of these tasks as JSON lines: `{digest(tasks)}`")
 
 
 def _persona_table(key: str, counts: Mapping[str, int]) -> Iterator[str]:

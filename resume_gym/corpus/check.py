@@ -16,7 +16,11 @@ from typing import Any
 from resume_gym.corpus.difficulty import PAGE_LINES, PAGE_WIDTH, Difficulty, difficulty
 from resume_gym.corpus.findings import (
     Finding,
+    blank_texts,
     broken_fixes,
+    idle_repairs,
+    named_weaknesses,
+    other_jobs,
     page_fit,
     shared_content,
     similar_texts,
@@ -26,11 +30,15 @@ from resume_gym.corpus.findings import (
     weakness_balance,
 )
 from resume_gym.document import wrapped_lines
+from resume_gym.judges.rubric import RubricJudge
 from resume_gym.tasks import SPLITS, WEAKNESSES, Task, TaskError, load_tasks
 
 THRESHOLD = 0.8
 SAMPLE = 1000
 """Tasks whose difficulty is measured, drawn at random; it takes some milliseconds each."""
+JUDGED = 100
+"""Tasks whose fixes are judged, and whose job is compared with the resume, drawn likewise; it
+takes some tens of milliseconds each."""
 
 
 @dataclass(frozen=True)
@@ -101,19 +109,22 @@ def check(
 def _report(
     tasks: Sequence[Task], bad: Sequence[Finding], threshold: float, page_lines: int
 ) -> Report:
+    judged = _sample(tasks, JUDGED)
     findings = [
         *bad,
+        *blank_texts(tasks),
+        *named_weaknesses(tasks),
         *similar_texts(tasks, threshold),
         *shared_content(tasks),
         *page_fit(tasks, page_lines),
         *broken_fixes(tasks, page_lines),
+        *idle_repairs(judged, RubricJudge()),
+        *other_jobs(judged),
         *ungrounded_figures(tasks),
         *weak_and_strong(tasks),
         *weakness_balance(tasks),
     ]
     lines = Counter(wrapped_lines(task.resume, PAGE_WIDTH) for task in tasks)
-    # drawn, not every n-th, since generators deal the weaknesses in turn
-    sample = Random(0).sample(tasks, SAMPLE) if len(tasks) > SAMPLE else tasks
     return Report(
         tasks=len(tasks),
         splits={split: _weaknesses(tasks, split) for split in SPLITS},
@@ -122,9 +133,14 @@ def _report(
         threshold=threshold,
         with_evidence=sum(bool(task.evidence) for task in tasks),
         weak_share=weak_share(tasks),
-        difficulty=tuple(difficulty(task, page_lines) for task in sample),
+        difficulty=tuple(difficulty(task, page_lines) for task in _sample(tasks, SAMPLE)),
         findings=tuple(sorted(findings, key=lambda one: one.severity != "error")),
     )
+
+
+def _sample(tasks: Sequence[Task], most: int) -> Sequence[Task]:
+    # drawn, not every n-th, since generators deal the weaknesses in turn
+    return Random(0).sample(tasks, most) if len(tasks) > most else tasks
 
 
 def _weaknesses(tasks: Sequence[Task], split: str) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Texts of tasks that are the same, or nearly: MinHash finds candidates, their words decide."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -16,6 +16,7 @@ _WORD = re.compile(r"\w+")
 _DIGITS = re.compile(r"\d+")
 _CONTACT = re.compile(r".*(?:@|\b\d{3}[-. ]\d{3,4}\b|\blinkedin\.com|\bgithub\.com)", re.IGNORECASE)
 _ABOVE_FIRST_SECTION = 6  # lines in which contact data stands
+_CONTACT_WORDS = 25  # in a longer line something else stands as well
 _HEADING = re.compile(r"#{1,2}\s|\*\*[^*]+\*\*:?$|[A-Z][A-Z &/]+:?$")
 _BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,2}[.)])\s+(.+)")
 
@@ -34,33 +35,42 @@ class Pair(NamedTuple):
 
 
 def bare(text: str, names: Iterable[str] = ()) -> str:
-    """The text as it is compared: without these names, contact lines, marks, case and digits.
-
-    A resume under another name, at another address or with other figures is the same resume.
-    """
-    lines = text.split("\n")
-    head = [line for line in lines[:_ABOVE_FIRST_SECTION] if not _CONTACT.match(line)]
-    text = "\n".join(head + lines[_ABOVE_FIRST_SECTION:])
+    """The text as it is compared: without these names, marks, case and digits."""
     for name in names:
         text = text.replace(name, " ")
     return " ".join(_WORD.findall(_DIGITS.sub("0", text).lower()))
 
 
 def bare_resume(task: Task) -> str:
-    """`bare` of its resume, without the names of the persona or the heading."""
+    """`bare` of its resume, without contact lines and the names of the persona or the heading.
+
+    A resume under another name, at another address or with other figures is the same resume.
+    """
     first = task.resume.lstrip().partition("\n")[0]
     titled = [first.lstrip("# ").strip()] if first.startswith("# ") else []
     names = [task.persona.get(key, "") for key in ("name", "company")]
-    return bare(task.resume, [name for name in (*names, *titled) if isinstance(name, str) and name])
+    lines = task.resume.split("\n")
+    head = [line for line in lines[:_ABOVE_FIRST_SECTION] if not _is_contact(line)]
+    text = "\n".join(head + lines[_ABOVE_FIRST_SECTION:])
+    return bare(text, [name for name in (*names, *titled) if isinstance(name, str) and name])
 
 
-def bullet_lines(text: str) -> list[str]:
-    """The bullets of a resume without their marks; lists of skills are none."""
-    found, skills = [], False
+def _is_contact(line: str) -> bool:
+    return bool(_CONTACT.match(line)) and len(line.split()) <= _CONTACT_WORDS
+
+
+def bullet_lines(text: str, without: Sequence[str] = ("skill",)) -> list[str]:
+    """The bullets of a resume without their marks; lists of skills are none.
+
+    Args:
+        text: the resume.
+        without: words of headings under which lines are no bullets.
+    """
+    found, aside = [], False
     for line in text.split("\n"):
         if _HEADING.match(line):
-            skills = "skill" in line.lower()
-        elif (match := _BULLET.match(line)) and not skills:
+            aside = any(word in line.lower() for word in without)
+        elif (match := _BULLET.match(line)) and not aside:
             found.append(match[1])
     return found
 

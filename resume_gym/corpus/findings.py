@@ -3,16 +3,25 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from resume_gym.corpus.difficulty import difficulty
 from resume_gym.corpus.duplicates import Pair, bare, bare_resume, bullet_lines, near_duplicates
 from resume_gym.document import wrapped_lines
+from resume_gym.judges import Judge
 from resume_gym.judges.lines import Number, plain, read
+from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 
 NEAR_LIMIT = 0.05
-"""Share of a split's resumes that may resemble an earlier one."""
+"""Share of a split's resumes that may resemble an earlier one, and of the bullets of eval that
+may stand in train."""
+JOB_MATCH = 0.2
+"""Share of what a job asks for, by weight, that a resume tells; as for model-written tasks."""
+MISMATCHED = 1 / 3
+"""Share of tasks that may match less. One in five of the small size does, and, with another's job,
+nine of ten of any size."""
 BALANCE = 2.0
 """How far the share of a weakness may be from an even one, as a factor."""
 WEAK_SHARE = (0.45, 0.75)
@@ -20,6 +29,8 @@ WEAK_SHARE = (0.45, 0.75)
 BULLET_WORDS = 5
 """A shorter bullet may stand in two resumes by chance."""
 PAGE_WIDTH = 165
+_ASIDE = ("skill", "language", "reference")  # headings of lines that anybody's resume has
+_NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)
 _LEAST_OF_EACH = 5  # tasks of each weakness that an even share gives, for a balance to be judged
 _EXAMPLES = 5
 
@@ -49,6 +60,29 @@ class Finding:
     examples: tuple[str, ...] = ()
 
 
+def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Tasks without a text that they need."""
+    names = ("task_id", "job", "resume")
+    blank = [
+        f"{task.task_id!r}: {name}"
+        for task in tasks
+        for name in names
+        if not getattr(task, name).strip()
+    ]
+    yield from _found("error", "blank", blank, f"texts that are blank, of {', '.join(names)}")
+
+
+def named_weaknesses(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Tasks that tell their agent what is wrong with the resume."""
+    told = []
+    for task in tasks:
+        documents = (text for one in task.evidence for text in (one.title, one.text))
+        if match := _NAMED.search("\n".join((task.job, task.resume, *documents))):
+            told.append(f"{task.task_id}: {match[0]}")
+    text = "tasks with the name of a weakness in job, resume or evidence"
+    yield from _found("error", "named_weakness", told, text)
+
+
 def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     """Resumes and jobs that resemble others of their split, or of the other one."""
     resumes = {task.task_id: bare_resume(task) for task in tasks}
@@ -60,7 +94,14 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
         if first.setdefault((resumes[key], jobs[key]), key) != key
     ]
     yield from _found("error", "same_task", again, "tasks with the texts of an earlier one")
-    yield from _similar(tasks, "resume", resumes, threshold)
+    # an import has one resume for many jobs, which is no near-duplicate
+    once: dict[tuple[str, str], Task] = {}
+    for task in tasks:
+        once.setdefault((task.split, task.resume), task)
+    repeated = [task.task_id for task in tasks if once[task.split, task.resume] is not task]
+    text = "tasks with exactly the resume of an earlier one of their split"
+    yield from _found("warning", "repeated_resume", repeated, text)
+    yield from _similar(list(once.values()), "resume", resumes, threshold)
     yield from _similar(tasks, "job", jobs, threshold)
 
 
@@ -93,13 +134,13 @@ def _pairs(pairs: Sequence[Pair]) -> list[str]:
 
 
 def shared_content(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Bullets, names and employers that both splits have."""
-    kinds: tuple[tuple[Severity, str, str, Callable[[Task], set[str]]], ...] = (
-        ("error", "shared_bullet", f"bullets of {BULLET_WORDS} words or more", _bullets),
-        ("warning", "shared_name", "names of candidates", _names),
-        ("warning", "shared_company", "employers", _companies),
+    """Bullets, names and employers that both splits have; only many bullets are an error."""
+    kinds: tuple[tuple[float, str, str, Callable[[Task], set[str]]], ...] = (
+        (NEAR_LIMIT, "shared_bullet", f"bullets of {BULLET_WORDS} words or more", _bullets),
+        (1.0, "shared_name", "names of candidates", _names),
+        (1.0, "shared_company", "employers", _companies),
     )
-    for severity, kind, what, of in kinds:
+    for limit, kind, what, of in kinds:
         owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
         for task in tasks:
             for text in of(task):
@@ -107,12 +148,17 @@ def shared_content(tasks: Sequence[Task]) -> Iterator[Finding]:
         train, evaluation = owners["train"], owners["eval"]
         both = sorted(train.keys() & evaluation.keys())
         shown = [f'"{text}" in {train[text]} and {evaluation[text]}' for text in both]
-        yield from _found(severity, kind, shown, f"{what} that both splits have")
+        text = f"{what} that both splits have"
+        if limit < 1:
+            text += f", of {len(evaluation)} of eval (more than {limit:.0%} is an error)"
+        severity: Severity = "error" if len(both) > limit * len(evaluation) else "warning"
+        yield from _found(severity, kind, shown, text)
 
 
 def _bullets(task: Task) -> set[str]:
     """Bare bullets, told badly and well."""
-    found = (bare(line) for text in (task.resume, apply(task)[0]) for line in bullet_lines(text))
+    texts = (task.resume, apply(task)[0])
+    found = (bare(line) for text in texts for line in bullet_lines(text, _ASIDE))
     return {text for text in found if text.count(" ") >= BULLET_WORDS - 1}
 
 
@@ -161,8 +207,10 @@ def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
     """Fixes that do not apply, do not suffice or are not there."""
-    broken, long, none = [], [], []
+    broken, long, none, idle = [], [], [], []
     for task in tasks:
+        same = [n for n, fix in enumerate(task.fixes) if fix.old == fix.new]
+        idle += [f"{task.task_id}: fixes[{n}]: {task.fixes[n].old[:60]!r}" for n in same]
         text, problem = apply(task)
         lines = wrapped_lines(text, PAGE_WIDTH)
         if problem:
@@ -172,6 +220,7 @@ def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
         elif lines > page_lines:
             long.append(f"{task.task_id}: {lines}")
     yield from _found("error", "fix", broken, "tasks with a fix that does not apply in its turn")
+    yield from _found("error", "no_op_fix", idle, "fixes that change nothing")
     text = f"tasks with more than {page_lines} lines even after all fixes"
     yield from _found("error", "fixed_overflows", long, text)
     yield from _found(
@@ -189,6 +238,34 @@ def apply(task: Task) -> tuple[str, str]:
         elif not problem:
             problem = f"fixes[{number}].old: expected once, found {count} times: {fix.old[:60]!r}"
     return text, problem
+
+
+def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
+    """Fixes that do not better what their weakness spoils; those that do not apply are left out."""
+    idle, repaired = [], 0
+    for task in tasks:
+        text, problem = apply(task)
+        if problem or text == task.resume:
+            continue
+        repaired += 1
+        metric = WEAKNESS_METRIC[task.weakness]
+        if getattr(judge.judge(task, text), metric) != 1:
+            idle.append(f"{task.task_id}: {task.weakness}, {metric}")
+    text = "tasks whose fixes do not better the metric of their weakness, by the rubric judge"
+    yield from _found("warning", "idle_repair", idle, f"{text}, of {repaired} looked at")
+
+
+def other_jobs(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Whether resumes belong to their jobs."""
+    shares = [
+        (1 - difficulty(replace(task, resume=apply(task)[0])).job_distance, task.task_id)
+        for task in tasks
+    ]
+    far = [f"{task_id}: {share:.0%}" for share, task_id in shares if share < JOB_MATCH]
+    if len(far) > MISMATCHED * len(tasks):
+        text = f"tasks whose resume, after its fixes, tells less than {JOB_MATCH:.0%} of what the "
+        text += f"job asks for, of {len(tasks)} looked at; are the jobs those of the resumes?"
+        yield from _found("warning", "other_job", far, text)
 
 
 def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:

@@ -6,12 +6,13 @@ Split eval is called test there, as its users expect. A folder is what `save_to_
 
 import argparse
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from resume_gym.corpus.card import card_path, make_card
+from resume_gym.corpus.card import card_path, is_of_others, make_card
 from resume_gym.corpus.difficulty import PAGE_LINES
 from resume_gym.tasks import SPLITS, Task, TaskError, load_tasks
 
@@ -183,8 +184,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     command = commands.add_parser(
         "push",
         help="write tasks as a Hugging Face data set, to a folder or to the hub",
-        description="Write tasks as a Hugging Face data set. Its card is FILE's NAME.card.md, or "
-        "is made. The hub wants the token that `hf auth login` keeps.",
+        description="Write tasks as a Hugging Face data set. Its card is FILE's NAME.card.md; one "
+        "is made if there is none, or if it is of other tasks. The hub wants the token that "
+        "`hf auth login` keeps.",
     )
     add = command.add_argument
     add("file", metavar="FILE", help="JSONL file, or another source of tasks: default, mini, ...")
@@ -204,10 +206,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def _run(options: argparse.Namespace) -> int:
     tasks = load_tasks(options.file)
     path = Path(options.file)
-    if card_path(path).is_file():
-        card = card_path(path).read_text(encoding="utf-8")
-    else:
-        card = make_card(path.stem, tasks, {"page_lines": options.page_lines})
+    beside = card_path(path)
+    card = beside.read_text(encoding="utf-8") if beside.is_file() else None
+    if card and is_of_others(card, tasks):
+        print(f"{beside} is of other tasks than {path} has now; another is made", file=sys.stderr)
+        card = None
+    card = card or make_card(path.stem, tasks, {"page_lines": options.page_lines})
     push(tasks, options.to, card, options.private)
     print(f"{len(tasks)} tasks in {options.to}")
     return 0

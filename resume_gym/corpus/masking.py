@@ -1,19 +1,24 @@
 """Masking what identifies a candidate: names, mails, phones and links.
 
 One `Masker` belongs to one candidate, whose documents it gives the same placeholders. It takes a
-name wherever it stands as a word with a capital, so a candidate called Baker loses the bakers of
-the resume, too; a figure is never touched. It cannot see that employers, dates and deeds together
-may tell who somebody is, nor names that nothing marks as such; what it saw and left is counted.
+name wherever it stands as a word with a capital, with accents or without, so a candidate called
+Baker loses the Bakers of the resume, too; a figure is never touched. It cannot see that employers,
+dates and deeds together may tell who somebody is, nor names that nothing marks as such; what it
+saw and left is counted.
 """
 
 import re
 import tomllib
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from resume_gym.corpus.documents import missing
+from resume_gym.corpus.outline import TITLES, is_contact, is_section
 
 FIELDS = ("names", "mail", "phone", "links")
 """What can be masked."""
@@ -32,7 +37,8 @@ _END = rf"(?:{_any(_WORDS['ends'])})"
 _HOST = rf"(?:[a-z0-9][a-z0-9-]{{0,62}}\.){{1,8}}{_END}"
 _TAIL = r"[^\s<>()\[\]|\"'`,;*]*[^\s<>()\[\]|\"'`,;*.:!?]"
 _MAIL = re.compile(
-    r"(?:mailto:)?[\w.!#$%&'+/=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[a-z]{2,}\b", re.IGNORECASE
+    r"(?:mailto:)?[\w.!#$%&'+/=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[a-z]{2,}\b",
+    re.IGNORECASE,
 )
 _LINK = re.compile(
     rf"(?P<full>(?:https?://|ftp://|www\.){_TAIL})"
@@ -41,10 +47,21 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 _OWN = re.compile(r"https://example\.com/\d+|candidate\d+@example\.com|555-01\d\d")
-_SECTION = re.compile(r"^##? +(.*?)\s*$", re.MULTILINE)
-_NAME = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
-_WORD = r"[A-Z][\w'’-]+"
-_NEXT = rf"[ ]+(?:[A-Z]\.|(?:van|von|de|der|da|del|la|bin|al)\b|{_WORD})"
+_HEAD = re.compile(r" {0,3}(#{1,6} +)?(.*)")
+_TITLE = re.compile(
+    rf"(?:['’]s?)?\s*(?<!\w)(?:{_any(TITLES)})(?!\w)(?:\s*[:|–—-]|\s+(?:of|for|von)\b)?",
+    re.IGNORECASE,
+)
+_AFTER_NAME = re.compile(r"\s[|–—-]+\s|[|()\[\]<>{}·•:;/@\t]")
+_PART = re.compile(r"[^\W\d_][\w'.-]*")
+_ALIKE = str.maketrans("’‘ʼ´′‐‑øØłŁđĐðÐı", 5 * "'" + "--oOlLdDdDi")
+_SPELT = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"}
+    | {"ø": "oe", "Ø": "Oe", "å": "aa", "Å": "Aa", "æ": "ae", "Æ": "Ae"}
+)
+_MOST_WORDS = 4  # of a name
+_WORD = r"[A-ZÀ-ÖØ-Þ][\w'’-]+"
+_NEXT = rf"[ ]+(?:[A-Z]\.|(?:{_any(_WORDS['particles'])})\b|{_WORD})"
 _PERSON = rf"{_WORD}(?:{_NEXT}){{0,3}}"
 _FULL = rf"{_WORD}(?:{_NEXT}){{1,3}}"
 _TITLES = rf"(?:{_any(_WORDS['titles'])})\.? "
@@ -62,7 +79,21 @@ _ID = re.compile(r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])")
 _HANDLE = re.compile(r"(?<![\w/.])@[A-Za-z]\w{2,}")
 _LABEL = re.compile(r"\b(?:phone|tel|telephone|mobile|cell|fax|whatsapp)\b\W*$", re.IGNORECASE)
 _LOCAL = re.compile(r"(?<![\w-])(?:\(\d{3}\) ?)?555-\d{4}(?![\w-])")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
+_SEASONS = ("spring", "summer", "autumn", "winter")
 
 
 class Masker:
@@ -95,12 +126,18 @@ class Masker:
         self._number = number
         self._region = _region(region)
         self._known: dict[str, dict[str, str]] = {field: {} for field in FIELDS}
-        self._names = _names(resume, number)
+        self._own = find_name(resume)
+        self._names, self._ways = _names(resume, self._own, number)
 
     @property
     def named(self) -> bool:
         """Whether the resume says who the candidate is."""
-        return any(name.startswith("Candidate") for name in self._names.values())
+        return self._own is not None
+
+    @property
+    def wordy(self) -> bool:
+        """Whether the name has so many words that some may be none of a name."""
+        return self._own is not None and len(self._own.words) > _MOST_WORDS
 
     def mask(self, text: str, document: str) -> str:
         """The text with placeholders; counts what it did under the document's name."""
@@ -133,14 +170,20 @@ class Masker:
             key = hit[0].lower().removeprefix("mailto:")
             scheme = "mailto:" if len(key) < len(hit[0]) else ""
             new = self._place(
-                "mail", key, lambda n: f"candidate{number}{f'.{n}' * (n > 1)}@example.com"
+                "mail",
+                key,
+                lambda n: f"candidate{number}{f'.{n}' * (n > 1)}@example.com",
             )
             yield *hit.span(), scheme + new
 
     def _links(self, text: str) -> Iterator[tuple[int, int, str]]:
         for start, end in _links(text):
             key = re.sub(r"^(?:https?://)?(?:www\.)?|/+$", "", text[start:end].lower())
-            yield start, end, self._place("links", key, lambda n: f"https://example.com/{n}")
+            yield (
+                start,
+                end,
+                self._place("links", key, lambda n: f"https://example.com/{n}"),
+            )
 
     def _phones(self, text: str) -> Iterator[tuple[int, int, str]]:
         first = self._number - 1
@@ -149,15 +192,20 @@ class Masker:
             yield start, end, new
 
     def _people(self, text: str) -> Iterator[tuple[int, int, str]]:
-        if not self._names:
+        if self._ways is None:
             return
         taken = [(m.start(), m.end()) for find in (_MAIL, _LINK, _OWN) for m in find.finditer(text)]
-        ways = _any([*self._names])
-        # "May" before a number is a month.
-        for hit in re.finditer(rf"(?<![^\W_]|[.@/-])(?:{ways})(?![^\W_]|@|\.\w)", text):
-            month = hit[0].lower()[:3] in _MONTHS and re.match(r"\.?,? +\d", text[hit.end() :])
-            if not month and not any(a <= hit.start() < b for a, b in taken):
-                yield *hit.span(), self._names[hit[0]]
+        plain, places = _fold(text)
+        for hit in self._ways.finditer(plain):
+            start, end = (
+                places[hit.start()],
+                max(places[hit.end()], places[hit.end() - 1] + 1),
+            )
+            # "May" before a number is a month.
+            date = hit[0].lower().startswith((*_MONTHS, *_SEASONS))
+            date = date and bool(re.match(r"\.?,? +\d", text[end:]))
+            if not date and not any(a <= start < b for a, b in taken):
+                yield start, end, self._names[hit[0].lower()]
 
 
 def _replace(text: str, spans: list[tuple[int, int, str]]) -> str:
@@ -166,33 +214,176 @@ def _replace(text: str, spans: list[tuple[int, int, str]]) -> str:
     return text
 
 
-def _names(resume: str, number: int) -> dict[str, str]:
-    """Every form of a name in the resume, with its placeholder."""
-    people: dict[str, str] = {}
-    if title := _NAME.search(resume):
-        people[title[1]] = f"Candidate {number:04}"
+class Name(NamedTuple):
+    """A name of a person.
+
+    Attributes:
+        text: as it is written.
+        words: of it, forenames first, without job titles and credentials.
+        telling: those words that identify by themselves.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    telling: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """The same for the same name, whatever its case, accents and order."""
+        return " ".join(sorted(_fold(word)[0].lower().strip(".") for word in self.telling))
+
+
+def find_name(resume: str) -> Name | None:
+    """The candidate's name: the heading "# Name", or what stands below a "# Resume".
+
+    None if nothing above the first section looks like one.
+    """
+    headings: list[Name] = []
+    lines: list[Name] = []
+    for line in resume.split("\n"):
+        match = _HEAD.match(line[:200])
+        marks, text = (match[1] or "").strip(), match[2] if match else ""
+        titled = _TITLE.search(text)
+        section = bool(marks) and is_section(_TITLE.sub("", text))
+        if section and not titled:
+            break
+        found = None if section else _name(text)
+        if found and marks == "#":
+            return _without_jobs(found, resume)
+        if found and _sure(found):
+            (headings if marks else lines).append(found)
+    return next(iter(headings + lines), None)
+
+
+def _sure(name: Name) -> bool:
+    """Whether it looks like a name where nothing says that it is one."""
+    small = {*name.words} - {*name.telling, *_WORDS["particles"]}
+    initials = all(len(word.strip(".")) == 1 for word in small)
+    least = len(name.telling) > 1 and len(name.words) <= _MOST_WORDS and initials
+    return least and not re.search(r"^[-+*] |\d|[.!?]$", name.text) and not is_contact(name.text)
+
+
+def _name(text: str) -> Name | None:
+    """The name that a heading begins with; None if no word of it tells who somebody is."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).strip("#_ \t").strip("*")
+    text = _AFTER_NAME.split(_TITLE.sub("", text).strip(" :|-–—"))[0].strip("*_ ,")
+    last, *after = (piece.strip() for piece in text.split(","))
+    shown = last
+    if after and _is_forename(after[0], last):
+        shown = f"{last}, {after[0]}"
+        last = f"{after[0]} {last}"
+    words = _PART.findall(last.translate(_ALIKE))
+    cased = any(map(str.isupper, last))
+    others = [word for word in words if word.lower() not in _WORDS["jobs"]]
+    telling = [word for word in others if _telling(word, cased)]
+    if not telling:
+        return None
+    if len(telling) > 1 and len(others) < len(words):  # "Anthony Head" is a name
+        words, shown = others, " ".join(others)
+    return Name(shown, tuple(words), tuple(word for word in words if _telling(word, cased)))
+
+
+def _is_forename(text: str, surname: str) -> bool:
+    """Whether what follows a comma is no rank, credential, job or place with its code."""
+    words = [word.lower().replace(".", "") for word in text.split()]
+    if not 0 < len(words) <= 3 or {*words} & {*_WORDS["ranks"], *_WORDS["jobs"]}:
+        return False
+    plain = surname.isupper() and " " not in surname  # "DOE, JANE"
+    code = text.isupper() and len(text) < 6 and not plain  # "Jane Doe, CISSP"
+    return not code and all(map(_PART.fullmatch, text.translate(_ALIKE).split()))
+
+
+def _without_jobs(name: Name, resume: str) -> Name:
+    """A long name without those later words that name jobs or employers of the resume."""
+    if len(name.words) <= _MOST_WORDS:
+        return name
+    heads = {
+        word for line in re.findall(r"^### (.*)", resume, re.M) for word in _PART.findall(line)
+    }
+    telling = [word for n, word in enumerate(name.telling) if n < 2 or word not in heads]
+    return name._replace(telling=tuple(telling))
+
+
+def _telling(part: str, cased: bool = True) -> bool:
+    """Whether a part of a name identifies by itself; `cased` if it has capitals at all."""
+    plain = part.strip(".'’-")
+    if len(plain) < 2 or plain.lower().replace(".", "") in _WORDS["ranks"]:
+        return False
+    return plain[0].isupper() or "'" in plain if cased else plain not in _WORDS["particles"]
+
+
+def _names(
+    resume: str, own: Name | None, number: int
+) -> tuple[dict[str, str], re.Pattern[str] | None]:
+    """Placeholders of every form of a name in the resume, in lower case, and how to find them."""
+    people = {own: f"Candidate {number:04}"} if own else {}
     for index, (section, body) in enumerate(_sections(resume)):
         if index and "reference" in section.lower():
             for hit in _REFEREE.finditer(body):
-                people.setdefault(hit[1], f"Reference {len(people)}")
+                if name := _name(hit[1]):
+                    people.setdefault(name, f"Reference {len(people) + (own is None)}")
     forms: dict[str, str] = {}
+    ways: dict[str, None] = {}
     for name, placeholder in people.items():
-        name = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", name).strip("*_ ")
-        name = name.split(",")[0].strip()
-        parts = [part for part in re.findall(r"[\w'’.-]+", name) if _telling(part)]
-        whole = {name}
+        for form, way in _forms(name):
+            if forms.setdefault(form.lower(), placeholder) == placeholder:
+                ways[way] = None
+    if not ways:
+        return forms, None
+    # the longest first; a pattern is as long as its form but for its marks
+    every = "|".join(sorted(ways, key=lambda way: -len(re.sub(r"\(\?i:|[\\()\[\]]", "", way))))
+    return forms, re.compile(rf"(?<![^\W_]|[.@/-])(?:{every})(?![^\W_]|@|\.\w)")
+
+
+def _forms(name: Name) -> Iterator[tuple[str, str]]:
+    """Forms of a name with the patterns that find them in folded text."""
+    for spell in (str, lambda word: word.translate(_SPELT)):
+        text = _fold(spell(name.text))[0]
+        parts = [_fold(spell(word))[0].strip(".-") for word in name.telling]
+        whole = {text, " ".join(_fold(spell(word))[0] for word in name.words)}
         if len(parts) > 1:
-            whole |= {f"{parts[0]} {parts[-1]}", f"{parts[-1]}, {parts[0]}"}
-        for one in (*sorted(whole), *parts):
-            for form in (one, one.upper(), one.title() if one.isupper() else one):
-                forms.setdefault(form, placeholder)
-    return forms
+            first, last = parts[0], parts[-1]
+            whole |= {f"{a} {b}" for a, b in pairwise(parts)}
+            for a, b in ((first, last), (last, first)):
+                whole |= {f"{a}{mark}{b}" for mark in (" ", ", ", "-", ".", "_")}
+                joint = a.capitalize() + b.capitalize()
+                yield joint, re.escape(joint)
+            for short in ("{}. {}", "{}.{}", "{} {}"):
+                form = short.format(first[0].upper(), last)
+                yield form, _capital(form)
+            for short in (
+                f"{last}, {first[0].upper()}.",
+                f"{last} {first[0].upper()}.",
+            ):
+                yield short, _capital(short)
+            for form in whole:
+                any_case = "," not in form and first.lower() not in _WORDS["common"]
+                yield form, f"(?i:{re.escape(form)})" if any_case else _capital(form)
+        else:
+            yield from ((form, _capital(form)) for form in whole)
+        yield from ((part, _capital(part)) for part in parts)
 
 
-def _telling(part: str) -> bool:
-    """Whether a part of a name identifies by itself."""
-    plain = part.strip(".'’-")
-    return len(plain) > 1 and plain[0].isupper() and plain.lower() not in _WORDS["ranks"]
+def _capital(form: str) -> str:
+    """A pattern of a form that begins with a capital, or as it is written."""
+    first = re.escape(form[0].upper())
+    if form[0].islower() and form not in _WORDS["common"]:
+        first = f"[{re.escape(form[0])}{first}]"
+    return f"{first}(?i:{re.escape(form[1:])})"
+
+
+def _fold(text: str) -> tuple[str, Sequence[int]]:
+    """The text without accents, apostrophes alike, and where each character of it stood."""
+    if text.isascii():
+        return text, range(len(text) + 1)
+    pairs = [(one, n) for n, char in enumerate(text) for one in _plain(char)]
+    return "".join(one for one, _ in pairs), [*(n for _, n in pairs), len(text)]
+
+
+@lru_cache(maxsize=4096)
+def _plain(char: str) -> str:
+    parts = unicodedata.normalize("NFKD", char.translate(_ALIKE))
+    return "".join(one for one in parts if not unicodedata.combining(one))
 
 
 def _sections(resume: str) -> Iterator[tuple[str, str]]:

@@ -42,7 +42,8 @@ _LONE = frozenset(  # the name of a section even where nothing sets it off
         *("volunteering", "interests", "references", "employment"),
     }
 )
-_TITLE = ("resume", "résumé", "curriculum vitae", "cv")
+TITLES = ("resume", "résumé", "resumé", "curriculum vitae", "cv", "lebenslauf")
+"""What a resume may be headed with in place of a name, in lower case."""
 _PROSE = ("summary", "profile", "about", "objective", "overview", "references", "interests")
 _LISTS = ("skill", "technolog", "language", "tools", "competenc", "expertise")
 _SMALL = ("and", "or", "of", "the", "in", "at", "for", "to", "with", "a", "an", "on")
@@ -110,6 +111,12 @@ def is_contact(text: str) -> bool:
     return bool(_CONTACT.search(text))
 
 
+def is_section(text: str) -> bool:
+    """Whether a heading is a usual one of a section."""
+    name = text.strip("#*_: ").replace("&", "and").lower()
+    return bool(name) and _known(name)
+
+
 def _known(name: str) -> bool:
     """Whether a lower-case text is a usual name of a section."""
     words = name.split()
@@ -125,7 +132,7 @@ def is_dated(text: str) -> bool:
 def write_markdown(rows: Iterable[Row]) -> str:
     """The Markdown of a document: "# Name", contact line, "## Section", "### Job", "- bullet"."""
     rows = [row for row in rows if row.text.strip()]
-    while rows and rows[0].text.strip().rstrip(":").lower() in _TITLE:
+    while rows and rows[0].text.strip().rstrip(":").lower() in TITLES:
         del rows[0]
     if rows and rows[0].hint == "heading" and not _known(rows[0].text.strip().lower()):
         rows[0] = rows[0]._replace(hint="name")  # a name in the style, or the capitals, of headings

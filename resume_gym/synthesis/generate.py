@@ -8,21 +8,21 @@ store beside it every answer that was paid for; the same command goes on from bo
 import argparse
 import json
 from collections.abc import Coroutine, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
-from resume_gym.synthesis.journal import Journal, check_settings, settled, write_whole
+from resume_gym.synthesis.journal import Journal, Meter, made, settled, write_whole
 from resume_gym.synthesis.manifest import (
+    counted,
+    find_manifest,
     origin,
     price,
-    read_manifest,
     spent,
     summary,
     write_manifest,
@@ -141,9 +141,13 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_constant=_no_number)
     except ValueError as problem:
         raise argparse.ArgumentTypeError(f"expected JSON, got {text!r}: {problem}") from None
     if not isinstance(found, dict):
@@ -151,7 +155,7 @@ def _object(text: str) -> dict[str, Any]:
     return found
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int:
     model: dict[str, Any] = {}
     if options.generator == PROCEDURAL:
         if options.model or options.base_url or options.client:
@@ -163,79 +167,73 @@ def _run(options: argparse.Namespace) -> None:
         if name is None:
             raise TaskError("--generator openai: expected --model, the name that the server knows")
         model = {**_PATIENT, "model": name, **options.client}
-    generate(
-        Plan(
-            generator=options.generator,
-            count=options.count,
-            seed=options.seed,
-            out=options.out,
-            split=options.split,
-            size=options.size,
-            model=model,
-            base_url=options.base_url,
-            attempts=options.attempts,
-            width=options.width,
-        )
+    plan = Plan(
+        generator=options.generator,
+        count=options.count,
+        seed=options.seed,
+        out=options.out,
+        split=options.split,
+        size=options.size,
+        model=model,
+        base_url=options.base_url,
+        attempts=options.attempts,
+        width=options.width,
     )
+    if generate(plan):
+        return 0
+    _print("no task was made; another model may do better, with another --out", stderr=True)
+    return 1
 
 
-def generate(plan: Plan) -> None:
+def generate(plan: Plan) -> int:
     """Make the file of a plan, its manifest and its data card; go on where a run was cut off.
 
+    Returns:
+        How many tasks the file has.
+
     Raises:
-        TaskError: the file is there already, with other settings, or an option is wrong.
+        TaskError: a file is there that is not this run's, another run is at it, or an option is
+            wrong.
         ModelError: the model cannot be asked; what is settled is kept.
         KeyboardInterrupt: likewise.
     """
     settings = plan.settings()
-    if _is_complete(plan, settings):
-        _print(f"{plan.out} is there already, with its {plan.count} tasks")
-        return
-    client = _client(plan) if plan.store else None
-    journal = Journal(plan.beside(".partial"), settings)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[cost]}"),
-    )
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        bar.add_task(plan.generator, total=plan.count, completed=journal.count, cost="")
-        try:
-            if client:
-                _ask(plan, client, journal, bar)
-            else:
-                _draw(plan, journal, bar)
-        except (ModelError, KeyboardInterrupt):
-            told = f"{journal.count} of {plan.count} tasks are kept; the same command goes on"
-            _print(f"{plan.out}: {told}", stderr=True)
-            raise
-    _finish(plan, settings, journal)
-
-
-def _is_complete(plan: Plan, settings: Mapping[str, Any]) -> bool:
-    """Whether the file is there already, as it would be made.
-
-    Raises:
-        TaskError: another file is there, or there is no folder for it.
-    """
+    if plan.out.is_dir():
+        raise TaskError(f"--out: expected a file, and {str(plan.out)!r} is a folder")
     if not plan.out.parent.is_dir():
         raise TaskError(f"--out: there is no folder {str(plan.out.parent)!r}")
-    if not plan.out.exists() or plan.beside(".partial").exists():
-        return False
-    path = plan.beside(".manifest.json")
-    if not path.is_file():
-        raise TaskError(f"--out: {plan.out} exists, and no manifest says how it was made")
-    manifest = read_manifest(path)
-    check_settings(plan.out, manifest["settings"], settings)
-    return bool(manifest["wanted"] == plan.count)
+    partial, path = plan.beside(".partial"), plan.beside(".manifest.json")
+    manifest = find_manifest(path, plan.out, partial, settings, plan.count)
+    if manifest and manifest["wanted"] == plan.count and not partial.exists():
+        _print(f"{plan.out} is there already, with {counted(manifest)}")
+        return int(manifest["tasks"])
+    client = _client(plan) if plan.store else None
+    with closing(Journal(partial, settings)) as journal:
+        if journal.count > plan.count:
+            told = f"expected at least as many, got {plan.count}"
+            raise TaskError(f"--count: {partial} holds {journal.count} already; {told}")
+        if manifest:
+            journal.failures = {**manifest.get("failures", {}), **journal.failures}
+        _make(plan, client, journal)
+        return _finish(plan, settings, journal)
 
 
-def _draw(plan: Plan, journal: Journal, bar: Progress) -> None:
+def _make(plan: Plan, client: "Client | None", journal: Journal) -> None:
+    """All tasks, into the journal, with the progress on stderr."""
+    with Meter(plan.generator, plan.out, plan.count, journal) as meter:
+        try:
+            if client:
+                _ask(plan, client, journal, meter)
+            else:
+                _draw(plan, journal, meter)
+        except (ModelError, KeyboardInterrupt):
+            paid = f"; paid so far: {price(spent(plan.store))}" if client else ""
+            told = f"{journal.count} of {plan.count} tasks are kept; the same command goes on"
+            _print(f"{plan.out}: {told}{paid}", stderr=True)
+            raise
+
+
+def _draw(plan: Plan, journal: Journal, meter: Meter) -> None:
     """Tasks of the content bank."""
     from resume_gym.synthesis.procedural import generate_task
 
@@ -243,7 +241,7 @@ def _draw(plan: Plan, journal: Journal, bar: Progress) -> None:
         split, number = place(index, plan.split)
         task = generate_task(plan.seed, number, split, plan.size)
         journal.append(settled(task.task_id, task))
-        bar.update(bar.task_ids[0], advance=1)
+        meter.advance()
 
 
 def _client(plan: Plan) -> "Client":
@@ -251,7 +249,7 @@ def _client(plan: Plan) -> "Client":
 
     server = {"base_url": plan.base_url} if plan.base_url else {}
     own = {"store": plan.store, "concurrency": plan.width, **server}
-    if taken := own.keys() & plan.model.keys():
+    if taken := {*own, "provider"} & plan.model.keys():
         raise TaskError(f"--client: {min(taken)} is set by another option")
     try:
         return make_client(plan.generator, **own, **plan.model)
@@ -259,20 +257,20 @@ def _client(plan: Plan) -> "Client":
         raise TaskError(f"--client: {problem}") from None
 
 
-def _ask(plan: Plan, client: "Client", journal: Journal, bar: Progress) -> None:
+def _ask(plan: Plan, client: "Client", journal: Journal, meter: Meter) -> None:
     """Tasks of a model."""
     from resume_gym.synthesis.model_written import Gate, taken, write_tasks
 
     gate = Gate(client, journal.failures, journal.fail)
     earlier = spent(plan.store)
-    made = (Task.from_row(row["task"]) for row in journal.rows() if row["task"])
-    seen = {key for task in made for key in taken(task)}
+    tasks = (Task.from_row(row["task"]) for row in journal.rows() if row["task"])
+    seen = {key for task in tasks for key in taken(task)}
 
     def settle(persona: Persona, outcome: "Outcome") -> None:
         journal.append(settled(persona.task_id, *outcome))
         now = client.usage.dollars
         total = None if now is None or earlier is None else now + earlier
-        bar.update(bar.task_ids[0], advance=1, cost=price(total))
+        meter.advance(price(total))
 
     places = (place(index, plan.split) for index in range(journal.count, plan.count))
     personas = (make_persona(plan.seed, number, split) for split, number in places)
@@ -298,12 +296,11 @@ def _wait(work: Coroutine[Any, Any, None], gate: "Gate") -> None:
         raise
 
 
-def _finish(plan: Plan, settings: Mapping[str, Any], journal: Journal) -> None:
+def _finish(plan: Plan, settings: Mapping[str, Any], journal: Journal) -> int:
     """Write the file, and what is to be known of it; only the answers stay as well."""
     from resume_gym.corpus.card import write_card
 
-    made = (row["task"] for row in islice(journal.rows(), plan.count) if row["task"])
-    write_whole(plan.out, (json.dumps(task, ensure_ascii=False).encode() + b"\n" for task in made))
+    write_whole(plan.out, made(journal.rows()))
     path = plan.beside(".manifest.json")
     manifest = write_manifest(path, plan.out, settings, plan.count, journal, plan.store)
     try:
@@ -312,6 +309,7 @@ def _finish(plan: Plan, settings: Mapping[str, Any], journal: Journal) -> None:
         _print(f"{plan.out}: no data card: {problem}", stderr=True)
     journal.path.unlink()
     _print(summary(plan.out, manifest))
+    return int(manifest["tasks"])
 
 
 def _print(text: str, *, stderr: bool = False) -> None:

@@ -1,6 +1,5 @@
 """What is to be known of a generated file: how it was made, what was skipped, what it cost."""
 
-import hashlib
 import json
 import platform
 import sqlite3
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import resume_gym
-from resume_gym.synthesis.journal import Journal, write_whole
+from resume_gym.synthesis.journal import Journal, check_settings, is_made_of, sha256, write_whole
 from resume_gym.tasks import TaskError
 
 _SDKS = {"gemini": "google-genai", "openai": "openai"}
@@ -66,7 +65,9 @@ def write_manifest(
         "faults": dict(sorted(faults.items())),
         "skipped": skipped,
         "usage": _usage(store) if store else None,
-        "sha256": hashlib.sha256(out.read_bytes()).hexdigest(),
+        # so that nobody pays twice for a question without an answer when the file grows
+        "failures": journal.failures,
+        "sha256": sha256(out),
     }
     write_whole(path, iter([json.dumps(manifest, ensure_ascii=False, indent=1).encode() + b"\n"]))
     return manifest
@@ -98,8 +99,45 @@ def read_manifest(path: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_bytes())
     except ValueError as problem:
         raise TaskError(f"{path}: {problem}") from None
-    if not isinstance(manifest, dict) or not {"settings", "wanted"} <= manifest.keys():
-        raise TaskError(f"{path}: expected a manifest with settings and wanted")
+    needed = ("settings", "wanted", "tasks", "sha256")
+    if not isinstance(manifest, dict) or not manifest.keys() >= set(needed):
+        raise TaskError(f"{path}: expected a manifest with {', '.join(needed)}")
+    return manifest
+
+
+def find_manifest(
+    path: Path, out: Path, journal: Path, settings: Mapping[str, Any], wanted: int
+) -> dict[str, Any] | None:
+    """The manifest of a file that may be made, or made longer; None if there is no file yet.
+
+    Args:
+        path: of the manifest.
+        out: the file of tasks.
+        journal: what an unfinished run left, if it is there.
+        settings: of this run.
+        wanted: tasks that this run asks for.
+
+    Raises:
+        TaskError: a file is there that this run must not replace.
+    """
+    if not out.exists():
+        return None
+    manifest = read_manifest(path) if path.is_file() else None
+    if manifest is None or manifest["sha256"] != sha256(out):
+        if is_made_of(out, journal):
+            return None
+        if manifest is None:
+            raise TaskError(f"--out: {out} exists, and no manifest says how it was made")
+        raise TaskError(
+            f"--out: {out} is not as it was made: {path.name} has another sha256 of it; "
+            "move the file away, and the same command makes it anew"
+        )
+    check_settings(out, manifest["settings"], settings)
+    if wanted < manifest["wanted"]:
+        raise TaskError(
+            f"--count: {out} was made with {manifest['wanted']}; expected at least as many, "
+            f"got {wanted}; choose another --out for fewer"
+        )
     return manifest
 
 
@@ -124,10 +162,15 @@ def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
+def counted(manifest: Mapping[str, Any]) -> str:
+    """How many tasks were made of those that were wanted."""
+    return f"{manifest['tasks']} of {manifest['wanted']} tasks"
+
+
 def summary(out: Path, manifest: Mapping[str, Any]) -> str:
     """The manifest in a few lines."""
     splits = ", ".join(f"{count} {split}" for split, count in manifest["splits"].items())
-    lines = [f"{out}: {manifest['tasks']} tasks ({splits})"]
+    lines = [f"{out}: {counted(manifest)}" + f" ({splits})" * bool(splits)]
     if faults := manifest["faults"]:
         told = ", ".join(f"{kind} {count}" for kind, count in faults.items())
         lines.append(f"{manifest['attempts']} answers; with faults: {told}")

@@ -519,6 +519,10 @@ def test_a_refusal_is_not_paid_for_twice_when_a_corpus_grows(out: Path) -> None:
         assert status(*asked(server, out, "--width", 1, count=4)) == 0
         assert len(server.requests) == 4
         assert status(*asked(server, out, "--width", 1, count=5)) == 0
+        made = out.read_bytes()
+        out.unlink()
+        assert status(*asked(server, out, "--width", 1, count=5)) == 0
+    assert out.read_bytes() == made
     assert len(server.requests) == 5
     assert manifest(out)["faults"] == {"refused": 3}
     assert [task.task_id for task in read_jsonl(out)] == [one.task_id for one in PERSONAS[3:5]]

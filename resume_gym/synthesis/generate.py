@@ -21,6 +21,7 @@ from resume_gym.synthesis.journal import Journal, Meter, made, settled, write_wh
 from resume_gym.synthesis.manifest import (
     counted,
     find_manifest,
+    known_failures,
     origin,
     price,
     spent,
@@ -212,8 +213,7 @@ def generate(plan: Plan) -> int:
         if journal.count > plan.count:
             told = f"expected at least as many, got {plan.count}"
             raise TaskError(f"--count: {partial} holds {journal.count} already; {told}")
-        if manifest:
-            journal.failures = {**manifest.get("failures", {}), **journal.failures}
+        journal.failures = {**known_failures(path, settings), **journal.failures}
         _make(plan, client, journal)
         return _finish(plan, settings, journal)
 

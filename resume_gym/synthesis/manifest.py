@@ -141,6 +141,17 @@ def find_manifest(
     return manifest
 
 
+def known_failures(path: Path, settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Questions that had no answer when a file of these settings was made; see `Journal`.
+
+    Raises:
+        TaskError: the file at the path is no manifest.
+    """
+    manifest = read_manifest(path) if path.is_file() else {}
+    same = manifest.get("settings") == settings
+    return {key: tuple(told) for key, told in manifest.get("failures", {}).items() if same}
+
+
 def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """How the tasks were made, for their data card."""
     from resume_gym.synthesis.procedural import SIZES

@@ -85,9 +85,40 @@ def test_ids_and_splits_depend_on_the_texts_alone(files: Path) -> None:
 
 
 def test_one_resume_in_five_is_for_eval(tmp_path: Path) -> None:
-    resumes = [put(tmp_path, f"{n}.md", f"# A {n}\n\n- Built {n} ships\n") for n in range(200)]
+    marks = ["".join(chr(97 + int(digit)) for digit in f"{n:03}") for n in range(200)]
+    texts = [f"# Ada {m.title()}\n\n- Built {m} of {m}{m}\n- Led x{m} by y{m}\n" for m in marks]
+    resumes = [put(tmp_path, f"{n}.md", text) for n, text in enumerate(texts)]
     tasks = import_resumes(resumes, [put(tmp_path, "job.txt", ANALYST)]).tasks
     assert 25 <= sum(task.split == "eval" for task in tasks) <= 55
+
+
+@pytest.mark.parametrize(
+    ("head", "other"),
+    [
+        ("# Ada Moreno", "# MORENO, ADA"),
+        ("# Resume\n\nada@example.com", "# Resume\n\nLisbon | Ada@Example.com"),
+    ],
+)
+def test_a_candidate_is_in_one_split(tmp_path: Path, head: str, other: str) -> None:
+    job = put(tmp_path, "job.txt", ANALYST)
+    for n in range(12):
+        texts = (f"{head}\n\n## Jobs\n\n- Built {n} ships\n", f"{other}\n\n## Skills\n\n- SQL\n")
+        files = [put(tmp_path, f"{k}.md", text) for k, text in enumerate(texts)]
+        assert len({task.split for task in import_resumes(files, [job]).tasks}) == 1
+
+
+def test_versions_of_a_resume_are_in_one_split(tmp_path: Path) -> None:
+    job = put(tmp_path, "job.txt", ANALYST)
+    body = "\n".join(f"- Moved {word} by night and by day" for word in ENGINEER.split())
+    files = [put(tmp_path, f"{n}.md", f"## Jobs\n\n{body}\n- Saved {n} ships\n") for n in range(20)]
+    assert len({task.split for task in import_resumes(files, [job]).tasks}) == 1
+
+
+def test_evidence_goes_to_the_longest_file_name(tmp_path: Path) -> None:
+    files = [put(tmp_path, f"{n}.md", f"# {n}\n\n- Built it\n") for n in ("smith", "smith-jones")]
+    paper = put(tmp_path, "smith-jones-review.md", "Good.\n")
+    report = import_resumes(files, [put(tmp_path, "job.txt", ANALYST)], [paper])
+    assert [len(task.evidence) for task in report.tasks] == [0, 1]
 
 
 def test_a_text_is_taken_once(files: Path) -> None:
@@ -134,6 +165,21 @@ def test_masking_reaches_resume_and_evidence(files: Path) -> None:
     nameless = put(files, "x.md", "## Experience\n\n- Built it\n")
     notes = import_resumes([nameless], some(files, *JOBS), options=mask).notes
     assert 'its name is not masked: no heading "# Name" was found' in [note for _, note in notes]
+
+
+def test_what_json_marks_as_personal_is_masked(tmp_path: Path) -> None:
+    basics = {
+        "name": "Ada Moreno",
+        "phone": "0171 2345678",
+        "profiles": [{"network": "Mastodon", "username": "adam77"}],
+    }
+    resume = {"basics": basics, "skills": [{"name": "SQL"}]}
+    file = put(tmp_path, "ada.json", json.dumps(resume))
+    mask = Options(mask=frozenset({"names", "phone", "links"}))
+    report = import_resumes([file], [put(tmp_path, "job.txt", ANALYST)], options=mask)
+    assert report.tasks[0].resume == (
+        "# Candidate 0001\n\n555-0101 | Mastodon: https://example.com/1\n\n## Skills\n\n- SQL\n"
+    )
 
 
 def test_diagnosis_finds_what_was_planted() -> None:
@@ -214,7 +260,7 @@ def test_the_command_writes_tasks_and_never_shows_what_it_masked(
         (["--out", "ada.md"], "is one of the files to read"),
         (
             ["--out", "t.jsonl", "--mask", "phone", "--phone-region", "Mars"],
-            "--mask: expected a reg",
+            "--phone-region: expected a reg",
         ),
     ],
 )

@@ -234,6 +234,36 @@ def test_long_runs_are_read_in_linear_time(piece: str) -> None:
     assert masked(text, "mail") == text
 
 
+def test_known_contacts_are_masked_in_any_form() -> None:
+    contacts = [("phone", "0171 2345678"), ("links", "https://ada.dev"), ("links", "adamoreno1")]
+    resume = "# Ada Moreno\n\n0171 2345678 | https://ada.dev | Mastodon: adamoreno1\n\n## Jobs\n"
+    masker = Masker(1, resume, FIELDS, contacts=[*contacts, ("links", "ada")])
+    assert masker.mask(resume, "a") == (
+        "# Candidate 0001\n\n555-0101 | https://example.com/1 | Mastodon: https://example.com/2\n\n"
+        "## Jobs\n"
+    )
+    assert masker.mask("ring (0171) 234-5678, ada", "b") == "ring 555-0101, ada"
+
+
+def test_accounts_of_networks_are_links() -> None:
+    text = (
+        "# Jane Doe\n\nLinkedIn: /in/jane-doe | GitHub: janed | skype: johndoe99\n\n## Skills\n\n"
+    )
+    body = "- GitHub: Actions, reviews\n- see JaneDoe.com\n- skype: johndoe99\n"
+    masked_text = Masker(1, text, ["links"]).mask(text + body, "a")
+    assert len(re.findall(r"https://example\.com/\d", masked_text)) == 5
+    assert len({*re.findall(r"https://example\.com/\d", masked_text)}) == 4
+    assert "- GitHub: Actions, reviews\n" in masked_text
+    assert not re.search("jane-doe|janed|johndoe|JaneDoe", masked_text)
+
+
+def test_digits_that_stay_are_counted_as_possible_phones() -> None:
+    text = "# Jane Doe\n\n(020) 7946 0958 | 2016 - 2019\n\n## Jobs\n\n- ring 2175550199 now\n"
+    masker = Masker(1, text, FIELDS)
+    assert "2175550199" in masker.mask(text, "a")
+    assert masker.seen["a"]["possible phone numbers"] == 2
+
+
 def test_bundled_resumes_lose_only_names_and_contacts() -> None:
     for number, task in enumerate(load_tasks("mini", "eval"), start=1):
         text = Masker(number, task.resume, FIELDS).mask(task.resume, "a")

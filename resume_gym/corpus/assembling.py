@@ -11,14 +11,16 @@ from pathlib import Path
 
 from resume_gym.corpus.diagnosis import Diagnosis, diagnose
 from resume_gym.corpus.documents import Document, DocumentError, read_document
-from resume_gym.corpus.masking import Masker
+from resume_gym.corpus.duplicates import bare, near_duplicates
+from resume_gym.corpus.masking import Masker, find_name, identity
 from resume_gym.corpus.pairing import choose, overlaps
 from resume_gym.tasks import (
     Evidence,
     Task,
 )
 
-_EVAL_SHARE = 5  # one in so many resumes
+_EVAL_SHARE = 5  # one in so many candidates
+_LIKENESS = 0.8  # of resumes that are versions of one
 _KINDS = {"review": "performance_review", "apprais": "performance_review", "portfolio": "portfolio"}
 
 
@@ -30,7 +32,8 @@ class Options:
         pairing: one of `pairing.PAIRINGS`.
         seed: of the random pairing.
         weakness: of every task; None for the one that the resume shows most.
-        split: of every task; None for one in five resumes to evaluate, by a hash of its text.
+        split: of every task; None for one in five candidates to evaluate, by a hash of the texts;
+            resumes with a name or a mail in common, or nearly the same text, go together.
         mask: those of `masking.FIELDS` to mask.
         region: whose national phone numbers to expect.
         evidence_kind: of every document; None to tell by its file name.
@@ -111,6 +114,7 @@ def import_resumes(
         return report
     own = _owners(documents, told, report)
     texts = [document.text for document in told.values()]
+    splits = {} if options.split else _splits(told, report)
     fits = overlaps(texts, [document.text for document in wanted.values()])
     for number, (path, document) in enumerate(told.items(), start=1):
         report.formats[document.kind] = report.formats.get(document.kind, 0) + 1
@@ -125,7 +129,7 @@ def import_resumes(
                 wanted[job].text,
                 resume,
                 options.weakness or diagnosis.weakness,
-                options.split or _split(document.text),
+                options.split or splits[path],
                 evidence=papers_of,
             )
             report.made.append(Made(task, path, job, row[index], diagnosis))
@@ -159,6 +163,8 @@ def _owners(
     found: dict[Path, list[Path]] = {}
     for file, document in evidence.items():
         named = [path for path in resumes if file.stem.lower().startswith(path.stem.lower())]
+        longest = max((len(path.stem) for path in named), default=0)
+        named = [path for path in named if len(path.stem) == longest]
         called = [path for path, one in resumes.items() if _heading(one.text) in document.text]
         owners = [*resumes] if len(resumes) == 1 else (named or called)
         if len(owners) == 1:
@@ -189,10 +195,13 @@ def _masked(
     text = resume.text
     read = {file: document.text for file, document in papers.items()}
     if options.mask:
-        masker = Masker(number, text, options.mask, options.region)
+        masker = Masker(number, text, options.mask, options.region, resume.contacts)
         report.maskers[path] = masker
         if "names" in options.mask and not masker.named:
             report.notes.append((path, 'its name is not masked: no heading "# Name" was found'))
+        elif "names" in options.mask and masker.wordy:
+            note = "its heading has many words: see whether the name is masked, and nothing else"
+            report.notes.append((path, note))
         text = masker.mask(text, str(path))
         read = {file: masker.mask(paper, str(file)) for file, paper in read.items()}
     evidence = []
@@ -213,10 +222,36 @@ def _task_id(resume: str, job: str) -> str:
     return f"import-{sha256((resume + chr(0) + job).encode()).hexdigest()[:12]}"
 
 
-def _split(resume: str) -> str:
-    """By the resume alone, so that no candidate is in both splits."""
-    number = int.from_bytes(sha256(resume.encode()).digest()[:8], "big")
-    return "train" if number % _EVAL_SHARE else "eval"
+def _splits(resumes: dict[Path, Document], report: Report) -> dict[Path, str]:
+    """By the texts alone; all resumes of a candidate are in the same split."""
+    group = {path: path for path in resumes}
+
+    def join(one: Path, other: Path) -> None:
+        old, new = group[other], group[one]
+        group.update({path: new for path, its in group.items() if its == old})
+
+    first: dict[str, Path] = {}
+    for path, document in resumes.items():
+        for sign in identity(document.text):
+            join(first.setdefault(sign, path), path)
+    keys = {str(number): path for number, path in enumerate(resumes)}
+    texts = {key: _bare(resumes[path].text) for key, path in keys.items()}
+    try:
+        for pair in near_duplicates(texts, {}, _LIKENESS)[0] if len(texts) > 1 else ():
+            join(keys[pair.other_id], keys[pair.task_id])
+    except ModuleNotFoundError as problem:
+        why = f"versions of a resume without name and mail may be in both splits: {problem}"
+        report.notes.append((next(iter(resumes)), why))
+    drawn: dict[Path, int] = {}
+    for path, document in resumes.items():
+        number = int.from_bytes(sha256(document.text.encode()).digest()[:8], "big")
+        drawn[group[path]] = min(number, drawn.get(group[path], number))
+    return {path: "train" if drawn[its] % _EVAL_SHARE else "eval" for path, its in group.items()}
+
+
+def _bare(resume: str) -> str:
+    name = find_name(resume)
+    return bare(resume, [name.text] if name else ())
 
 
 def _doubt(made: Made, options: Options, report: Report) -> None:

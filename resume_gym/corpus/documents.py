@@ -48,11 +48,13 @@ class Document:
         text: Markdown, with a final newline.
         kind: its format, one of the values of `FORMATS`.
         notes: what was left out or could not be read with certainty.
+        contacts: mails, phones and links that the format marks as such: (field, value).
     """
 
     text: str
     kind: str
     notes: tuple[str, ...] = ()
+    contacts: tuple[tuple[str, str], ...] = ()
 
 
 def read_document(path: Path, *, outline: bool = True) -> Document:
@@ -76,6 +78,7 @@ def read_document(path: Path, *, outline: bool = True) -> Document:
     _check_kind(kind, data)
     try:
         text, notes = _readers(outline)[kind](data)
+        contacts = _contacts(data) if kind == "JSON Resume" else ()
     except (DocumentError, ModuleNotFoundError):
         raise
     except Exception as problem:  # parsers of files from anywhere meet what nobody foresaw
@@ -87,7 +90,7 @@ def read_document(path: Path, *, outline: bool = True) -> Document:
         raise DocumentError(f"expected at most {MOST_CHARACTERS:,} characters, got {len(text):,}")
     if fault := text_fault(text):
         raise DocumentError(f"it holds {fault}")
-    return Document(text, kind, tuple(notes))
+    return Document(text, kind, tuple(notes), contacts)
 
 
 def _readers(outline: bool) -> dict[str, Callable[[bytes], tuple[str, list[str]]]]:
@@ -115,6 +118,12 @@ def _readers(outline: bool) -> dict[str, Callable[[bytes], tuple[str, list[str]]
         "Word": word,
         "PDF": pdf,
     }
+
+
+def _contacts(data: bytes) -> tuple[tuple[str, str], ...]:
+    from resume_gym.corpus.json_resume import contacts
+
+    return contacts(decode(data))
 
 
 def _as_is(text: str) -> str:

@@ -100,7 +100,7 @@ def _run(options: argparse.Namespace) -> None:
     except ModuleNotFoundError as problem:
         raise TaskError(str(problem)) from None
     except ValueError as problem:
-        raise TaskError(f"--mask: {problem}") from None
+        raise TaskError(f"--phone-region: {problem}") from None  # the fields were checked
     print_report(report, out)
     if report.failed or not report.made:
         written = f"the tasks of the others are in {out}" if report.made else "nothing is written"

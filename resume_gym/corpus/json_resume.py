@@ -80,6 +80,17 @@ def json_markdown(text: str) -> tuple[str, list[str]]:
     return "\n\n".join(blocks) + "\n", notes
 
 
+def contacts(text: str) -> tuple[tuple[str, str], ...]:
+    """What a JSON Resume says of reaching the candidate: ("mail" | "phone" | "links", value)."""
+    basics = json.loads(clean(text)).get("basics") or {}
+    fields = (("email", "mail"), ("phone", "phone"), ("url", "links"), ("website", "links"))
+    found = [(field, basics.get(key)) for key, field in fields]
+    for profile in filter(None, basics.get("profiles") or ()):
+        found += [("links", profile.get("url")), ("links", profile.get("username"))]
+    # spaces as the Markdown has them
+    return tuple((field, " ".join(str(value).split())) for field, value in found if value)
+
+
 def _typed(value: Any, kind: type, where: str) -> Any:
     """The value, an empty one for null."""
     if value is None:

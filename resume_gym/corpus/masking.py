@@ -37,8 +37,7 @@ _END = rf"(?:{_any(_WORDS['ends'])})"
 _HOST = rf"(?:[a-z0-9][a-z0-9-]{{0,62}}\.){{1,8}}{_END}"
 _TAIL = r"[^\s<>()\[\]|\"'`,;*]*[^\s<>()\[\]|\"'`,;*.:!?]"
 _MAIL = re.compile(
-    r"(?:mailto:)?[\w.!#$%&'+/=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[a-z]{2,}\b",
-    re.IGNORECASE,
+    r"(?:mailto:)?[\w.!#$%&'+/=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[a-z]{2,}\b", re.IGNORECASE
 )
 _LINK = re.compile(
     rf"(?P<full>(?:https?://|ftp://|www\.){_TAIL})"
@@ -79,20 +78,14 @@ _ID = re.compile(r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])")
 _HANDLE = re.compile(r"(?<![\w/.])@[A-Za-z]\w{2,}")
 _LABEL = re.compile(r"\b(?:phone|tel|telephone|mobile|cell|fax|whatsapp)\b\W*$", re.IGNORECASE)
 _LOCAL = re.compile(r"(?<![\w-])(?:\(\d{3}\) ?)?555-\d{4}(?![\w-])")
-_MONTHS = (
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
+_ACCOUNT = re.compile(
+    rf"\b(?:{_any(_WORDS['networks'])})(?: (?:id|handle|profile|user(?:name)?))?\s*:\s*"
+    r"(?!https?:|candidate )(?P<of>[@/]?[\w][\w./-]*\w)(?=\s*(?:$|[|,;•·)]))",
+    re.IGNORECASE | re.MULTILINE,
 )
+_NUMBER = re.compile(r"(?<![\w.,$€£#/-])\d{7,15}(?![\w%]|[.,/-]\d)")
+_SPACED = re.compile(r"(?<![\w.,$€£#/-])[+(]{0,2}\d{1,5}(?:[ ().-]{1,2}\d{1,8}){1,6}(?![\w%])")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _SEASONS = ("spring", "summer", "autumn", "winter")
 
 
@@ -105,7 +98,12 @@ class Masker:
     """
 
     def __init__(
-        self, number: int, resume: str, fields: Collection[str], region: str = "US"
+        self,
+        number: int,
+        resume: str,
+        fields: Collection[str],
+        region: str = "US",
+        contacts: Collection[tuple[str, str]] = (),
     ) -> None:
         """Learn the names of a resume.
 
@@ -114,6 +112,7 @@ class Masker:
             resume: Markdown, the name as its "# " heading.
             fields: those of `FIELDS` to replace.
             region: whose national phone numbers to expect, as "US".
+            contacts: mails, phones and links known to be the candidate's: (field, value).
 
         Raises:
             ValueError: there is no such field or region.
@@ -126,6 +125,7 @@ class Masker:
         self._number = number
         self._region = _region(region)
         self._known: dict[str, dict[str, str]] = {field: {} for field in FIELDS}
+        self._contacts = [(field, value, _way(field, value)) for field, value in contacts]
         self._own = find_name(resume)
         self._names, self._ways = _names(resume, self._own, number)
 
@@ -151,14 +151,36 @@ class Masker:
             ("names", self._people),
         )
         for field, find in steps:
-            spans = list(find(text))
+            spans = self._told(field, text)
+            spans += [one for one in find(text) if _apart(one, spans)]
             if field in self.fields:
                 replaced[field] += len(spans)
                 text = _replace(text, spans)
             elif spans:
                 seen[field] += len(spans)
-        seen.update(_left(text))
+        left = _left(text)
+        phones = list(self._phones(text))
+        numbers = [span for span in _numbers(text) if _apart(span, phones)]
+        if numbers:
+            left["possible phone numbers"] = len(numbers)
+        seen.update(left)
         return text
+
+    def _told(self, field: str, text: str) -> list[tuple[int, int, str]]:
+        """Where the known contacts of a field stand, the longest first."""
+        spans: list[tuple[int, int, str]] = []
+        number = self._number
+        make: dict[str, Callable[[int], str]] = {
+            "mail": lambda n: f"candidate{number:04}{f'.{n}' * (n > 1)}@example.com",
+            "links": lambda n: f"https://example.com/{n}",
+            "phone": lambda n: f"555-01{(number - 1 + n) % 100:02}",
+        }
+        for its, value, way in sorted(self._contacts, key=lambda one: -len(one[1])):
+            for hit in way.finditer(text) if its == field else ():
+                key = re.sub(r"\D", "", value) if field == "phone" else _site(value)
+                if _apart(hit.span(), spans) and not _OWN.fullmatch(hit[0]):
+                    spans.append((*hit.span(), self._place(field, key, make[field])))
+        return spans
 
     def _place(self, field: str, key: str, make: Callable[[int], str]) -> str:
         known = self._known[field]
@@ -170,20 +192,31 @@ class Masker:
             key = hit[0].lower().removeprefix("mailto:")
             scheme = "mailto:" if len(key) < len(hit[0]) else ""
             new = self._place(
-                "mail",
-                key,
-                lambda n: f"candidate{number}{f'.{n}' * (n > 1)}@example.com",
+                "mail", key, lambda n: f"candidate{number}{f'.{n}' * (n > 1)}@example.com"
             )
             yield *hit.span(), scheme + new
 
     def _links(self, text: str) -> Iterator[tuple[int, int, str]]:
-        for start, end in _links(text):
-            key = re.sub(r"^(?:https?://)?(?:www\.)?|/+$", "", text[start:end].lower())
-            yield (
-                start,
-                end,
-                self._place("links", key, lambda n: f"https://example.com/{n}"),
-            )
+        found = list(_links(text))
+        found += [span for span in self._handles(text) if _apart(span, found)]
+        for start, end in found:
+            key = _site(text[start:end])
+            yield start, end, self._place("links", key, lambda n: f"https://example.com/{n}")
+
+    def _handles(self, text: str) -> Iterator[tuple[int, int]]:
+        """Accounts after the name of a network, and sites that bear the candidate's name."""
+        section = re.search(r"^## ", text, re.MULTILINE)
+        for hit in _ACCOUNT.finditer(text):
+            in_head = section is not None and hit.start() < section.start()
+            handle = hit["of"]
+            if in_head or handle[0] in "/@" or (handle[0].islower() and handle[-1].isdigit()):
+                yield hit.span("of")
+        names = [_fold(word)[0].lower() for word in self._own.telling] if self._own else []
+        if len(names) > 1:
+            for hit in _LINK.finditer(text):
+                bears = all(name in _fold(hit[0])[0].lower() for name in (names[0], names[-1]))
+                if bears and not _in_mail(text, hit.start()):
+                    yield hit.span()
 
     def _phones(self, text: str) -> Iterator[tuple[int, int, str]]:
         first = self._number - 1
@@ -197,15 +230,49 @@ class Masker:
         taken = [(m.start(), m.end()) for find in (_MAIL, _LINK, _OWN) for m in find.finditer(text)]
         plain, places = _fold(text)
         for hit in self._ways.finditer(plain):
-            start, end = (
-                places[hit.start()],
-                max(places[hit.end()], places[hit.end() - 1] + 1),
-            )
+            start, end = (places[hit.start()], max(places[hit.end()], places[hit.end() - 1] + 1))
             # "May" before a number is a month.
             date = hit[0].lower().startswith((*_MONTHS, *_SEASONS))
             date = date and bool(re.match(r"\.?,? +\d", text[end:]))
             if not date and not any(a <= start < b for a, b in taken):
                 yield start, end, self._names[hit[0].lower()]
+
+
+def _way(field: str, value: str) -> re.Pattern[str]:
+    """A pattern of a known contact; digits of a phone may be set apart in any way."""
+    digits = re.sub(r"\D", "", value)
+    if field == "phone" and len(digits) > 4:
+        apart = r"[ ().\-/]{0,3}".join(digits)
+        return re.compile(rf"(?<![\w+])[+(]?{apart}(?!\w)")
+    # A short name of an account may be a word: it counts where it is set as one.
+    before = r"(?<=[:(] |.[(@])" if len(value) < 5 else r"(?<![\w.@-])"
+    return re.compile(rf"{before}{re.escape(value)}(?![\w@])", re.IGNORECASE)
+
+
+def _apart(span: tuple[Any, ...], others: Collection[tuple[Any, ...]]) -> bool:
+    """Whether a span touches none of the others."""
+    return all(span[1] <= other[0] or other[1] <= span[0] for other in others)
+
+
+def _site(link: str) -> str:
+    """The same for an address with and without its scheme."""
+    return re.sub(r"^(?:https?://)?(?:www\.)?|/+$", "", link.lower())
+
+
+def _in_mail(text: str, start: int) -> bool:
+    return any(hit.start() <= start < hit.end() for hit in _MAIL.finditer(text))
+
+
+def _numbers(text: str) -> Iterator[tuple[int, int]]:
+    """Runs of 7 to 15 digits that may be phone numbers; with gaps where the contact stands."""
+    head = next(_sections(text))[1]
+    for hit in _NUMBER.finditer(text):
+        if not _OWN.search(text[max(0, hit.start() - 30) : hit.end()]):
+            yield hit.span()
+    for hit in _SPACED.finditer(head):
+        own = _OWN.search(head[max(0, hit.start() - 30) : hit.end()])
+        if 6 < len(re.sub(r"\D", "", hit[0])) < 16 and not own and not _is_range(hit[0]):
+            yield hit.span()
 
 
 def _replace(text: str, spans: list[tuple[int, int, str]]) -> str:
@@ -242,7 +309,7 @@ def find_name(resume: str) -> Name | None:
     lines: list[Name] = []
     for line in resume.split("\n"):
         match = _HEAD.match(line[:200])
-        marks, text = (match[1] or "").strip(), match[2] if match else ""
+        marks, text = ((match[1] or "").strip(), match[2]) if match else ("", "")
         titled = _TITLE.search(text)
         section = bool(marks) and is_section(_TITLE.sub("", text))
         if section and not titled:
@@ -253,6 +320,14 @@ def find_name(resume: str) -> Name | None:
         if found and _sure(found):
             (headings if marks else lines).append(found)
     return next(iter(headings + lines), None)
+
+
+def identity(resume: str) -> set[str]:
+    """What tells that two resumes are of one candidate: the name, and mails of the head."""
+    name = find_name(resume)
+    head = next(_sections(resume))[1]
+    mails = {hit[0].lower().removeprefix("mailto:") for hit in _MAIL.finditer(head)}
+    return mails | ({name.key} if name else set())
 
 
 def _sure(name: Name) -> bool:
@@ -351,10 +426,7 @@ def _forms(name: Name) -> Iterator[tuple[str, str]]:
             for short in ("{}. {}", "{}.{}", "{} {}"):
                 form = short.format(first[0].upper(), last)
                 yield form, _capital(form)
-            for short in (
-                f"{last}, {first[0].upper()}.",
-                f"{last} {first[0].upper()}.",
-            ):
+            for short in (f"{last}, {first[0].upper()}.", f"{last} {first[0].upper()}."):
                 yield short, _capital(short)
             for form in whole:
                 any_case = "," not in form and first.lower() not in _WORDS["common"]

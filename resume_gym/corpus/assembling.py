@@ -12,7 +12,8 @@ from pathlib import Path
 from resume_gym.corpus.diagnosis import Diagnosis, diagnose
 from resume_gym.corpus.documents import Document, DocumentError, read_document
 from resume_gym.corpus.duplicates import bare, near_duplicates
-from resume_gym.corpus.masking import Masker, find_name, identity
+from resume_gym.corpus.masking import Masker, identity
+from resume_gym.corpus.names import find_name
 from resume_gym.corpus.pairing import choose, overlaps
 from resume_gym.tasks import (
     Evidence,

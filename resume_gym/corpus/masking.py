@@ -8,31 +8,26 @@ saw and left is counted.
 """
 
 import re
-import tomllib
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 from resume_gym.corpus.documents import missing
-from resume_gym.corpus.outline import TITLES, is_contact, is_section
+from resume_gym.corpus.names import (
+    MOST_WORDS,
+    WORDS,
+    Name,
+    any_of,
+    find_name,
+    fold,
+    forms,
+    read_name,
+)
 
 FIELDS = ("names", "mail", "phone", "links")
 """What can be masked."""
 
-_WORDS: Mapping[str, list[str]] = tomllib.loads(
-    Path(__file__).with_name("masking.toml").read_text(encoding="utf-8")
-)
-
-
-def _any(words: Collection[str]) -> str:
-    return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-
-
-_END = rf"(?:{_any(_WORDS['ends'])})"
+_END = rf"(?:{any_of(WORDS['ends'])})"
 # Bounded as the standards bound them, so that no text takes long.
 _HOST = rf"(?:[a-z0-9][a-z0-9-]{{0,62}}\.){{1,8}}{_END}"
 _TAIL = r"[^\s<>()\[\]|\"'`,;*]*[^\s<>()\[\]|\"'`,;*.:!?]"
@@ -46,31 +41,18 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 _OWN = re.compile(r"https://example\.com/\d+|candidate\d+@example\.com|555-01\d\d")
-_HEAD = re.compile(r" {0,3}(#{1,6} +)?(.*)")
-_TITLE = re.compile(
-    rf"(?:['’]s?)?\s*(?<!\w)(?:{_any(TITLES)})(?!\w)(?:\s*[:|–—-]|\s+(?:of|for|von)\b)?",
-    re.IGNORECASE,
-)
-_AFTER_NAME = re.compile(r"\s[|–—-]+\s|[|()\[\]<>{}·•:;/@\t]")
-_PART = re.compile(r"[^\W\d_][\w'.-]*")
-_ALIKE = str.maketrans("’‘ʼ´′‐‑øØłŁđĐðÐı", 5 * "'" + "--oOlLdDdDi")
-_SPELT = str.maketrans(
-    {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"}
-    | {"ø": "oe", "Ø": "Oe", "å": "aa", "Å": "Aa", "æ": "ae", "Æ": "Ae"}
-)
-_MOST_WORDS = 4  # of a name
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'’-]+"
-_NEXT = rf"[ ]+(?:[A-Z]\.|(?:{_any(_WORDS['particles'])})\b|{_WORD})"
+_NEXT = rf"[ ]+(?:[A-Z]\.|(?:{any_of(WORDS['particles'])})\b|{_WORD})"
 _PERSON = rf"{_WORD}(?:{_NEXT}){{0,3}}"
 _FULL = rf"{_WORD}(?:{_NEXT}){{1,3}}"
-_TITLES = rf"(?:{_any(_WORDS['titles'])})\.? "
+_TITLES = rf"(?:{any_of(WORDS['titles'])})\.? "
 _REFEREE = re.compile(
     rf"^(?:#{{3,6}} |[-*+] )?(?:\*\*)?(?:{_TITLES})?({_FULL})(?=\s*(?:\*\*)?\s*(?:[,:|(–—-]|$))",
     re.MULTILINE,
 )
-_OTHERS = re.compile(rf"\b{_TITLES}{_PERSON}|(?i:\b(?:{_any(_WORDS['before'])}))\s+{_FULL}")
+_OTHERS = re.compile(rf"\b{_TITLES}{_PERSON}|(?i:\b(?:{any_of(WORDS['before'])}))\s+{_FULL}")
 _STREET = re.compile(
-    rf"\b\d{{1,5}}[a-z]? (?:[A-Z][\w.'-]+ ){{1,3}}(?i:{_any(_WORDS['streets'])})\b"
+    rf"\b\d{{1,5}}[a-z]? (?:[A-Z][\w.'-]+ ){{1,3}}(?i:{any_of(WORDS['streets'])})\b"
     r"|\b[A-ZÄÖÜ][\wäöüß]+(?:straße|strasse|weg|platz|gasse|gata|straat) \d{1,4}\b"
 )
 _BIRTH = re.compile(r"\b(?:date of birth|birth ?date|born|d\.?o\.?b\.?)\b.{0,20}?\d", re.IGNORECASE)
@@ -79,7 +61,7 @@ _HANDLE = re.compile(r"(?<![\w/.])@[A-Za-z]\w{2,}")
 _LABEL = re.compile(r"\b(?:phone|tel|telephone|mobile|cell|fax|whatsapp)\b\W*$", re.IGNORECASE)
 _LOCAL = re.compile(r"(?<![\w-])(?:\(\d{3}\) ?)?555-\d{4}(?![\w-])")
 _ACCOUNT = re.compile(
-    rf"\b(?:{_any(_WORDS['networks'])})(?: (?:id|handle|profile|user(?:name)?))?\s*:\s*"
+    rf"\b(?:{any_of(WORDS['networks'])})(?: (?:id|handle|profile|user(?:name)?))?\s*:\s*"
     r"(?!https?:|candidate )(?P<of>[@/]?[\w][\w./-]*\w)(?=\s*(?:$|[|,;•·)]))",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -137,7 +119,7 @@ class Masker:
     @property
     def wordy(self) -> bool:
         """Whether the name has so many words that some may be none of a name."""
-        return self._own is not None and len(self._own.words) > _MOST_WORDS
+        return self._own is not None and len(self._own.words) > MOST_WORDS
 
     def mask(self, text: str, document: str) -> str:
         """The text with placeholders; counts what it did under the document's name."""
@@ -211,10 +193,10 @@ class Masker:
             handle = hit["of"]
             if in_head or handle[0] in "/@" or (handle[0].islower() and handle[-1].isdigit()):
                 yield hit.span("of")
-        names = [_fold(word)[0].lower() for word in self._own.telling] if self._own else []
+        names = [fold(word)[0].lower() for word in self._own.telling] if self._own else []
         if len(names) > 1:
             for hit in _LINK.finditer(text):
-                bears = all(name in _fold(hit[0])[0].lower() for name in (names[0], names[-1]))
+                bears = all(name in fold(hit[0])[0].lower() for name in (names[0], names[-1]))
                 if bears and not _in_mail(text, hit.start()):
                     yield hit.span()
 
@@ -228,7 +210,7 @@ class Masker:
         if self._ways is None:
             return
         taken = [(m.start(), m.end()) for find in (_MAIL, _LINK, _OWN) for m in find.finditer(text)]
-        plain, places = _fold(text)
+        plain, places = fold(text)
         for hit in self._ways.finditer(plain):
             start, end = (places[hit.start()], max(places[hit.end()], places[hit.end() - 1] + 1))
             # "May" before a number is a month.
@@ -281,110 +263,12 @@ def _replace(text: str, spans: list[tuple[int, int, str]]) -> str:
     return text
 
 
-class Name(NamedTuple):
-    """A name of a person.
-
-    Attributes:
-        text: as it is written.
-        words: of it, forenames first, without job titles and credentials.
-        telling: those words that identify by themselves.
-    """
-
-    text: str
-    words: tuple[str, ...]
-    telling: tuple[str, ...]
-
-    @property
-    def key(self) -> str:
-        """The same for the same name, whatever its case, accents and order."""
-        return " ".join(sorted(_fold(word)[0].lower().strip(".") for word in self.telling))
-
-
-def find_name(resume: str) -> Name | None:
-    """The candidate's name: the heading "# Name", or what stands below a "# Resume".
-
-    None if nothing above the first section looks like one.
-    """
-    headings: list[Name] = []
-    lines: list[Name] = []
-    for line in resume.split("\n"):
-        match = _HEAD.match(line[:200])
-        marks, text = ((match[1] or "").strip(), match[2]) if match else ("", "")
-        titled = _TITLE.search(text)
-        section = bool(marks) and is_section(_TITLE.sub("", text))
-        if section and not titled:
-            break
-        found = None if section else _name(text)
-        if found and marks == "#":
-            return _without_jobs(found, resume)
-        if found and _sure(found):
-            (headings if marks else lines).append(found)
-    return next(iter(headings + lines), None)
-
-
 def identity(resume: str) -> set[str]:
     """What tells that two resumes are of one candidate: the name, and mails of the head."""
     name = find_name(resume)
     head = next(_sections(resume))[1]
     mails = {hit[0].lower().removeprefix("mailto:") for hit in _MAIL.finditer(head)}
     return mails | ({name.key} if name else set())
-
-
-def _sure(name: Name) -> bool:
-    """Whether it looks like a name where nothing says that it is one."""
-    small = {*name.words} - {*name.telling, *_WORDS["particles"]}
-    initials = all(len(word.strip(".")) == 1 for word in small)
-    least = len(name.telling) > 1 and len(name.words) <= _MOST_WORDS and initials
-    return least and not re.search(r"^[-+*] |\d|[.!?]$", name.text) and not is_contact(name.text)
-
-
-def _name(text: str) -> Name | None:
-    """The name that a heading begins with; None if no word of it tells who somebody is."""
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).strip("#_ \t").strip("*")
-    text = _AFTER_NAME.split(_TITLE.sub("", text).strip(" :|-–—"))[0].strip("*_ ,")
-    last, *after = (piece.strip() for piece in text.split(","))
-    shown = last
-    if after and _is_forename(after[0], last):
-        shown = f"{last}, {after[0]}"
-        last = f"{after[0]} {last}"
-    words = _PART.findall(last.translate(_ALIKE))
-    cased = any(map(str.isupper, last))
-    others = [word for word in words if word.lower() not in _WORDS["jobs"]]
-    telling = [word for word in others if _telling(word, cased)]
-    if not telling:
-        return None
-    if len(telling) > 1 and len(others) < len(words):  # "Anthony Head" is a name
-        words, shown = others, " ".join(others)
-    return Name(shown, tuple(words), tuple(word for word in words if _telling(word, cased)))
-
-
-def _is_forename(text: str, surname: str) -> bool:
-    """Whether what follows a comma is no rank, credential, job or place with its code."""
-    words = [word.lower().replace(".", "") for word in text.split()]
-    if not 0 < len(words) <= 3 or {*words} & {*_WORDS["ranks"], *_WORDS["jobs"]}:
-        return False
-    plain = surname.isupper() and " " not in surname  # "DOE, JANE"
-    code = text.isupper() and len(text) < 6 and not plain  # "Jane Doe, CISSP"
-    return not code and all(map(_PART.fullmatch, text.translate(_ALIKE).split()))
-
-
-def _without_jobs(name: Name, resume: str) -> Name:
-    """A long name without those later words that name jobs or employers of the resume."""
-    if len(name.words) <= _MOST_WORDS:
-        return name
-    heads = {
-        word for line in re.findall(r"^### (.*)", resume, re.M) for word in _PART.findall(line)
-    }
-    telling = [word for n, word in enumerate(name.telling) if n < 2 or word not in heads]
-    return name._replace(telling=tuple(telling))
-
-
-def _telling(part: str, cased: bool = True) -> bool:
-    """Whether a part of a name identifies by itself; `cased` if it has capitals at all."""
-    plain = part.strip(".'’-")
-    if len(plain) < 2 or plain.lower().replace(".", "") in _WORDS["ranks"]:
-        return False
-    return plain[0].isupper() or "'" in plain if cased else plain not in _WORDS["particles"]
 
 
 def _names(
@@ -395,67 +279,19 @@ def _names(
     for index, (section, body) in enumerate(_sections(resume)):
         if index and "reference" in section.lower():
             for hit in _REFEREE.finditer(body):
-                if name := _name(hit[1]):
+                if name := read_name(hit[1]):
                     people.setdefault(name, f"Reference {len(people) + (own is None)}")
-    forms: dict[str, str] = {}
+    known: dict[str, str] = {}
     ways: dict[str, None] = {}
     for name, placeholder in people.items():
-        for form, way in _forms(name):
-            if forms.setdefault(form.lower(), placeholder) == placeholder:
+        for form, way in forms(name):
+            if known.setdefault(form.lower(), placeholder) == placeholder:
                 ways[way] = None
     if not ways:
-        return forms, None
+        return known, None
     # the longest first; a pattern is as long as its form but for its marks
     every = "|".join(sorted(ways, key=lambda way: -len(re.sub(r"\(\?i:|[\\()\[\]]", "", way))))
-    return forms, re.compile(rf"(?<![^\W_]|[.@/-])(?:{every})(?![^\W_]|@|\.\w)")
-
-
-def _forms(name: Name) -> Iterator[tuple[str, str]]:
-    """Forms of a name with the patterns that find them in folded text."""
-    for spell in (str, lambda word: word.translate(_SPELT)):
-        text = _fold(spell(name.text))[0]
-        parts = [_fold(spell(word))[0].strip(".-") for word in name.telling]
-        whole = {text, " ".join(_fold(spell(word))[0] for word in name.words)}
-        if len(parts) > 1:
-            first, last = parts[0], parts[-1]
-            whole |= {f"{a} {b}" for a, b in pairwise(parts)}
-            for a, b in ((first, last), (last, first)):
-                whole |= {f"{a}{mark}{b}" for mark in (" ", ", ", "-", ".", "_")}
-                joint = a.capitalize() + b.capitalize()
-                yield joint, re.escape(joint)
-            for short in ("{}. {}", "{}.{}", "{} {}"):
-                form = short.format(first[0].upper(), last)
-                yield form, _capital(form)
-            for short in (f"{last}, {first[0].upper()}.", f"{last} {first[0].upper()}."):
-                yield short, _capital(short)
-            for form in whole:
-                any_case = "," not in form and first.lower() not in _WORDS["common"]
-                yield form, f"(?i:{re.escape(form)})" if any_case else _capital(form)
-        else:
-            yield from ((form, _capital(form)) for form in whole)
-        yield from ((part, _capital(part)) for part in parts)
-
-
-def _capital(form: str) -> str:
-    """A pattern of a form that begins with a capital, or as it is written."""
-    first = re.escape(form[0].upper())
-    if form[0].islower() and form not in _WORDS["common"]:
-        first = f"[{re.escape(form[0])}{first}]"
-    return f"{first}(?i:{re.escape(form[1:])})"
-
-
-def _fold(text: str) -> tuple[str, Sequence[int]]:
-    """The text without accents, apostrophes alike, and where each character of it stood."""
-    if text.isascii():
-        return text, range(len(text) + 1)
-    pairs = [(one, n) for n, char in enumerate(text) for one in _plain(char)]
-    return "".join(one for one, _ in pairs), [*(n for _, n in pairs), len(text)]
-
-
-@lru_cache(maxsize=4096)
-def _plain(char: str) -> str:
-    parts = unicodedata.normalize("NFKD", char.translate(_ALIKE))
-    return "".join(one for one in parts if not unicodedata.combining(one))
+    return known, re.compile(rf"(?<![^\W_]|[.@/-])(?:{every})(?![^\W_]|@|\.\w)")
 
 
 def _sections(resume: str) -> Iterator[tuple[str, str]]:
@@ -473,11 +309,11 @@ def _links(text: str) -> Iterator[tuple[int, int]]:
     for hit in _LINK.finditer(text):
         host = re.sub(r"^\w+://", "", hit[0]).split("/")[0]
         lower = host.lower()
-        if lower in _WORDS["terms"] or any(a <= hit.start() < b for a, b in mails):
+        if lower in WORDS["terms"] or any(a <= hit.start() < b for a, b in mails):
             continue
         if hit["full"] and _OWN.match(hit[0]):
             continue
-        if hit["path"] and host != lower and not lower.endswith(tuple(_WORDS["profiles"])):
+        if hit["path"] and host != lower and not lower.endswith(tuple(WORDS["profiles"])):
             continue  # "ASP.NET/C#", "Booking.com/Agoda"
         if hit["host"] and (hit.start() >= contact or host != lower):
             continue
@@ -537,7 +373,7 @@ def _left(text: str) -> dict[str, int]:
     bare = {
         (a, b)
         for a, b in hosts - set(_links(text))
-        if text[a:b].split("/")[0].lower() not in _WORDS["terms"]
+        if text[a:b].split("/")[0].lower() not in WORDS["terms"]
         and not _OWN.search(text[a - 30 : b])
     }
     mails = [hit.span() for hit in _MAIL.finditer(text)]

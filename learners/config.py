@@ -55,7 +55,7 @@ class Config:
         max_staleness: how many optimizer steps may lie between the weights that sampled a token
             and those that train on it; 0 samples and trains in turns.
         patience_s: how long a completion, a verdict or an update of the engine may take, what
-            is tried again included.
+            is tried again included; judges that ask models have a deadline of their own.
         loss: the policy loss; grpo takes standardised advantages, the others centred ones.
         precision: of the forward pass; weights are float32 in any case.
         row_tokens: limit of a packed row, in tokens; less takes less memory.

@@ -384,9 +384,7 @@ class _Groups:
         if self._left[rollout.group] or not any(one.session.needs_verdict for one in some):
             return []
         # also those that were judged before the run was resumed: a group is judged as one
-        verdicts = (one.session.state.verdict for one in some)
-        pairs = zip(some, verdicts, strict=True)
-        return [one for one, verdict in pairs if verdict or one.session.needs_verdict]
+        return [one for one in some if one.session.needs_verdict or one.session.state.verdict]
 
 
 async def _gather(tasks: Sequence[Coroutine[Any, Any, Exception | None]]) -> list[Exception | None]:

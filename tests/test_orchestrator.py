@@ -164,11 +164,11 @@ def test_an_evaluation_plays_the_held_out_tasks_with_the_same_seeds() -> None:
 
 def test_an_evaluation_leaves_out_what_got_no_verdict_unless_it_is_much() -> None:
     refused = JudgeRefused("no")
-    one = asyncio.run(
-        make(says(EDIT, SUBMIT), FixedJudge([refused, BEST]), eval_rollouts=4).evaluate()
-    )
+    few, many = [refused, BEST, BEST, BEST], [refused, refused, BEST, BEST]
+    made = make(says(EDIT, SUBMIT), Ranking(few), eval_rollouts=4)
+    one = asyncio.run(made.evaluate())
     assert (one.summary.episodes, one.dropped_episodes) == (3, 1)
-    made = make(says(EDIT, SUBMIT), FixedJudge([refused, refused, BEST]), eval_rollouts=4)
+    made = make(says(EDIT, SUBMIT), Ranking(many), eval_rollouts=4)
     with pytest.raises(JudgeRefused):
         asyncio.run(made.evaluate())
 
@@ -287,11 +287,9 @@ def test_informative_tasks_are_drawn_more_often_also_after_a_resume(tmp_path: Pa
     def drawn(made: Orchestrator, step: int) -> list[str]:
         return [one.session.task.task_id for one in made.plan(step)[0][::4]]
 
-    class Varied(FixedJudge):
-        def judge(self, task: Task, revised: str) -> Verdict:
-            same = task.task_id == dull or len(self.asked) % 2
-            self.asked.append((task, revised))
-            return BEST if same else WORST
+    class Varied(Ranking):
+        async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
+            return [BEST if task.task_id == dull or i % 2 else WORST for i in range(len(group))]
 
     made = make(says(EDIT, SUBMIT), Varied(), tmp_path, **settings)
     counts: Counter[str] = Counter()

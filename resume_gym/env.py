@@ -1,5 +1,6 @@
 """`ResumeEdit-v0`: a thin Gymnasium skin over `Session`."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +8,7 @@ import gymnasium as gym
 
 from resume_gym import render
 from resume_gym.document import Match
-from resume_gym.judges import Judge, make_judge
+from resume_gym.judges import Judge, as_async, make_judge
 from resume_gym.session import Ledger, Rules, Session
 from resume_gym.spaces import UnicodeText
 from resume_gym.tasks import Task, TaskError, load_tasks
@@ -137,22 +138,54 @@ class ResumeEditEnv(gym.Env[str, str]):
             ValueError: there is no such judge.
         """
         super().reset(seed=seed)
-        if not self._tasks:
-            self._tasks = load_tasks(self._source, self._split)
-        self._ready_judge()  # a bad judge is found out before an episode is spent on it
-        self.session = Session(self._pick((options or {}).get("task_id")), self.rules)
+        session = self.new_session((options or {}).get("task_id"))
+        _ = self.judge  # a bad judge is found out before an episode is spent on it
+        self.session = session
         if self.render_mode == "human":
             self.render()
         return self.session.prompt, self.session.info()
 
-    def _pick(self, task_id: str | None) -> Task:
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """All tasks of the source and split.
+
+        Raises:
+            TaskError: the source of tasks is bad.
+        """
+        if not self._tasks:
+            self._tasks = load_tasks(self._source, self._split)
+        return self._tasks
+
+    @property
+    def judge(self) -> Judge | None:
+        """Who grades finished episodes; made at the first use.
+
+        Raises:
+            ValueError: there is no such judge.
+        """
+        if self._judge is None and self._judge_spec is not None:
+            self._judge = make_judge(self._judge_spec)
+        return self._judge
+
+    def new_session(self, task_id: str | None = None) -> Session:
+        """An episode by this environment's rules that `reset` and `step` know nothing of.
+
+        For who plays many episodes at once: a session is light, and waits for its verdict.
+
+        Args:
+            task_id: of its task; None draws one.
+
+        Raises:
+            TaskError: there is no such task.
+        """
+        tasks = self.tasks
         if task_id is None:
             # a third of the time of `integers`, which a short episode would notice
-            return self._tasks[int(self.np_random.random() * len(self._tasks))]
-        for task in self._tasks:
+            return Session(tasks[int(self.np_random.random() * len(tasks))], self.rules)
+        for task in tasks:
             if task.task_id == task_id:
-                return task
-        where = f"{self._source}, split {self._split}: {len(self._tasks)} tasks"
+                return Session(task, self.rules)
+        where = f"{self._source}, split {self._split}: {len(tasks)} tasks"
         raise TaskError(f"task_id: {task_id!r} is not in {where}")
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -176,15 +209,25 @@ class ResumeEditEnv(gym.Env[str, str]):
     def grade(self) -> Ledger:
         """Ask the judge for a verdict on the finished episode; its terms, if it needs one."""
         assert self.session is not None
-        judge = self._ready_judge()
+        judge = self.judge
         if judge is None or not self.session.needs_verdict:
             return {}
         return self.session.grade(judge.judge(self.session.task, self.session.resume))
 
-    def _ready_judge(self) -> Judge | None:
-        if self._judge is None and self._judge_spec is not None:
-            self._judge = make_judge(self._judge_spec)
-        return self._judge
+    async def agrade(self, session: Session) -> Ledger:
+        """Ask the judge for a verdict on a finished session, without holding up the event loop.
+
+        Returns:
+            The verdict's terms; none if the session needs no verdict, or there is no judge.
+
+        Raises:
+            JudgeError: no verdict could be had; the session can be graded later.
+        """
+        judge = self.judge
+        if judge is None or not session.needs_verdict:
+            return {}
+        verdict = as_async(judge).submit(session.task, session.resume)
+        return session.grade(await asyncio.wrap_future(verdict))
 
     def render(self) -> Any:
         """The page: a string (ansi), printed in colour (human), or uint8 [H, W, 3] (rgb_array)."""

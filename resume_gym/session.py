@@ -5,7 +5,7 @@ are references, so forks are free, and a finished session waits for its verdict 
 must.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
@@ -15,7 +15,7 @@ from resume_gym.document import Document, Edit, Match
 from resume_gym.prompts import SYSTEM_PROMPT, layout_line, meta_line, task_prompt
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task, TaskError
-from resume_gym.tools import Malformed, ToolCall, ToolError, parse
+from resume_gym.tools import TOOLS, Malformed, ToolCall, ToolError, parse
 
 Ledger = Mapping[str, float]
 """Named reward terms (see `rewards.TERMS`); their sum is the reward, exactly."""
@@ -129,8 +129,13 @@ class Session:
 
     @property
     def system_prompt(self) -> str:
-        """The system message; the tools' schemas (`tools.TOOLS`) go beside it."""
+        """The system message; the schemas of `tools` go beside it."""
         return SYSTEM_PROMPT
+
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """The tools' schemas in OpenAI's format."""
+        return TOOLS
 
     @property
     def prompt(self) -> str:

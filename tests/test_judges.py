@@ -105,5 +105,14 @@ def test_specs_may_be_json() -> None:
     assert make_judge('{"name": "rubric"}').name == "rubric"
     with pytest.raises(ValueError, match="expected JSON"):
         make_judge('{"name": "rubric"')
-    with pytest.raises(ValueError, match="expected one of rubric, gemini"):
+    with pytest.raises(ValueError, match="expected module:name or one of rubric, gemini"):
         make_judge('{"name": "gpt"}')
+
+
+def test_a_judge_of_your_own_is_named_by_module() -> None:
+    judge = make_judge({"name": "scripted:FixedJudge", "answers": [WORST]})
+    assert judge.judge(TASK, TASK.resume) == WORST
+    with pytest.raises(ValueError, match=r"no_such_module:Judge': needs no_such_module$"):
+        make_judge("no_such_module:Judge")
+    with pytest.raises(ValueError, match="has no attribute 'Nobody'"):
+        make_judge("scripted:Nobody")

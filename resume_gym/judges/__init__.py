@@ -132,7 +132,8 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     """The judge of a name, or of a mapping with "name" and the judge's options.
 
     Judges of judges hold such specs: `{"name": "votes", "judge": {"name": "gemini"}}`. A string
-    that begins with a brace is read as JSON.
+    that begins with a brace is read as JSON. `"module:name"` is a judge of your own: what the
+    module calls so is called with the options.
 
     Raises:
         ValueError: there is no such judge, or it has no such option.
@@ -143,17 +144,19 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
         except ValueError as problem:
             raise ValueError(f"judge: expected JSON, got {spec!r}: {problem}") from None
     options = {"name": spec} if isinstance(spec, str) else dict(spec)
-    name = options.pop("name", None)
-    if name not in _JUDGES:
-        near = get_close_matches(str(name).lower(), _JUDGES, n=1, cutoff=0.5)
+    name = str(options.pop("name", None))
+    own = ":" in name
+    if not own and name not in _JUDGES:
+        near = get_close_matches(name.lower(), _JUDGES, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"judge: expected one of {', '.join(_JUDGES)}; got {name!r}{hint}")
-    module, kind = _JUDGES[name]
+        known = f"module:name or one of {', '.join(_JUDGES)}"
+        raise ValueError(f"judge: expected {known}; got {name!r}{hint}")
+    module, kind = name.split(":", 1) if own else _JUDGES[name]
     try:
         judge: Judge = getattr(import_module(module), kind)(**options)
     except ModuleNotFoundError as missing:
-        extra = f"pip install resume-gym[{name}]"
-        raise ValueError(f"judge {name!r}: needs {missing.name}: {extra}") from None
-    except TypeError as problem:
+        extra = "" if own else f": pip install resume-gym[{name}]"
+        raise ValueError(f"judge {name!r}: needs {missing.name}{extra}") from None
+    except (AttributeError, TypeError) as problem:
         raise ValueError(f"judge {name!r}: {problem}") from None
     return judge

@@ -1,22 +1,200 @@
-"""`ResumeEdit-v0`: a thin Gymnasium skin over `Session`."""
+"""`ResumeEdit-v0`: a thin Gymnasium skin over `Session`, and the same for other domains."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import gymnasium as gym
 
 from resume_gym import render
 from resume_gym.document import Match
+from resume_gym.editing import EditSession, EditTask, Ledger, Rules
 from resume_gym.judges import Judge, as_async, make_judge
-from resume_gym.session import Ledger, Rules, Session
+from resume_gym.session import Session
 from resume_gym.spaces import UnicodeText
-from resume_gym.tasks import Task, TaskError, load_tasks
+from resume_gym.tasks import TaskError, load_tasks
 
 MAX_OBSERVATION = 1_048_576
 
 
-class ResumeEditEnv(gym.Env[str, str]):
+class EditEnv(gym.Env[str, str]):
+    """A domain of editing as a Gymnasium environment; `ResumeEditEnv` is one.
+
+    A subclass sets `session_type`, defines `load_tasks`, and has an `__init__` whose arguments
+    are JSON values, with defaults: `tasks`, `split` and `judge` among them.
+
+    Args:
+        rules: the limits of an episode.
+        tasks: a source of tasks.
+        split: "train", "eval" or None for both.
+        judge: a spec of `make_judge`, or None.
+        render_mode: None or one of `metadata["render_modes"]`.
+        max_observation: characters of the longest observation.
+
+    Attributes:
+        session_type: the domain's class of sessions.
+        rules: the limits of an episode.
+        session: the running or last episode.
+    """
+
+    metadata = {  # noqa: RUF012
+        "render_modes": ["ansi", "human", "rgb_array"],
+        "render_fps": 1,
+        "autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP,
+    }
+
+    session_type: ClassVar[type[EditSession[Any, Any]]]
+
+    def __init__(
+        self,
+        rules: Rules,
+        tasks: str,
+        split: str | None,
+        judge: str | Mapping[str, Any] | None,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            known = ", ".join(self.metadata["render_modes"])
+            raise ValueError(f"render_mode: expected None, {known}; got {render_mode!r}")
+        if not isinstance(judge, str | Mapping | None):
+            # an object would break the spec and what is made from it: pickles, vectors
+            raise ValueError(f"judge: expected a name, a mapping or None; got {judge!r}")
+        self.rules = rules
+        self.observation_space = UnicodeText(MAX_OBSERVATION)
+        self.action_space = UnicodeText(rules.max_chars)
+        self.render_mode = render_mode
+        self.session: EditSession[Any, Any] | None = None
+        self._source, self._split, self._judge_spec = tasks, split, judge
+        self._tasks: tuple[EditTask, ...] = ()
+        self._judge: Judge | None = None
+
+    @staticmethod
+    def load_tasks(source: str, split: str | None) -> Sequence[EditTask]:
+        """Tasks of a source and a split, in order.
+
+        Raises:
+            ValueError: there is no such source.
+        """
+        raise NotImplementedError
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        """Start an episode; `options={"task_id": ...}` names its task.
+
+        Raises:
+            TaskError: the source of tasks is bad, or has no such task.
+            ValueError: there is no such judge.
+        """
+        super().reset(seed=seed)
+        session = self.new_session((options or {}).get("task_id"))
+        _ = self.judge  # a bad judge is found out before an episode is spent on it
+        self.session = session
+        if self.render_mode == "human":
+            self.render()
+        return self.session.prompt, self.session.info()
+
+    @property
+    def tasks(self) -> tuple[EditTask, ...]:
+        """All tasks of the source and split.
+
+        Raises:
+            TaskError: the source of tasks is bad.
+        """
+        if not self._tasks:
+            self._tasks = tuple(self.load_tasks(self._source, self._split))
+        return self._tasks
+
+    @property
+    def judge(self) -> Judge | None:
+        """Who grades finished episodes; made at the first use.
+
+        Raises:
+            ValueError: there is no such judge.
+        """
+        if self._judge is None and self._judge_spec is not None:
+            self._judge = make_judge(self._judge_spec)
+        return self._judge
+
+    def new_session(self, task_id: str | None = None) -> EditSession[Any, Any]:
+        """An episode by this environment's rules that `reset` and `step` know nothing of.
+
+        For who plays many episodes at once: a session is light, and waits for its verdict.
+
+        Args:
+            task_id: of its task; None draws one.
+
+        Raises:
+            TaskError: there is no such task.
+        """
+        tasks = self.tasks
+        if task_id is None:
+            # a third of the time of `integers`, which a short episode would notice
+            return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
+        for task in tasks:
+            if task.task_id == task_id:
+                return self.session_type(task, self.rules)
+        where = f"{self._source}, split {self._split}: {len(tasks)} tasks"
+        raise TaskError(f"task_id: {task_id!r} is not in {where}")
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Take one action; at the end, ask the judge.
+
+        Raises:
+            gymnasium.error.ResetNeeded: there is no running episode.
+            JudgeError: no verdict could be had. The finished episode stays in `session`;
+                `grade` asks again.
+        """
+        session = self.session
+        if session is None or session.state.done:
+            raise gym.error.ResetNeeded("the episode is over: call reset first")
+        observation, reward, done, _, _ = session.step(action)
+        if done:
+            reward += sum(self.grade().values())
+        if self.render_mode == "human":
+            self.render()
+        return observation, reward, done, False, session.info()
+
+    def grade(self) -> Ledger:
+        """Ask the judge for a verdict on the finished episode; its terms, if it needs one."""
+        assert self.session is not None
+        judge = self.judge
+        if judge is None or not self.session.needs_verdict:
+            return {}
+        return self.session.grade(judge.judge(self.session.task, self.session.text))
+
+    async def agrade(self, session: EditSession[Any, Any]) -> Ledger:
+        """Ask the judge for a verdict on a finished session, without holding up the event loop.
+
+        Returns:
+            The verdict's terms; none if the session needs no verdict, or there is no judge.
+
+        Raises:
+            JudgeError: no verdict could be had; the session can be graded later.
+        """
+        judge = self.judge
+        if judge is None or not session.needs_verdict:
+            return {}
+        verdict = as_async(judge).submit(session.task, session.text)
+        return session.grade(await asyncio.wrap_future(verdict))
+
+    def render(self) -> Any:
+        """The page: a string (ansi), printed in colour (human), or uint8 [H, W, 3] (rgb_array)."""
+        if self.render_mode is None or self.session is None:
+            gym.logger.warn("render needs a render_mode and a reset")
+            return None
+        if self.render_mode == "ansi":
+            return render.ansi(self.session)
+        if self.render_mode == "human":
+            return render.human(self.session)
+        return render.rgb_array(self.session)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the judge, whose client may hold connections; it is made again when needed."""
+        return {**self.__dict__, "_judge": None}
+
+
+class ResumeEditEnv(EditEnv):
     """Revise a resume for a job through tool calls.
 
     ## Description
@@ -96,11 +274,8 @@ class ResumeEditEnv(gym.Env[str, str]):
     - v0: first version
     """
 
-    metadata = {  # noqa: RUF012
-        "render_modes": ["ansi", "human", "rgb_array"],
-        "render_fps": 1,
-        "autoreset_mode": gym.vector.AutoresetMode.NEXT_STEP,
-    }
+    session_type = Session
+    load_tasks = staticmethod(load_tasks)
 
     def __init__(
         self,
@@ -113,133 +288,5 @@ class ResumeEditEnv(gym.Env[str, str]):
         match: Match = "exact",
         render_mode: str | None = None,
     ) -> None:
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            known = ", ".join(self.metadata["render_modes"])
-            raise ValueError(f"render_mode: expected None, {known}; got {render_mode!r}")
-        if not isinstance(judge, str | Mapping | None):
-            # an object would break the spec and what is made from it: pickles, vectors
-            raise ValueError(f"judge: expected a name, a mapping or None; got {judge!r}")
-        self.rules = Rules(max_turns, page_lines, page_width, match)
-        self.observation_space = UnicodeText(MAX_OBSERVATION)
-        self.action_space = UnicodeText(self.rules.max_chars)
-        self.render_mode = render_mode
-        self.session: Session | None = None
-        self._source, self._split, self._judge_spec = tasks, split, judge
-        self._tasks: tuple[Task, ...] = ()
-        self._judge: Judge | None = None
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
-        """Start an episode; `options={"task_id": ...}` names its task.
-
-        Raises:
-            TaskError: the source of tasks is bad, or has no such task.
-            ValueError: there is no such judge.
-        """
-        super().reset(seed=seed)
-        session = self.new_session((options or {}).get("task_id"))
-        _ = self.judge  # a bad judge is found out before an episode is spent on it
-        self.session = session
-        if self.render_mode == "human":
-            self.render()
-        return self.session.prompt, self.session.info()
-
-    @property
-    def tasks(self) -> tuple[Task, ...]:
-        """All tasks of the source and split.
-
-        Raises:
-            TaskError: the source of tasks is bad.
-        """
-        if not self._tasks:
-            self._tasks = load_tasks(self._source, self._split)
-        return self._tasks
-
-    @property
-    def judge(self) -> Judge | None:
-        """Who grades finished episodes; made at the first use.
-
-        Raises:
-            ValueError: there is no such judge.
-        """
-        if self._judge is None and self._judge_spec is not None:
-            self._judge = make_judge(self._judge_spec)
-        return self._judge
-
-    def new_session(self, task_id: str | None = None) -> Session:
-        """An episode by this environment's rules that `reset` and `step` know nothing of.
-
-        For who plays many episodes at once: a session is light, and waits for its verdict.
-
-        Args:
-            task_id: of its task; None draws one.
-
-        Raises:
-            TaskError: there is no such task.
-        """
-        tasks = self.tasks
-        if task_id is None:
-            # a third of the time of `integers`, which a short episode would notice
-            return Session(tasks[int(self.np_random.random() * len(tasks))], self.rules)
-        for task in tasks:
-            if task.task_id == task_id:
-                return Session(task, self.rules)
-        where = f"{self._source}, split {self._split}: {len(tasks)} tasks"
-        raise TaskError(f"task_id: {task_id!r} is not in {where}")
-
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Take one action; at the end, ask the judge.
-
-        Raises:
-            gymnasium.error.ResetNeeded: there is no running episode.
-            JudgeError: no verdict could be had. The finished episode stays in `session`;
-                `grade` asks again.
-        """
-        session = self.session
-        if session is None or session.state.done:
-            raise gym.error.ResetNeeded("the episode is over: call reset first")
-        observation, reward, done, _, _ = session.step(action)
-        if done:
-            reward += sum(self.grade().values())
-        if self.render_mode == "human":
-            self.render()
-        return observation, reward, done, False, session.info()
-
-    def grade(self) -> Ledger:
-        """Ask the judge for a verdict on the finished episode; its terms, if it needs one."""
-        assert self.session is not None
-        judge = self.judge
-        if judge is None or not self.session.needs_verdict:
-            return {}
-        return self.session.grade(judge.judge(self.session.task, self.session.resume))
-
-    async def agrade(self, session: Session) -> Ledger:
-        """Ask the judge for a verdict on a finished session, without holding up the event loop.
-
-        Returns:
-            The verdict's terms; none if the session needs no verdict, or there is no judge.
-
-        Raises:
-            JudgeError: no verdict could be had; the session can be graded later.
-        """
-        judge = self.judge
-        if judge is None or not session.needs_verdict:
-            return {}
-        verdict = as_async(judge).submit(session.task, session.resume)
-        return session.grade(await asyncio.wrap_future(verdict))
-
-    def render(self) -> Any:
-        """The page: a string (ansi), printed in colour (human), or uint8 [H, W, 3] (rgb_array)."""
-        if self.render_mode is None or self.session is None:
-            gym.logger.warn("render needs a render_mode and a reset")
-            return None
-        if self.render_mode == "ansi":
-            return render.ansi(self.session)
-        if self.render_mode == "human":
-            return render.human(self.session)
-        return render.rgb_array(self.session)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the judge, whose client may hold connections; it is made again when needed."""
-        return {**self.__dict__, "_judge": None}
+        rules = Rules(max_turns, page_lines, page_width, match)
+        super().__init__(rules, tasks, split, judge, render_mode)

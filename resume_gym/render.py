@@ -2,12 +2,12 @@
 
 import unicodedata
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from resume_gym.document import overflow_delimiter, wrap
-from resume_gym.session import Session
+from resume_gym.editing import EditSession
 
 if TYPE_CHECKING:
     from PIL import ImageFont
@@ -27,13 +27,13 @@ _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n
 _VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 
-def _rows(session: Session) -> list[str]:
-    text = session.resume.removesuffix("\n").translate(_VISIBLE)
+def _rows(session: EditSession[Any, Any]) -> list[str]:
+    text = session.text.removesuffix("\n").translate(_VISIBLE)
     width = session.rules.page_width
     return [row for line in text.split("\n") for row in wrap(line, width)] if text else []
 
 
-def _status(session: Session) -> str:
+def _status(session: EditSession[Any, Any]) -> str:
     state, rules = session.state, session.rules
     ending = " | submitted" if state.submitted else " | out of turns" if state.done else ""
     name = session.task.task_id.translate(_VISIBLE)
@@ -44,7 +44,7 @@ def _status(session: Session) -> str:
     )
 
 
-def _last_reply(session: Session) -> list[str]:
+def _last_reply(session: EditSession[Any, Any]) -> list[str]:
     """The last tool's reply; of a review only the layout, since the page is shown anyway."""
     if not session.state.transcript:
         return []
@@ -53,7 +53,7 @@ def _last_reply(session: Session) -> list[str]:
     return rows if "edit" in step.ledger or step.error != "none" else rows[-2:]
 
 
-def ansi(session: Session) -> str:
+def ansi(session: EditSession[Any, Any]) -> str:
     """The page with line numbers, the delimiter where it overflows, the last reply."""
     rows = [f"{number:>4}  {row}" for number, row in enumerate(_rows(session), start=1)]
     limit = session.rules.page_lines
@@ -62,7 +62,7 @@ def ansi(session: Session) -> str:
     return "\n".join([_status(session), "", *rows, "", *_last_reply(session)])
 
 
-def human(session: Session) -> None:
+def human(session: EditSession[Any, Any]) -> None:
     """Print the page in colour."""
     from rich.console import Console  # 60 ms that only this mode needs
     from rich.panel import Panel
@@ -99,7 +99,7 @@ def _drawable(text: str) -> str:
     return "".join(one for one in parts if not unicodedata.combining(one))
 
 
-def rgb_array(session: Session) -> np.ndarray:
+def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
     """The page as a picture, uint8 [H, W, 3]; H and W depend on the page's size alone.
 
     Below the page there is room for a quarter of a page that overflows, and for the last reply;
@@ -139,7 +139,7 @@ def rgb_array(session: Session) -> np.ndarray:
     return np.asarray(image.reduce(_SCALE))
 
 
-def _reply_rows(session: Session) -> list[str]:
+def _reply_rows(session: EditSession[Any, Any]) -> list[str]:
     """The last reply in the rows and columns that the picture has for it."""
     width = session.rules.page_width
     rows = [row[:width] + "..." if len(row) > width else row for row in _last_reply(session)]

@@ -74,9 +74,11 @@ class Verdict:
                 raise ValueError(f"{name}: expected -1, 0 or +1, got {getattr(self, name)!r}")
 
 
-def verdict_ledger(verdict: Verdict) -> dict[str, float]:
-    """The content terms of a verdict, all six."""
-    return {name: weight * getattr(verdict, name) for name, weight in VERDICT_WEIGHTS.items()}
+def verdict_ledger(
+    verdict: object, weights: Mapping[str, float] = VERDICT_WEIGHTS
+) -> dict[str, float]:
+    """The content terms of a verdict: each of its weighted fields, times the weight."""
+    return {name: weight * getattr(verdict, name) for name, weight in weights.items()}
 
 
 def unedited_ledger(weakness: str) -> dict[str, float]:
@@ -88,25 +90,30 @@ def unedited_ledger(weakness: str) -> dict[str, float]:
     return ledger
 
 
-def reward_bounds(max_turns: int) -> tuple[float, float]:
+def reward_bounds(
+    max_turns: int, weights: Mapping[str, float] = VERDICT_WEIGHTS
+) -> tuple[float, float]:
     """The least and the greatest reward of a graded episode; (-7, +8) for ten turns.
 
     Least: one edit that is judged worse in all, every other turn failed, no submit, too long.
     Greatest: one review, one submit, a good edit in every other turn.
     """
-    verdict = sum(VERDICT_WEIGHTS.values()) + LAYOUT
+    verdict = sum(weights.values()) + LAYOUT
     least = (max_turns - 1) * FAILURE + EDIT + NO_SUBMIT - verdict
     greatest = FIRST_REVIEW + SUBMIT + (max_turns - 2) * EDIT + verdict
     return least, greatest
 
 
-def score(reward: float, max_turns: int) -> float:
+def score(reward: float, max_turns: int, weights: Mapping[str, float] = VERDICT_WEIGHTS) -> float:
     """The reward on a scale from 0 to 100; 100 (R + 7) / 15 for ten turns."""
-    least, greatest = reward_bounds(max_turns)
+    least, greatest = reward_bounds(max_turns, weights)
     return 100.0 * (reward - least) / (greatest - least)
 
 
 def components(terms: Mapping[str, float]) -> dict[str, float]:
-    """Sums of the terms by part: tool syntax, layout, content."""
-    parts = {"tool_syntax": TOOL_TERMS, "layout": LAYOUT_TERMS, "content": CONTENT_TERMS}
-    return {part: sum(terms.get(name, 0.0) for name in names) for part, names in parts.items()}
+    """Sums of the terms by part: tool syntax, layout, and content, which is all else."""
+    parts = dict.fromkeys(("tool_syntax", "layout", "content"), 0.0)
+    for name, value in terms.items():
+        part = "tool_syntax" if name in TOOL_TERMS else name if name == "layout" else "content"
+        parts[part] += value
+    return parts

@@ -1,4 +1,4 @@
-"""The three tools: their schemas, and the one way from an agent's text to a call.
+"""Tools: their schemas, and the one way from an agent's text to a call of one.
 
 The action is the assistant's text: an optional `<think>` block, free text, and one Hermes call
 `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
@@ -6,6 +6,7 @@ The action is the assistant's text: an optional `<think>` block, free text, and 
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 ToolError = Literal[
@@ -35,14 +36,116 @@ ERRORS: tuple[ToolError, ...] = (
 )
 
 
-def _schema(name: str, description: str, properties: dict[str, Any], required: list[str]) -> Any:
+class ToolCall(NamedTuple):
+    """A well-formed call: a known tool, with all the arguments that it needs and no other."""
+
+    name: str
+    arguments: Mapping[str, Any] = MappingProxyType({})
+
+
+class Malformed(NamedTuple):
+    """A text that is no call: why, in a sentence for the agent, and for which tool if known."""
+
+    error: ToolError
+    reason: str
+    name: str = ""
+
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_decode = json.JSONDecoder().raw_decode
+
+
+def schema(name: str, description: str, properties: dict[str, Any], required: list[str]) -> Any:
+    """A tool's schema in OpenAI's format.
+
+    Args:
+        name: of the tool.
+        description: for the agent.
+        properties: of each argument, its JSON schema: "string", or "integer" for a positive one.
+        required: names of arguments that must be given.
+    """
     parameters = {"type": "object", "properties": properties, "required": required}
     function = {"name": name, "description": description, "parameters": parameters}
     return {"type": "function", "function": function}
 
 
+class Toolbox:
+    """The tools of an environment, and the one way from an agent's text to a call of one.
+
+    Args:
+        schemas: of `schema`; `submit` is among them and takes no arguments.
+
+    Attributes:
+        schemas: in OpenAI's format, as chat templates and inference servers take them.
+    """
+
+    def __init__(self, *schemas: Mapping[str, Any]) -> None:
+        self.schemas: tuple[Mapping[str, Any], ...] = schemas
+        self._known = {}
+        for one in schemas:
+            parameters = one["function"]["parameters"]
+            required = set(parameters["required"])
+            kinds = {name: kind["type"] for name, kind in parameters["properties"].items()}
+            self._known[one["function"]["name"]] = kinds, required
+        if self._known.get("submit") != ({}, set()):
+            raise ValueError("schemas: expected a tool `submit` without arguments")
+
+    def read(self, text: str) -> ToolCall | Malformed:
+        """Read the one call out of an agent's text. Never raises on any string."""
+        thought, closed, said = text.partition("</think>")
+        if not closed:
+            said = thought
+        head, opened, rest = said.partition(_OPEN)
+        if not opened or "<think>" in head:
+            return Malformed("no_call", f"expected one {_OPEN}...{_CLOSE}, found none")
+        body = rest.lstrip()
+        try:
+            call, end = _decode(body)
+        except (ValueError, RecursionError) as problem:
+            return Malformed("bad_json", f"the call is not valid JSON: {_brief(problem)}")
+        rest = body[end:].lstrip()
+        if not rest.startswith(_CLOSE):
+            return Malformed("bad_json", f"expected {_CLOSE} after the JSON object")
+        if _OPEN in rest:
+            return Malformed("several_calls", "expected one call a turn, found several")
+        return self._check(call)
+
+    def _check(self, call: Any) -> ToolCall | Malformed:
+        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+            return Malformed("bad_json", 'expected an object {"name": ..., "arguments": {...}}')
+        name, arguments = call["name"], call.get("arguments", {})
+        known = self._known.get(name)
+        if known is None:
+            tools = ", ".join(self._known)
+            return Malformed("unknown_tool", f"unknown tool {name[:80]!r}; the tools are {tools}")
+        kinds, required = known
+        if not isinstance(arguments, dict) or not arguments.keys() <= kinds.keys():
+            wanted = ", ".join(sorted(kinds)) or "none"
+            names = map(repr, arguments) if isinstance(arguments, dict) else [_kind(arguments)]
+            got = ", ".join(names)
+            return Malformed("bad_arguments", f"{name} takes {wanted}; got {got[:200]}", name)
+        for argument, kind in kinds.items():
+            given = argument in arguments or argument in required
+            if given and (problem := _problem(kind, arguments.get(argument))):
+                return Malformed("bad_arguments", f"`{argument}` {problem}", name)
+        return ToolCall(name, arguments)
+
+
+def _problem(kind: str, value: Any) -> str:
+    """What is wrong with an argument; empty if nothing is."""
+    if kind == "integer":
+        if type(value) is int and value >= 1:
+            return ""
+        got = str(value)[:20] if isinstance(value, int) else _kind(value)
+        return f"must be a positive integer, got {got}"
+    if not isinstance(value, str):
+        return f"must be a string, got {_kind(value)}"
+    fault = text_fault(value)
+    return f"holds {fault}" if fault else ""
+
+
 TOOLS: tuple[Mapping[str, Any], ...] = (
-    _schema(
+    schema(
         "str_replace",
         "Replace text in the resume. `old` must match exactly and occur `count` times.",
         {
@@ -52,31 +155,14 @@ TOOLS: tuple[Mapping[str, Any], ...] = (
         },
         ["old", "new"],
     ),
-    _schema("review", "Show the whole resume and the end of the page.", {}, []),
-    _schema("submit", "Hand in the resume and end the episode.", {}, []),
+    schema("review", "Show the whole resume and the end of the page.", {}, []),
+    schema("submit", "Hand in the resume and end the episode.", {}, []),
 )
-"""The tools in OpenAI's format, as chat templates and inference servers take them."""
+"""The resume's tools in OpenAI's format."""
 
-_ARGUMENTS = {"str_replace": {"old", "new", "count"}, "review": set(), "submit": set()}
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_decode = json.JSONDecoder().raw_decode
-
-
-class ToolCall(NamedTuple):
-    """A well-formed call; the other fields belong to `str_replace`."""
-
-    name: str
-    old: str = ""
-    new: str = ""
-    occurrences: int = 1
-
-
-class Malformed(NamedTuple):
-    """A text that is no call: why, in a sentence for the agent, and for which tool if known."""
-
-    error: ToolError
-    reason: str
-    name: str = ""
+TOOLBOX = Toolbox(*TOOLS)
+parse = TOOLBOX.read
+"""The one call of the resume's tools in an agent's text; see `Toolbox.read`."""
 
 
 def tool_call(name: str, **arguments: Any) -> str:
@@ -92,66 +178,8 @@ def tool_call(name: str, **arguments: Any) -> str:
     return f"{_OPEN}\n{call}\n{_CLOSE}"
 
 
-def parse(text: str) -> ToolCall | Malformed:
-    """Read the one call out of an agent's text. Never raises on any string."""
-    thought, closed, said = text.partition("</think>")
-    if not closed:
-        said = thought
-    head, opened, rest = said.partition(_OPEN)
-    if not opened or "<think>" in head:
-        return Malformed("no_call", f"expected one {_OPEN}...{_CLOSE}, found none")
-    body = rest.lstrip()
-    try:
-        call, end = _decode(body)
-    except (ValueError, RecursionError) as problem:
-        return Malformed("bad_json", f"the call is not valid JSON: {_brief(problem)}")
-    rest = body[end:].lstrip()
-    if not rest.startswith(_CLOSE):
-        return Malformed("bad_json", f"expected {_CLOSE} after the JSON object")
-    if _OPEN in rest:
-        return Malformed("several_calls", "expected one call a turn, found several")
-    return _check(call)
-
-
 def _brief(problem: Exception) -> str:
     return "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
-
-
-def _check(call: Any) -> ToolCall | Malformed:
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return Malformed("bad_json", 'expected an object {"name": ..., "arguments": {...}}')
-    name, arguments = call["name"], call.get("arguments", {})
-    known = _ARGUMENTS.get(name)
-    if known is None:
-        tools = ", ".join(_ARGUMENTS)
-        return Malformed("unknown_tool", f"unknown tool {name[:80]!r}; the tools are {tools}")
-    if not isinstance(arguments, dict) or not arguments.keys() <= known:
-        wanted = ", ".join(sorted(known)) or "none"
-        given = map(repr, arguments) if isinstance(arguments, dict) else [_kind(arguments)]
-        got = ", ".join(given)
-        return Malformed("bad_arguments", f"{name} takes {wanted}; got {got[:200]}", name)
-    if name != "str_replace":
-        return ToolCall(name)
-    if problem := _problem(**arguments):
-        return Malformed("bad_arguments", problem, name)
-    if arguments["new"] == arguments["old"]:
-        return Malformed("unchanged", "`new` is equal to `old`", name)
-    return ToolCall(name, arguments["old"], arguments["new"], arguments.get("count", 1))
-
-
-def _problem(old: Any = None, new: Any = None, count: Any = 1) -> str:
-    """What is wrong with the arguments of `str_replace`; empty if nothing is."""
-    for name, value in (("old", old), ("new", new)):
-        if not isinstance(value, str):
-            return f"`{name}` must be a string, got {_kind(value)}"
-        if fault := text_fault(value):
-            return f"`{name}` holds {fault}"
-    if not old:
-        return "`old` is empty; give the text to replace"
-    if type(count) is not int or count < 1:
-        got = str(count)[:20] if isinstance(count, int) else _kind(count)
-        return f"`count` must be a positive integer, got {got}"
-    return ""
 
 
 def _kind(value: Any) -> str:

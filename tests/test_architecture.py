@@ -30,10 +30,11 @@ CORE = {
     "document": set(),
     "prompts": set(),
     "tasks": {"corpus", "document", "rewards", "tools", "synthesis"},
-    "session": {"document", "prompts", "rewards", "tasks", "tools"},
+    "editing": {"document", "prompts", "rewards", "tools"},
+    "session": {"document", "editing", "prompts", "rewards", "tasks", "tools"},
     "spaces": {"tools"},
-    "render": {"document", "session"},
-    "env": {"document", "judges", "render", "rewards", "session", "spaces", "tasks"},
+    "render": {"document", "editing"},
+    "env": {"document", "editing", "judges", "render", "session", "spaces", "tasks"},
 }
 # Where a heavy package may be imported
 HEAVY = {
@@ -103,7 +104,17 @@ def test_imports_of_the_core_point_down(name: str) -> None:
 
 
 def test_judges_and_synthesis_know_no_session() -> None:
-    above = ("session", "env", "render", "agents", "evaluation", "cli", "report", "integrations")
+    above = (
+        "editing",
+        "session",
+        "env",
+        "render",
+        "agents",
+        "evaluation",
+        "cli",
+        "report",
+        "integrations",
+    )
     forbidden = {f"resume_gym.{name}" for name in above}
     for module, found in IMPORTS.items():
         if module.startswith(("resume_gym.judges", "resume_gym.synthesis")):

@@ -41,8 +41,8 @@ def test_an_honest_edits_quote_occurs_once() -> None:
             assert isinstance(call, ToolCall)
             if call.name == "str_replace":
                 edits += 1
-                assert again.resume.count(call.old) == 1
-                assert call.new != call.old
+                assert again.resume.count(call.arguments["old"]) == 1
+                assert call.arguments["new"] != call.arguments["old"]
             assert step.error == "none"
             again.step(text)
     assert edits > 500
@@ -52,9 +52,13 @@ def test_honest_edits_do_all_that_the_habits_name() -> None:
     """Deletions, edits at the head of a bullet, and edits that keep its words."""
     calls = [parse(text) for one in episodes("honest", 1) for text, _ in one.state.transcript]
     edits = [one for one in calls if isinstance(one, ToolCall) and one.name == "str_replace"]
-    assert any(not one.new for one in edits)
-    assert any(one.old[:2] == one.new[:2] == "- " for one in edits)
-    assert any(one.old[0] in "*+" and one.new[0] == "-" for one in edits if one.new)
+    assert any(not one.arguments["new"] for one in edits)
+    assert any(one.arguments["old"][:2] == one.arguments["new"][:2] == "- " for one in edits)
+    assert any(
+        one.arguments["old"][0] in "*+" and one.arguments["new"][0] == "-"
+        for one in edits
+        if one.arguments["new"]
+    )
 
 
 def test_rates_are_those_of_the_habits() -> None:
@@ -88,7 +92,11 @@ def test_figures_are_invented() -> None:
     """An edit that adds a figure to a bullet which had none."""
     calls = [parse(text) for one in episodes() for text, _ in one.state.transcript]
     edits = [one for one in calls if isinstance(one, ToolCall) and one.name == "str_replace"]
-    added = [one for one in edits if set("0123456789") & set(one.new) - set(one.old)]
+    added = [
+        one
+        for one in edits
+        if set("0123456789") & set(one.arguments["new"]) - set(one.arguments["old"])
+    ]
     assert 0.02 < share(len(added), len(edits)) < 0.5
 
 

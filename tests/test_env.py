@@ -109,7 +109,9 @@ def test_bad_arguments_are_named() -> None:
 
 
 def test_a_judge_that_does_not_exist_is_found_out_at_the_first_reset(tasks_file: str) -> None:
-    with pytest.raises(ValueError, match=r"judge: expected one of .*rubric.*got 'rubik'"):
+    with pytest.raises(
+        ValueError, match=r"judge: expected module:name or one of .*rubric.*got 'rubik'"
+    ):
         gym.make(ID, tasks=tasks_file, judge="rubik").reset()
 
 

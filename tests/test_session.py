@@ -59,6 +59,8 @@ def test_review_shows_the_resume_as_it_stands(task: Task) -> None:
         (edit("helped", "Led"), "not_found", "not in the resume"),
         (edit("Helped\r\nbuild", "Led"), "not_found", "not in the resume"),
         (edit("## Skills\n", "## Skills\r\n"), "unchanged", "changes nothing"),
+        (edit("Helped", "Helped"), "unchanged", "equal to `old`"),
+        (edit("", "x"), "bad_arguments", "`old` is empty"),
         ("hello", "no_call", "expected one <tool_call>"),
         (tool_call("rewrite"), "unknown_tool", "the tools are str_replace, review, submit"),
     ],
@@ -209,7 +211,7 @@ def test_a_record_is_json_that_replays_and_can_be_graded_again(task: Task) -> No
     assert later.record() == session.record()
 
 
-@pytest.mark.parametrize("changed", [{"resume": "x"}, {"reward": 99.0}, {"task_id": "other"}])
+@pytest.mark.parametrize("changed", [{"text": "x"}, {"reward": 99.0}, {"task_id": "other"}])
 def test_a_record_that_does_not_fit_is_refused(task: Task, changed: dict[str, object]) -> None:
     session = Session(task)
     session.step(BUILT)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resume_gym import ERRORS, TOOLS, Malformed, ToolCall, parse, tool_call
+from resume_gym.tools import Toolbox, schema
 
 REVIEW = tool_call("review")
 
@@ -69,7 +70,6 @@ def test_one_call_is_found(text: str) -> None:
         (replacing(old=3), "bad_arguments", "str_replace"),
         (replacing(new=None), "bad_arguments", "str_replace"),
         (replacing(new=["b"]), "bad_arguments", "str_replace"),
-        (replacing(old=""), "bad_arguments", "str_replace"),
         (replacing(old="a\x00"), "bad_arguments", "str_replace"),
         (replacing(new="\ud800"), "bad_arguments", "str_replace"),
         (replacing(count=0), "bad_arguments", "str_replace"),
@@ -78,7 +78,6 @@ def test_one_call_is_found(text: str) -> None:
         (replacing(count=1.0), "bad_arguments", "str_replace"),
         (replacing(count="1"), "bad_arguments", "str_replace"),
         (replacing(count=float("nan")), "bad_arguments", "str_replace"),
-        (replacing(new="a"), "unchanged", "str_replace"),
     ],
 )
 def test_what_is_no_call(text: str, error: str, name: str) -> None:
@@ -103,7 +102,7 @@ def test_escaped_faults_are_refused(escape: str) -> None:
 
 def test_an_escaped_pair_of_surrogates_is_a_character() -> None:
     call = parse(raw(r'{"name": "str_replace", "arguments": {"old": "\ud83d\ude42", "new": ""}}'))
-    assert call == ToolCall("str_replace", "🙂", "")
+    assert call == ToolCall("str_replace", {"old": "🙂", "new": ""})
 
 
 @pytest.mark.parametrize("depth", [*range(1, 60), *range(60, 1200, 23)])
@@ -119,19 +118,16 @@ valid = st.text().filter(lambda text: "\x00" not in text)
 
 @given(old=valid.filter(bool), new=valid, count=st.integers(1, 10**30))
 def test_tool_call_and_parse_are_inverse(old: str, new: str, count: int) -> None:
-    result = parse(tool_call("str_replace", old=old, new=new, count=count))
-    if old == new:
-        assert isinstance(result, Malformed)
-    else:
-        assert result == ToolCall("str_replace", old, new, count)
+    arguments = {"old": old, "new": new, "count": count}
+    assert parse(tool_call("str_replace", **arguments)) == ToolCall("str_replace", arguments)
 
 
 @pytest.mark.parametrize("text", ["</think>", "<think>", "<tool_call>", "</tool_call>{}", "\\</"])
 def test_markers_may_stand_in_arguments(text: str) -> None:
     action = f"<think>x</think>{tool_call('str_replace', old=text, new='y')}"
-    assert parse(action) == ToolCall("str_replace", text, "y")
+    assert parse(action) == ToolCall("str_replace", {"old": text, "new": "y"})
     action = tool_call("str_replace", old="y", new=text)
-    assert parse(action) == ToolCall("str_replace", "y", text)
+    assert parse(action) == ToolCall("str_replace", {"old": "y", "new": text})
 
 
 PIECES = """\
@@ -170,5 +166,10 @@ def test_schemas_describe_what_parse_takes() -> None:
     assert functions.keys() == {"str_replace", "review", "submit"}
     for name, parameters in functions.items():
         values = {key: key for key in parameters["required"]}
-        assert parse(tool_call(name, **values)) == ToolCall(name, **values)
+        assert parse(tool_call(name, **values)) == ToolCall(name, values)
     assert list(functions["str_replace"]["properties"]) == ["old", "new", "count"]
+
+
+def test_a_box_without_submit_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a tool `submit` without arguments"):
+        Toolbox(schema("drop", "Remove a line.", {"line": {"type": "integer"}}, ["line"]))

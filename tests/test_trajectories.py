@@ -58,7 +58,7 @@ def test_texts_of_all_kinds_survive(tmp_path: Path) -> None:
     assert "a\nb 😀" in one.session.resume
     kept.append(1, one)
     (line,) = kept.path(1).read_text().splitlines()
-    assert json.loads(line)["resume"] == one.session.resume
+    assert json.loads(line)["text"] == one.session.resume
     assert kept.restore(1, planned())[2].session.state == one.session.state
 
 

@@ -1,0 +1,410 @@
+"""An editing episode as a pure state machine, whatever is edited: no Gymnasium, no I/O, no judge.
+
+`EditSession` is what all domains of editing share: the budget of turns, the page, what calls of
+tools earn, the verdict's place, forks and records. A domain adds its task, its tools and what its
+judge's verdicts weigh: `session.Session` edits resumes, and docs/domains.md says how to add
+another.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+
+from resume_gym import document, rewards
+from resume_gym.document import Document, Edit, Match
+from resume_gym.prompts import layout_line, meta_line
+from resume_gym.tools import Malformed, Toolbox, ToolCall, ToolError
+
+Ledger = Mapping[str, float]
+"""Named reward terms (see `EditSession.terms`); their sum is the reward, exactly."""
+
+
+class EditTask(Protocol):
+    """What an episode is about, as far as every domain needs it.
+
+    Attributes:
+        task_id: unique in its source.
+        weakness: what kind of task it is; figures are broken down by it.
+    """
+
+    @property
+    def task_id(self) -> str: ...  # noqa: D102
+    @property
+    def weakness(self) -> str: ...  # noqa: D102
+
+
+TaskT = TypeVar("TaskT", bound=EditTask)
+VerdictT = TypeVar("VerdictT")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The limits of an episode.
+
+    Attributes:
+        max_turns: calls the agent may make, at least 3.
+        page_lines: lines of the page.
+        page_width: characters of a page line.
+        match: how `old` is searched; see `document.find`.
+        max_chars: size limit of an action and of the document, in characters.
+
+    Raises:
+        ValueError: a limit is out of range.
+    """
+
+    max_turns: int = 10
+    page_lines: int = 55
+    page_width: int = 165
+    match: Match = "exact"
+    max_chars: int = 262_144
+
+    def __post_init__(self) -> None:
+        least = {"max_turns": 3, "page_lines": 1, "page_width": 1, "max_chars": 1}
+        for name, limit in least.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < limit:
+                raise ValueError(f"{name}: expected an integer of at least {limit}, got {value!r}")
+        if self.match not in ("exact", "fuzzy"):
+            raise ValueError(f"match: expected 'exact' or 'fuzzy', got {self.match!r}")
+
+
+_DEFAULT_RULES = Rules()
+
+
+class Step(NamedTuple):
+    """What a step answers.
+
+    `reward` is the sum of `ledger`. When `done` and the session's `needs_verdict`, the content
+    terms are not in it yet; `Session.grade` gives them.
+    """
+
+    observation: str
+    reward: float
+    done: bool
+    error: ToolError
+    ledger: Ledger
+
+
+class State(NamedTuple):
+    """Everything that changes in an episode; immutable."""
+
+    document: Document
+    turns: int = 0
+    edits: int = 0
+    failed_edits: int = 0
+    reviewed: bool = False
+    submitted: bool = False
+    done: bool = False
+    reward: float = 0.0
+    transcript: tuple[tuple[str, Step], ...] = ()
+    verdict: Any = None
+
+
+class Shown(NamedTuple):
+    """The outcome of a tool that shows the document; the first time it earns a reward."""
+
+    text: str
+
+
+_COUNTS: dict[str, Any] = {
+    "task_id": "",
+    "turns_left": 0,
+    "edits": 0,
+    "failed_edits": 0,
+    "lines": 0,
+    "longest_line": 0,
+    "submitted": False,
+    "error": "none",
+    "episode_reward": 0.0,
+    "graded": False,
+    "score": 0.0,
+}
+
+
+class EditSession(ABC, Generic[TaskT, VerdictT]):
+    """An agent's episode on one task of a domain.
+
+    A domain sets the attributes of its class and defines `original`, `prompt`, `act` and
+    `unchanged`.
+
+    Attributes:
+        noun: what is edited; the key of its text in `info`.
+        system_prompt: the system message; the schemas of `tools` go beside it.
+        toolbox: the tools; `submit`, which ends the episode, is one of them.
+        editors: names of the tools that edit, so that their failures are failed edits.
+        verdict_type: a dataclass; what a judge answers.
+        verdict_weights: of its numeric fields, what they are worth.
+        terms: names of all terms of a ledger.
+    """
+
+    __slots__ = ("rules", "state", "task")
+
+    noun: ClassVar[str]
+    system_prompt: ClassVar[str]
+    toolbox: ClassVar[Toolbox]
+    editors: ClassVar[frozenset[str]]
+    verdict_type: ClassVar[type]
+    verdict_weights: ClassVar[Mapping[str, float]]
+    terms: ClassVar[tuple[str, ...]]
+    _empty_info: ClassVar[Mapping[str, Any]]
+    _reward_keys: ClassVar[Mapping[str, str]]
+
+    def __init_subclass__(cls) -> None:
+        cls.terms = (*rewards.TOOL_TERMS, "layout", *cls.verdict_weights)
+        cls._reward_keys = {name: f"reward_{name}" for name in cls.terms}
+        verdict = {f"verdict_{name}": 0.0 for name in cls.verdict_weights}
+        terms = dict.fromkeys(cls._reward_keys.values(), 0.0)
+        cls._empty_info = {cls.noun: "", **_COUNTS, **terms, **verdict}
+
+    def __init__(self, task: TaskT, rules: Rules | None = None) -> None:
+        """Start an episode.
+
+        Raises:
+            ValueError: the document is larger than the rules allow.
+        """
+        self.task = task
+        self.rules = rules or _DEFAULT_RULES
+        if len(self.original) > self.rules.max_chars:
+            limit = f"{len(self.original)} characters, the limit is {self.rules.max_chars}"
+            raise ValueError(f"{task.task_id}: the {self.noun} has {limit}")
+        self.state = State(measure(self.original, self.rules.page_width))
+
+    @property
+    @abstractmethod
+    def original(self) -> str:
+        """The document of the task, as it is before any edit."""
+
+    @property
+    @abstractmethod
+    def prompt(self) -> str:
+        """The first observation."""
+
+    @abstractmethod
+    def act(self, call: ToolCall) -> Edit | Shown | Malformed:
+        """What a call of a tool other than `submit` does; changes nothing itself."""
+
+    @abstractmethod
+    def unchanged(self) -> Ledger:
+        """The content terms of an episode that changed nothing: no judge is asked."""
+
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """The tools' schemas in OpenAI's format."""
+        return self.toolbox.schemas
+
+    @property
+    def done(self) -> bool:
+        """Whether the agent has submitted or has no turn left."""
+        return self.state.done
+
+    @property
+    def text(self) -> str:
+        """The document as it stands."""
+        return self.state.document.text
+
+    @property
+    def needs_verdict(self) -> bool:
+        """Whether the episode is over, was worth judging, and has no verdict yet."""
+        state = self.state
+        return state.done and not state.verdict and not self._unedited(state.document, state.edits)
+
+    @property
+    def ledger(self) -> dict[str, float]:
+        """All terms of the episode so far, the verdict's included; their sum is its reward."""
+        total = dict.fromkeys(self.terms, 0.0)
+        for _, step in self.state.transcript:
+            for name, value in step.ledger.items():
+                total[name] += value
+        if self.state.verdict:
+            total.update(self._content(self.state.verdict))
+        return total
+
+    @property
+    def reward(self) -> float:
+        """The episode's reward so far."""
+        return self.state.reward
+
+    @property
+    def score(self) -> float:
+        """The episode's reward on a scale from 0 to 100."""
+        return rewards.score(self.state.reward, self.rules.max_turns, self.verdict_weights)
+
+    def info(self) -> dict[str, Any]:
+        """The state and the last step as data, with the same keys at every step.
+
+        `reward_*` are the last step's terms, the verdict's included once there is one; they are
+        floats and sum to its reward. `verdict_*` are -1, 0 or 1, and 0 before.
+        """
+        doc, turns, edits, failed, _, submitted, done, reward, transcript, verdict = self.state
+        info = dict(self._empty_info)
+        info["task_id"] = self.task.task_id
+        info[self.noun], info["lines"], info["longest_line"] = doc
+        info["turns_left"] = self.rules.max_turns - turns
+        info["edits"] = edits
+        info["failed_edits"] = failed
+        info["submitted"] = submitted
+        info["episode_reward"] = reward
+        if transcript:
+            _, _, _, info["error"], ledger = transcript[-1][1]
+            for name, value in ledger.items():
+                info[self._reward_keys[name]] = value
+            if done:
+                self._add_verdict(info, ledger, verdict)
+        return info
+
+    def _add_verdict(self, info: dict[str, Any], ledger: Ledger, verdict: VerdictT | None) -> None:
+        # an episode that changed nothing is graded by the tables
+        content = self._content(verdict) if verdict else ledger
+        if self.verdict_weights.keys() <= content.keys():
+            info["graded"] = True
+            info["score"] = self.score
+            for name, weight in self.verdict_weights.items():
+                info[self._reward_keys[name]] = content[name]
+                info[f"verdict_{name}"] = content[name] / weight
+
+    def step(self, text: str) -> Step:
+        """Take one action. Bad syntax costs a turn; no string raises.
+
+        Raises:
+            RuntimeError: the episode is over.
+        """
+        state, rules = self.state, self.rules
+        doc, turns, edits, failed, reviewed, submitted, done, reward, transcript, _ = state
+        if done:
+            raise RuntimeError("the episode is over: start a new session")
+        outcome: ToolCall | Malformed | Edit | Shown = self._read(text)
+        if isinstance(outcome, ToolCall) and outcome.name != "submit":
+            outcome = self.act(outcome)
+        error: ToolError = "none"
+        ledger: dict[str, float] = {}
+        if isinstance(outcome, Edit):
+            doc = outcome.document
+            edits += 1
+            reply = f"{outcome.diff}\n{layout(doc, rules)}"
+            ledger["edit"] = rewards.EDIT
+        elif isinstance(outcome, Malformed):
+            error = outcome.error
+            reply = f"error ({error}): {outcome.reason}"
+            is_edit = outcome.name in self.editors
+            failed += is_edit
+            ledger["failed_edit" if is_edit else "malformed"] = rewards.FAILURE
+        elif isinstance(outcome, Shown):
+            reply = f"{outcome.text}\n{layout(doc, rules)}"
+            if not reviewed:
+                ledger["review"] = rewards.FIRST_REVIEW
+            reviewed = True
+        else:
+            reply = "submitted"
+            ledger["submit"] = rewards.SUBMIT
+            submitted = True
+        turns += 1
+        done = submitted or turns == rules.max_turns
+        if done:
+            self._close(doc, edits, submitted, ledger)
+        reply = f"{reply}\n{meta_line(rules.max_turns - turns, rules.max_turns, edits)}"
+        step = Step(reply, sum(ledger.values(), 0.0), done, error, ledger)
+        reward += step.reward
+        transcript = (*transcript, (text, step))
+        self.state = State(doc, turns, edits, failed, reviewed, submitted, done, reward, transcript)
+        return step
+
+    def _read(self, text: str) -> ToolCall | Malformed:
+        if len(text) > self.rules.max_chars:
+            limit = f"{len(text)} characters, the limit is {self.rules.max_chars}"
+            return Malformed("too_large", f"the action has {limit}")
+        return self.toolbox.read(text)
+
+    def _content(self, verdict: VerdictT) -> dict[str, float]:
+        return rewards.verdict_ledger(verdict, self.verdict_weights)
+
+    def _unedited(self, doc: Document, edits: int) -> bool:
+        return edits == 0 or doc.text == self.original
+
+    def _close(self, doc: Document, edits: int, submitted: bool, ledger: dict[str, float]) -> None:
+        """Add the terms of an episode's end that need no judge."""
+        if not submitted:
+            ledger["no_submit"] = rewards.NO_SUBMIT
+        fits = doc.lines <= self.rules.page_lines
+        ledger["layout"] = rewards.LAYOUT if fits else -rewards.LAYOUT
+        if self._unedited(doc, edits):
+            ledger.update(self.unchanged())
+
+    def grade(self, verdict: VerdictT) -> Ledger:
+        """Take a judge's verdict on the final document; return its terms.
+
+        A later verdict replaces an earlier one.
+
+        Raises:
+            RuntimeError: the episode still runs, or changed nothing and needs no verdict.
+        """
+        state = self.state
+        if not state.done:
+            raise RuntimeError("the episode still runs: only a final document is graded")
+        if self._unedited(state.document, state.edits):
+            raise RuntimeError("nothing was edited: the tables grade this episode, not a judge")
+        ledger = self._content(verdict)
+        earlier = sum(self._content(state.verdict).values()) if state.verdict else 0.0
+        reward = state.reward - earlier + sum(ledger.values())
+        self.state = state._replace(reward=reward, verdict=verdict)
+        return ledger
+
+    def snapshot(self) -> State:
+        """The state; immutable, so a reference is a snapshot."""
+        return self.state
+
+    def restore(self, state: State) -> None:
+        """Go back, or forward, to a snapshot of this task."""
+        self.state = state
+
+    def fork(self) -> Self:
+        """An independent session in the same state."""
+        twin = object.__new__(type(self))
+        twin.task, twin.rules, twin.state = self.task, self.rules, self.state
+        return twin
+
+    def record(self) -> dict[str, Any]:
+        """The episode as JSON values: enough to replay it and to grade it again."""
+        verdict = self.state.verdict
+        return {
+            "task_id": self.task.task_id,
+            "rules": asdict(self.rules),
+            "actions": [text for text, _ in self.state.transcript],
+            "observations": [step.observation for _, step in self.state.transcript],
+            "ledger": self.ledger,
+            "reward": self.reward,
+            "text": self.text,
+            "verdict": asdict(verdict) if verdict else None,
+            "graded": self.done and not self.needs_verdict,
+        }
+
+    @classmethod
+    def replay(cls, task: TaskT, record: Mapping[str, Any]) -> Self:
+        """Play a record again.
+
+        Raises:
+            ValueError: the record is of another task, or came out differently.
+        """
+        if record["task_id"] != task.task_id:
+            raise ValueError(f"expected a record of {task.task_id}, got {record['task_id']}")
+        session = cls(task, Rules(**record["rules"]))
+        for text in record["actions"]:
+            session.step(text)
+        if record["verdict"]:
+            session.grade(cls.verdict_type(**record["verdict"]))
+        for name in ("text", "reward"):
+            if getattr(session, name) != record[name]:
+                raise ValueError(f"{task.task_id}: the replay ends with another {name}")
+        return session
+
+
+@lru_cache(maxsize=4096)
+def measure(text: str, width: int) -> Document:
+    """The document of a text; many episodes begin with the same."""
+    return document.make_document(text, width)
+
+
+def layout(doc: Document, rules: Rules) -> str:
+    """The line on a document's layout, as replies and prompts show it."""
+    return layout_line(doc.lines, rules.page_lines, doc.longest_line)

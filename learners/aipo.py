@@ -44,10 +44,9 @@ from learners.policy import Policy
 from learners.rollout import NOT_SAMPLED, Rollout
 from learners.sampler import Beside, Embedded, Sampler
 from learners.trainer import Trainer
-from resume_gym import Session, TaskError
+from resume_gym import TaskError
 from resume_gym.evaluation import Episode, Summary, summarise, table
 from resume_gym.judges import JudgeError
-from resume_gym.rewards import VERDICT_WEIGHTS
 
 PROBE_TOKENS = 32
 PROBE_LIMIT = {"float32": 1e-3, "bfloat16": 0.15}
@@ -114,8 +113,7 @@ class Job:
         return gap
 
     def _probe(self, engine: VLLMEngine) -> float:
-        task, rules = self.work.held_out[0], self.work.rules
-        session, chat = Session(task, rules), self.work.chat
+        chat, session = self.work.chat, self.work.session(self.work.held_out[0])
         prompt = chat.prompt(session.system_prompt, session.prompt)
         sampling = Sampling(self.config.temperature, PROBE_TOKENS, chat.end, 0)
         said = asyncio.run(engine.probe(prompt, sampling))
@@ -195,7 +193,7 @@ def _figures(summary: Summary) -> dict[str, float]:
         "tool_syntax": summary.tool_syntax,
         "layout": summary.layout,
         "content": summary.content,
-        **{name: weight * summary.verdict[name] for name, weight in VERDICT_WEIGHTS.items()},
+        **{f"verdict_{name}": value for name, value in summary.verdict.items()},
         "submit_rate": summary.submit_rate,
         "edits": summary.edits,
         "failed_edits": summary.failed_edits,

@@ -6,10 +6,12 @@ A flat dataclass with checks; tyro reads the flags. A mistake of the user's exit
 import argparse
 import difflib
 import math
+import os
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
@@ -34,10 +36,11 @@ class Config:
         name: of the run; its folder is RUNS/NAME, and the same name resumes it.
         runs: the folder of all runs.
         model: "nano", "smollm2", or a folder in Hugging Face's format.
-        env: id of the environment.
+        env: id of the environment, or module:id of one that the module registers.
         tasks: source of the tasks; empty for the environment's own.
         task_sampling: informative draws tasks whose groups' rewards differ more often than others.
-        judge: who grades the final resumes: a name, or JSON with a name and options.
+        judge: who grades the final documents: a name, or JSON with a name and options; empty for
+            the environment's own.
         seed: of everything that is drawn.
         steps: optimizer steps.
         groups: tasks a step.
@@ -85,7 +88,7 @@ class Config:
     env: str = "ResumeEditMini-v0"
     tasks: str = ""
     task_sampling: Literal["uniform", "informative"] = "uniform"
-    judge: str = "rubric"
+    judge: str = ""
     seed: int = 1
     steps: int = 20
     groups: int = 8
@@ -125,9 +128,7 @@ class Config:
             object.__setattr__(self, name, _typed(name, kind, getattr(self, name)))
         if self.name in ("", ".", "..") or set(self.name) & set("/\\"):
             raise ConfigError(f"name: expected the name of a folder, got {self.name!r}")
-        if self.env not in gymnasium.registry:
-            near = _nearest(self.env, gymnasium.registry)
-            raise ConfigError(f"env: no environment is called {self.env!r}{near}")
+        _registered(self.env)
         least = dict.fromkeys(_COUNTS, 1) | {"group_size": 2} | dict.fromkeys(_FROM_ZERO, 0)
         for name, bound in least.items():
             if getattr(self, name) < bound:
@@ -224,6 +225,21 @@ def _typed(name: str, kind: object, value: object) -> object:
         float: "a finite number",
     }
     raise ConfigError(f"{name}: expected {wanted[kind]}, got {value!r}")  # type: ignore[index]
+
+
+def _registered(env: str) -> None:
+    """See that an environment is there; a module is looked for where the program was started."""
+    module, _, name = env.rpartition(":")
+    if module:
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise ConfigError(f"env: cannot import {module!r}: {error}") from None
+    if name not in gymnasium.registry:
+        near = _nearest(name, gymnasium.registry)
+        raise ConfigError(f"env: no environment is called {name!r}{near}")
 
 
 def load(argv: Sequence[str]) -> Config:

@@ -1,11 +1,9 @@
 """The picture of a run: nine panels, wide enough for a README."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-
-from resume_gym.rewards import VERDICT_WEIGHTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +18,7 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
     "#555555",
 )
 """Okabe and Ito's colours, which the colour-blind can tell apart, and a grey."""
+_JUDGE_COLOURS = (RED, GREEN, ORANGE, PURPLE, SKY, BLUE, GREY)
 
 
 class Line(NamedTuple):
@@ -32,7 +31,10 @@ class Line(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One plot: a title, its curves, how a value is written, and limits where they are known."""
+    """One plot: a title, its curves, how a value is written, and limits where they are known.
+
+    Without curves it has one for each field of the verdicts.
+    """
 
     title: str
     lines: tuple[Line, ...]
@@ -40,10 +42,6 @@ class Panel(NamedTuple):
     low: float | None = None
     high: float | None = None
     log: bool = False
-
-
-def _verdict(name: str, colour: str) -> Line:
-    return Line(name, name.replace("_", " "), colour, 1 / VERDICT_WEIGHTS[name])
 
 
 PANELS = (
@@ -68,18 +66,7 @@ PANELS = (
         0,
         100,
     ),
-    Panel(
-        "Judge, -1 to +1",
-        (
-            _verdict("hallucination", RED),
-            _verdict("preference", BLUE),
-            _verdict("clarity", GREEN),
-            _verdict("quantification", ORANGE),
-            _verdict("jd_alignment", PURPLE),
-            _verdict("action_verbs", SKY),
-        ),
-        "{:+.2f}",
-    ),
+    Panel("Judge, -1 to +1", (), "{:+.2f}"),
     Panel("Lines of the final resume", (Line("lines", "", ORANGE),), "{:.1f}"),
     Panel(
         "Calls an episode",
@@ -140,7 +127,7 @@ def _draw(axes: "Axes", panel: Panel, metrics: Sequence[Mapping[str, float]]) ->
     window = len(metrics) // 20
     dot = "o" if len(metrics) == 1 else ""
     ends: list[tuple[float, Line]] = []
-    for line in panel.lines:
+    for line in panel.lines or _judge_lines(metrics):
         points = [
             (one["step"], one[line.metric] * line.scale)
             for one in metrics
@@ -157,6 +144,15 @@ def _draw(axes: "Axes", panel: Panel, metrics: Sequence[Mapping[str, float]]) ->
             _band(axes, metrics, line.colour)
     axes.set_ylim(panel.low, panel.high)
     _label(axes, ends, panel.form)
+
+
+def _judge_lines(metrics: Sequence[Mapping[str, float]]) -> list[Line]:
+    """A curve for each field of the domain's verdicts."""
+    names = dict.fromkeys(name for one in metrics for name in one if name.startswith("verdict_"))
+    return [
+        Line(name, name.removeprefix("verdict_").replace("_", " "), colour)
+        for name, colour in zip(names, cycle(_JUDGE_COLOURS), strict=False)
+    ]
 
 
 def _band(axes: "Axes", metrics: Sequence[Mapping[str, float]], colour: str) -> None:

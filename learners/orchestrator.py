@@ -25,7 +25,9 @@ from learners.engines import Completion, Engine, RefusedError, Sampling
 from learners.rollout import NOT_SAMPLED, Rollout, play
 from learners.tokens import ChatTokens
 from learners.trajectories import Trajectories
-from resume_gym import TOOLS, Rules, Session, Task, load_tasks
+from resume_gym import EditSession, Rules, Session
+from resume_gym.editing import EditTask
+from resume_gym.env import EditEnv
 from resume_gym.evaluation import Episode, Summary, summarise
 from resume_gym.judges import (
     AsyncJudge,
@@ -33,10 +35,9 @@ from resume_gym.judges import (
     JudgeError,
     JudgeMisconfigured,
     JudgeUnavailable,
-    make_judge,
 )
 from resume_gym.llm.loop import submit
-from resume_gym.rewards import Verdict
+from resume_gym.tasks import SPLITS
 
 GROUP_SHARE = 0.75
 """Of a group's episodes, so many must have ended well; else the group is dropped: 12 of 16."""
@@ -57,37 +58,47 @@ class Work:
         held_out: to evaluate on.
         judge: grades the final documents.
         chat: turns texts into tokens and back.
+        session_type: the class of the domain's sessions.
     """
 
     rules: Rules
-    tasks: Sequence[Task]
-    held_out: Sequence[Task]
+    tasks: Sequence[EditTask]
+    held_out: Sequence[EditTask]
     judge: Judge
     chat: ChatTokens
+    session_type: type[EditSession[Any, Any]] = Session
 
     @classmethod
     def of(cls, config: Config) -> Self:
         """What a configuration says.
 
         Raises:
-            ConfigError: there is no such judge, or the model's chat template cannot be used.
+            ConfigError: the environment is of another kind, there is no such judge, or the
+                model's chat template cannot be used.
             TaskError: there are no such tasks.
         """
-        settings = gymnasium.spec(config.env).kwargs
-        source = config.tasks or settings.get("tasks", "default")
-        limits = ("max_turns", "page_lines", "page_width", "match")
+        given: dict[str, Any] = {"tasks": config.tasks, "judge": config.judge}
+        given = {name: value for name, value in given.items() if value}
+        train, held_out = (
+            gymnasium.make(config.env, split=split, **given).unwrapped for split in SPLITS
+        )
+        if not isinstance(train, EditEnv) or not isinstance(held_out, EditEnv):
+            wanted = "an environment made of `resume_gym.env.EditEnv`"
+            raise ConfigError(f"env: expected {wanted}, {config.env} is a {type(train).__name__}")
+        kind = train.session_type
         try:
-            judge = make_judge(config.judge)
-            chat = ChatTokens(models.load_tokenizer(config.model), TOOLS)
+            judge = train.judge
+            chat = ChatTokens(models.load_tokenizer(config.model), kind.toolbox.schemas)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        return cls(
-            Rules(**{name: settings[name] for name in limits if name in settings}),
-            load_tasks(source, "train"),
-            load_tasks(source, "eval")[: config.eval_tasks],
-            judge,
-            chat,
-        )
+        if judge is None:
+            raise ConfigError(f"judge: {config.env} has none; expected a name or JSON")
+        tasks = train.tasks, held_out.tasks[: config.eval_tasks]
+        return cls(train.rules, *tasks, judge, chat, kind)
+
+    def session(self, task: EditTask) -> EditSession[Any, Any]:
+        """A new episode on a task."""
+        return self.session_type(task, self.rules)
 
 
 class Batch(NamedTuple):
@@ -183,10 +194,10 @@ class Orchestrator:
             self._spread[step] = spreads
         return self._spread.get(step, ())
 
-    def _fresh(self, tasks: Sequence[Task], each: int, first: int = 0) -> list[Rollout]:
+    def _fresh(self, tasks: Sequence[EditTask], each: int, first: int = 0) -> list[Rollout]:
         made = []
         for group, task in enumerate(tasks, first):
-            session = Session(task, self._work.rules)
+            session = self._work.session(task)
             prompt = self._work.chat.prompt(session.system_prompt, session.prompt)
             made += [Rollout(group, member, session.fork(), prompt) for member in range(each)]
         return made
@@ -304,7 +315,7 @@ class Orchestrator:
             pause = min(2 * pause, _RETRY_MOST_S)
             said = await self._ask(rollouts, deadline)
         for rollout, one in zip(rollouts, said, strict=True):
-            if isinstance(one, Verdict):
+            if not isinstance(one, JudgeError):
                 rollout.session.grade(one)
                 self._keep(step, rollout)
                 continue
@@ -316,11 +327,9 @@ class Orchestrator:
         if broken := next((one for one in said if isinstance(one, JudgeMisconfigured)), None):
             raise broken
 
-    async def _ask(
-        self, rollouts: Sequence[Rollout], deadline: float
-    ) -> list[Verdict | JudgeError]:
+    async def _ask(self, rollouts: Sequence[Rollout], deadline: float) -> list[Any]:
         judge, task = self._work.judge, rollouts[0].session.task
-        texts = [one.session.resume for one in rollouts]
+        texts = [one.session.text for one in rollouts]
         try:
             if isinstance(judge, AsyncJudge):  # it has deadlines, which do not count its queue
                 return await asyncio.wrap_future(submit(judge.averdicts(task, texts)))

@@ -19,7 +19,6 @@ from learners.flops import Memory, Sizes, layer_bytes, peak_flops, training_byte
 from learners.head import CHUNK
 from learners.machine import Machine
 from learners.orchestrator import Work
-from resume_gym import Session
 
 UTILISATION = 0.45
 """Of a GPU's peak, what training is taken to reach."""
@@ -165,7 +164,7 @@ def _world(config: Config, machine: Machine) -> int:
 
 def _step(config: Config, machine: Machine, world: int, cost: Callable[[Batch], float]) -> Step:
     work = Work.of(config)
-    sessions = (Session(task, work.rules) for task in work.tasks[:_TASKS])
+    sessions = (work.session(task) for task in work.tasks[:_TASKS])
     prompts = [len(work.chat.prompt(one.system_prompt, one.prompt)) for one in sessions]
     prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
     columns = [0] * prompt, [0] * response, [True] * response, [0.0] * response

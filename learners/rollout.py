@@ -7,7 +7,7 @@ from typing import Any, Self
 from learners.batching import Sample
 from learners.engines import Completion, Sampling
 from learners.tokens import ChatTokens
-from resume_gym import Session
+from resume_gym import EditSession
 
 NOT_SAMPLED = -1
 """The version of a token that no policy has sampled."""
@@ -30,7 +30,7 @@ class Rollout:
 
     group: int
     member: int
-    session: Session
+    session: EditSession[Any, Any]
     prompt: list[int]
     response: list[int] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Rollout:
         Raises:
             ValueError: the record is of another task or prompt, or comes out differently.
         """
-        session = Session.replay(self.session.task, record)
+        session = type(self.session).replay(self.session.task, record)
         if record["tokens"]["prompt"] != self.prompt:
             raise ValueError(f"{record['task_id']}: the prompt's tokens are others")
         return replace(self, session=session, **record["tokens"])

@@ -59,9 +59,7 @@ class Trajectories:
     def rewards(self, step: int) -> list[tuple[str, float]]:
         """Task and reward of each rollout of a step that has been graded."""
         return [
-            (one["task_id"], one["reward"])
-            for one in self._played(step).values()
-            if one["ledger"]["hallucination"]  # never 0 in a graded episode
+            (one["task_id"], one["reward"]) for one in self._played(step).values() if one["graded"]
         ]
 
     def _played(self, step: int) -> dict[tuple[int, int], dict[str, Any]]:

@@ -6,6 +6,7 @@ below are the whole public API.
 
 import gymnasium as gym
 
+from resume_gym.editing import EditSession
 from resume_gym.rewards import Verdict
 from resume_gym.session import Rules, Session, State, Step
 from resume_gym.tasks import WEAKNESSES, Fix, Task, TaskError, load_tasks
@@ -15,6 +16,7 @@ __all__ = [
     "ERRORS",
     "TOOLS",
     "WEAKNESSES",
+    "EditSession",
     "Fix",
     "Malformed",
     "Rules",

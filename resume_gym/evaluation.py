@@ -11,17 +11,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import product
 from random import Random
-from typing import Self
+from typing import Any, Self
 
 from rich.markup import escape
 from rich.table import Table
 
 from resume_gym import rewards
 from resume_gym.agents import Agent
+from resume_gym.editing import EditSession
 from resume_gym.judges import AsyncJudge, Judge
 from resume_gym.rewards import Verdict
 from resume_gym.session import Rules, Session
-from resume_gym.tasks import WEAKNESSES, Task
+from resume_gym.tasks import Task
 
 _AT_ONCE = 256  # episodes whose verdicts are waited for
 
@@ -43,7 +44,8 @@ class Episode:
         submitted: whether the agent handed in the resume.
         lines: of the final resume, after wrapping.
         fits: whether it fits the page.
-        judged: whether a judge was asked; an unchanged resume is graded by the tables.
+        judged: whether a judge was asked; an unchanged document is graded by the tables.
+        verdict: the content terms without their weights, each in [-1, 1].
     """
 
     task_id: str
@@ -59,9 +61,10 @@ class Episode:
     lines: int
     fits: bool
     judged: bool
+    verdict: Mapping[str, float]
 
     @classmethod
-    def of(cls, session: Session) -> Self:
+    def of(cls, session: EditSession[Any, Any]) -> Self:
         """What remains of a session.
 
         Raises:
@@ -71,12 +74,13 @@ class Episode:
         if not session.done or session.needs_verdict:
             waits = "waits for its verdict" if session.done else "still runs"
             raise ValueError(f"{task.task_id}: expected a graded episode, this one {waits}")
+        ledger = session.ledger
         return cls(
             task_id=task.task_id,
             weakness=task.weakness,
             reward=session.reward,
             score=session.score,
-            ledger=session.ledger,
+            ledger=ledger,
             turns=state.turns,
             edits=state.edits,
             failed_edits=state.failed_edits,
@@ -85,6 +89,9 @@ class Episode:
             lines=state.document.lines,
             fits=state.document.lines <= session.rules.page_lines,
             judged=state.verdict is not None,
+            verdict={
+                name: ledger[name] / weight for name, weight in session.verdict_weights.items()
+            },
         )
 
 
@@ -171,10 +178,10 @@ def episodes(
 def _asked(judge: Judge, session: Session) -> Future[Verdict]:
     """The verdict to come, if the episode needs one."""
     if session.needs_verdict and isinstance(judge, AsyncJudge):
-        return judge.submit(session.task, session.resume)
+        return judge.submit(session.task, session.text)
     verdict: Future[Verdict] = Future()
     if session.needs_verdict:
-        verdict.set_result(judge.judge(session.task, session.resume))
+        verdict.set_result(judge.judge(session.task, session.text))
     return verdict
 
 
@@ -217,7 +224,7 @@ def summarise(played: Iterable[Episode]) -> Summary:
     played = tuple(played)
     if not played:
         raise ValueError("no episodes to summarise")
-    ledger = {term: _mean(one.ledger[term] for one in played) for term in rewards.TERMS}
+    ledger = {term: _mean(one.ledger[term] for one in played) for term in played[0].ledger}
     edits, failed = _mean(one.edits for one in played), _mean(one.failed_edits for one in played)
     return Summary(
         episodes=len(played),
@@ -231,14 +238,11 @@ def summarise(played: Iterable[Episode]) -> Summary:
         failed_edits=failed,
         failed_share=failed / (edits + failed) if edits + failed else 0.0,
         malformed=_mean(one.malformed for one in played),
-        verdict={
-            name: ledger[name] / rewards.VERDICT_WEIGHTS[name] for name in rewards.VERDICT_FIELDS
-        },
+        verdict={name: _mean(one.verdict[name] for one in played) for name in played[0].verdict},
         layout_pass_rate=_mean(one.fits for one in played),
         by_weakness={
             weakness: _mean(one.reward for one in played if one.weakness == weakness)
-            for weakness in WEAKNESSES
-            if any(one.weakness == weakness for one in played)
+            for weakness in sorted({one.weakness for one in played})
         },
         unjudged=sum(not one.judged for one in played),
     )
@@ -279,11 +283,12 @@ def _sections(columns: Sequence[Summary]) -> Iterator[tuple[str, dict[str, _Figu
             "from content": _number("content"),
         },
     )
-    weaknesses = [name for name in WEAKNESSES if any(name in one.by_weakness for one in columns)]
+    weaknesses = sorted({name for one in columns for name in one.by_weakness})
+    verdict = dict.fromkeys(name for one in columns for name in one.verdict)
     yield "Mean reward by weakness", {name: _entry("by_weakness", name) for name in weaknesses}
     yield (
         "Judge, from -1 to 1",
-        {name: _entry("verdict", name) for name in rewards.VERDICT_FIELDS},
+        {name: _entry("verdict", name) for name in verdict},
     )
     yield (
         "Behaviour",

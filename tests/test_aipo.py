@@ -181,7 +181,7 @@ def test_a_finished_run_shows_its_result_again(whole: Path) -> None:
         ({"seed": 9}, "seed was 1, is 9"),
         ({"model": "nanoo"}, "nano"),
         ({"tasks": "nowhere.jsonl", "name": "other"}, "nowhere.jsonl"),
-        ({"judge": "rubrik", "name": "other"}, "rubric"),
+        ({"judge": "rubrik", "name": "another"}, "did you mean 'rubric'"),
     ],
 )
 def test_a_mistake_is_told_without_a_traceback(

@@ -113,12 +113,13 @@ def test_summary_of_hand_made_episodes():
     base = Episode(
         "a", "too_long", 2.0, 60.0, {**terms, "submit": 1.0, "hallucination": 1.0},
         turns=4, edits=3, failed_edits=1, malformed=0, submitted=True, lines=50, fits=True,
-        judged=True,
+        judged=True, verdict={"hallucination": 1.0, "clarity": 0.0},
     )  # fmt: skip
     other = dataclasses.replace(
         base, task_id="b", weakness="weak_verbs", reward=-2.0, score=20.0,
         ledger={**terms, "no_submit": -1.0, "layout": -1.0, "hallucination": -1.0, "clarity": 0.25},
         edits=0, failed_edits=2, malformed=1, submitted=False, fits=False, judged=False,
+        verdict={"hallucination": -1.0, "clarity": 1.0},
     )  # fmt: skip
     summary = summarise([base, other, base, other])
     assert (summary.episodes, summary.tasks, summary.unjudged) == (4, 2, 2)

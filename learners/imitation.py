@@ -11,7 +11,7 @@ held-out tasks, and the script ends by measuring that.
 import argparse
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -33,7 +33,7 @@ from learners.models import NANO, freeze, load, load_tokenizer
 from learners.orchestrator import Orchestrator, Work
 from learners.policy import Policy
 from learners.tokens import ChatTokens
-from resume_gym import TOOLS, Rules, Session, Task, load_tasks
+from resume_gym import TOOLS, EditSession, Rules, Session, Task, load_tasks
 from resume_gym.evaluation import Summary, table
 from resume_gym.judges import make_judge
 from resume_gym.synthesis.procedural import generate_task
@@ -127,7 +127,7 @@ def episode(task: Task, rng: Random) -> Session:
     return session
 
 
-def demonstration(chat: ChatTokens, session: Session, group: int) -> Sample:
+def demonstration(chat: ChatTokens, session: EditSession[Any, Any], group: int) -> Sample:
     """A finished episode as tokens; the loss is on the assistant's."""
     response: list[int] = []
     sampled: list[bool] = []
@@ -141,12 +141,24 @@ def demonstration(chat: ChatTokens, session: Session, group: int) -> Sample:
 
 
 def demonstrations(
-    chat: ChatTokens, tasks: Iterable[Task], each: int, seed: int
+    chat: ChatTokens,
+    tasks: Iterable[Any],
+    each: int,
+    seed: int,
+    play: Callable[[Any, Random], EditSession[Any, Any]] = episode,
 ) -> Iterator[list[Sample]]:
-    """Groups of the hasty editor's episodes, `each` on every task."""
+    """Groups of episodes to imitate, `each` on every task.
+
+    Args:
+        chat: turns texts into tokens.
+        tasks: what is played.
+        each: episodes of a task.
+        seed: of the editor's draws.
+        play: an editor's episode on a task; the hasty one's on a resume if not given.
+    """
     for group, task in enumerate(tasks):
         rngs = [Random(f"{seed}:{task.task_id}:{number}") for number in range(each)]
-        yield [demonstration(chat, episode(task, rng), group) for rng in rngs]
+        yield [demonstration(chat, play(task, rng), group) for rng in rngs]
 
 
 def unfamiliar(tasks: Iterable[Task], seed: int) -> Iterator[Task]:

@@ -113,6 +113,11 @@ def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
     return core, new.removeprefix(left).removesuffix(right)
 
 
+def rewrite(document: Document, text: str, width: int) -> Edit:
+    """Put a text in the place of all, measured anew."""
+    return Edit(make_document(text, width), _diff(document.text, text))
+
+
 def replace(document: Document, spans: list[tuple[int, int]], new: str, width: int) -> Edit:
     """Put `new` in the place of each span.
 
@@ -125,8 +130,7 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
         for start, stop in spans:
             parts += (text[end:start], new)
             end = stop
-        whole = "".join((*parts, text[end:]))
-        return Edit(make_document(whole, width), _diff(text, whole))
+        return rewrite(document, "".join((*parts, text[end:])), width)
 
     start, stop = spans[0]
     first = text.rfind("\n", 0, start) + 1

@@ -126,7 +126,7 @@ _COUNTS: dict[str, Any] = {
 class EditSession(ABC, Generic[TaskT, VerdictT]):
     """An agent's episode on one task of a domain.
 
-    A domain sets the attributes of its class and defines `original`, `prompt`, `act` and
+    A domain sets the attributes of its class and defines `original`, `brief`, `act` and
     `unchanged`.
 
     Attributes:
@@ -178,8 +178,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     @abstractmethod
-    def prompt(self) -> str:
-        """The first observation."""
+    def brief(self) -> str:
+        """What the agent is given to read at first: sources and document."""
 
     @abstractmethod
     def act(self, call: ToolCall) -> Edit | Shown | Malformed:
@@ -193,6 +193,13 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def tools(self) -> Sequence[Mapping[str, Any]]:
         """The tools' schemas in OpenAI's format."""
         return self.toolbox.schemas
+
+    @property
+    def prompt(self) -> str:
+        """The first observation: the brief, the layout, the budget."""
+        rules = self.rules
+        first = layout(measure(self.original, rules.page_width), rules)
+        return f"{self.brief}\n\n{first}\n{meta_line(rules.max_turns, rules.max_turns, 0)}"
 
     @property
     def done(self) -> bool:

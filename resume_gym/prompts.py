@@ -6,9 +6,9 @@ with str_replace, then submit before the turns run out. `old` is copied exactly 
 Use strong verbs and figures, fit the job and the page, and never invent facts."""
 
 
-def task_prompt(job: str, resume: str, layout: str, meta: str) -> str:
-    """The first observation: the job, the resume, its layout and the budget."""
-    return f"# Job\n{job}\n\n# Resume\n{resume.rstrip()}\n\n{layout}\n{meta}"
+def task_brief(job: str, resume: str) -> str:
+    """The job and the resume, as the first observation shows them."""
+    return f"# Job\n{job}\n\n# Resume\n{resume.rstrip()}"
 
 
 def layout_line(lines: int, page_lines: int, longest_line: int) -> str:

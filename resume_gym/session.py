@@ -3,8 +3,6 @@
 `EditSession` has the machinery; here are the resume's prompt, tools and verdicts.
 """
 
-from functools import lru_cache
-
 from resume_gym import document, rewards
 from resume_gym.document import Edit
 from resume_gym.editing import (
@@ -14,10 +12,8 @@ from resume_gym.editing import (
     Shown,
     State,
     Step,
-    layout,
-    measure,
 )
-from resume_gym.prompts import SYSTEM_PROMPT, meta_line, task_prompt
+from resume_gym.prompts import SYSTEM_PROMPT, task_brief
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task, TaskError
 from resume_gym.tools import TOOLBOX, Malformed, ToolCall
@@ -66,9 +62,9 @@ class Session(EditSession[Task, Verdict]):
         return self.state.document.text
 
     @property
-    def prompt(self) -> str:
-        """The first observation: job, resume, layout, budget."""
-        return _prompt(self.task.job, self.task.resume, self.rules)
+    def brief(self) -> str:
+        """The job and the resume."""
+        return task_brief(self.task.job, self.task.resume)
 
     def act(self, call: ToolCall) -> Edit | Shown | Malformed:
         """Replace text, or show the page."""
@@ -105,10 +101,3 @@ class Session(EditSession[Task, Verdict]):
         if edit.document.text == doc.text:
             return Malformed("unchanged", "the edit changes nothing", name)
         return edit
-
-
-@lru_cache(maxsize=4096)
-def _prompt(job: str, resume: str, rules: Rules) -> str:
-    doc = measure(resume, rules.page_width)
-    meta = meta_line(rules.max_turns, rules.max_turns, 0)
-    return task_prompt(job, resume, layout(doc, rules), meta)

@@ -24,8 +24,9 @@ from learners.config import Config
 from learners.cpu import prepare_cpu
 from learners.engines.transformers import TransformersEngine
 from learners.losses import aipo
-from learners.orchestrator import Orchestrator, Work
+from learners.orchestrator import Orchestrator
 from learners.policy import Policy
+from learners.work import Work
 
 
 def record_step(config: Config, policy: Policy) -> list[Sample]:

@@ -47,9 +47,10 @@ from learners.config import Config
 from learners.engines import Completion, Sampling, Weights
 from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
-from learners.orchestrator import Orchestrator, Work
+from learners.orchestrator import Orchestrator
 from learners.rollout import Rollout
 from learners.tokens import ChatTokens
+from learners.work import Work
 from resume_gym import TOOLS, Rules, Session, Task, Verdict, tool_call
 
 ROOT = Path(__file__).parents[1]

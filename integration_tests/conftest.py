@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 # examples are imported as the modules that they are
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -37,15 +37,16 @@ from learners.engines.vllm import VLLMEngine
 from learners.losses import STANDARDISED
 from learners.machine import Machine
 from learners.monitors import Progress, RunFolder, dashboard, describe
-from learners.orchestrator import Batch, Work
+from learners.orchestrator import Batch
 from learners.plan import make_plan
 from learners.plan_table import show
 from learners.policy import Policy
 from learners.rollout import NOT_SAMPLED, Rollout
 from learners.sampler import Beside, Embedded, Sampler
 from learners.trainer import Trainer
+from learners.work import Work, summarised
 from resume_gym import TaskError
-from resume_gym.evaluation import Episode, Summary, summarise, table
+from resume_gym.evaluation import Returns, Summary, table
 from resume_gym.judges import JudgeError
 
 PROBE_TOKENS = 32
@@ -159,7 +160,7 @@ class Job:
         ended = time.monotonic()
         return {
             "step": step,
-            **_figures(summarise(Episode.of(one.session) for one in rollouts)),
+            **_figures(summarised(rollouts)),
             **_token_figures(rollouts),
             **_staleness(rollouts, step),
             "dropped_episodes": batch.dropped_episodes,
@@ -185,10 +186,12 @@ class Job:
         self.engine.close()
 
 
-def _figures(summary: Summary) -> dict[str, float]:
+def _figures(summary: Returns) -> dict[str, float]:
+    earned = {"reward": summary.reward, "reward_std": summary.reward_sd}
+    if not isinstance(summary, Summary):
+        return earned
     return {
-        "reward": summary.reward,
-        "reward_std": summary.reward_sd,
+        **earned,
         "score": summary.score,
         "tool_syntax": summary.tool_syntax,
         "layout": summary.layout,
@@ -200,14 +203,14 @@ def _figures(summary: Summary) -> dict[str, float]:
         "failed_share": summary.failed_share,
         "malformed": summary.malformed,
         "layout_pass": summary.layout_pass_rate,
+        "lines": summary.lines,
         "judged": 1 - summary.unjudged / summary.episodes,
     }
 
 
 def _token_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
     return {
-        "turns": fmean(one.session.state.turns for one in rollouts),
-        "lines": fmean(one.session.state.document.lines for one in rollouts),
+        "turns": fmean(one.session.turns for one in rollouts),
         "sampled_tokens": sum(sum(one.sampled) for one in rollouts),
         "tokens": sum(len(one.prompt) + len(one.response) for one in rollouts),
     }
@@ -272,10 +275,11 @@ def train(config: Config, servers: Sequence[Server], urls: Sequence[str]) -> Non
     console.print(f"{run.path}: {files}", soft_wrap=True)
 
 
-def _evaluation(job: Job, file: Path, when: str, console: Console) -> Summary:
+def _evaluation(job: Job, file: Path, when: str, console: Console) -> Returns:
     """The figures on held-out tasks; played once a run, then read from its folder."""
     if file.exists():
-        return Summary(**json.loads(file.read_text()))
+        read = json.loads(file.read_text())
+        return Summary(**read) if "score" in read else Returns(**read)
     episodes = len(job.work.held_out) * job.config.eval_rollouts
     with console.status(f"playing {episodes} held-out episodes {when}"):
         job.sampler.evaluate(job.version)

@@ -30,11 +30,12 @@ from learners.config import Config
 from learners.cpu import prepare_cpu
 from learners.engines.transformers import TransformersEngine
 from learners.models import NANO, freeze, load, load_tokenizer
-from learners.orchestrator import Orchestrator, Work
+from learners.orchestrator import Orchestrator
 from learners.policy import Policy
 from learners.tokens import ChatTokens
+from learners.work import Work
 from resume_gym import TOOLS, EditSession, Rules, Session, Task, load_tasks
-from resume_gym.evaluation import Summary, table
+from resume_gym.evaluation import Returns, table
 from resume_gym.judges import make_judge
 from resume_gym.synthesis.procedural import generate_task
 
@@ -207,7 +208,7 @@ def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_r
             print(f"{speed:.0f} tokens/s", flush=True)
 
 
-def measure(policy: Policy, chat: ChatTokens, tasks: list[Task], each: int) -> Summary:
+def measure(policy: Policy, chat: ChatTokens, tasks: list[Task], each: int) -> Returns:
     """How the policy behaves, with the offline judge."""
     config = Config(temperature=policy.temperature, eval_rollouts=each)
     work = Work(RULES, (), tasks, make_judge("rubric"), chat)

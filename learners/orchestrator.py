@@ -10,34 +10,26 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from statistics import pstdev
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 
-from learners import models
-from learners.config import Config, ConfigError
+from learners.config import Config
 from learners.curriculum import LOOK_BACK, Spreads, weights
 from learners.engines import Completion, Engine, RefusedError, Sampling
 from learners.rollout import NOT_SAMPLED, Rollout, play
-from learners.tokens import ChatTokens
 from learners.trajectories import Trajectories
-from resume_gym import EditSession, Rules, Session
-from resume_gym.editing import EditTask
-from resume_gym.env import EditEnv
-from resume_gym.evaluation import Episode, Summary, summarise
+from learners.work import Work, summarised
+from resume_gym.evaluation import Returns
 from resume_gym.judges import (
     AsyncJudge,
-    Judge,
     JudgeError,
     JudgeMisconfigured,
     JudgeUnavailable,
 )
 from resume_gym.llm.loop import submit
-from resume_gym.tasks import SPLITS
 
 GROUP_SHARE = 0.75
 """Of a group's episodes, so many must have ended well; else the group is dropped: 12 of 16."""
@@ -46,59 +38,6 @@ ALARM_S = 60.0
 _JUDGE_THREADS = 32
 _RETRY_S, _RETRY_MOST_S = 0.5, 30.0
 _LAG_S = 0.02
-
-
-@dataclass(frozen=True)
-class Work:
-    """What is played, and by which rules.
-
-    Attributes:
-        rules: the limits of an episode.
-        tasks: to train on.
-        held_out: to evaluate on.
-        judge: grades the final documents.
-        chat: turns texts into tokens and back.
-        session_type: the class of the domain's sessions.
-    """
-
-    rules: Rules
-    tasks: Sequence[EditTask]
-    held_out: Sequence[EditTask]
-    judge: Judge
-    chat: ChatTokens
-    session_type: type[EditSession[Any, Any]] = Session
-
-    @classmethod
-    def of(cls, config: Config) -> Self:
-        """What a configuration says.
-
-        Raises:
-            ConfigError: the environment is of another kind, there is no such judge, or the
-                model's chat template cannot be used.
-            TaskError: there are no such tasks.
-        """
-        given: dict[str, Any] = {"tasks": config.tasks, "judge": config.judge}
-        given = {name: value for name, value in given.items() if value}
-        train, held_out = (
-            gymnasium.make(config.env, split=split, **given).unwrapped for split in SPLITS
-        )
-        if not isinstance(train, EditEnv) or not isinstance(held_out, EditEnv):
-            wanted = "an environment made of `resume_gym.env.EditEnv`"
-            raise ConfigError(f"env: expected {wanted}, {config.env} is a {type(train).__name__}")
-        kind = train.session_type
-        try:
-            judge = train.judge
-            chat = ChatTokens(models.load_tokenizer(config.model), kind.toolbox.schemas)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        if judge is None:
-            raise ConfigError(f"judge: {config.env} has none; expected a name or JSON")
-        tasks = train.tasks, held_out.tasks[: config.eval_tasks]
-        return cls(train.rules, *tasks, judge, chat, kind)
-
-    def session(self, task: EditTask) -> EditSession[Any, Any]:
-        """A new episode on a task."""
-        return self.session_type(task, self.rules)
 
 
 class Batch(NamedTuple):
@@ -126,7 +65,7 @@ class Evaluation(NamedTuple):
         dropped_episodes: that gave no tokens or got no verdict; they are not in the figures.
     """
 
-    summary: Summary
+    summary: Returns
     versions: tuple[int, int]
     dropped_episodes: int
 
@@ -157,6 +96,7 @@ class Orchestrator:
         self._note = note
         self._threads = ThreadPoolExecutor(_JUDGE_THREADS, thread_name_prefix="judge")
         # what others take long to judge is kept before
+        self._judge: Any = work.judge  # None where no session needs a verdict
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._spread: dict[int, Spreads] = {}
         self._waits: dict[object, tuple[str, float]] = {}
@@ -194,7 +134,7 @@ class Orchestrator:
             self._spread[step] = spreads
         return self._spread.get(step, ())
 
-    def _fresh(self, tasks: Sequence[EditTask], each: int, first: int = 0) -> list[Rollout]:
+    def _fresh(self, tasks: Sequence[Any], each: int, first: int = 0) -> list[Rollout]:
         made = []
         for group, task in enumerate(tasks, first):
             session = self._work.session(task)
@@ -245,7 +185,7 @@ class Orchestrator:
         lost = [one for one in failures if one is not None]
         if lost and len(left) < GROUP_SHARE * len(rollouts):
             raise lost[-1]
-        summary = summarise(Episode.of(one.session) for one in left)
+        summary = summarised(left)
         versions = [max(one.versions) for one in left]
         first = min(v for one in left for v in one.versions if v != NOT_SAMPLED)
         return Evaluation(summary, (first, max(versions)), len(lost))
@@ -256,7 +196,7 @@ class Orchestrator:
         """Play and grade; what became of each."""
         failures: list[Exception | None] = []
         at_once = self._engine.at_once
-        groups = _Groups(rollouts, getattr(self._work.judge, "grouped", False))
+        groups = _Groups(rollouts, getattr(self._judge, "grouped", False))
         for first in range(0, len(rollouts), at_once):
             some = rollouts[first : first + at_once]
             own = seed + first * self._work.rules.max_turns
@@ -286,7 +226,7 @@ class Orchestrator:
         finally:
             self._engine.release(key)
         if ready := groups.ready(rollout):
-            with self._waiting(key, f"judge {self._work.judge.name!r}"):
+            with self._waiting(key, f"judge {self._judge.name!r}"):
                 await self._grade(ready, step, groups)
         return failure
 
@@ -316,7 +256,8 @@ class Orchestrator:
             said = await self._ask(rollouts, deadline)
         for rollout, one in zip(rollouts, said, strict=True):
             if not isinstance(one, JudgeError):
-                rollout.session.grade(one)
+                session: Any = rollout.session
+                session.grade(one)
                 self._keep(step, rollout)
                 continue
             if not self._judge_waits:  # else it has been kept: it can be graded later
@@ -328,7 +269,8 @@ class Orchestrator:
             raise broken
 
     async def _ask(self, rollouts: Sequence[Rollout], deadline: float) -> list[Any]:
-        judge, task = self._work.judge, rollouts[0].session.task
+        judge = self._judge
+        task: Any = rollouts[0].session.task
         texts = [one.session.text for one in rollouts]
         try:
             if isinstance(judge, AsyncJudge):  # it has deadlines, which do not count its queue
@@ -389,7 +331,7 @@ class _Groups:
         self._left[rollout.group] -= 1
         if not self._grouped:
             return [rollout] if rollout.session.needs_verdict else []
-        some = self._members[rollout.group]
+        some: list[Any] = self._members[rollout.group]
         if self._left[rollout.group] or not any(one.session.needs_verdict for one in some):
             return []
         # also those that were judged before the run was resumed: a group is judged as one

@@ -18,7 +18,7 @@ from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.flops import Memory, Sizes, layer_bytes, peak_flops, training_bytes
 from learners.head import CHUNK
 from learners.machine import Machine
-from learners.orchestrator import Work
+from learners.work import Work
 
 UTILISATION = 0.45
 """Of a GPU's peak, what training is taken to reach."""

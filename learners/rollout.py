@@ -6,9 +6,12 @@ from typing import Any, Self
 
 from learners.batching import Sample
 from learners.engines import Completion, Sampling
+from learners.text_env import TextSession
 from learners.tokens import ChatTokens
 from resume_gym import EditSession
 
+AnySession = EditSession[Any, Any] | TextSession
+"""An episode: of editing, or of any environment of texts."""
 NOT_SAMPLED = -1
 """The version of a token that no policy has sampled."""
 
@@ -30,7 +33,7 @@ class Rollout:
 
     group: int
     member: int
-    session: EditSession[Any, Any]
+    session: AnySession
     prompt: list[int]
     response: list[int] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
@@ -61,7 +64,8 @@ class Rollout:
         Raises:
             ValueError: the record is of another task or prompt, or comes out differently.
         """
-        session = type(self.session).replay(self.session.task, record)
+        kind: Any = type(self.session)
+        session = kind.replay(self.session.task, record)
         if record["tokens"]["prompt"] != self.prompt:
             raise ValueError(f"{record['task_id']}: the prompt's tokens are others")
         return replace(self, session=session, **record["tokens"])
@@ -89,7 +93,7 @@ async def play(
     """
     session = rollout.session
     while True:
-        turn = replace(sampling, seed=sampling.seed + session.state.turns)
+        turn = replace(sampling, seed=sampling.seed + session.turns)
         said = await generate(key, rollout.prompt + rollout.response, turn)
         rollout.response += said.ids
         rollout.sampled += [True] * len(said.ids)

@@ -20,8 +20,9 @@ from learners import ranks
 from learners.config import Config
 from learners.engines import Engine, EngineError
 from learners.engines.vllm import VLLMEngine
-from learners.orchestrator import Batch, Evaluation, Orchestrator, Work
+from learners.orchestrator import Batch, Evaluation, Orchestrator
 from learners.trajectories import Trajectories
+from learners.work import Work
 
 SILENT_S = 120.0
 """The process beside the trainer tells that it lives more often than this."""

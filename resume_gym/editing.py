@@ -207,6 +207,11 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return self.state.done
 
     @property
+    def turns(self) -> int:
+        """Actions taken."""
+        return self.state.turns
+
+    @property
     def text(self) -> str:
         """The document as it stands."""
         return self.state.document.text

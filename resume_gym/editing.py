@@ -202,6 +202,12 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return f"{self.brief}\n\n{first}\n{meta_line(rules.max_turns, rules.max_turns, 0)}"
 
     @property
+    def messages(self) -> list[dict[str, str]]:
+        """The messages with which a chat about this episode begins."""
+        texts = {"system": self.system_prompt, "user": self.prompt}
+        return [{"role": role, "content": text} for role, text in texts.items()]
+
+    @property
     def done(self) -> bool:
         """Whether the agent has submitted or has no turn left."""
         return self.state.done

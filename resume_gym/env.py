@@ -66,6 +66,7 @@ class EditEnv(gym.Env[str, str]):
         self.session: EditSession[Any, Any] | None = None
         self._source, self._split, self._judge_spec = tasks, split, judge
         self._tasks: tuple[EditTask, ...] = ()
+        self._numbers: dict[str, int] = {}
         self._judge: Judge | None = None
 
     @staticmethod
@@ -103,6 +104,7 @@ class EditEnv(gym.Env[str, str]):
         """
         if not self._tasks:
             self._tasks = tuple(self.load_tasks(self._source, self._split))
+            self._numbers = {task.task_id: number for number, task in enumerate(self._tasks)}
         return self._tasks
 
     @property
@@ -131,11 +133,10 @@ class EditEnv(gym.Env[str, str]):
         if task_id is None:
             # a third of the time of `integers`, which a short episode would notice
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
-        for task in tasks:
-            if task.task_id == task_id:
-                return self.session_type(task, self.rules)
-        where = f"{self._source}, split {self._split}: {len(tasks)} tasks"
-        raise TaskError(f"task_id: {task_id!r} is not in {where}")
+        if task_id not in self._numbers:
+            where = f"{self._source}, split {self._split}: {len(tasks)} tasks"
+            raise TaskError(f"task_id: {task_id!r} is not in {where}")
+        return self.session_type(tasks[self._numbers[task_id]], self.rules)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Take one action; at the end, ask the judge.

@@ -5,7 +5,7 @@ The action is the assistant's text: an optional `<think>` block, free text, and 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -173,9 +173,22 @@ def tool_call(name: str, **arguments: Any) -> str:
     {"name": "str_replace", "arguments": {"old": "Helped build", "new": "Built"}}
     </tool_call>
     """
-    call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
-    call = call.replace("</think>", r"<\/think>")  # JSON for the same text; no thought ends here
-    return f"{_OPEN}\n{call}\n{_CLOSE}"
+    return with_calls("", [(name, json.dumps(arguments, ensure_ascii=False))])
+
+
+def with_calls(content: str, calls: Iterable[tuple[str, str]]) -> str:
+    """What a model said, with the calls that its server took out of the text put back.
+
+    Args:
+        content: the text that was left.
+        calls: name and arguments of each, the arguments as JSON text; broken ones stay broken.
+    """
+    texts = [content] if content else []
+    for name, arguments in calls:
+        call = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}'
+        call = call.replace("</think>", r"<\/think>")  # JSON for the same; no thought ends here
+        texts.append(f"{_OPEN}\n{call}\n{_CLOSE}")
+    return "\n".join(texts)
 
 
 def _brief(problem: Exception) -> str:

@@ -45,13 +45,21 @@ HEAVY = {
     "peft": ["learners.lora"],
     "torchao": ["learners.backends.step"],
     "google": ["resume_gym*.gemini*"],
-    "openai": ["resume_gym*.openai*"],
+    "openai": ["resume_gym*.openai*", "resume_gym.integrations.verifiers"],
     "httpx2": ["resume_gym.llm.*"],
-    "datasets": ["resume_gym.corpus.hub"],
+    "datasets": ["resume_gym.corpus.hub", "resume_gym.integrations.*"],
     "docx": ["resume_gym.corpus.word"],
     "pdfplumber": ["resume_gym.corpus.pdf"],
     "matplotlib": ["learners.dashboard", "resume_gym.report*"],
     "PIL": ["resume_gym.render"],
+    "pyarrow": ["resume_gym.integrations.verl"],
+    "art": ["resume_gym.integrations.art"],
+    "gem": ["resume_gym.integrations.gem"],
+    "openenv": ["resume_gym.integrations.openenv*"],
+    "fastapi": ["resume_gym.integrations.openenv"],
+    "skyrl_gym": ["resume_gym.integrations.skyrl"],
+    "verifiers": ["resume_gym.integrations.verifiers*"],
+    "verl": ["resume_gym.integrations.verl"],
 }
 
 
@@ -135,6 +143,13 @@ def test_only_the_command_line_reaches_for_learners_and_lazily() -> None:
             if top(module) == "resume_gym" and top(one.module) == "learners":
                 assert module == "resume_gym.cli", module
                 assert one.lazy, module
+
+
+def test_nobody_needs_an_integration() -> None:
+    for module, found in IMPORTS.items():
+        if not module.startswith("resume_gym.integrations."):
+            above = [one.module for one in found if "integrations" in one.module]
+            assert not above, module
 
 
 @pytest.mark.parametrize("package", HEAVY)

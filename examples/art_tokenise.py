@@ -1,0 +1,120 @@
+"""Groups of episodes on two tasks, and the tensors that ART would train on.
+
+    pip install torch==2.13.0 transformers==5.19.0
+    pip install openpipe-art==0.5.18 -e .
+    python examples/art_tokenise.py
+
+The model is the careful agent behind a server with OpenAI's protocol, which names tokens as vLLM
+does. Who is first at some point of an episode submits there: a group in which all earn the same
+teaches nothing. A backend would go on from here; all of ART's need a GPU or a service.
+
+    task                 turns  reward  advantage  tokens  trained
+    mini-train-0-000000      1    0.75      -1.21     521       12
+    mini-train-0-000000      2    1.75      -0.76     747       24
+    mini-train-0-000000      3    5.50       0.93     844       47
+    mini-train-0-000000      4    5.75       1.04     938       68
+    mini-train-0-000001      1   -1.25      -1.13     624       12
+    mini-train-0-000001      2   -0.25      -0.77     961       24
+    mini-train-0-000001      3    3.50       0.55    1060       55
+    mini-train-0-000001      4    5.75       1.35    1155       84
+    tokens: torch.int64, (2, 2048)
+    assistant_mask: torch.bool, (2, 2048)
+    logprobs: torch.float32, (2, 2048)
+    advantages: torch.float32, (2, 2048)
+    trained: <tool_call> {"name": "review", "arguments": {}} </tool_call><|im_end|><tool_call> ...
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import art
+from aiohttp import web
+from art.preprocessing.pack import packed_tensors_from_tokenized_results
+from art.preprocessing.tokenize import TokenizedResult, tokenize_trajectory_groups
+from transformers import AutoTokenizer
+
+from resume_gym.agents import make_agent
+from resume_gym.integrations.art import Episodes
+
+TOKENIZER = AutoTokenizer.from_pretrained(Path(__file__).parents[1] / "learners" / "nano")
+Request = dict[str, Any]
+
+
+def in_content(text: str) -> dict[str, Any]:
+    return {"content": text}
+
+
+@asynccontextmanager
+async def served(
+    say: Callable[[Request], str], message: Callable[[str], dict[str, Any]] = in_content
+) -> AsyncIterator[art.Model]:
+    """A model that says what `say` makes of a request, each token with probability 1."""
+
+    async def answer(http: web.Request) -> web.Response:
+        text = say(await http.json())
+        ids = [*TOKENIZER.encode(text), TOKENIZER.eos_token_id]
+        tokens = [{"token": f"token_id:{one}", "logprob": 0.0, "top_logprobs": []} for one in ids]
+        choice = {"index": 0, "finish_reason": "stop", "logprobs": {"content": tokens}}
+        choice["message"] = {"role": "assistant", **message(text)}
+        return web.json_response({"object": "chat.completion", "choices": [choice]})
+
+    app = web.Application(client_max_size=2**24)
+    app.router.add_post("/v1/chat/completions", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = "http://{}:{}/v1".format(*runner.addresses[0])
+    try:
+        yield art.Model(name="m", project="p", inference_base_url=url, inference_api_key="none")
+    finally:
+        await runner.cleanup()
+
+
+def careful(episodes: Episodes) -> Callable[[Request], str]:
+    sessions = [episodes.env.new_session(task.task_id) for task in episodes.env.tasks]
+    been = Counter[str]()
+
+    def say(request: Request) -> str:
+        _, task, *turns = request["messages"]
+        session = next(one for one in sessions if one.prompt == task["content"]).fork()
+        for turn in turns[::2]:
+            session.step(turn["content"])
+        point = json.dumps(request["messages"])
+        been[point] += 1
+        return make_agent("noop" if been[point] == 1 else "careful")(session)
+
+    return say
+
+
+def tokenised(groups: list[art.TrajectoryGroup]) -> list[TokenizedResult]:
+    """What ART's `LocalBackend` does first, with the tools as vLLM writes them."""
+    tools = {"chat_template_tool_schema_format": "vllm_openai"}
+    results = tokenize_trajectory_groups(TOKENIZER, groups, False, scale_rewards=True, **tools)
+    return sorted(results, key=lambda one: (one.trajectory.metadata["scenario_id"], one.advantage))
+
+
+async def main() -> None:
+    episodes = Episodes("ResumeEditMini-v0")
+    task_ids = [task.task_id for task in episodes.env.tasks[:2]]
+    async with served(careful(episodes)) as model:
+        groups = await episodes.gather(model, task_ids, size=4)
+    results = tokenised(groups)
+    print("task                 turns  reward  advantage  tokens  trained")
+    for one in results:
+        task_id, reward = one.trajectory.metadata["scenario_id"], one.trajectory.reward
+        count = f"{len(one.token_ids):8}{sum(one.assistant_mask):9}"
+        print(f"{task_id}{len(one.choice_offsets):7}{reward:8.2f}{one.advantage:11.2f}{count}")
+    packed = packed_tensors_from_tokenized_results(results, 2048, TOKENIZER.eos_token_id)
+    for name in ("tokens", "assistant_mask", "logprobs", "advantages"):
+        print(f"{name}: {packed[name].dtype}, {tuple(packed[name].shape)}")
+    trained = [token for token, on in zip(one.tokens, one.assistant_mask, strict=True) if on]
+    print(f"trained: {' '.join(''.join(trained).split())[:81]} ...")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

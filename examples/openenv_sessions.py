@@ -1,0 +1,77 @@
+"""Thirty-two episodes at once, from a server in a process of its own: eight tasks, four agents.
+
+    pip install -e . openenv==0.10.0
+    python examples/openenv_sessions.py  # prints, task by task, what the four episodes earned:
+
+
+The server is the one of `packages/openenv`. A group's first member draws the task, the others
+reset with its id. The agents know the repairs; each makes one more than the one before.
+
+mini-train-0-000101 +1.75 +5.50 +5.75 +6.00
+mini-train-0-000081 +1.75 +5.50 +6.00 +6.25
+mini-train-0-000041 +1.75 +5.50 +5.75 +6.00
+mini-train-0-000013 -0.25 +3.50 +5.75 +6.00
+mini-train-0-000150 +1.75 +5.50 +6.25 +6.50
+mini-train-0-000128 +1.75 +5.50 +5.75 +6.00
+mini-train-0-000086 +1.75 +5.50 +5.75 +6.00
+mini-train-0-000100 +1.75 +5.50 +6.00 +6.50
+"""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from resume_gym import load_tasks, tool_call
+from resume_gym.integrations.openenv_client import ResumeGymAction, ResumeGymEnv
+
+APP = Path(__file__).parents[1] / "packages" / "openenv" / "server" / "app.py"
+TASKS = {task.task_id: task for task in load_tasks("mini", "train")}
+
+
+@contextmanager
+def server(**settings: str) -> Iterator[str]:
+    """The address of a server that runs meanwhile, with these environment variables."""
+    command = [sys.executable, APP, "--port", "0"]
+    env = {**os.environ, "RESUME_GYM_ENV": "ResumeEditMini-v0", **settings}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            log = iter(process.stderr or ())
+            yield next(found[0] for line in log if (found := re.search(r"http://[\d.:]+", line)))
+        finally:
+            process.kill()
+
+
+async def play(env: ResumeGymEnv, task_id: str, repairs: int) -> list[float]:
+    """The rewards of an episode that makes the task's first repairs, one a turn."""
+    fixes = TASKS[task_id].fixes[:repairs]
+    edits = [tool_call("str_replace", old=fix.old, new=fix.new) for fix in fixes]
+    actions = [tool_call("review"), *edits, tool_call("submit")]
+    return [(await env.step(ResumeGymAction(text=text))).reward for text in actions]
+
+
+async def group(url: str, seed: int, members: int) -> tuple[str, list[float]]:
+    """The episodes' rewards of a group."""
+    envs = [ResumeGymEnv(url) for _ in range(members)]
+    first = await envs[0].reset(seed=seed)
+    task_id = first.observation.task_id
+    await asyncio.gather(*(env.reset(task_id=task_id) for env in envs[1:]))
+    episodes = await asyncio.gather(*(play(env, task_id, n) for n, env in enumerate(envs)))
+    states = await asyncio.gather(*(env.state() for env in envs))
+    assert {state.task_id for state in states} == {task_id}
+    await asyncio.gather(*(env.close() for env in envs))
+    return task_id, [sum(rewards) for rewards in episodes]
+
+
+async def main() -> None:
+    with server() as url:
+        for task_id, rewards in await asyncio.gather(*(group(url, seed, 4) for seed in range(8))):
+            print(task_id, *(f"{reward:+.2f}" for reward in rewards))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

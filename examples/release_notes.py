@@ -1,0 +1,280 @@
+"""A second domain of editing: release notes. Other task, tools and judge; the same machinery.
+
+    python examples/release_notes.py              # a warm start for the nano policy, 200 steps
+    python learners/aipo.py --env examples.release_notes:ReleaseNotes-v0 --model runs/notes-start \
+        --name notes --judge examples.release_notes:Editor
+
+docs/domains.md goes through this file. The agent reads what has changed in a release and a draft
+of its notes, in which entries stand in the wrong section, tell of internal matters, or stand
+twice; it drops and moves entries, and submits.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import gymnasium as gym
+
+from resume_gym import EditSession, Malformed, Rules, ToolCall, tool_call
+from resume_gym.document import Edit, page, rewrite
+from resume_gym.editing import Ledger, Shown
+from resume_gym.env import EditEnv
+from resume_gym.tools import Toolbox, schema
+
+SECTIONS = ("Breaking", "Added", "Fixed")
+WEAKNESSES = ("misplaced", "internal", "duplicate")
+_PARTS = ["the importer", "the report", "the search", "the login page", "the export"]
+_WORDS = {
+    "Breaking": ["Removed the old API of", "Renamed the options of", "Changed the defaults of"],
+    "Added": ["Added a dark theme to", "Added keyboard shortcuts to", "Added undo to"],
+    "Fixed": ["Fixed a crash in", "Fixed wrong dates in", "Fixed slow loading of"],
+    "internal": ["Refactored tests of", "Updated the build of", "Raised lint rules in"],
+}
+SIZES = {"train": 160, "eval": 40}
+RULES = Rules(max_turns=6, page_lines=15, page_width=80)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A task: what has changed, and the draft of the notes.
+
+    Attributes:
+        task_id: unique.
+        weakness: what is wrong with the draft.
+        changes: entry of the notes -> its section, or "internal".
+        draft: the notes in Markdown.
+    """
+
+    task_id: str
+    weakness: str
+    changes: Mapping[str, str]
+    draft: str
+
+
+def entries(notes: str) -> Iterator[tuple[str, str]]:
+    """Section and text of each entry."""
+    section = ""
+    for line in notes.splitlines():
+        if line.startswith("## "):
+            section = line.removeprefix("## ")
+        elif line.startswith("- "):
+            yield section, line.removeprefix("- ")
+
+
+def compose(placed: Sequence[tuple[str, str]]) -> str:
+    """Notes with these entries under their sections."""
+    lines = []
+    for section in SECTIONS:
+        lines += [f"## {section}", *(f"- {text}" for where, text in placed if where == section)]
+    return "\n".join(lines) + "\n"
+
+
+def make_release(split: str, number: int) -> Release:
+    """A task, the same for the same arguments."""
+    rng = Random(f"{split}:{number}")
+    weakness = WEAKNESSES[number % len(WEAKNESSES)]
+    kinds = [*SECTIONS * 2, *["internal"] * 2]
+    changes = {
+        f"{rng.choice(_WORDS[kind])} {part} (#{number})": kind
+        for kind, part, number in zip(
+            kinds, rng.choices(_PARTS, k=len(kinds)), rng.sample(range(100, 1000), len(kinds)),
+            strict=True,
+        )
+    }  # fmt: skip
+    right = [(kind, text) for text, kind in changes.items() if kind != "internal"]
+    if weakness == "misplaced":
+        for index in rng.sample(range(len(right)), 2):
+            section, text = right[index]
+            right[index] = rng.choice([one for one in SECTIONS if one != section]), text
+    elif weakness == "internal":
+        noise = [text for text, kind in changes.items() if kind == "internal"]
+        right += [(rng.choice(SECTIONS), text) for text in noise]
+    else:
+        right += rng.sample(right, 2)
+    rng.shuffle(right)
+    return Release(f"{split}-{number}", weakness, changes, compose(right))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the editor says of edited notes, against the draft.
+
+    Attributes:
+        coverage: -1 if an entry that users need is missing, else 1.
+        placement: -1, 0 or 1: more, as many or fewer entries are in a wrong section.
+        noise: -1, 0 or 1: more, as many or fewer entries are internal or stand twice.
+    """
+
+    coverage: int
+    placement: int
+    noise: int
+
+
+class Editor:
+    """A judge who knows what has changed."""
+
+    name = "editor"
+
+    def judge(self, task: Release, revised: str) -> Verdict:
+        """Compare the notes with the draft."""
+        wanted = {text for text, kind in task.changes.items() if kind != "internal"}
+        missing = wanted - {text for _, text in entries(revised)}
+        before, after = self._faults(task, task.draft), self._faults(task, revised)
+        better = [(was > now) - (was < now) for was, now in zip(before, after, strict=True)]
+        return Verdict(-1 if missing else 1, *better)
+
+    def _faults(self, task: Release, notes: str) -> tuple[int, int]:
+        placed = list(entries(notes))
+        kinds = [(section, task.changes[text]) for section, text in placed]
+        wrong = sum(kind not in (section, "internal") for section, kind in kinds)
+        noise = sum(kind == "internal" for _, kind in kinds) + len(placed) - len(set(placed))
+        return wrong, noise
+
+
+_ENTRY = {"type": "string", "description": "text that one entry alone holds"}
+_SECTION = {"type": "string", "description": ", ".join(SECTIONS)}
+TOOLBOX = Toolbox(
+    schema("drop", "Remove an entry; of two that are equal, one.", {"entry": _ENTRY}, ["entry"]),
+    schema(
+        "move",
+        "Move an entry to another section.",
+        {"entry": _ENTRY, "section": _SECTION},
+        ["entry", "section"],
+    ),
+    schema("review", "Show the notes.", {}, []),
+    schema("submit", "Hand in the notes.", {}, []),
+)
+
+
+class NotesSession(EditSession[Release, Verdict]):
+    """An agent's episode on the notes of one release."""
+
+    __slots__ = ()
+
+    noun = "notes"
+    system_prompt = (
+        "You edit release notes. Each turn, make one tool call. Review, drop what is internal or "
+        "stands twice, move what is in the wrong section, then submit."
+    )
+    toolbox = TOOLBOX
+    editors = frozenset({"drop", "move"})
+    verdict_type = Verdict
+    verdict_weights: Mapping[str, float] = {"coverage": 1.0, "placement": 1.0, "noise": 1.0}
+
+    @property
+    def original(self) -> str:
+        """The draft."""
+        return self.task.draft
+
+    @property
+    def brief(self) -> str:
+        """What has changed, and the draft."""
+        changes = "\n".join(f"{kind}: {text}" for text, kind in self.task.changes.items())
+        return f"# Changes\n{changes}\n\n# Notes\n{self.original.rstrip()}"
+
+    def act(self, call: ToolCall) -> Edit | Shown | Malformed:
+        """Drop or move an entry, or show the notes."""
+        notes, rules = self.state.document, self.rules
+        if call.name == "review":
+            return Shown(page(notes, rules.page_lines, rules.page_width))
+        placed = list(entries(notes.text))
+        hits = [one for one in placed if call.arguments["entry"] in one[1]]
+        if len(set(hits)) != 1:
+            error = "ambiguous" if hits else "not_found"
+            return Malformed(error, f"{len(set(hits))} entries hold `entry`", call.name)
+        placed.remove(hits[0])
+        if call.name == "move":
+            section = call.arguments["section"]
+            if section not in SECTIONS:
+                told = f"`section` must be one of {', '.join(SECTIONS)}"
+                return Malformed("bad_arguments", told, call.name)
+            placed.append((section, hits[0][1]))
+        edit = rewrite(notes, compose(placed), rules.page_width)
+        if edit.document.text == notes.text:
+            return Malformed("unchanged", "the entry stands there", call.name)
+        return edit
+
+    def unchanged(self) -> Ledger:
+        """A draft that is handed in as it was."""
+        field = "placement" if self.task.weakness == "misplaced" else "noise"
+        return {**dict.fromkeys(self.verdict_weights, 0.0), "coverage": -1.0, field: -1.0}
+
+
+class ReleaseNotesEnv(EditEnv):
+    """Edit the notes of a release; tasks are made, 160 to train on and 40 held out."""
+
+    session_type = NotesSession
+
+    def __init__(
+        self,
+        tasks: str = "made",
+        split: str | None = "train",
+        judge: str | Mapping[str, object] | None = f"{__name__}:Editor",
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(RULES, tasks, split, judge, render_mode)
+
+    @staticmethod
+    def load_tasks(source: str, split: str | None) -> Sequence[Release]:
+        """All tasks of a split; there is one source."""
+        if source != "made":
+            raise ValueError(f"tasks: expected 'made', got {source!r}")
+        splits = SIZES if split is None else [split]
+        return [make_release(one, number) for one in splits for number in range(SIZES[one])]
+
+
+gym.register(id="ReleaseNotes-v0", entry_point=f"{__name__}:ReleaseNotesEnv")
+
+
+def hasty(session: NotesSession, rng: Random) -> str:
+    """An editor who knows the tools, but neither looks closely nor remembers to submit."""
+    turn, last = session.state.turns, session.rules.max_turns - 1
+    if turn == 0 and rng.random() < 0.9:
+        return tool_call("review")
+    if rng.random() < (0.5 if turn == last else 0.05):
+        return tool_call("submit")
+    placed = list(entries(session.text))
+    kinds = session.task.changes
+    faults = [
+        (section, text) for section, text in placed
+        if kinds[text] != section or placed.count((section, text)) > 1
+    ]  # fmt: skip
+    _, text = rng.choice(faults if faults and rng.random() < 0.5 else placed)
+    # the number alone names an entry
+    number = text[text.rindex("(") :]
+    if rng.random() < 0.5:
+        return tool_call("drop", entry=number)
+    return tool_call("move", entry=number, section=rng.choice(SECTIONS))
+
+
+def play(release: Release, rng: Random) -> NotesSession:
+    """The hasty editor's episode."""
+    session = NotesSession(release, RULES)
+    while not session.done:
+        session.step(hasty(session, rng))
+    return session
+
+
+def main() -> None:
+    """Teach the nano policy these tools by imitation, so that it has something to improve on."""
+    from learners import imitation, models
+    from learners.cpu import prepare_cpu
+    from learners.policy import Policy
+    from learners.tokens import ChatTokens
+
+    prepare_cpu()
+    tokenizer = models.load_tokenizer("nano")
+    chat = ChatTokens(tokenizer, TOOLBOX.schemas)
+    policy = Policy(models.load("nano"), temperature=1.0, precision="float32")
+    releases = (make_release("imitation", number) for number in range(100_000))
+    groups = imitation.demonstrations(chat, releases, 4, 0, play)
+    imitation.train(policy, groups, steps=200, learning_rate=1e-3)
+    target = Path("runs/notes-start")
+    policy.model.save_pretrained(target)
+    tokenizer.save_pretrained(target)
+    print(f"the warm start is in {target}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Stable-Baselines3's PPO, a perceptron on a CPU, learns to choose edits from a menu.
+
+    pip install torch==2.13.0 stable-baselines3==2.9.2 && pip install -e .
+    python examples/sb3_menu.py
+
+The menu holds `review`, `submit` and what a careful stranger would change, but not when to choose
+what: that is what is learned, in 8,192 turns (half a minute). Rewards are means over the 40
+held-out tasks of ResumeEditMini-v0; the careful agent, whose edits are on the menu, gets +6.06.
+
+    any place of the menu      +0.14
+    any text of the menu       +3.95
+    untrained policy           +0.87
+    trained policy             +5.79
+    trained, likeliest choice  +6.06
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.vec_env import VecEnv
+
+from resume_gym import load_tasks
+from resume_gym.integrations.sb3 import MenuEnv
+
+
+class Chance:
+    """Chooses any place of the menu, or any that has a text."""
+
+    def __init__(self, env: VecEnv, masked: bool) -> None:
+        self.env, self.masked, self.rng = env, masked, np.random.default_rng(0)
+
+    def predict(self, features: Any, **_: Any) -> tuple[Any, None]:
+        """As a policy does."""
+        masks = np.stack(self.env.env_method("action_masks")) | (not self.masked)
+        return np.array([self.rng.choice(np.flatnonzero(mask)) for mask in masks]), None
+
+
+def main(turns: int = 8192) -> dict[str, float]:
+    """Train, and return mean rewards by who chose."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    tasks = load_tasks("mini", "eval")
+    mini = {"env_id": "ResumeEditMini-v0"}
+    held_out = make_vec_env(MenuEnv, len(tasks), env_kwargs={**mini, "split": "eval"})
+
+    def play(chooser: Any, greedy: bool = False) -> float:
+        held_out.set_options([{"task_id": task.task_id} for task in tasks])
+        mean, _ = evaluate_policy(chooser, held_out, len(tasks), deterministic=greedy)
+        return float(mean)
+
+    env = make_vec_env(MenuEnv, n_envs=8, seed=0, env_kwargs=mini)
+    settings = {"n_steps": 64, "batch_size": 128, "gamma": 1.0, "ent_coef": 0.01}
+    model = PPO("MlpPolicy", env, learning_rate=1e-3, **settings, seed=0, device="cpu")
+    rewards = {
+        "any place of the menu": play(Chance(held_out, masked=False)),
+        "any text of the menu": play(Chance(held_out, masked=True)),
+        "untrained policy": play(model),
+    }
+    model.learn(turns)
+    rewards["trained policy"] = play(model)
+    rewards["trained, likeliest choice"] = play(model, greedy=True)
+    return rewards
+
+
+if __name__ == "__main__":
+    for name, reward in main().items():
+        print(f"{name:26} {reward:+.2f}")

@@ -1,0 +1,66 @@
+"""Two GRPO steps with TRL on whole episodes, by the bundled nano policy, on a CPU.
+
+    pip install torch==2.13.0 && pip install trl==1.16.0 "transformers>=5.19,<6" -e .
+    python examples/trl_grpo.py
+
+TRL prints its metrics; the last lines are ours:
+
+    step 1: reward 2.75, of it edits +0.69, failures -0.56
+    step 2: reward 2.75, of it edits +0.75, failures -0.50
+
+For real: `Game("ResumeEdit-v0", judge=...)`, a model that writes Hermes calls (Qwen), and no
+`use_cpu`, `generation_kwargs`, `max_steps`.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from trl import GRPOConfig, GRPOTrainer
+
+from resume_gym.integrations.trl import Game
+
+NANO = str(Path(__file__).parents[1] / "learners" / "nano")
+
+
+def make_trainer(folder: str) -> GRPOTrainer:
+    game = Game("ResumeEditMini-v0", judge="rubric")
+    config = GRPOConfig(
+        output_dir=folder,
+        max_steps=2,
+        num_generations=4,
+        per_device_train_batch_size=4,
+        max_completion_length=1024,  # tokens of an episode, with the tools' replies
+        generation_kwargs={"max_new_tokens": 96},  # tokens of a turn
+        temperature=0.7,
+        learning_rate=1e-4,
+        lr_scheduler_type="constant",
+        logging_steps=1,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+    )
+    return GRPOTrainer(
+        NANO,
+        reward_funcs=game.reward,
+        args=config,
+        train_dataset=game.dataset(),
+        rollout_func=game.rollout,
+    )
+
+
+def main() -> GRPOTrainer:
+    with TemporaryDirectory() as folder:
+        trainer = make_trainer(folder)
+        trainer.train()
+    for log in trainer.state.log_history[:-1]:
+        failures = log["ledger/failed_edit"] + log["ledger/malformed"]
+        terms = f"edits {log['ledger/edit']:+.2f}, failures {failures:+.2f}"
+        print(f"step {log['step']}: reward {log['reward']:.2f}, of it {terms}")
+    return trainer
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+r"""verifiers 0.4 (v1): the environment as a taskset, an env and a harness, which prime-rl takes.
+
+    pip install -e packages/verifiers  # the package `resume-edit`, which exports these classes
+    vf-eval resume-edit --env.taskset.gym-kwargs '{"split": "eval"}' --no-push --no-rich \
+        --client.base-url http://localhost:8000/v1 -m MODEL -n 20 -r 4
+
+The members of a group share a task. A trace holds every term of the ledger as a reward, figures
+of the episode as metrics, and in `info` the turns' rewards and the session's record. The harness
+asks for completions from this process, with the tools' schemas: no sandbox, no `uv`.
+
+An episode without a verdict, or cut off by a limit or a dead server, is an error and no score.
+Where the library parses calls itself (its train client), a malformed one arrives as no call, at
+the same cost. Any other harness keeps the schemas from the model. Checked with 0.4.0.
+"""
+
+import ssl
+from typing import Any
+
+import gymnasium as gym
+import verifiers.v1 as vf
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from verifiers.v1.dialects.chat import message_to_wire
+
+from resume_gym.tools import with_calls
+
+_TLS = ssl.create_default_context()  # takes 25 ms, too long to be made for every turn
+
+
+class Row(vf.TaskData):  # type: ignore[misc]
+    """A task as the library carries it about."""
+
+    task_id: str
+    tools: list[dict[str, Any]]
+
+
+class GymTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
+    """`gym_id` and `gym_kwargs` are for `gym.make`."""
+
+    gym_id: str = "ResumeEdit-v0"
+    gym_kwargs: dict[str, Any] = {}  # noqa: RUF012
+
+
+class GymTaskset(vf.Taskset[vf.Task[Row], GymTasksetConfig]):  # type: ignore[misc]
+    """The tasks of an environment."""
+
+    def __init__(self, config: GymTasksetConfig) -> None:
+        super().__init__(config)
+        self.gym: Any = gym.make(config.gym_id, **config.gym_kwargs).unwrapped
+
+    def load(self) -> list[Any]:
+        """All tasks, in order."""
+        return [self._task(self.gym.new_session(task.task_id)) for task in self.gym.tasks]
+
+    def _task(self, session: Any) -> Any:
+        said = {"prompt": session.prompt, "system_prompt": session.system_prompt}
+        tools = [dict(tool) for tool in session.tools]
+        task_id = session.task.task_id
+        return vf.Task[Row](Row(name=task_id, task_id=task_id, tools=tools, **said))
+
+
+class ChatHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
+    """One completion a turn."""
+
+    APPENDS_SYSTEM_PROMPT = SUPPORTS_RESUME = True
+    EXECUTES_CODE = NEEDS_CONTAINER = False
+
+    async def launch(
+        self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, urls: Any, data: Any
+    ) -> Any:
+        """Ask for a completion; the library's proxy takes it down."""
+        system, prompt = self.resolve_prompt(data)
+        said = [vf.UserMessage(content=prompt)] if isinstance(prompt, str) else prompt
+        messages = [message_to_wire(one) for one in (vf.SystemMessage(content=system), *said)]
+        async with DefaultAsyncHttpxClient(verify=_TLS, timeout=None) as http:
+            client = AsyncOpenAI(base_url=endpoint, api_key=secret, http_client=http)
+            ask: Any = client.chat.completions.create
+            await ask(model=ctx.model, messages=messages, tools=data.tools)
+        return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+
+
+class GymEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]
+    """One agent, without a sandbox."""
+
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
+
+
+class GymEnv(vf.Env[GymEnvConfig]):  # type: ignore[misc]
+    """The agent and a session take turns."""
+
+    async def run(self, task: Any, agents: Any) -> None:
+        """An episode, its verdict and its rewards."""
+        gym_env = self.taskset.gym
+        session, rewards = gym_env.new_session(task.data.task_id), []
+        async with agents.agent.interaction(task) as chat:
+            segment, trace = await chat.turn(), chat.trace
+            while not session.done:
+                if segment.terminated and trace.errors:
+                    return  # the library knows why
+                if segment.terminated:
+                    raise RuntimeError(f"the episode was cut off: {trace.stop_condition}")
+                said = [one for one in segment.messages if one.role == "assistant"][-1]
+                step = session.step(text(said))
+                rewards.append(step.reward)
+                if not step.done:
+                    segment = await chat.turn(replies(said, step.observation))
+            try:
+                rewards[-1] += sum((await gym_env.agrade(session)).values())
+            finally:  # what has no verdict can be graded later
+                trace.info |= {"rewards": rewards, "session": session.record()}
+            for name, value in terms(session).items():
+                trace.record_reward(name, value)
+            trace.record_metrics(figures(session))
+
+
+def text(said: Any) -> str:
+    """What the model said, as the environment takes it."""
+    calls = [(call.name, call.arguments or "{}") for call in said.tool_calls or ()]
+    return with_calls(said.content or "", calls)
+
+
+def replies(said: Any, observation: str) -> list[dict[str, str]]:
+    """The observation, to every call that the server knows of, or else to the text."""
+    calls = said.tool_calls or ()
+    told = [{"role": "tool", "tool_call_id": one.id, "content": observation} for one in calls]
+    return told or [{"role": "user", "content": observation}]
+
+
+def terms(session: Any) -> dict[str, float]:
+    """The ledger, with the terms that the episode could have had."""
+    names = [name.removeprefix("reward_") for name in session.info() if name.startswith("reward_")]
+    return {**dict.fromkeys(names, 0.0), **session.ledger}
+
+
+def figures(session: Any) -> dict[str, float]:
+    """What else is a number in the session's info."""
+    info = session.info().items()
+    numbers = {name: float(one) for name, one in info if isinstance(one, int | float)}
+    return {name: one for name, one in numbers.items() if not name.startswith("reward_")}

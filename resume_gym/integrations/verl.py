@@ -1,0 +1,112 @@
+r"""verl: episodes of an environment as an agent loop, token in, token out.
+
+    from resume_gym.integrations.verl import write_dataset
+    write_dataset("train.parquet", "ResumeEdit-v0", split="train", judge="gemini")
+    write_dataset("val.parquet", "ResumeEdit-v0", split="eval", judge="gemini")
+
+    python -m verl.trainer.main_ppo data.train_files=train.parquet data.val_files=val.parquet \
+        actor_rollout_ref.model.external_lib=resume_gym.integrations.verl \
+        data.max_prompt_length=4096 data.max_response_length=8192 actor_rollout_ref.rollout.n=8 ...
+
+`external_lib` registers the loop in every worker, the column `agent_name` chooses it: no reward
+function and nothing of `rollout.multi_turn` is needed. The lengths are those of the prompt with
+its tools, and of a whole episode. `reward_extra_info` holds the reward's terms (validation metrics,
+dumped rollouts), `turn_scores` the steps' rewards; verl puts their sum on the last token. A judge
+that fails raises: `trainer.use_v1=False` stops, the default goes on without that episode.
+
+Checked with verl 0.9.1. Text only; experts are not replayed. What stands between turns verl knows
+by the `model_type` in config.json: it warns of one it does not know, and a newline is missing then.
+"""
+
+import json
+from functools import lru_cache
+from typing import Any
+from uuid import uuid4
+
+import gymnasium as gym
+import pyarrow as pa
+import pyarrow.parquet as pq
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
+from verl.utils.profiler import simple_timer
+
+
+@lru_cache(maxsize=8)
+def _make(spec: str) -> Any:
+    return gym.make(**json.loads(spec)).unwrapped
+
+
+def write_dataset(path: str, env_id: str = "ResumeEdit-v0", **kwargs: Any) -> None:
+    """Write verl's parquet file, a row for each task; `kwargs` are `gym.make`'s, JSON values."""
+    spec = json.dumps({"id": env_id, **kwargs})
+    rows = []
+    for index, task in enumerate(_make(spec).tasks):
+        session = _make(spec).new_session(task.task_id)
+        row = {
+            "prompt": session.messages,
+            "agent_name": "resume_gym",
+            "data_source": env_id,
+            "reward_model": {"style": "rule", "ground_truth": task.task_id},
+            "extra_info": {"index": index, "task_id": task.task_id, "env": spec},
+        }
+        rows.append(row)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+@register("resume_gym")
+class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
+    """Plays the episode of a row of `write_dataset`."""
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+        """Play and grade; turns for which the response has no room are silent, and cost as such.
+
+        Raises:
+            ValueError: the prompt is too long; verl would cut its head off.
+            JudgeError: no verdict could be had.
+        """
+        env, task_id = _make(row["extra_info"]["env"]), row["extra_info"]["task_id"]
+        session, key, timing = env.new_session(task_id), uuid4().hex, dict[str, float]()
+        chat, tools = list(row["raw_prompt"]), [dict(tool) for tool in session.tools]
+        ids = prompt = self.continuous_token_builder.build_initial_tokens(chat, tools=tools)
+        longest, room = self.rollout_config.prompt_length, self.rollout_config.response_length
+        if len(prompt) > longest:
+            raise ValueError(f"{task_id}: {len(prompt)} tokens, max_prompt_length is {longest}")
+        mask, logprobs, rewards, said = list[int](), list[float](), list[float](), 0
+        extra = dict[str, Any]()
+        while not session.done:
+            if len(mask) >= room:  # an episode cut short would not pay for its missing end
+                rewards.append(session.step("").reward)
+                continue
+            with simple_timer("generate_sequences", timing):
+                turn = await self.server_manager.generate(
+                    request_id=key, prompt_ids=ids, sampling_params=sampling_params
+                )
+            said += 1
+            latest = turn.extra_fields.get("max_global_steps")
+            extra = turn.extra_fields | extra | {"max_global_steps": latest}
+            ids, mask = ids + turn.token_ids, mask + [1] * len(turn.token_ids)
+            logprobs = logprobs + (turn.log_probs or [0.0] * len(turn.token_ids))
+            text = self.tokenizer.decode(turn.token_ids).removesuffix(self.tokenizer.eos_token)
+            step = session.step(text)
+            rewards.append(step.reward)
+            chat = [*chat, {"role": "assistant", "content": text}]
+            told = [*chat, {"role": "tool", "content": step.observation}]
+            if not step.done:
+                merged = await self.ct_merge_context_msg(chat, told, ids, mask, logprobs, tools)
+                chat, ids, mask, logprobs = told, merged[0].token_ids, merged[1], merged[2]
+        with simple_timer("compute_score", timing):
+            rewards[-1] += sum((await env.agrade(session)).values())
+        info = {f"reward_{name}": value for name, value in session.ledger.items()}
+        info |= {"silent_turns": float(len(rewards) - said), "text": session.text}
+        # the last token gets the reward, and critics are only trained on sampled ones
+        size = max(i + 1 for i, sampled in enumerate(mask[:room]) if sampled)
+        return AgentLoopOutput(
+            prompt_ids=prompt,
+            response_ids=ids[len(prompt) :][:size],
+            response_mask=mask[:size],
+            response_logprobs=logprobs[:size] if turn.log_probs else None,
+            reward_score=sum(rewards),
+            num_turns=2 * said,
+            metrics=timing,
+            extra_fields=extra
+            | {"turn_scores": rewards, "tool_rewards": [], "reward_extra_info": info},
+        )

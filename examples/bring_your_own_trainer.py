@@ -32,8 +32,10 @@ def play(task: Task) -> tuple[list[int], list[bool], float]:
     while not session.done:
         options = {"max_new_tokens": 96, "do_sample": True, "temperature": 0.7, "top_k": 0}
         said = model.generate(torch.tensor([ids]), **options)[0, len(ids) :].tolist()
-        heard = chat.reply(session.step(chat.read(said)).observation)
-        ids += [*said, *heard]
+        heard = list(chat.reply(session.step(chat.read(said)).observation))
+        if said[-1] != chat.end:  # cut off: the template still wants the end
+            heard.insert(0, chat.end)
+        ids += said + heard
         sampled += [True] * len(said) + [False] * len(heard)
     if session.needs_verdict:
         session.grade(judge.judge(task, session.resume))

@@ -22,9 +22,11 @@ import os
 import re
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 
 from resume_gym import load_tasks, tool_call
 from resume_gym.integrations.openenv_client import ResumeGymAction, ResumeGymEnv
@@ -40,8 +42,16 @@ def server(**settings: str) -> Iterator[str]:
     env = {**os.environ, "RESUME_GYM_ENV": "ResumeEditMini-v0", **settings}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
         try:
-            log = iter(process.stderr or ())
-            yield next(found[0] for line in log if (found := re.search(r"http://[\d.:]+", line)))
+            said, log = process.stderr or (), []
+            for line in said:
+                log.append(line)
+                if found := re.search(r"http://[\d.:]+", line):
+                    break
+            else:
+                raise RuntimeError(f"the server did not start:\n{''.join(log)}")
+            # a pipe that nobody reads fills up, and the server waits
+            Thread(target=deque, args=(said, 0), daemon=True).start()
+            yield found[0]
         finally:
             process.kill()
 

@@ -190,15 +190,12 @@ class NotesSession(EditSession[Release, Verdict]):
                 told = f"`section` must be one of {', '.join(SECTIONS)}"
                 return Malformed("bad_arguments", told, call.name)
             placed.append((section, hits[0][1]))
-        edit = rewrite(notes, compose(placed), rules.page_width)
-        if edit.document.text == notes.text:
-            return Malformed("unchanged", "the entry stands there", call.name)
-        return edit
+        return rewrite(notes, compose(placed), rules.page_width)
 
     def unchanged(self) -> Ledger:
         """A draft that is handed in as it was."""
         field = "placement" if self.task.weakness == "misplaced" else "noise"
-        return {**dict.fromkeys(self.verdict_weights, 0.0), "coverage": -1.0, field: -1.0}
+        return {"coverage": -1.0, field: -1.0}
 
 
 class ReleaseNotesEnv(EditEnv):
@@ -220,7 +217,9 @@ class ReleaseNotesEnv(EditEnv):
         """All tasks of a split; there is one source."""
         if source != "made":
             raise ValueError(f"tasks: expected 'made', got {source!r}")
-        splits = SIZES if split is None else [split]
+        splits = list(SIZES) if split is None else [split]
+        if not set(splits) <= SIZES.keys():
+            raise ValueError(f"split: expected {' or '.join(SIZES)}, got {split!r}")
         return [make_release(one, number) for one in splits for number in range(SIZES[one])]
 
 

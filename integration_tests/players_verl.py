@@ -61,7 +61,9 @@ class Scripted:
         ids = [i for character in actions[turn] for i in self.tokenizer.encode(character)]
         ids.append(self.tokenizer.eos_token_id)
         self.calls.append((prompt_ids, ids))
-        return TokenOutput(token_ids=ids, log_probs=[-math.log(i + 2) for i in ids])
+        versions = dict.fromkeys(("min_global_steps", "max_global_steps"), len(self.calls))
+        logprobs = [-math.log(i + 2) for i in ids]
+        return TokenOutput(token_ids=ids, log_probs=logprobs, extra_fields=versions)
 
 
 @cache

@@ -140,4 +140,5 @@ def test_the_example_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> 
     asyncio.run(art_tokenise.main())
     shown = capsys.readouterr().out
     lines = (art_tokenise.__doc__ or "").splitlines()
+    assert shown.count("\n") > 10
     assert shown.strip() in "\n".join(line.removeprefix("    ") for line in lines)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sb3_menu
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
-from players_sb3 import Scripted, play, scripted_env
+from players_sb3 import play
 from sb3_contrib import MaskablePPO
 from scripts import ENV, OTHER, SCRIPTS, TASK, bare
 from stable_baselines3 import DQN, PPO
@@ -156,17 +156,6 @@ def test_a_policy_that_heeds_masks_chooses_texts_only() -> None:
     model.learn(128)
     assert model.ep_info_buffer
     assert all(episode["ledger"]["malformed"] == 0 for episode in model.ep_info_buffer)
-
-
-def test_the_script_is_not_asked_after_its_end() -> None:
-    script = SCRIPTS[2]
-    env = scripted_env(lambda makers: make_vec_env(makers[0]), script, "rubric")
-    policy = Scripted(env, len(script.actions))
-    features = env.reset()
-    for _ in script.actions:
-        policy.predict(features)
-    with pytest.raises(AssertionError, match="after the end"):
-        policy.predict(features)
 
 
 def test_the_example_learns_the_menu() -> None:

@@ -124,7 +124,10 @@ def test_an_episode_without_room_pays_for_its_other_turns(said: int, spare: int)
     players.rows(SCRIPTS[-1])
     out = play_here(chosen, f"data.max_response_length={room}")
     assert len(heard()) == said
-    silent = SCRIPTS[-1].actions[:said] + ("",) * (6 - said)
+    actions = list(SCRIPTS[-1].actions[:said])
+    if spare:  # a token is a character
+        actions[-1] = actions[-1][:spare]
+    silent = (*actions, *("",) * (6 - said))
     assert players.played(out) == bare(SCRIPTS[-1]._replace(actions=silent))
     assert out.non_tensor_batch["silent_turns"].tolist() == [6 - said]
     there = out.batch["attention_mask"][0, -room:].bool()

@@ -279,7 +279,11 @@ def _evaluation(job: Job, file: Path, when: str, console: Console) -> Returns:
     """The figures on held-out tasks; played once a run, then read from its folder."""
     if file.exists():
         read = json.loads(file.read_text())
-        return Summary(**read) if "score" in read else Returns(**read)
+        try:
+            return Summary(**read) if "score" in read else Returns(**read)
+        except TypeError:
+            told = f"{file} was written by another version"
+            raise ConfigError(f"{told}; choose another name") from None
     episodes = len(job.work.held_out) * job.config.eval_rollouts
     with console.status(f"playing {episodes} held-out episodes {when}"):
         job.sampler.evaluate(job.version)

@@ -228,14 +228,12 @@ def _typed(name: str, kind: object, value: object) -> object:
 
 
 def _registered(env: str) -> None:
-    """See that an environment is there; a module is looked for where the program was started."""
+    """See that an environment is there."""
     module, _, name = env.rpartition(":")
     if module:
-        if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())
         try:
             import_module(module)
-        except ImportError as error:
+        except (ImportError, TypeError) as error:
             raise ConfigError(f"env: cannot import {module!r}: {error}") from None
     if name not in gymnasium.registry:
         near = _nearest(name, gymnasium.registry)
@@ -245,6 +243,7 @@ def _registered(env: str) -> None:
 def load(argv: Sequence[str]) -> Config:
     """The configuration of a command line; a mistake in it ends the program with status 2."""
     known, rest = _own_flags().parse_known_args(argv)
+    sys.path.append(os.getcwd())  # for environments and judges of one's own
     try:
         base = Config() if known.config is None else read_toml(_find(known.config))
     except ConfigError as error:

@@ -67,7 +67,7 @@ PANELS = (
         100,
     ),
     Panel("Judge, -1 to +1", (), "{:+.2f}"),
-    Panel("Lines of the final resume", (Line("lines", "", ORANGE),), "{:.1f}"),
+    Panel("Lines of the final document", (Line("lines", "", ORANGE),), "{:.1f}"),
     Panel(
         "Calls an episode",
         (

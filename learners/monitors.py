@@ -258,14 +258,16 @@ class Progress:
 
     def _view(self) -> Group:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for _, label, _ in _COLUMNS:
+        shown = [one for one in _COLUMNS if any(one[0] in row for row in self._rows)]
+        for _, label, _ in shown:
             table.add_column(label, justify="right")
         for row in self._rows:
-            table.add_row(*(_cell(row, name, form) for name, _, form in _COLUMNS))
+            table.add_row(*(_cell(row, name, form) for name, _, form in shown))
         return Group(table, self._bar.get_renderable())
 
     def _line(self, metrics: Metrics) -> str:
-        cells = (f"{label} {_cell(metrics, name, form)}" for name, label, form in _COLUMNS[1:])
+        shown = [one for one in _COLUMNS[1:] if one[0] in metrics]
+        cells = (f"{label} {_cell(metrics, name, form)}" for name, label, form in shown)
         seconds = self._bar.tasks[0].time_remaining
         left = "" if seconds is None else f"  left {timedelta(seconds=round(seconds))}"
         return f"step {metrics['step']:.0f}/{self._total}  {'  '.join(cells)}{left}"

@@ -20,6 +20,7 @@ from learners.config import Config
 from learners.curriculum import LOOK_BACK, Spreads, weights
 from learners.engines import Completion, Engine, RefusedError, Sampling
 from learners.rollout import NOT_SAMPLED, Rollout, play
+from learners.text_env import TextSession
 from learners.trajectories import Trajectories
 from learners.work import Work, summarised
 from resume_gym.evaluation import Returns
@@ -225,6 +226,8 @@ class Orchestrator:
             failure = error
         finally:
             self._engine.release(key)
+            if isinstance(session, TextSession):
+                session.close()
         if ready := groups.ready(rollout):
             with self._waiting(key, f"judge {self._judge.name!r}"):
                 await self._grade(ready, step, groups)

@@ -5,11 +5,16 @@ wait for their verdicts. Here a seed names the task, a fork plays the actions ag
 rewards of the steps are all there is.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import gymnasium
+
+TEXT_TASKS = 4096
+"""Seeds to train on; held-out ones come after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +43,42 @@ class Heard(NamedTuple):
     done: bool
 
 
+class Opening(NamedTuple):
+    """What a model is shown at first."""
+
+    prompt: str
+    system_prompt: str
+    tools: Sequence[Mapping[str, Any]]
+
+
+@lru_cache(maxsize=TEXT_TASKS)
+def opening(task: Start) -> Opening:
+    """What an environment says at its start.
+
+    Raises:
+        ValueError: its actions or observations are no texts.
+    """
+    env = gymnasium.make(task.env)
+    try:
+        if not isinstance(env.action_space.sample(), str):
+            raise ValueError(f"env: expected actions that are texts, got {env.action_space}")
+        prompt, _ = env.reset(seed=task.seed)
+        known = env.unwrapped
+        system, tools = getattr(known, "system_prompt", None), getattr(known, "tools", None)
+        return Opening(_text(task, prompt), system or "", tools or ())
+    finally:
+        env.close()
+
+
+def _text(task: Start, observation: Any) -> str:
+    if not isinstance(observation, str):
+        kind = type(observation).__name__
+        raise ValueError(f"env: expected observations that are texts, {task.env} gave a {kind}")
+    return observation
+
+
 class TextSession:
-    """An episode of an environment.
+    """An episode of an environment, which is made at the first step and closed at the last.
 
     It must do the same after the same seed and the same actions. What it knows of `system_prompt`
     and `tools` (schemas in OpenAI's format) is shown to the model; neither is needed.
@@ -49,7 +88,7 @@ class TextSession:
         max_turns: actions after which an episode ends that has not ended by itself.
 
     Raises:
-        ValueError: the environment's observations are no texts.
+        ValueError: the environment's actions or observations are no texts.
     """
 
     needs_verdict = False
@@ -59,14 +98,9 @@ class TextSession:
         self.actions: list[str] = []
         self.rewards: list[float] = []
         self.done = False
-        self._env: gymnasium.Env[Any, str] | None = gymnasium.make(task.env)
-        self.prompt, _ = self._env.reset(seed=task.seed)
-        if not isinstance(self.prompt, str):
-            kind = type(self.prompt).__name__
-            raise ValueError(f"env: expected observations that are texts, {task.env} gave a {kind}")
+        self.prompt, self.system_prompt, self.tools = opening(task)
         self.text = self.prompt
-        self.system_prompt = str(getattr(self._env.unwrapped, "system_prompt", ""))
-        self.tools: Sequence[Mapping[str, Any]] = getattr(self._env.unwrapped, "tools", ())
+        self._env: gymnasium.Env[Any, str] | None = None
 
     @property
     def turns(self) -> int:
@@ -83,17 +117,29 @@ class TextSession:
 
         Raises:
             RuntimeError: the episode is over.
+            ValueError: the environment's answer is no text, or its reward not finite.
         """
-        if self.done or self._env is None:
+        if self.done:
             raise RuntimeError("the episode is over: start a new session")
-        self.text, reward, terminated, truncated, _ = self._env.step(text)
+        if self._env is None:
+            self._env = gymnasium.make(self.task.env)
+            self._env.reset(seed=self.task.seed)
+        observation, reward, terminated, truncated, _ = self._env.step(text)
+        if not math.isfinite(reward):
+            raise ValueError(f"{self.task.task_id}: expected a finite reward, got {reward}")
+        self.text = _text(self.task, observation)
         self.actions.append(text)
         self.rewards.append(float(reward))
-        self.done = terminated or truncated or self.turns == self.max_turns
+        self.done = bool(terminated or truncated or self.turns == self.max_turns)
         if self.done:
+            self.close()
+        return Heard(self.text, self.rewards[-1], self.done)
+
+    def close(self) -> None:
+        """Let go of the environment; what has been played stays."""
+        if self._env is not None:
             self._env.close()
             self._env = None
-        return Heard(self.text, self.rewards[-1], self.done)
 
     def fork(self) -> Self:
         """Another session in the same state: from the same seed, with the same actions."""

@@ -67,7 +67,7 @@ class ChatTokens:
     def _render(self, messages: list[dict[str, str]]) -> str:
         try:
             return self._tokenizer.apply_chat_template(  # type: ignore[return-value]
-                messages, tools=self._tools, tokenize=False, add_generation_prompt=True
+                messages, tools=self._tools or None, tokenize=False, add_generation_prompt=True
             )
         except jinja2.TemplateError as error:
             raise TemplateError(f"the chat template fails: {error}") from None

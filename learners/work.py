@@ -10,7 +10,7 @@ import gymnasium
 from learners import models
 from learners.config import Config, ConfigError
 from learners.rollout import AnySession, Rollout
-from learners.text_env import Start, TextSession
+from learners.text_env import TEXT_TASKS, Start, TextSession
 from learners.tokens import ChatTokens
 from resume_gym import EditSession, Rules, Session, TaskError
 from resume_gym.env import EditEnv
@@ -18,8 +18,6 @@ from resume_gym.evaluation import Episode, Returns, summarise
 from resume_gym.judges import Judge
 from resume_gym.tasks import SPLITS
 
-TEXT_TASKS = 4096
-"""Seeds to train on, of an environment that has no tasks; held-out ones come after them."""
 TEXT_TURNS = 64
 """Of an episode of an environment that names no limit."""
 
@@ -55,13 +53,16 @@ class Work:
         """
         given: dict[str, Any] = {"tasks": config.tasks, "judge": config.judge}
         given = {name: value for name, value in given.items() if value}
-        env = gymnasium.make(config.env)
         try:
+            env = gymnasium.make(config.env)
             if isinstance(env.unwrapped, EditEnv):
                 return cls._edited(config, given)
+            env.close()
             for name in given:
                 raise ConfigError(f"{name}: {config.env} takes none, since it is no `EditEnv`")
-            return cls._played(config, env)
+            return cls._played(config, env.spec)
+        except (AttributeError, TypeError, gymnasium.error.Error) as error:
+            raise ConfigError(f"env: {config.env} cannot be made: {error}") from error
         except ValueError as error:
             raise error if isinstance(error, TaskError) else ConfigError(str(error)) from None
 
@@ -77,13 +78,20 @@ class Work:
         return cls(train.rules, *tasks, train.judge, chat, kind)
 
     @classmethod
-    def _played(cls, config: Config, env: gymnasium.Env[Any, Any]) -> Self:
-        limit = env.spec.max_episode_steps if env.spec else None
+    def _played(cls, config: Config, spec: Any) -> Self:
+        limit = spec.max_episode_steps
         rules = Rules(max_turns=max(3, limit or TEXT_TURNS))
         tasks = [Start(config.env, seed) for seed in range(TEXT_TASKS)]
         held_out = [Start(config.env, TEXT_TASKS + n) for n in range(config.eval_tasks)]
-        tools = TextSession(tasks[0], rules.max_turns).tools
-        chat = ChatTokens(models.load_tokenizer(config.model), tools)
+        first = TextSession(tasks[0], rules.max_turns)
+        first.step("")
+        try:
+            TextSession.replay(tasks[0], first.record()).close()
+        except ValueError as error:
+            told = "expected the same after the same seed and actions"
+            raise ConfigError(f"env: {told}: {error}") from None
+        first.close()
+        chat = ChatTokens(models.load_tokenizer(config.model), first.tools)
         return cls(rules, tasks, held_out, None, chat, TextSession)
 
     def session(self, task: Any) -> AnySession:

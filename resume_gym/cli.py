@@ -7,6 +7,7 @@ The commands on files of tasks and on judges are in the modules that do the work
 import argparse
 import difflib
 import json
+import os
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, fields
@@ -52,6 +53,7 @@ class UsageError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; 0: done, 1: it failed, 2: it was asked for what cannot be."""
     options = _parser().parse_args(arguments)
+    sys.path.append(os.getcwd())  # for judges of one's own
     try:
         status: int | None = options.run(options)
     except (UsageError, TaskError, ModuleNotFoundError) as problem:

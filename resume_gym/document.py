@@ -88,6 +88,8 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
     `fuzzy` falls back, only when the exact text is not there, to lines whose indentation and
     trailing blanks differ, then to any difference in white space.
     """
+    if not old:  # it would be found everywhere, without end
+        return []
     spans = []
     start = text.find(old)
     while start >= 0:

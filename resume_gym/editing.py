@@ -8,7 +8,7 @@ another.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -109,7 +109,6 @@ class Shown(NamedTuple):
 
 
 _COUNTS: dict[str, Any] = {
-    "task_id": "",
     "turns_left": 0,
     "edits": 0,
     "failed_edits": 0,
@@ -152,11 +151,34 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     _reward_keys: ClassVar[Mapping[str, str]]
 
     def __init_subclass__(cls) -> None:
+        cls._check()
         cls.terms = (*rewards.TOOL_TERMS, "layout", *cls.verdict_weights)
         cls._reward_keys = {name: f"reward_{name}" for name in cls.terms}
         verdict = {f"verdict_{name}": 0.0 for name in cls.verdict_weights}
         terms = dict.fromkeys(cls._reward_keys.values(), 0.0)
-        cls._empty_info = {cls.noun: "", **_COUNTS, **terms, **verdict}
+        cls._empty_info = {"task_id": "", cls.noun: "", **_COUNTS, **terms, **verdict}
+
+    @classmethod
+    def _check(cls) -> None:
+        """Find out what a domain forgot before an episode does."""
+        parts = EditSession.__annotations__.keys() - {"terms", "_empty_info", "_reward_keys"}
+        if missing := sorted(name for name in parts if not hasattr(cls, name)):
+            raise TypeError(f"{cls.__name__}: expected the attributes {', '.join(missing)}")
+        names = {tool["function"]["name"] for tool in cls.toolbox.schemas}
+        known = {one.name for one in fields(cls.verdict_type)}
+        taken = {*rewards.TOOL_TERMS, "layout"}
+        for wrong, told in (
+            (cls.editors - names, "editors: expected names of its tools"),
+            (cls.verdict_weights.keys() - known, "verdict_weights: expected the verdict's fields"),
+            (cls.verdict_weights.keys() & taken, "verdict_weights: names of other terms"),
+            ({cls.noun} & {"task_id", *_COUNTS}, "noun: a key of `info` already"),
+        ):
+            if wrong:
+                raise TypeError(f"{cls.__name__}: {told}; got {', '.join(sorted(wrong))}")
+        for name, weight in cls.verdict_weights.items():
+            if weight <= 0 or weight % 0.25:  # so that sums are exact, and every field is told
+                told = f"expected a positive multiple of 0.25, got {weight}"
+                raise TypeError(f"{cls.__name__}: verdict_weights: {name}: {told}")
 
     def __init__(self, task: TaskT, rules: Rules | None = None) -> None:
         """Start an episode.
@@ -294,7 +316,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             raise RuntimeError("the episode is over: start a new session")
         outcome: ToolCall | Malformed | Edit | Shown = self._read(text)
         if isinstance(outcome, ToolCall) and outcome.name != "submit":
-            outcome = self.act(outcome)
+            outcome = self._acted(outcome)
         error: ToolError = "none"
         ledger: dict[str, float] = {}
         if isinstance(outcome, Edit):
@@ -328,6 +350,20 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         self.state = State(doc, turns, edits, failed, reviewed, submitted, done, reward, transcript)
         return step
 
+    def _acted(self, call: ToolCall) -> Edit | Shown | Malformed:
+        outcome = self.act(call)
+        if isinstance(outcome, Edit):
+            size = len(outcome.document.text)
+            if size > self.rules.max_chars:
+                limit = f"{size} characters, the limit is {self.rules.max_chars}"
+                return Malformed("too_large", f"the {self.noun} would have {limit}", call.name)
+            if outcome.document.text == self.text:
+                return Malformed("unchanged", "the edit changes nothing", call.name)
+        elif not isinstance(outcome, Shown | Malformed):
+            got = type(outcome).__name__
+            raise TypeError(f"act({call.name}): expected Edit, Shown or Malformed, got {got}")
+        return outcome
+
     def _read(self, text: str) -> ToolCall | Malformed:
         if len(text) > self.rules.max_chars:
             limit = f"{len(text)} characters, the limit is {self.rules.max_chars}"
@@ -335,6 +371,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return self.toolbox.read(text)
 
     def _content(self, verdict: VerdictT) -> dict[str, float]:
+        for name in self.verdict_weights:
+            if not -1 <= (value := getattr(verdict, name)) <= 1:
+                raise ValueError(f"verdict: {name}: expected -1 to 1, got {value}")
         return rewards.verdict_ledger(verdict, self.verdict_weights)
 
     def _unedited(self, doc: Document, edits: int) -> bool:
@@ -347,7 +386,11 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         fits = doc.lines <= self.rules.page_lines
         ledger["layout"] = rewards.LAYOUT if fits else -rewards.LAYOUT
         if self._unedited(doc, edits):
-            ledger.update(self.unchanged())
+            content = {**dict.fromkeys(self.verdict_weights, 0.0), **self.unchanged()}
+            if strange := content.keys() - self.verdict_weights.keys():
+                known = ", ".join(self.verdict_weights)
+                raise ValueError(f"unchanged: expected {known}; got {', '.join(strange)}")
+            ledger.update(content)
 
     def grade(self, verdict: VerdictT) -> Ledger:
         """Take a judge's verdict on the final document; return its terms.

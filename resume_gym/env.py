@@ -29,7 +29,6 @@ class EditEnv(gym.Env[str, str]):
         split: "train", "eval" or None for both.
         judge: a spec of `make_judge`, or None.
         render_mode: None or one of `metadata["render_modes"]`.
-        max_observation: characters of the longest observation.
 
     Attributes:
         session_type: the domain's class of sessions.
@@ -71,12 +70,12 @@ class EditEnv(gym.Env[str, str]):
 
     @staticmethod
     def load_tasks(source: str, split: str | None) -> Sequence[EditTask]:
-        """Tasks of a source and a split, in order.
+        """Tasks of a source and a split, in order; a subclass defines it.
 
         Raises:
             ValueError: there is no such source.
         """
-        raise NotImplementedError
+        raise NotImplementedError("load_tasks: expected a static method of the subclass")
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -88,9 +87,7 @@ class EditEnv(gym.Env[str, str]):
             ValueError: there is no such judge.
         """
         super().reset(seed=seed)
-        session = self.new_session((options or {}).get("task_id"))
-        _ = self.judge  # a bad judge is found out before an episode is spent on it
-        self.session = session
+        self.session = self.new_session((options or {}).get("task_id"))
         if self.render_mode == "human":
             self.render()
         return self.session.prompt, self.session.info()
@@ -104,6 +101,8 @@ class EditEnv(gym.Env[str, str]):
         """
         if not self._tasks:
             self._tasks = tuple(self.load_tasks(self._source, self._split))
+            if not self._tasks:
+                raise TaskError(f"{self._source}: no tasks in split {self._split!r}")
             self._numbers = {task.task_id: number for number, task in enumerate(self._tasks)}
         return self._tasks
 
@@ -128,8 +127,10 @@ class EditEnv(gym.Env[str, str]):
 
         Raises:
             TaskError: there is no such task.
+            ValueError: there is no such judge.
         """
         tasks = self.tasks
+        _ = self.judge  # a bad one is found out before an episode is spent on it
         if task_id is None:
             # a third of the time of `integers`, which a short episode would notice
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)

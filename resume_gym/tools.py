@@ -81,12 +81,20 @@ class Toolbox:
 
     def __init__(self, *schemas: Mapping[str, Any]) -> None:
         self.schemas: tuple[Mapping[str, Any], ...] = schemas
-        self._known = {}
+        self._known: dict[str, tuple[dict[str, str], set[str]]] = {}
         for one in schemas:
-            parameters = one["function"]["parameters"]
+            name, parameters = one["function"]["name"], one["function"]["parameters"]
             required = set(parameters["required"])
-            kinds = {name: kind["type"] for name, kind in parameters["properties"].items()}
-            self._known[one["function"]["name"]] = kinds, required
+            kinds = {key: kind.get("type") for key, kind in parameters["properties"].items()}
+            if name in self._known:
+                raise ValueError(f"schemas: {name} stands twice")
+            if strange := required - kinds.keys():
+                raise ValueError(f"{name}: {min(strange)} is required, but no property")
+            for key, kind in kinds.items():
+                if kind not in ("string", "integer"):
+                    told = f"expected type 'string' or 'integer', got {kind!r}"
+                    raise ValueError(f"{name}: {key}: {told}")
+            self._known[name] = kinds, required
         if self._known.get("submit") != ({}, set()):
             raise ValueError("schemas: expected a tool `submit` without arguments")
 

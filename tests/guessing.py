@@ -1,8 +1,10 @@
-"""An environment of texts that knows nothing of this project: guess a number."""
+"""Environments of texts that know nothing of this project: guess a number."""
 
-from typing import Any
+from itertools import count
+from typing import Any, ClassVar
 
 import gymnasium as gym
+import numpy as np
 
 from resume_gym.spaces import UnicodeText
 
@@ -14,11 +16,13 @@ class Guessing(gym.Env[str, str]):
     action_space = UnicodeText(10_000)
     system_prompt = "Guess the digit."
     tools = ()
+    open: ClassVar[int] = 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
+        Guessing.open += 1
         self.number = int(self.np_random.integers(10))
         return "Which digit?", {}
 
@@ -26,9 +30,41 @@ class Guessing(gym.Env[str, str]):
         said = action.strip()
         if not said.isdecimal():
             return "A digit, please.", -0.25, False, False, {}
-        if int(said) == self.number:
-            return "Yes.", 1.0, True, False, {}
+        right = np.bool_(int(said) == self.number)  # as environments of numbers have it
+        if right:
+            return "Yes.", 1.0, right, False, {}  # type: ignore[return-value]
         return ("larger" if int(said) < self.number else "smaller"), 0.0, False, False, {}
+
+    def close(self) -> None:
+        Guessing.open -= 1
+
+
+class Changing(Guessing):
+    """Never twice the same."""
+
+    times = count()
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return str(next(self.times)), 0.0, False, False, {}
+
+
+class Numbers(Guessing):
+    """Observes no texts."""
+
+    observation_space = gym.spaces.Discrete(10)  # type: ignore[assignment]
+
+    def reset(self, **_: Any) -> tuple[int, dict[str, Any]]:
+        return 3, {}
+
+
+class Wanting(Guessing):
+    """Cannot be made without words."""
+
+    def __init__(self, words: int) -> None:
+        self.words = words
 
 
 gym.register("Guessing-v0", Guessing, max_episode_steps=4)
+gym.register("Changing-v0", Changing)
+gym.register("Numbers-v0", Numbers, disable_env_checker=True)
+gym.register("Wanting-v0", Wanting)

@@ -114,5 +114,7 @@ def test_a_judge_of_your_own_is_named_by_module() -> None:
     assert judge.judge(TASK, TASK.resume) == WORST
     with pytest.raises(ValueError, match=r"no_such_module:Judge': needs no_such_module$"):
         make_judge("no_such_module:Judge")
+    with pytest.raises(ValueError, match="expected an object with `name` and `judge`"):
+        make_judge("json:JSONDecoder")
     with pytest.raises(ValueError, match="has no attribute 'Nobody'"):
         make_judge("scripted:Nobody")

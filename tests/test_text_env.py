@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from guessing import Guessing
 from scripted import Scripted
 
 from learners.config import Config, ConfigError
@@ -52,6 +53,7 @@ def test_the_same_seed_is_the_same_task_and_another_is_not() -> None:
     numbers = []
     for seed in (3, 3, 4, 5, 6):
         session = TextSession(Start(GUESSING, seed), 99)
+        session.step("what")
         env = session._env
         assert env
         numbers.append(env.unwrapped.number)  # type: ignore[attr-defined]
@@ -75,6 +77,21 @@ def test_records_are_replayed_and_checked() -> None:
     for changed in ({"text": "x"}, {"rewards": [9.0]}, {"task_id": "other"}):
         with pytest.raises(ValueError, match=rf"{GUESSING}/3"):
             TextSession.replay(Start(GUESSING, 3), {**record, **changed})
+
+
+def test_environments_are_made_late_and_closed() -> None:
+    Guessing.open = 0
+    session = played()
+    twin = session.fork()
+    assert Guessing.open == 0
+    session.step("what")
+    twin.step("what")
+    assert Guessing.open == 2
+    twin.close()
+    while not session.done:
+        session.step("what")
+    assert Guessing.open == 0
+    json.dumps(session.record())
 
 
 def test_what_has_been_played_travels() -> None:
@@ -116,7 +133,10 @@ def _chat() -> ChatTokens:
     [
         ({"env": "guessing:Guesing-v0"}, "'Guesing-v0'; did you mean 'Guessing-v0'"),
         ({"env": "no_such_module:X-v0"}, "cannot import 'no_such_module'"),
-        ({"env": "CartPole-v1"}, "expected observations that are texts"),
+        ({"env": "CartPole-v1"}, "expected actions that are texts"),
+        ({"env": "guessing:Changing-v0"}, "expected the same after the same seed and actions"),
+        ({"env": "guessing:Numbers-v0"}, "expected observations that are texts, .* gave a int"),
+        ({"env": "guessing:Wanting-v0"}, "Wanting-v0 cannot be made: .*words"),
         ({"judge": "rubric"}, "judge: guessing:Guessing-v0 takes none"),
         ({"tasks": "mini"}, "tasks: guessing:Guessing-v0 takes none"),
         ({"env": NOTES, "tasks": "mini"}, "tasks: expected 'made', got 'mini'"),

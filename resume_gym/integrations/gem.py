@@ -48,7 +48,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         task_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self._made = {"gym_id": gym_id, "task_id": task_id, **kwargs}
+        self._made = {"gym_id": gym_id, "seed": seed, "task_id": task_id, **kwargs}
         self._env: Any = gym.make(gym_id, **kwargs).unwrapped
         self._seed, self._options = seed, {"task_id": task_id}
         self._final: dict[str, Any] = {}
@@ -75,7 +75,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
     def spawn(self, same_state: bool = False, **kwargs: Any) -> "GemEnv":
         """Another one, made with the same arguments but `kwargs`; or in the same state, too."""
         child = GemEnv(**self._made | kwargs)
-        if same_state:
+        if same_state and self._env.session:
             child._env.session = self._env.session.fork()
         return child
 

@@ -56,10 +56,10 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 def register(env_id: str = "ResumeEdit-v0", **kwargs: Any) -> list[dict[str, Any]]:
     """Tell SkyRL of `gymnasium.make(env_id, **kwargs)`, in place of an earlier one; its tools."""
     env: Any = gym.make(env_id, **kwargs).unwrapped
-    _ = env.judge  # a bad judge is found out before an episode is spent on it
+    tools = [dict(tool) for tool in env.new_session().tools]
     skyrl_gym.registry.pop(env_id, None)
     skyrl_gym.register(env_id, type("Episode", (SkyRLEnv,), {"env": env}))
-    return [dict(tool) for tool in env.new_session().tools]
+    return tools
 
 
 def rows(env_id: str = "ResumeEdit-v0", **kwargs: Any) -> list[dict[str, Any]]:

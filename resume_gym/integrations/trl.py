@@ -25,7 +25,7 @@ from typing import Any
 import gymnasium as gym
 from datasets import Dataset
 
-from resume_gym import tool_call
+from resume_gym import TOOLS, tool_call
 from resume_gym.tools import with_calls
 
 # TRL asks no more of an agent only if a tool's reply does not fit, which it then takes back
@@ -82,7 +82,13 @@ class Game:
         return Dataset.from_list(rows)
 
     def environment(self) -> Tools:
-        """An `environment_factory`, for a `max_completion_length` of less than 65,536."""
+        """An `environment_factory`, for a `max_completion_length` of less than 65,536.
+
+        Raises:
+            ValueError: the tools are not those of resumes, for which it has methods.
+        """
+        if self.env.session_type.toolbox.schemas != TOOLS:
+            raise ValueError("expected an environment with the tools of resumes; use `rollout`")
         return Tools(self.env)
 
     def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
@@ -90,7 +96,11 @@ class Game:
         chat, limit = trainer.processing_class, trainer.max_completion_length
         ids, mask, logprobs, actions = ([list[Any]() for _ in prompts] for _ in range(4))
         # of a row, TRL hands on the prompt only
-        tasks = [self._task_ids[prompt[-1]["content"]] for prompt in prompts]
+        texts = [prompt[-1]["content"] for prompt in prompts]
+        if strangers := [text for text in texts if text not in self._task_ids]:
+            told = f"got {strangers[0][:60]!r}..."
+            raise ValueError(f"expected prompts of this `Game`'s `dataset`, {told}")
+        tasks = [self._task_ids[text] for text in texts]
         sessions = [self.env.new_session(task_id) for task_id in tasks]
         options = {"add_generation_prompt": True, "tokenize": False, **trainer.chat_template_kwargs}
         asked = [

@@ -1,6 +1,6 @@
 r"""verifiers 0.4 (v1): the environment as a taskset, an env and a harness, which prime-rl takes.
 
-    pip install -e packages/verifiers  # the package `resume-edit`, which exports these classes
+    pip install -e . -e packages/verifiers  # the package `resume-edit`, which exports these classes
     vf-eval resume-edit --env.taskset.gym-kwargs '{"split": "eval"}' --no-push --no-rich \
         --client.base-url http://localhost:8000/v1 -m MODEL -n 20 -r 4
 
@@ -8,7 +8,8 @@ The members of a group share a task. A trace holds every term of the ledger as a
 of the episode as metrics, and in `info` the turns' rewards and the session's record. The harness
 asks for completions from this process, with the tools' schemas: no sandbox, no `uv`.
 
-An episode without a verdict, or cut off by a limit or a dead server, is an error and no score.
+An episode without a verdict, or cut off by a limit or a dead server, is an error and no score:
+its `ok` is false, and its reward of 0 is nobody's.
 Where the library parses calls itself (its train client), a malformed one arrives as no call, at
 the same cost. Any other harness keeps the schemas from the model. Checked with 0.4.0.
 """

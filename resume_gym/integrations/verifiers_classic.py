@@ -1,6 +1,6 @@
 """verifiers 0.3 and older: the environment as a `vf.MultiTurnEnv`.
 
-    pip install -e packages/verifiers  # the package `resume-edit`, with `load_environment`
+    pip install -e . -e packages/verifiers  # the package `resume-edit`, with `load_environment`
 
     env = vf.load_environment("resume-edit", gym_id="ResumeEdit-v0", split="eval")
     results = env.evaluate_sync(vf.ClientConfig(api_base_url=URL), MODEL, num_examples=20)
@@ -91,8 +91,10 @@ class GymEnv(vf.MultiTurnEnv):  # type: ignore[misc]
     @vf.cleanup  # type: ignore[untyped-decorator]
     async def cut_off(self, state: vf.State) -> None:
         """An episode that did not end is an error, however it came about."""
-        if not state["session"].done and state["error"] is None:
-            state["error"] = vf.Error(f"the episode was cut off: {state['stop_condition']}")
+        session = state.get("session")  # none, if it could not begin
+        if session is not None and not session.done and state.get("error") is None:
+            why = state.get("stop_condition")
+            state["error"] = vf.Error(f"the episode was cut off: {why}")
 
 
 def _row(session: Any) -> dict[str, Any]:

@@ -83,9 +83,10 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
             said += 1
             latest = turn.extra_fields.get("max_global_steps")
             extra = turn.extra_fields | extra | {"max_global_steps": latest}
-            ids, mask = ids + turn.token_ids, mask + [1] * len(turn.token_ids)
-            logprobs = logprobs + (turn.log_probs or [0.0] * len(turn.token_ids))
-            text = self.tokenizer.decode(turn.token_ids).removesuffix(self.tokenizer.eos_token)
+            spoken = turn.token_ids[: room - len(mask)]  # what is cut away must earn nothing
+            ids, mask = ids + spoken, mask + [1] * len(spoken)
+            logprobs = logprobs + (turn.log_probs or [0.0] * len(spoken))[: len(spoken)]
+            text = self.tokenizer.decode(spoken).removesuffix(self.tokenizer.eos_token)
             step = session.step(text)
             rewards.append(step.reward)
             chat = [*chat, {"role": "assistant", "content": text}]

@@ -144,14 +144,14 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
         except ValueError as problem:
             raise ValueError(f"judge: expected JSON, got {spec!r}: {problem}") from None
     options = {"name": spec} if isinstance(spec, str) else dict(spec)
-    name = str(options.pop("name", None))
-    own = ":" in name
+    name = options.pop("name", None)
+    own = isinstance(name, str) and ":" in name
     if not own and name not in _JUDGES:
-        near = get_close_matches(name.lower(), _JUDGES, n=1, cutoff=0.5)
+        near = get_close_matches(str(name).lower(), _JUDGES, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         known = f"module:name or one of {', '.join(_JUDGES)}"
         raise ValueError(f"judge: expected {known}; got {name!r}{hint}")
-    module, kind = name.split(":", 1) if own else _JUDGES[name]
+    module, kind = str(name).split(":", 1) if own else _JUDGES[str(name)]
     try:
         judge: Judge = getattr(import_module(module), kind)(**options)
     except ModuleNotFoundError as missing:
@@ -159,4 +159,6 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
         raise ValueError(f"judge {name!r}: needs {missing.name}{extra}") from None
     except (AttributeError, TypeError) as problem:
         raise ValueError(f"judge {name!r}: {problem}") from None
+    if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "name"):
+        raise ValueError(f"judge {name!r}: expected an object with `name` and `judge`")
     return judge

@@ -4,7 +4,17 @@
     python learners/aipo.py --env examples.release_notes:ReleaseNotes-v0 --model runs/notes-start \
         --name notes --judge examples.release_notes:Editor
 
-docs/domains.md goes through this file. The agent reads what has changed in a release and a draft
+The second command, on 20 held-out releases, 16 times each, before and after 20 steps:
+
+    mean                           1.79    3.68
+    from tool calls                1.28    2.25
+    from content                  -0.49    0.43
+    coverage                      -0.60    0.86
+    submitted                       54%     99%
+    edits that failed               39%     35%
+
+It learns to hand in, and to drop less that users need; which edits mend a draft it has not found
+in so few steps. docs/domains.md goes through this file. The agent reads what has changed in a release and a draft
 of its notes, in which entries stand in the wrong section, tell of internal matters, or stand
 twice; it drops and moves entries, and submits.
 """

@@ -36,7 +36,7 @@ from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine
 from learners.losses import STANDARDISED
 from learners.machine import Machine
-from learners.monitors import Progress, RunFolder, dashboard, describe
+from learners.monitors import Progress, RunFolder, describe
 from learners.orchestrator import Batch
 from learners.plan import make_plan
 from learners.plan_table import show
@@ -48,6 +48,7 @@ from learners.work import Work, summarised
 from resume_gym import TaskError
 from resume_gym.evaluation import Returns, Summary, table
 from resume_gym.judges import JudgeError
+from resume_gym.report.training import dashboard
 
 PROBE_TOKENS = 32
 PROBE_LIMIT = {"float32": 1e-3, "bfloat16": 0.15}

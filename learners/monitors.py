@@ -23,10 +23,9 @@ from rich.table import Table
 
 from learners.checkpoint import write_text
 from learners.config import Config, ConfigError, differences, read_toml, to_toml
-from learners.dashboard import dashboard
 from learners.trajectories import Trajectories
 
-__all__ = ["Metrics", "Progress", "RunFolder", "dashboard", "describe"]
+__all__ = ["Metrics", "Progress", "RunFolder", "describe"]
 
 Metrics = Mapping[str, float]
 """The figures of one step, `step` among them."""

@@ -1,4 +1,4 @@
-"""The command line: `resume-gym eval`, `resume-gym data ...`, `resume-gym judge ...`.
+"""The command line: `resume-gym eval`, `plot`, `play`, `data ...`, `judge ...`.
 
 The commands on files of tasks and on judges are in the modules that do the work, each with its
 `add_command`; packages that only one of them needs are imported when it runs.
@@ -109,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", default=0, type=int, metavar="N", help="of random agents (default: 0)")
     add("--json", type=Path, metavar="FILE", help="write the figures and the episodes here")
     command.set_defaults(run=_eval)
+    for module in ("resume_gym.report.plot", "resume_gym.play"):
+        import_module(module).add_command(commands)
     for group, (about, modules) in _GROUPS.items():
         some = commands.add_parser(group, help=about, description=f"{about.capitalize()}.")
         members = some.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -24,11 +24,12 @@ _RED, _GREEN = (185, 45, 40), (25, 120, 60)
 _PLAIN = str.maketrans("–—−•→", "---·>")
 # An agent writes the text, and a terminal obeys control characters: show them instead.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
-_VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+"""For `str.translate`: control characters as symbols that stand for them."""
 
 
 def _rows(session: EditSession[Any, Any]) -> list[str]:
-    text = session.text.removesuffix("\n").translate(_VISIBLE)
+    text = session.text.removesuffix("\n").translate(VISIBLE)
     width = session.rules.page_width
     return [row for line in text.split("\n") for row in wrap(line, width)] if text else []
 
@@ -36,7 +37,7 @@ def _rows(session: EditSession[Any, Any]) -> list[str]:
 def _status(session: EditSession[Any, Any]) -> str:
     state, rules = session.state, session.rules
     ending = " | submitted" if state.submitted else " | out of turns" if state.done else ""
-    name = session.task.task_id.translate(_VISIBLE)
+    name = session.task.task_id.translate(VISIBLE)
     return (
         f"{name} | lines {state.document.lines}/{rules.page_lines} | "
         f"turn {state.turns}/{rules.max_turns} | edits {state.edits} "
@@ -44,12 +45,12 @@ def _status(session: EditSession[Any, Any]) -> str:
     )
 
 
-def _last_reply(session: EditSession[Any, Any]) -> list[str]:
+def last_reply(session: EditSession[Any, Any]) -> list[str]:
     """The last tool's reply; of a review only the layout, since the page is shown anyway."""
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]
-    rows = step.observation.translate(_VISIBLE).split("\n")
+    rows = step.observation.translate(VISIBLE).split("\n")
     return rows if "edit" in step.ledger or step.error != "none" else rows[-2:]
 
 
@@ -59,7 +60,7 @@ def ansi(session: EditSession[Any, Any]) -> str:
     limit = session.rules.page_lines
     if len(rows) > limit:
         rows.insert(limit, overflow_delimiter(limit))
-    return "\n".join([_status(session), "", *rows, "", *_last_reply(session)])
+    return "\n".join([_status(session), "", *rows, "", *last_reply(session)])
 
 
 def human(session: EditSession[Any, Any]) -> None:
@@ -80,7 +81,7 @@ def human(session: EditSession[Any, Any]) -> None:
     console = Console()
     console.print(Panel(page, title=Text(_status(session)), title_align="left"))
     styles = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
-    for row in _last_reply(session):
+    for row in last_reply(session):
         console.print(Text(row, styles.get(row[:1], "dim")))
 
 
@@ -142,7 +143,7 @@ def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
 def _reply_rows(session: EditSession[Any, Any]) -> list[str]:
     """The last reply in the rows and columns that the picture has for it."""
     width = session.rules.page_width
-    rows = [row[:width] + "..." if len(row) > width else row for row in _last_reply(session)]
+    rows = [row[:width] + "..." if len(row) > width else row for row in last_reply(session)]
     if len(rows) <= _REPLY_ROWS:
         return rows
     return [*rows[: _REPLY_ROWS - 3], "...", *rows[-2:]]

@@ -1,0 +1,121 @@
+"""`resume-gym play`: a person plays an episode in the terminal.
+
+`episode.py` is the episode, with a way back and a judge to ask; `page.py`, `form.py` and
+`screens.py` show it, `app.py` puts them together. Textual is imported when a game starts.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from resume_gym.env import EditEnv
+from resume_gym.play.episode import PlayedEpisode
+from resume_gym.tasks import SPLITS, TaskError
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `play`."""
+    command = commands.add_parser(
+        "play",
+        help="play an episode yourself, in the terminal",
+        description="Play an episode yourself, in the terminal, and have it graded.",
+        epilog="example: resume-gym play --env ResumeEditMini-v0 --seed 1 --save mine.json",
+    )
+    add = command.add_argument
+    add(
+        "--env",
+        default="ResumeEdit-v0",
+        metavar="ID",
+        help="environment, or module:ID (default: %(default)s)",
+    )
+    add("--tasks", metavar="SOURCE", help="a source of tasks (default: the environment's)")
+    add("--split", choices=SPLITS, help="of the tasks (default: both)")
+    add("--task-id", metavar="ID", help="the task (default: one is drawn)")
+    add("--seed", type=_seed, metavar="N", help="draws the task (default: another each time)")
+    add(
+        "--judge",
+        metavar="SPEC",
+        help="who grades: a name, or JSON with a name and options (default: the environment's, "
+        "for resumes rubric)",
+    )
+    add("--save", type=Path, metavar="FILE", help="write the episode's record here, as JSON")
+    command.set_defaults(run=_run)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number, at least 0; got {text!r}")
+    return int(text)
+
+
+def start(
+    env: str,
+    tasks: str | None = None,
+    split: str | None = None,
+    judge: str | None = None,
+    task_id: str | None = None,
+    seed: int | None = None,
+) -> PlayedEpisode:
+    """An episode to play.
+
+    Args:
+        env: id of an environment of editing, or module:id; a module is also looked for in the
+            current folder.
+        tasks: a source of tasks; None for the environment's.
+        split: of the tasks; None for both.
+        judge: a spec of `make_judge`; None for the environment's.
+        task_id: the task; None draws one.
+        seed: draws it as `reset(seed=...)` does.
+
+    Raises:
+        TaskError: there is no such environment, source, task or judge.
+    """
+    given = {"tasks": tasks, "judge": judge}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    if ":" not in env and env not in gym.registry:
+        raise TaskError(f"--env: there is no {env!r}; environments of a module are module:ID")
+    try:
+        if not isinstance(gym.make(env).unwrapped, EditEnv):
+            raise TaskError(f"--env: {env} is no environment of editing")
+        made = gym.make(env, split=split, **options).unwrapped
+        assert isinstance(made, EditEnv)
+        made.reset(seed=seed, options={"task_id": task_id})
+    except TaskError:
+        raise
+    except (ValueError, TypeError, ImportError, gym.error.Error) as problem:
+        raise TaskError(f"{env}: {problem}") from None
+    assert made.session is not None
+    return PlayedEpisode(made, made.session)
+
+
+def _run(options: argparse.Namespace) -> None:
+    save: Path | None = options.save
+    if save and not save.parent.is_dir():
+        raise TaskError(f"--save: there is no folder {str(save.parent)!r}")
+    if save and save.is_dir():
+        raise TaskError(f"--save: expected a file, {str(save)!r} is a folder")
+    episode = start(
+        options.env, options.tasks, options.split, options.judge, options.task_id, options.seed
+    )
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise TaskError("play needs a terminal to show itself in")
+    try:
+        from resume_gym.play.app import PlayApp
+    except ModuleNotFoundError as missing:
+        hint = "pip install resume-gym[play]"
+        raise ModuleNotFoundError(f"play needs {missing.name}: {hint}", name="textual") from None
+    try:
+        PlayApp(episode).run()
+    finally:
+        if save:
+            about = {"env": options.env, "judge": options.judge, "undone": episode.undone}
+            text = json.dumps({**about, **episode.session.record()}, indent=1, ensure_ascii=False)
+            save.write_bytes(text.encode() + b"\n")
+    print(episode.summary() + (f"\nthe record is in {save}" if save else ""))

@@ -1,0 +1,571 @@
+"""The game in the terminal, played by keys and clicks in the real app."""
+
+import argparse
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import sys
+import termios
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+from conftest import BEST, RESUME, make_task
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual.pilot import Pilot
+from textual.widgets import Button, Tabs
+
+from resume_gym import Rules, Session, Task, TaskError, Verdict, document, load_tasks, tool_call
+from resume_gym.judges import JudgeUnavailable
+from resume_gym.judges.rubric import RubricJudge
+from resume_gym.play import add_command, start
+from resume_gym.play.app import PlayApp
+from resume_gym.play.episode import PlayedEpisode, visible
+from resume_gym.play.form import ToolForm
+from resume_gym.play.page import Page, changed_lines, page_rows
+from resume_gym.play.screens import Ending
+from resume_gym.tasks import write_jsonl
+
+Steps = Callable[[PlayApp, Pilot[None]], Awaitable[None]]
+MINI = "mini-train-0-000005"
+NOTES = "examples.release_notes:ReleaseNotes-v0"
+sys.path.append(str(Path(__file__).parents[1]))
+
+
+def played(episode: PlayedEpisode, steps: Steps, size: tuple[int, int] = (120, 40)) -> PlayApp:
+    """The app after these steps."""
+
+    async def run() -> PlayApp:
+        app = PlayApp(episode)
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            await steps(app, pilot)
+        return app
+
+    return asyncio.run(run())
+
+
+def hand(tmp_path: Path, resume: str = RESUME, judge: str | None = None) -> PlayedEpisode:
+    """An episode on a task of one's own."""
+    write_jsonl(tmp_path / "hand.jsonl", [make_task(resume=resume)])
+    return start("ResumeEdit-v0", str(tmp_path / "hand.jsonl"), judge=judge)
+
+
+def bare(task: Task, *actions: str, rules: Rules | None = None) -> Session:
+    """The same episode without a screen, graded by the rubric."""
+    session = Session(task, rules)
+    for action in actions:
+        session.step(action)
+    if session.needs_verdict:
+        session.grade(RubricJudge().judge(task, session.text))
+    return session
+
+
+async def settled(app: PlayApp, pilot: Pilot[None]) -> None:
+    """Wait for the judge."""
+    await pilot.pause()
+    await app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+def shown(app: PlayApp) -> str:
+    """The screen's text, as it is sent to the terminal."""
+    rows = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in row) for row in rows)
+
+
+def place(app: PlayApp, text: str) -> tuple[int, int]:
+    """Where a text of the document begins, from the corner of its pane."""
+    page = app.query_one(Page)
+    for number, row in enumerate(page_rows(page._text, page._rules, page.size.width - 5)):
+        if text in row.text:
+            corner = page.content_region.offset - page.region.offset
+            y = number - page.scroll_offset.y
+            return corner.x + 5 + cell_len(row.text[: row.text.index(text)]), corner.y + y
+    raise AssertionError(f"{text!r} is in no row")
+
+
+async def drag(app: PlayApp, pilot: Pilot[None], first: str, last: str) -> None:
+    """Select from the begin of one text to the end of another."""
+    (x, y), (right, bottom) = place(app, first), place(app, last)
+    await pilot.mouse_down("#page", offset=(x, y))
+    await pilot.hover("#page", offset=(right + cell_len(last) - 1, bottom))
+    await pilot.mouse_up("#page", offset=(right + cell_len(last) - 1, bottom))
+    await pilot.pause()
+
+
+def test_an_episode_by_keys_and_clicks_is_the_bare_episode() -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await pilot.press("ctrl+r")
+        await drag(app, pilot, "Participated in redesigning", "Participated in redesigning")
+        await pilot.press(*"Redesigned")
+        await pilot.click("#call")
+        await drag(app, pilot, "Responsible for fixing", "Responsible for fixing")
+        await pilot.press(*"Fixed", "ctrl+s", "ctrl+d")
+        await settled(app, pilot)
+
+    app = played(start("ResumeEditMini-v0", task_id=MINI), steps)
+    task = next(one for one in load_tasks("mini", "train") if one.task_id == MINI)
+    expected = bare(
+        task,
+        tool_call("review"),
+        tool_call("str_replace", old="Participated in redesigning", new="Redesigned"),
+        tool_call("str_replace", old="Responsible for fixing", new="Fixed"),
+        tool_call("submit"),
+        rules=Rules(max_turns=6, page_lines=20),
+    )
+    assert app.episode.session.record() == expected.record()
+    assert app.episode.outcome() == "reward +5.75, score 90 of 100"
+
+
+def test_the_end_shows_ledger_and_reasons(tmp_path: Path) -> None:
+    seen = []
+
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await drag(app, pilot, "Helped build", "Helped build")
+        await pilot.press(*"Built", "ctrl+s", "ctrl+d")
+        await settled(app, pilot)
+        seen.append(shown(app))
+
+    app = played(hand(tmp_path, judge="rubric"), steps)
+    verdict = app.episode.session.state.verdict
+    told = re.sub(r"[\s│]+", " ", seen[0])
+    assert "weakness: weak_verbs" in told
+    for name, value in app.episode.session.ledger.items():
+        if value:
+            assert f"{name} {value:+.2f}" in told
+    # reasons are folded in their column, so the first words must do
+    for name in ("action_verbs", "preference"):
+        assert " ".join(verdict.reasons[name].split()[:4]) in told
+
+
+def test_nothing_done_is_not_judged(tmp_path: Path) -> None:
+    seen = []
+
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await pilot.press("ctrl+d")
+        await settled(app, pilot)
+        seen.append(shown(app))
+
+    app = played(hand(tmp_path, judge="rubric"), steps)
+    assert app.episode.session.record() == bare(make_task(), tool_call("submit")).record()
+    assert "no judge was asked" in seen[0]
+
+
+def test_an_undone_turn_does_not_count(tmp_path: Path) -> None:
+    told = []
+
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await drag(app, pilot, "Helped build", "Helped build")
+        await pilot.press(*"Ruined", "ctrl+s")
+        assert "Ruined a booking" in shown(app)
+        await pilot.click("#undo")
+        await pilot.pause()
+        assert "Helped build a booking" in shown(app)
+        told.append(shown(app))
+        await pilot.press("ctrl+d", "u", "ctrl+r", "ctrl+d")
+        await settled(app, pilot)
+
+    app = played(hand(tmp_path), steps)
+    assert "undone; it does not count" in told[0]
+    assert app.episode.undone == 2
+    calls = tool_call("review"), tool_call("submit")
+    assert app.episode.session.record() == bare(make_task(), *calls).record()
+
+
+def test_there_is_nothing_to_undo_at_first(tmp_path: Path) -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await pilot.click("#undo")
+        await pilot.press("ctrl+b")
+
+    assert played(hand(tmp_path), steps).episode.undone == 0
+
+
+def test_a_wrong_edit_says_why_and_keeps_what_was_typed(tmp_path: Path) -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await pilot.click("TextField")
+        await pilot.press(*"Helped  build", "ctrl+s")
+        await pilot.pause()
+        assert "error (not_found): `old` is not in the resume (-0.25)" in shown(app)
+        assert app.query_one(ToolForm).arguments == {"old": "Helped  build", "new": ""}
+
+    session = played(hand(tmp_path), steps).episode.session
+    assert (session.state.failed_edits, session.reward, session.turns) == (1, -0.25, 1)
+
+
+def test_the_form_says_how_often_text_occurs_and_what_a_call_would_do(tmp_path: Path) -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await pilot.click("TextField")
+        for typed, wanted in (
+            ("elpedx", ["stands nowhere", "this fails: `old` is not in the resume"]),
+            ("", []),
+            ("elped", ["stands 2 times", "this fails: `old` occurs 2 times, expected 1"]),
+        ):
+            await pilot.press("ctrl+a", "shift+end", "backspace", *typed)
+            await pilot.pause()
+            assert not [one for one in wanted if one not in shown(app)]
+        await pilot.press("tab", *"andled", "tab", "backspace", "2")
+        await pilot.pause()
+        assert "this works: lines would be 11/55" in shown(app)
+        assert app.episode.session.turns == 0
+        await pilot.press("enter")
+
+    session = played(hand(tmp_path), steps).episode.session
+    call = tool_call("str_replace", old="elped", new="andled", count=2)
+    assert session.record() == bare(make_task(), call).record()
+
+
+def test_selected_text_is_the_source_without_numbers_and_folds(tmp_path: Path) -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await drag(app, pilot, "语言", "menus")
+        assert app.query_one(ToolForm).arguments["old"] == "语言 and café menus"
+        await drag(app, pilot, "Helped build", "reports;")
+        assert app.query_one(ToolForm).arguments["old"] == (
+            "Helped build a booking pipeline for 12 harbours\n- Worked on reports;"
+        )
+        await pilot.click("#page", offset=place(app, "on-call"), times=2)
+        await pilot.pause()
+        old = app.query_one(ToolForm).arguments["old"]
+        assert old == "Was responsible for on-call, 语言 and café menus"
+
+    # so narrow that lines are folded
+    played(hand(tmp_path), steps, size=(48, 40))
+
+
+def test_lines_are_taken_with_the_keys(tmp_path: Path) -> None:
+    bullet = "- Worked on reports; Helped with audits\n"
+
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await pilot.press(*["down"] * 6, "enter")
+        assert app.query_one(ToolForm).arguments["old"] == bullet[2:-1]
+        app.query_one(Page).focus()
+        await pilot.press("delete", "ctrl+s")
+        # the last two lines, from beyond the end
+        await pilot.press(*["down"] * 20, "shift+up", "delete", "ctrl+s")
+
+    session = played(hand(tmp_path), steps).episode.session
+    kept, _, _ = RESUME.partition("## Skills")
+    assert session.text == kept.replace(bullet, "")
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+def test_all_can_be_reached_in_a_window_of_any_size(size: tuple[int, int]) -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await drag(app, pilot, "Participated in", "Participated in")
+        await pilot.press("x")
+        await pilot.resize_terminal(*size)
+        await pilot.pause()
+        screen = app.screen.region
+        assert app.query_one(Page).size.height >= 8
+        for button in app.query(Button):
+            assert button.region in screen
+            assert button.region.width >= len(str(button.label))
+        assert app.query_one(ToolForm).region in screen
+        assert app.query_one(ToolForm).arguments["old"] == "Participated in"
+
+        job = " ".join(app.episode.session.task.job.split()[:2])
+        if size[0] < 100:
+            assert job not in shown(app)
+            await pilot.press("ctrl+o")
+            await pilot.pause()
+        assert job in shown(app)
+        await pilot.press("ctrl+s", "ctrl+d")
+        await settled(app, pilot)
+        assert "reward +" in shown(app)
+        assert [one for one in app.screen.query(Button) if one.display and one.region in screen]
+
+    app = played(start("ResumeEditMini-v0", task_id=MINI), steps)
+    assert app.episode.session.state.submitted
+
+
+def test_narrow_windows_have_tabs(tmp_path: Path) -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        assert "Data engineer." not in shown(app)
+        await pilot.click("#tab-given")
+        await pilot.pause()
+        assert "Data engineer." in shown(app)
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert "Data engineer." in shown(app)
+        assert "Ada Moreno" in shown(app)
+        assert not app.query_one("#tabs", Tabs).display
+
+    played(hand(tmp_path), steps, size=(80, 24))
+
+
+def test_help_tells_the_rules(tmp_path: Path) -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await pilot.press("f1")
+        await pilot.pause()
+        assert "55 lines of 165 characters" in shown(app)
+        assert re.search(r"clarity\s+\+0.25 or -0.25", shown(app))
+        await pilot.press("escape", "ctrl+t")
+        assert app.current_theme.dark is False
+
+    played(hand(tmp_path), steps, size=(120, 50))
+
+
+class Moody:
+    """A judge that cannot be reached at first."""
+
+    name = "moody"
+    asked = 0
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        Moody.asked += 1
+        if Moody.asked == 1:
+            raise JudgeUnavailable("no [bold]connection\x1b[31m")
+        return BEST
+
+
+def test_a_judge_that_failed_can_be_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Moody, "asked", 0)
+
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await drag(app, pilot, "Helped build", "Helped build")
+        await pilot.press(*"Built", "ctrl+s", "ctrl+d")
+        await settled(app, pilot)
+        assert "no [bold]connection␛[31m" in shown(app)
+        assert app.episode.outcome() == "reward without the verdict +2.25; not graded"
+        assert app.episode.session.record()["graded"] is False
+        await pilot.press("escape", "ctrl+g")
+        await pilot.pause()
+        assert Moody.asked == 1
+        await pilot.click("#again")
+        await settled(app, pilot)
+        assert "gave no verdict" not in shown(app)
+
+    app = played(hand(tmp_path, judge=f"{__name__}:Moody"), steps)
+    assert app.episode.session.state.verdict == BEST
+    assert app.episode.failure == ""
+
+
+class Slow:
+    """A judge that answers when it is let."""
+
+    name = "slow"
+    free = Event()
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        assert Slow.free.wait(60)
+        return BEST
+
+
+@pytest.mark.parametrize("undo", [False, True])
+def test_the_screen_lives_while_the_judge_thinks(tmp_path: Path, undo: bool) -> None:
+    Slow.free.clear()
+
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await drag(app, pilot, "Helped build", "Helped build")
+        await pilot.press(*"Built", "ctrl+s", "ctrl+d")
+        await pilot.pause()
+        assert "being asked" in shown(app)
+        await pilot.press("u" if undo else "escape")
+        await pilot.pause()
+        assert not isinstance(app.screen, Ending)
+        if not undo:
+            await pilot.press("ctrl+g")
+            await pilot.pause()
+        Slow.free.set()
+        await settled(app, pilot)
+
+    session = played(hand(tmp_path, judge=f"{__name__}:Slow"), steps).episode.session
+    assert session.done is not undo
+    assert session.state.verdict == (None if undo else BEST)
+
+
+def test_another_domain_is_played_with_its_own_tools() -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        session = app.episode.session
+        entry = next(line[2:] for line in session.text.split("\n") if line.startswith("- "))
+        await pilot.click("#page", offset=place(app, entry), times=2)
+        await pilot.pause()
+        assert "this works" in shown(app)
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        await pilot.click(app.query("ContentTab").last())
+        await pilot.pause()
+        entry = next(line[2:] for line in session.text.split("\n") if line.startswith("- "))
+        calls.append(entry)
+        await pilot.click("#page", offset=place(app, entry), times=2)
+        await pilot.press(*"Nowhere", "ctrl+s")
+        await pilot.pause()
+        assert "`section` must be one of Breaking, Added, Fixed" in shown(app)
+        await pilot.press(*["backspace"] * 7, *"Fixed", "ctrl+s", "ctrl+d")
+        await settled(app, pilot)
+
+    calls: list[str] = []
+    episode = start(NOTES, task_id="train-0")
+    first = next(line[2:] for line in episode.session.text.split("\n") if line.startswith("- "))
+    app = played(episode, steps)
+    expected = type(episode.session)(episode.session.task, episode.session.rules)
+    for action in (
+        tool_call("drop", entry=first),
+        tool_call("move", entry=calls[0], section="Nowhere"),
+        tool_call("move", entry=calls[0], section="Fixed"),
+        tool_call("submit"),
+    ):
+        expected.step(action)
+    assert episode.env.judge is not None
+    expected.grade(episode.env.judge.judge(expected.task, expected.text))
+    assert app.episode.session.record() == expected.record()
+
+
+PLANTED = "[bold red]Hel[/]ped\x1b]0;owned\x07 [@click=app.quit]b[/]"
+HOSTILE = RESUME.replace("Helped build", PLANTED)
+
+
+def test_text_is_neither_markup_nor_commands_of_the_terminal(tmp_path: Path) -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await pilot.press(*["down"] * 5, "enter")
+        await pilot.press(*"[red]x", "ctrl+s")
+        await pilot.pause()
+        assert "-- [bold red]Hel[/]ped␛]0;owned␇" in shown(app)
+        assert "[red]x" in shown(app)
+        await pilot.press("ctrl+b", "enter")
+        await pilot.pause()
+        text = shown(app)
+        assert text.count("[bold red]Hel[/]ped␛]0;owned␇ [@click=app.quit]b[/]") >= 1
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+
+    played(hand(tmp_path, HOSTILE), steps, size=(160, 40))
+
+
+def terminal(arguments: list[str], keys: Iterator[tuple[str, bytes]]) -> bytes:
+    """What a program writes to a real terminal; keys are sent when their text has appeared."""
+    code = (
+        "import argparse, sys; from resume_gym.play import add_command\n"
+        "parser = argparse.ArgumentParser(); add_command(parser.add_subparsers())\n"
+        "options = parser.parse_args(sys.argv[1:]); options.run(options)"
+    )
+    child, master = pty.fork()
+    if child == 0:
+        os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
+        os.execv(sys.executable, [sys.executable, "-c", code, *arguments])
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    written, since = b"", 0
+    wanted, sent = next(keys)
+    while select.select([master], [], [], 120)[0]:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # the program has left
+            break
+        if not part:
+            break
+        written += part
+        if wanted.encode() in written[since:]:
+            since = len(written)
+            os.write(master, sent)
+            wanted, sent = next(keys, ("\0never", b""))
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, written
+    return written
+
+
+def test_a_game_in_a_real_terminal(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "hand.jsonl", [make_task(resume=HOSTILE)])
+    save = tmp_path / "mine.json"
+    keys = [("Ada Moreno", b"\x12"), ("review: +1.00", b"\x04"), ("no judge was asked", b"q")]
+    arguments = ["play", "--tasks", str(tmp_path / "hand.jsonl"), "--save", str(save)]
+    written = terminal(arguments, iter(keys))
+    assert b"\x1b]0;owned" not in written
+    assert "ped␛]0;owned␇".encode() in written
+    record = json.loads(save.read_text(encoding="utf-8"))
+    assert record["undone"] == 0
+    session = Session.replay(make_task(resume=HOSTILE), record)
+    assert session.state.submitted
+    assert session.record().items() <= record.items()
+    assert b"hand-0: reward +1.75" in written
+
+
+def test_a_file_of_tasks_and_a_seed_draw_as_the_environment_does() -> None:
+    drawn = [start("ResumeEditMini-v0", seed=4).session.task for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert len({start("ResumeEditMini-v0", seed=n).session.task.task_id for n in range(9)}) > 4
+    held_out = start("ResumeEditMini-v0", split="eval", seed=0).session.task
+    assert held_out.split == "eval"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"env": "ResumeEdit-v9"}, "there is no 'ResumeEdit-v9'"),
+        ({"env": "no.such.module:Thing-v0"}, "no"),
+        ({"env": "CartPole-v1"}, "no environment of editing"),
+        ({"env": "ResumeEdit-v0", "tasks": "nope"}, "tasks: expected default"),
+        ({"env": "ResumeEdit-v0", "judge": "rubrik"}, "did you mean 'rubric'"),
+        ({"env": "ResumeEdit-v0", "task_id": "x"}, "task_id: 'x' is not in default"),
+    ],
+)
+def test_mistakes_are_named(arguments: dict[str, str], told: str) -> None:
+    with pytest.raises(TaskError, match=told):
+        start(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--save", "no/such/folder/file"], "there is no folder"),
+        (["--save", "."], "is a folder"),
+        ([], "needs a terminal"),
+    ],
+)
+def test_the_command_refuses_before_the_game(options: list[str], told: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_command(parser.add_subparsers())
+    given = parser.parse_args(["play", *options])
+    with pytest.raises(TaskError, match=told):
+        given.run(given)
+
+
+TEXTS = st.text(st.sampled_from("ab #-\n\t\x1b语é"), max_size=200)
+
+
+@given(TEXTS, st.integers(1, 30), st.integers(2, 40), st.integers(1, 8))
+def test_rows_are_the_lines_of_the_page(text: str, page: int, width: int, limit: int) -> None:
+    rules = Rules(page_lines=limit, page_width=page)
+    rows = page_rows(text, rules, width)
+    source = text.split("\n")
+    numbers = [row.number for row in rows if row.number]
+    assert numbers == list(range(1, document.wrapped_lines(text, page) + 1 if text else 1))
+    assert sum(row.line < 0 for row in rows) == 1
+    for row in rows:
+        if row.line >= 0:
+            stop = row.start + len(row.text)
+            assert row.text == visible(source[row.line][row.start : stop])
+            assert cell_len(row.text) <= width
+    edge = next(number for number, row in enumerate(rows) if row.line < 0)
+    assert max((row.number for row in rows[:edge]), default=0) <= limit
+    assert all(row.over for row in rows[edge + 1 :])
+
+
+def test_the_edge_of_the_page_is_drawn(tmp_path: Path) -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        assert "the page ends here: 55 lines" in shown(app)
+        assert "lines 60/55" in shown(app)
+
+    long = RESUME + "\n".join(f"- Line {number}" for number in range(49)) + "\n"
+    played(hand(tmp_path, long), steps, size=(120, 80))
+
+
+def test_lines_that_a_diff_put_there() -> None:
+    assert changed_lines("@@ -3 +3,2 @@\n-a\n+b\n+c\n@@ -9,2 +10 @@") == {2, 3, 9}
+    assert changed_lines("@@ -3 +2,0 @@\n-a") == set()
+
+
+def test_what_is_given_stands_beside_the_document(tmp_path: Path) -> None:
+    heading, text = hand(tmp_path).sources
+    assert (heading, text) == ("Job", make_task().job)
+    heading, text = start(NOTES, task_id="train-0").sources
+    assert heading == "Changes"
+    assert "## Fixed" not in text

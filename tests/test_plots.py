@@ -1,0 +1,522 @@
+"""What runs and evaluations leave behind becomes pictures."""
+
+import argparse
+import json
+import math
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Annotation, Text
+from PIL import Image
+
+from resume_gym import Session
+from resume_gym.agents import AGENTS, make_agent
+from resume_gym.judges.rubric import RubricJudge
+from resume_gym.report import plot as command
+from resume_gym.report.bars import Bar, by_weakness, components, draw_bars
+from resume_gym.report.dynamics import draw_dips, draw_phase
+from resume_gym.report.plot import of_evaluation, of_run, plot
+from resume_gym.report.reading import Evaluation, Played, read_evaluations, read_run
+from resume_gym.report.smoothing import Dip, dips, smooth
+from resume_gym.report.source import BY_WEAKNESS
+from resume_gym.report.spread import draw_efficiency, draw_rewards
+from resume_gym.report.style import apart, new_figure, save, styled
+from resume_gym.report.training import OVERVIEW, TRAINER, dashboard, draw_panels
+from resume_gym.session import Rules
+from resume_gym.tasks import TaskError, load_tasks
+
+ROOT = Path(__file__).parents[1]
+MINI = Rules(max_turns=6, page_lines=20)
+DOMAIN = {"verdict_coverage": 0.5, "verdict_noise": -0.5}
+FIELDS = ("hallucination", "clarity", "quantification", "jd_alignment", "action_verbs")
+
+
+def write_lines(file: Path, rows: Sequence[dict[str, Any]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def evaluate(folder: Path, agents: Sequence[str], tasks: int, rollouts: int) -> Path:
+    """Play scripted agents and leave what an evaluation leaves."""
+    rows = []
+    some = load_tasks("mini", "eval")[:tasks]
+    for agent, rollout, task in product(agents, range(rollouts), some):
+        session = Session(task, MINI)
+        act = make_agent(agent, random.Random(f"{rollout}:{task.task_id}").getrandbits(32))
+        while not session.done:
+            session.step(act(session))
+        if session.needs_verdict:
+            session.grade(RubricJudge().judge(task, session.text))
+        key = {"agent": agent, "rollout": rollout, "weakness": task.weakness}
+        rows.append({**key, "score": session.score, **session.record()})
+    write_lines(folder / "episodes.jsonl", rows)
+    about = {"env": "ResumeEditMini-v0", "tasks": "mini", "judge": "rubric"}
+    (folder / "evaluation.json").write_text(
+        json.dumps({"format": 1, **about, "agents": {agent: {} for agent in agents}})
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return evaluate(tmp_path_factory.mktemp("results") / "scripted", tuple(AGENTS), 8, 2)
+
+
+def learning(steps: int) -> list[dict[str, float]]:
+    """Metrics of a run whose content dips at a quarter of it and whose tool calls improve."""
+    noise = random.Random(0)
+    rows = []
+    for step in range(1, steps + 1):
+        done = step / steps
+        tools = 0.8 + 2.2 * min(1, 5 * done) + noise.gauss(0, 0.08)
+        content = 1.4 + 0.4 * done - math.exp(-(((done - 0.25) / 0.08) ** 2)) + noise.gauss(0, 0.08)
+        row = {"step": step, "reward": tools + content + 0.5, "reward_std": 1.4, "layout": 0.5}
+        row |= {"tool_syntax": tools, "content": content, "score": 60 + 20 * done, "lines": 18.5}
+        row |= {f"verdict_{name}": i * (1 - done) / 5 for i, name in enumerate(FIELDS)}
+        row |= {"submit_rate": done, "judged": 0.9, "edits": 3, "failed_edits": 2 - done}
+        row |= {"failed_share": 0.3, "malformed": 0.1, "turns": 6, "layout_pass": 0.8}
+        rows.append(row | {"entropy": 0.2, "gradient_norm": 0.5, "gap": 1e-7})
+    return rows
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "nano"
+    write_lines(folder / "metrics.jsonl", learning(60))
+    (folder / "config.toml").write_text('model = "some/where/policy"\n')
+    parts = {"reward": 2.5, "tool_syntax": 1.0, "layout": 0.5, "content": 1.0}
+    for when in ("before", "after"):
+        kinds = {"too_long": -1.0, "weak_verbs": 2.0}
+        (folder / f"{when}.json").write_text(json.dumps({**parts, "by_weakness": kinds}))
+    return folder
+
+
+def titles(figure: Figure | None) -> list[str]:
+    assert figure
+    return [axes.get_title(loc="left") for axes in figure.axes]
+
+
+def texts(figure: Figure) -> list[Text]:
+    """What a reader sees: tick labels outside of the limits exist, but are not drawn."""
+    axes = [axis for one in figure.axes for axis in (one.xaxis, one.yaxis)]
+    unseen = set()
+    for axis in axes:
+        low, high = sorted(axis.get_view_interval())
+        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
+            inside = low - 1e-9 <= tick.get_loc() <= high + 1e-9
+            unseen |= {tick.label2} if inside else {tick.label1, tick.label2}
+    found = [one for one in figure.findobj(Text) if isinstance(one, Text)]
+    return [one for one in found if one.get_visible() and one.get_text() and one not in unseen]
+
+
+def faults(figure: Figure | None) -> list[str]:
+    """Texts of a figure that are cut off or lie on each other."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    assert figure
+    FigureCanvasAgg(figure).draw()
+    boxes = [(one.get_text(), one.get_window_extent()) for one in texts(figure)]
+    assert len(boxes) > 5
+    width, height = figure.bbox.x1 + 1, figure.bbox.y1 + 1
+    found = [
+        f"{text!r} is cut off"
+        for text, box in boxes
+        if min(box.x0, box.y0) < -1 or box.x1 > width or box.y1 > height
+    ]
+    for i, (text, box) in enumerate(boxes):
+        for other, beside in boxes[i + 1 :]:
+            if box.padded(-1).overlaps(beside.padded(-1)):
+                found.append(f"{text!r} on {other!r}")
+    return found
+
+
+def test_a_run_becomes_pictures_without_overlaps(run: Path) -> None:
+    with styled():
+        drawn = dict(of_run(read_run(run), source=True))
+        assert list(drawn) == ["training", "trainer", "dips", "phase", "components", "weaknesses"]
+        for name, figure in drawn.items():
+            assert not faults(figure), name
+    assert titles(drawn["training"]) == [panel.title for panel in OVERVIEW]
+    assert len(OVERVIEW) == 9
+    assert titles(drawn["trainer"]) == [panel.title for panel in TRAINER]
+
+
+def test_evaluations_become_pictures_without_overlaps(results: Path) -> None:
+    with styled():
+        drawn = dict(of_evaluation(read_evaluations([results]), source=True))
+        assert list(drawn) == ["components", "weaknesses", "rewards", "efficiency"]
+        for name, figure in drawn.items():
+            assert not faults(figure), name
+
+
+def test_many_agents_with_long_names_stay_legible() -> None:
+    noise = random.Random(0)
+    names = [
+        f"openai:http://localhost:8000/v1:organisation/model_{'long_' * 20}$x^2$-{i}"
+        for i in range(9)
+    ]
+    played = [
+        Played(name, f"t{i}", "", noise.gauss(2, 1), {"layout": 1.0}, 5, 80)
+        for name in names
+        for i in range(6)
+    ]
+    title = "an environment, judge: " + "a long specification, " * 9
+    evaluation = Evaluation(title, tuple(names), played, 2, ("tasks", "judge"))
+    with styled():
+        for name, figure in of_evaluation(evaluation, source=True):
+            if name != "weaknesses":
+                assert not faults(figure), name
+                assert figure
+                assert figure.axes[0].bbox.height > (60 if name == "rewards" else 200)
+        bars = draw_bars(components(played), "title")
+        assert bars
+        faces = {(one.get_facecolor(), one.get_hatch()) for one in bars.axes[0].patches}
+        assert len(faces) == len(names)
+        spots = draw_efficiency(evaluation, "title")
+        assert spots
+        marks = {(line.get_marker(), line.get_markerfacecolor()) for line in spots.axes[0].lines}
+        assert len(marks) == len(names)
+
+
+def test_panels_without_data_are_left_out() -> None:
+    rows = [{"step": i, "reward": 1.0 + i, "turns": 3.0, "tokens": 9.0} for i in range(1, 5)]
+    with styled():
+        assert titles(draw_panels(rows, OVERVIEW, "text")) == [
+            "Reward, spread in a group",
+            "Turns and calls an episode",
+        ]
+        assert draw_panels(rows, TRAINER, "text") is None
+        assert draw_phase(rows, "text") is None
+        assert draw_dips(rows, "text") is None
+
+
+def test_another_domain_has_its_own_fields(tmp_path: Path) -> None:
+    rows = [{"step": i, "reward": 1.0, **DOMAIN} for i in range(1, 5)]
+    ledger = {"edit": 0.5, "layout": 1.0, "coverage": 0.25, "noise": -0.25}
+    played = [
+        {"agent": "a", "rollout": 0, "task_id": kind, "weakness": kind, "reward": 1.5}
+        | {"ledger": ledger, "actions": ["one two", "three"]}
+        for kind in ("misplaced", "duplicate")
+    ]
+    write_lines(tmp_path / "episodes.jsonl", played)
+    with styled():
+        figure = draw_panels(rows, OVERVIEW, "notes")
+        assert titles(figure) == ["Reward, spread in a group", "Judge, -1 to +1"]
+        shown = {one.get_text() for one in texts(figure)} if figure else set()
+        assert {"coverage", "noise"} <= shown
+        evaluation = read_evaluations([tmp_path])
+        bars = draw_bars(by_weakness(evaluation.episodes), "notes", BY_WEAKNESS)
+        assert bars
+        assert [one.get_text() for one in bars.axes[0].get_xticklabels()] == [
+            "duplicate",
+            "misplaced",
+        ]
+        assert not any("source" in one.get_text() for one in texts(bars))
+    assert evaluation.episodes[0].parts == {"tool_syntax": 0.5, "layout": 1.0, "content": 0.0}
+    assert (evaluation.episodes[0].turns, evaluation.episodes[0].words) == (2, 3)
+
+
+def test_plain_episodes_have_rewards_and_turns_only(tmp_path: Path) -> None:
+    rows = [{"agent": "a", "rollout": i, "task_id": "t", "reward": 0.1 * i} for i in range(5)]
+    write_lines(tmp_path / "episodes.jsonl", rows)
+    with styled():
+        drawn = dict(of_evaluation(read_evaluations([tmp_path])))
+        assert [name for name, figure in drawn.items() if figure] == ["rewards"]
+        turns = [{**row, "turns": 2} for row in rows]
+        write_lines(tmp_path / "episodes.jsonl", turns)
+        efficiency = draw_efficiency(read_evaluations([tmp_path]), "plain")
+        assert efficiency
+        assert [one.get_xlabel() for one in efficiency.axes] == ["turns of an episode"]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 40])
+def test_the_dashboard_is_a_picture_of_everything(steps: int, tmp_path: Path) -> None:
+    rows = learning(steps)
+    rows[-1]["gap"] = 0.0  # which a logarithmic panel cannot show
+    with styled():
+        gap = "Sampler-trainer gap"
+        figure = draw_panels(rows, (*OVERVIEW, *TRAINER), "a title")
+        assert (gap in titles(figure)) == (steps > 1)
+        assert not faults(figure)
+    dashboard(rows, tmp_path / "a.png", "a title")
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.width == 1660
+        assert picture.getpixel((0, 0)) == (255, 255, 255, 255)
+        colours = picture.convert("RGB").getcolors(1 << 22)
+    assert colours
+    assert {(0, 114, 178), (213, 94, 0)} <= {colour for _, colour in colours}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_the_dashboard_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no metrics"):
+        dashboard([], tmp_path / "a.png", "a title")
+
+
+def test_labels_keep_apart() -> None:
+    for wanted in ([0.5, 0.5, 0.5], [0.99, 1.0, 0.98, 0.1], [0.0, 0.01], [0.3]):
+        placed = apart(wanted, 0.1)
+        heights = sorted(placed)
+        assert all(b - a > 0.099 for a, b in pairwise(heights))
+        assert max(heights) <= 0.98
+        order = sorted(range(len(wanted)), key=wanted.__getitem__)
+        assert [placed[i] for i in order] == heights
+
+
+def valley(length: int, bottom: int, depth: float, rise: float) -> list[float]:
+    """A rising line with a V of a fifth of its length in it."""
+    half = length / 10
+    return [rise * i / length - depth * max(0.0, 1 - abs(i - bottom) / half) for i in range(length)]
+
+
+def test_a_dip_is_found_where_it_is() -> None:
+    noise = random.Random(1)
+    curve = [one + noise.gauss(0, 0.03) for one in valley(100, 30, 1.0, 0.5)]
+    (dip,) = dips(curve)
+    assert 10 <= dip.peak <= 24
+    assert dip.trough in range(28, 33)
+    assert dip.back in range(36, 42)
+    assert dip.whole
+    smoothed = smooth(curve)
+    assert smoothed[dip.back] >= smoothed[dip.peak] > smoothed[dip.back - 1]
+
+
+def test_two_dips_are_two_and_a_half_recovery_is_told() -> None:
+    twice = [a + b for a, b in zip(valley(120, 30, 1, 0.2), valley(120, 80, 1, 0.2), strict=True)]
+    assert [abs(one.trough - at) < 3 for one, at in zip(dips(twice), (30, 80), strict=True)] == [
+        True,
+        True,
+    ]
+    half = [1.0] * 20 + [0.0] * 20 + [0.5] * 20
+    (dip,) = dips(half)
+    assert not dip.whole
+    assert smooth(half)[dip.back] == 0.5
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        [],
+        [1.0],
+        [1.0, 0.0, 1.0][:2],
+        [0.8] * 50,  # whose means differ in their last bits
+        [i / 50 for i in range(50)],
+        [-i / 50 for i in range(50)],
+        [1.0 - min(i, 25) / 50 for i in range(50)],  # falls and stays down
+    ],
+)
+def test_no_dip_where_nothing_comes_back(curve: list[float]) -> None:
+    assert dips(curve) == []
+
+
+def test_noise_is_no_dip() -> None:
+    noise = random.Random(0)
+    found = [
+        bool(dips([noise.gauss(0, 1) for _ in range(length)]))
+        for length in (10, 30, 100, 300)
+        for _ in range(100)
+    ]
+    assert sum(found) <= 8
+
+
+def test_the_gallery_marks_what_dips_and_names_the_rest() -> None:
+    rows = learning(100)
+    with styled():
+        figure = draw_dips(rows, "title")
+    assert figure
+    assert "content" in titles(figure)
+    assert "tool calls" not in titles(figure)
+    content = figure.axes[titles(figure).index("content")]
+    marks = [one.get_text() for one in content.findobj(Annotation) if isinstance(one, Text)]
+    (dip,) = dips([row["content"] for row in rows])
+    assert dip == Dip(*dip)
+    assert marks == [str(dip.trough + 1), str(dip.back + 1)]
+    (note,) = [text.get_text() for text in texts(figure) if "No dip:" in text.get_text()]
+    assert "tool calls" in note
+    assert "fits the page" in note
+
+
+def test_the_same_data_give_the_same_bytes(run: Path, results: Path, tmp_path: Path) -> None:
+    """In another process, whose hashes and matplotlib settings are others."""
+    first = plot([run, results], tmp_path / "one")
+    code = (
+        "import matplotlib, sys; from pathlib import Path; from resume_gym.report.plot import plot;"
+        "matplotlib.rcParams.update({'font.size': 20, 'lines.linewidth': 9, 'svg.fonttype': 'none',"
+        "'savefig.bbox': 'tight'}); plot(map(Path, sys.argv[2:]), Path(sys.argv[1]))"
+    )
+    again = [sys.executable, "-c", code, tmp_path / "two", run, results]
+    subprocess.run(again, cwd=ROOT, check=True, timeout=600)
+    assert len(first.files) == 2 * (6 + 4)
+    for file in first.files:
+        other = tmp_path / "two" / file.relative_to(tmp_path / "one")
+        assert file.read_bytes() == other.read_bytes(), file.name
+        if file.suffix == ".svg":
+            assert ElementTree.parse(file).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_a_run_has_its_pictures_in_its_folder(run: Path) -> None:
+    before = dict(mpl.rcParams)
+    written = plot([run], formats=["svg"])
+    assert dict(mpl.rcParams) == before
+    assert {path.name for path in (run / "plots").iterdir()} == {one.name for one in written.files}
+    assert not written.missing
+    rows = learning(3)
+    write_lines(run / "metrics.jsonl", [{"step": 1, "reward": rows[0]["reward"]}])
+    missing = plot([run], formats=["svg"]).missing
+    assert [one.name for one in missing] == ["trainer", "dips", "phase"]
+
+
+def test_means_and_whiskers_are_those_of_the_tasks() -> None:
+    rewards = {"easy": [3.0, 5.0], "hard": [0.0, 2.0], "odd": [4.0, 4.0]}
+    played = [
+        Played("a", task, "weak_verbs", reward, {"layout": 1.0}, 1, 1)
+        for task, own in rewards.items()
+        for reward in own
+    ]
+    (bar,) = by_weakness(played)["a"].values()
+    assert bar.mean == pytest.approx(3.0)
+    assert bar.error == pytest.approx(2 * math.sqrt(3) / math.sqrt(3))
+    assert components(played)["a"]["layout"] == Bar(1.0, 0.0)
+    assert by_weakness(played[:2])["a"]["weak_verbs"].error is None
+    with styled():
+        figure = draw_bars({"a": {"reward": bar}}, "title")
+    assert figure
+    assert [one.get_height() for one in figure.axes[0].patches] == [3.0]
+
+
+def test_the_sources_marks_stand_at_its_figures() -> None:
+    bars = {"a": {"too_long": Bar(1.0), "weak_verbs": Bar(2.0)}}
+    with styled():
+        figure = draw_bars(bars, "title", BY_WEAKNESS)
+    assert figure
+    marks = {
+        str(line.get_label()): list(map(float, line.get_ydata()))
+        for line in figure.axes[0].lines
+        if str(line.get_label()).startswith("source")
+    }
+    assert marks["source: Qwen3-14B base"] == [-1.2, 3.9]
+    assert marks["source: Qwen3-14B trained"] == [2.7, 6.4]
+    assert len(marks) == 4
+
+
+def test_every_reward_is_in_the_histogram() -> None:
+    for rewards in ([6.25], [-7.0, 0.5, 8.0], [0.01, 0.012, 0.013], [0.0, 900.0], [0.25] * 4):
+        played = [Played("a", str(i), "", one, {}, None, None) for i, one in enumerate(rewards)]
+        with styled():
+            figure = draw_rewards(Evaluation("title", ("a",), played, 0, ()), "title")
+        bars = figure.axes[0].patches
+        assert sum(bar.get_height() for bar in bars) == pytest.approx(100)
+        assert len(bars) < 70
+
+
+def test_what_could_not_be_graded_is_in_no_figure(results: Path, tmp_path: Path) -> None:
+    lines = (results / "episodes.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    noops = [row for row in rows if row["agent"] == "noop"]
+    failed = {**noops[0], "graded": False, "failure": "judge: down", "reward": 99.0}
+    again = {**noops[1], "reward": 77.0}
+    cut = json.dumps(noops[2])[:40]
+    write_lines(tmp_path / "episodes.jsonl", [*noops, failed, again])
+    with (tmp_path / "episodes.jsonl").open("a") as file:
+        file.write(cut)
+    evaluation = read_evaluations([tmp_path])
+    assert evaluation.failed == 1
+    assert len(evaluation.episodes) == len(noops) - 1
+    assert [one.reward for one in evaluation.episodes].count(77.0) == 1
+    assert 99.0 not in [one.reward for one in evaluation.episodes]
+    with styled():
+        shown = [one.get_text() for one in texts(draw_rewards(evaluation, "title"))]
+    assert any("1 episodes could not be graded" in one for one in shown)
+
+
+def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
+    other = evaluate(tmp_path / "other", ("noop",), 2, 1)
+    about = json.loads((other / "evaluation.json").read_text())
+    (other / "evaluation.json").write_text(json.dumps({**about, "judge": "gemini"}))
+    evaluation = read_evaluations([results, other])
+    others = tuple(agent for agent in AGENTS if agent != "noop")
+    assert set(evaluation.agents) == {"noop (scripted)", "noop (other)", *others}
+    assert len(evaluation.of("noop (other)")) == 2
+    assert evaluation.note == "The evaluations differ in: judge."
+    with pytest.raises(TaskError, match="--out: expected a folder"):
+        plot([results, other])
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({}, "has neither metrics.jsonl nor episodes.jsonl"),
+        ({"metrics.jsonl": ""}, "has not finished a step"),
+        ({"metrics.jsonl": '{"step": 1, "rew'}, "has not finished a step"),
+        ({"metrics.jsonl": "\udcff\n"}, r"metrics.jsonl, line 1: "),
+        ({"metrics.jsonl": "{oops}\n"}, r"metrics.jsonl, line 1: "),
+        ({"metrics.jsonl": '{"reward": 1}\n'}, r"line 1: expected a key 'step'"),
+        ({"metrics.jsonl": "[1]\n"}, r"line 1: expected an object, got \[1\]"),
+        ({"metrics.jsonl": '{"step": 1}\n', "config.toml": "="}, "config.toml: "),
+        ({"metrics.jsonl": '{"step": 1}\n', "before.json": "[]"}, "before.json: expected an obj"),
+        ({"episodes.jsonl": ""}, "no episode has been graded"),
+        ({"episodes.jsonl": '{"agent": "a", "task_id": "t"}\n'}, "expected a key 'rollout'"),
+        (
+            {"episodes.jsonl": '{"agent":"a","task_id":"t","rollout":0,"reward":null}\n'},
+            "reward: expected a number, got None",
+        ),
+    ],
+)
+def test_what_is_no_run_is_named(files: dict[str, str], told: str, tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, errors="surrogateescape")
+    with pytest.raises(TaskError, match=told):
+        plot([tmp_path])
+
+
+def parse(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add_command(parser.add_subparsers())
+    return parser.parse_args(["plot", *arguments])
+
+
+def test_the_command_writes_what_it_says(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "after.json").unlink()
+    (run / "before.json").unlink()
+    options = parse(str(run), "--out", str(tmp_path / "out"), "--format", "png")
+    options.run(options)
+    out, err = capsys.readouterr()
+    assert [Path(line) for line in out.split()] == [
+        tmp_path / "out" / f"{name}.png" for name in ("training", "trainer", "dips", "phase")
+    ]
+    assert all(Path(line).stat().st_size > 10_000 for line in out.split())
+    assert err.startswith("nothing to draw")
+    assert err.rstrip().endswith("weaknesses")
+    options = parse(str(run), "--format", "png,gif")
+    with pytest.raises(TaskError, match="--format: expected some of png, svg; got 'gif'"):
+        options.run(options)
+    options = parse(str(tmp_path / "nowhere"))
+    with pytest.raises(TaskError, match=r"nowhere: expected .* no such folder"):
+        options.run(options)
+
+
+def test_a_picture_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    with styled():
+        figure = new_figure(1, "title")
+        save(figure, tmp_path / "a.svg")
+        before = (tmp_path / "a.svg").read_bytes()
+        figure.text(0.5, 0.5, r"$\nothing$")
+        with pytest.raises(ValueError, match="nothing"):
+            save(figure, tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_bytes() == before
+
+
+def test_drawing_is_loaded_only_when_drawing() -> None:
+    code = "import sys, resume_gym.report.plot; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -10,6 +10,7 @@ from random import Random
 from resume_gym.careful import next_edit
 from resume_gym.document import wrapped_lines
 from resume_gym.session import Session
+from resume_gym.tasks import Fix
 from resume_gym.tools import tool_call
 
 Agent = Callable[[Session], str]
@@ -44,11 +45,18 @@ def oracle(session: Session) -> str:
         return _REVIEW
     resume, width = session.resume, session.rules.page_width
     too_long = session.state.document.lines > session.rules.page_lines
-    ready = [fix for fix in session.task.fixes if resume.count(fix.old) == 1]
+    # where a repair adds to a line, the weak text still stands in the strong one
+    made = {text for text, _ in session.state.transcript}
+    fixes = [fix for fix in session.task.fixes if _repair(fix) not in made]
+    ready = [fix for fix in fixes if resume.count(fix.old) == 1]
     if not ready or _turns_left(session) == 1:
         return _SUBMIT
     # The repairs of a resume that is too long delete; the longest brings it nearest to the page.
     fix = max(ready, key=lambda fix: wrapped_lines(fix.old, width)) if too_long else ready[0]
+    return _repair(fix)
+
+
+def _repair(fix: Fix) -> str:
     return tool_call("str_replace", old=fix.old, new=fix.new)
 
 

@@ -195,3 +195,12 @@ def test_careful_makes_old_longer_until_it_occurs_once():
 def test_careful_survives_any_resume(resume):
     session = play("careful", Task("odd", "", resume, "too_long"), Rules(page_lines=1))
     assert session.state.failed_edits == 0
+
+
+def test_oracle_never_repairs_twice():
+    """Where a repair adds to a line, the weak text still stands in the strong one."""
+    longer = [one for one in TASKS if any(fix.old in fix.new for fix in one[0].fixes)]
+    assert longer
+    for task, rules in longer:
+        calls = actions(play("oracle", task, rules))
+        assert len(set(calls)) == len(calls), task.task_id

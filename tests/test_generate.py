@@ -316,7 +316,7 @@ def test_a_run_that_fails_goes_on(out: Path, whole: bytes, capsys: Any) -> None:
 
 
 def test_an_interruption_waits_for_answers_that_are_paid_for(
-    out: Path, whole: bytes, capsys: Any
+    out: Path, whole: bytes, capsys: Any, request: pytest.FixtureRequest
 ) -> None:
     thread = threading.main_thread().ident
     assert thread is not None
@@ -325,6 +325,9 @@ def test_an_interruption_waits_for_answers_that_are_paid_for(
         if number == 4:
             signal.pthread_kill(thread, signal.SIGINT)
 
+    # who was started in the background of a shell ignores the signal
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with (
         gemini_server(BankWriter(PERSONAS, stumble, interrupt).reply, delay_s=0.05) as server,
         pytest.raises(KeyboardInterrupt),

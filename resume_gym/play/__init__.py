@@ -6,7 +6,6 @@
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -64,8 +63,7 @@ def start(
     """An episode to play.
 
     Args:
-        env: id of an environment of editing, or module:id; a module is also looked for in the
-            current folder.
+        env: id of an environment of editing, or module:id.
         tasks: a source of tasks; None for the environment's.
         split: of the tasks; None for both.
         judge: a spec of `make_judge`; None for the environment's.
@@ -77,8 +75,6 @@ def start(
     """
     given = {"tasks": tasks, "judge": judge}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
     if ":" not in env and env not in gym.registry:
         raise TaskError(f"--env: there is no {env!r}; environments of a module are module:ID")
     try:

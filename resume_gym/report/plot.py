@@ -125,9 +125,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         help="draw runs and evaluations",
         description="Draw training runs and evaluations. Evaluations that are given together "
         "are drawn together, each run for itself; what the data do not have is left out.",
-        epilog="examples:\n  resume-gym plot runs/nano\n"
-        "  resume-gym plot results/base results/trained --out docs --format svg --source",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="example: resume-gym plot runs/nano --out docs --format svg --source",
     )
     add = command.add_argument
     add(
@@ -135,7 +133,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         nargs="+",
         type=Path,
         metavar="RUN_OR_RESULT",
-        help="folder of a run, or of what `resume-gym eval --out` wrote",
+        help="folder of a run, or of an evaluation: one with episodes.jsonl, an episode a line",
     )
     add(
         "--out",

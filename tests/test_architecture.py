@@ -53,7 +53,9 @@ HEAVY = {
     "matplotlib": ["resume_gym.report*"],
     "textual": ["resume_gym.play.*"],
     "PIL": ["resume_gym.render"],
-    "pyarrow": ["resume_gym.integrations.verl"],
+    "pyarrow": ["resume_gym.evaluation.results", "resume_gym.integrations.verl"],
+    "scipy": ["resume_gym.evaluation.comparison"],
+    "tokenizers": ["learners*", "resume_gym.viewer.tasks"],
     "art": ["resume_gym.integrations.art"],
     "gem": ["resume_gym.integrations.gem"],
     "openenv": ["resume_gym.integrations.openenv*"],
@@ -122,6 +124,8 @@ def test_judges_and_synthesis_know_no_session() -> None:
         "evaluation",
         "cli",
         "report",
+        "play",
+        "viewer",
         "integrations",
     )
     forbidden = {f"resume_gym.{name}" for name in above}

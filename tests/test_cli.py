@@ -2,12 +2,13 @@ import json
 
 import gymnasium as gym
 import pytest
+from native_model import model
 
 import resume_gym
-from resume_gym import load_tasks
+from resume_gym import load_tasks, tool_call
 from resume_gym.agents import AGENTS
 from resume_gym.cli import main
-from resume_gym.judges import JudgeError
+from resume_gym.judges import JudgeError, JudgeMisconfigured
 
 TASKS = "procedural:5:6"
 
@@ -24,6 +25,8 @@ def test_eval_prints_a_column_for_each_agent(capsys):
     out, err = capsys.readouterr()
     assert out.startswith("ResumeEdit-v0 | tasks: procedural:5:6, eval | judge: rubric | seed: 0")
     assert out.split("\n")[2].split() == list(AGENTS)
+    assert "oracle - careful" in out
+    assert "Wilcoxon" in out
     assert err == ""
     assert all(len(line) <= 80 for line in out.split("\n"))
 
@@ -40,6 +43,7 @@ def test_eval_writes_json(tmp_path, capsys):
     noop = written["agents"]["noop"]
     assert noop["summary"]["episodes"] == len(noop["episodes"]) == 12
     assert noop["summary"]["by_weakness"]["too_long"] == -1.25
+    assert written["comparisons"][0]["second"] == "random"
 
     assert main([*command, "--json", str(file)]) == 0
     assert file.read_text() == first
@@ -77,18 +81,27 @@ def test_eval_knows_registered_variants(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--agent", "orcale"], "--agent: expected one of noop, random, careful, oracle; "
-         "got 'orcale'; did you mean oracle?"),
+        (["--agent", "orcale"], "--agent: expected one of noop, random, careful, oracle, the "
+         "folder of a model or a run, or MODEL@URL; got 'orcale'; did you mean oracle?"),
+        (["--agent", "."], ": model: expected 'nano', 'smollm2' or a folder"),
+        (["--agent", '{"model": "nano", "heat": 1}'], "expected options among temperature"),
+        (["--agent", '{"model": "nano", "max_tokens": 0}'], "max_tokens: expected at least 1"),
+        (["--agent", "noop", "--agent", "noop=careful"], "two are called 'noop'; name them"),
+        (["--agent", "m@http://h/v1", "--env", "nowhere:X-v0"], "No module named 'nowhere'"),
+        (["--agent", "careful", "--env", "examples.release_notes:ReleaseNotes-v0"],
+         "--agent careful: careful edits resumes; examples.release_notes:ReleaseNotes-v0"),
         (["--env", "ResumeEdit-v1"], "got 'ResumeEdit-v1'; did you mean ResumeEdit-v0?"),
-        (["--env", "CartPole-v1"], "--env: expected one of ResumeEdit-v0"),
+        (["--env", "CartPole-v1"], "or module:ID; CartPole-v1 edits no documents"),
         (["--judge", "rubrik"], "rubric"),
         (["--tasks", "missing.jsonl"], "got 'missing.jsonl'"),
         (["--tasks", TASKS, "--json", "missing/file.json"], "there is no folder 'missing'"),
         (["--tasks", TASKS, "--json", "."], "expected a file, '.' is a folder"),
+        (["--tasks", TASKS, "--out", "file"], "expected a folder, 'file' is a file"),
     ],
 )  # fmt: skip
 def test_mistakes_of_the_user(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
     assert main(["eval", *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -112,13 +125,64 @@ def test_bad_syntax_shows_the_usage(arguments, capsys):
     assert "usage: resume-gym" in capsys.readouterr().err
 
 
-def test_a_judge_that_fails_is_reported_and_not_a_number(capsys, monkeypatch):
-    class Down:
-        def judge(self, task, revised):
-            raise JudgeError("no answer")
+class Down:
+    """A judge that cannot be reached: `--judge test_cli:Down`."""
 
-    monkeypatch.setattr("resume_gym.cli.make_judge", lambda name: Down())
-    assert main(["eval", "--agent", "careful", "--tasks", TASKS]) == 1
+    name = "down"
+
+    def judge(self, task, revised):
+        raise JudgeError("no answer")
+
+
+class Broken(Down):
+    """A judge that can say nothing of anything."""
+
+    def judge(self, task, revised):
+        raise JudgeMisconfigured("no key")
+
+
+def test_a_judge_that_fails_is_reported_and_not_a_number(capsys):
+    command = ["eval", "--agent", "careful", "--tasks", TASKS, "--judge"]
+    assert main([*command, "test_cli:Down"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "resume-gym: no answer\n"
+    assert err.startswith("resume-gym: careful: 6 of 6 episodes have no number; the first is ")
+    assert err.endswith("JudgeError: no answer\n")
+    assert main([*command, "test_cli:Broken"]) == 1
+    assert capsys.readouterr() == ("", "resume-gym: no key\n")
+
+
+def test_eval_prints_a_table_for_a_paper(capsys):
+    agents = ["--agent", "noop", "--agent", "best=oracle"]
+    assert main(["eval", *agents, "--tasks", TASKS, "--markdown"]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[2] == "|  | noop | best |"
+    assert "| mean | 0.42 | 7.58 |" in lines
+    assert any(line.startswith("| best - noop | +7.08 |") for line in lines)
+
+
+def test_eval_plays_other_domains(tmp_path, capsys):
+    file = tmp_path / "notes.json"
+    env = "examples.release_notes:ReleaseNotes-v0"
+    assert main(["eval", "--agent", "noop", "--env", env, "--out", str(tmp_path / "notes"),
+                 "--json", str(file)]) == 0  # fmt: skip
+    written = json.loads(file.read_text())
+    assert (written["env"], written["judge"]) == (env, "editor")
+    assert written["rules"]["page_lines"] == 15
+    assert set(written["agents"]["noop"]["summary"]["verdict"]) == {
+        "coverage",
+        "placement",
+        "noise",
+    }
+    assert "placement" in capsys.readouterr().out
+
+
+def test_rollouts_are_one_of_scripted_agents_and_sixteen_else(capsys):
+    with model(lambda turn: tool_call("submit"), delay_s=0.5) as server:
+        agents = ["--agent", "noop", "--agent", f"m=scripted@{server.url}"]
+        assert main(["eval", *agents, "--tasks", "procedural:5:2", "--split", "train"]) == 0
+        rows = [line.split() for line in capsys.readouterr().out.split("\n")]
+        assert len(server.requests) == 2 * 16
+        assert ["played", "32", "32"] in rows
+        assert server.most == 32, "all of them at once"
+    assert ["mean", "0.75", "0.75"] in rows or ["mean", "-0.25", "-0.25"] in rows

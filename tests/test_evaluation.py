@@ -76,8 +76,18 @@ def test_an_episode_holds_what_its_session_came_to():
     assert (episode.turns, episode.edits, episode.failed_edits, episode.malformed) == (4, 1, 1, 1)
     assert (episode.submitted, episode.fits, episode.judged) == (True, True, True)
     assert episode.lines == session.state.document.lines
+    assert episode.words == sum(len(text.split()) for text, _ in session.state.transcript)
     assert episode.ledger.keys() == set(TERMS)
     assert json.loads(json.dumps(dataclasses.asdict(episode)))["task_id"] == task.task_id
+
+
+def test_several_calls_in_a_turn_are_counted_apart():
+    both = tool_call("review") + tool_call("submit")
+    session = play(act("hm", both, both, tool_call("submit")), TASKS[0], Rules())
+    episode = Episode.of(session)
+    assert (episode.malformed, episode.several_calls) == (3, 2)
+    summary = summarise([episode])
+    assert (summary.several_calls, summary.turns) == (2, 4)
 
 
 def test_only_graded_episodes_count():

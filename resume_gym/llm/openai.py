@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from resume_gym.llm.connections import Pools
 
-KEY = "OPENAI_API_KEY"
-"""Environment variable that holds the key; a server at `base_url` may need none."""
 _COLOURS = ("red", "green")
 CANARY = Prompt(
     system="You copy what you are told to, whatever it is.",
@@ -55,6 +53,7 @@ class OpenAI:
         timeout_s: of one request, all of it.
         concurrency: how many connections are kept.
         canary: ask first for what a schema forbids, and refuse a server that answers it.
+        key_name: environment variable that holds the key; a server at `base_url` may need none.
     """
 
     model: str
@@ -65,6 +64,7 @@ class OpenAI:
     timeout_s: float = 60.0
     concurrency: int = 64
     canary: bool = True
+    key_name: str = "OPENAI_API_KEY"
     _clients: "Pools[AsyncOpenAI] | None" = field(default=None, init=False, repr=False)
     _key: str = field(default="", init=False, repr=False)
 
@@ -106,9 +106,9 @@ class OpenAI:
             from resume_gym.llm.connections import Pools
         except ImportError as problem:
             raise Misconfigured(f"{self.name}: {problem}; pip install resume-gym[openai]") from None
-        self._key = read_key([KEY], self.name)
+        self._key = read_key([self.key_name], self.name)
         if not self._key and self.base_url is None:
-            raise Misconfigured(f"{self.name}: expected a key in {KEY}; it is not set")
+            raise Misconfigured(f"{self.name}: expected a key in {self.key_name}; it is not set")
 
         def make(connections: httpx2.AsyncClient) -> AsyncOpenAI:
             return AsyncOpenAI(
@@ -181,7 +181,7 @@ class OpenAI:
             body = problem.body if isinstance(problem.body, Mapping) else {}
             said = shown(body.get("message", problem.message), self._key)
             told = f"{self.name}: {problem.status_code}: {said}"
-            return failed(problem.status_code, told, problem.response.headers, body, KEY)
+            return failed(problem.status_code, told, problem.response.headers, body, self.key_name)
         cause = problem.__cause__ if isinstance(problem, openai.APIConnectionError) else None
         cause = cause or problem
         told = f"{self.name}: {type(cause).__name__}: {shown(cause, self._key)}"

@@ -1,0 +1,290 @@
+"""`resume-gym eval`: agents play tasks, side by side; their figures, and how sure those are."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.console import Console
+
+from resume_gym.agents import AGENTS, make_agent
+from resume_gym.evaluation.contest import (
+    Contest,
+    Entry,
+    Figures,
+    evaluation,
+    make_contest,
+    play_entry,
+    restore,
+)
+from resume_gym.evaluation.players import Player, Scripted, endpoint
+from resume_gym.evaluation.progress import Bars
+from resume_gym.evaluation.results import Results
+from resume_gym.evaluation.specs import AgentSpec, read_spec
+from resume_gym.evaluation.table import comparison_table, markdown, table
+from resume_gym.judges import JudgeError
+from resume_gym.llm import ModelError
+from resume_gym.session import Session
+from resume_gym.tasks import SPLITS, TaskError
+
+ROLLOUTS = 16
+_ENDPOINT_AT_ONCE = 64
+_ABOUT = """\
+Agents play tasks, a judge grades them, and their figures are printed side by side. An agent is
+
+  noop, random, careful, oracle    a scripted one
+  runs/NAME                        the model of a training run
+  runs/NAME/checkpoints/step-...   one of its checkpoints (backend local)
+  FOLDER, nano, smollm2            any model in Hugging Face's format
+  MODEL@http://HOST:PORT/v1        a server with OpenAI's protocol and native calls of tools;
+                                   MODEL@openai is OpenAI's own; the key is in OPENAI_API_KEY, or
+                                   in the variable that the option key_name names
+  {"model": ..., ...}              either with options, as JSON: temperature, max_tokens, engine;
+                                   base_url, key_name, max_output_tokens, extra_body, store, ...
+"""
+_EXAMPLES = """\
+examples:
+  resume-gym eval --agent careful --agent oracle --env ResumeEditMini-v0
+  resume-gym eval --agent before=nano --agent after=runs/nano --env ResumeEditMini-v0 --out result
+  resume-gym eval --agent runs/qwen --agent gpt=gpt-5-mini@openai --judge gemini --out result
+
+The same command goes on where it stopped, if --out is given; more agents may be added.
+exit status: 0 all episodes have a number; 1 some have none, or it failed; 2 it cannot be done
+"""
+
+
+class Found(Protocol):
+    """A model that was looked for; see `learners.model_player.FoundModel`."""
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """What results say of it, as JSON values."""
+        ...
+
+    def player(self, tools: Sequence[Mapping[str, Any]]) -> Player:
+        """Load it."""
+        ...
+
+
+FindModel = Callable[[Mapping[str, Any]], Found]
+"""Looks for a model by its options, without loading it."""
+
+
+def add_command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", find_model: FindModel
+) -> None:
+    """Add `eval`.
+
+    Args:
+        commands: of the command line.
+        find_model: for agents that are models of one's own.
+    """
+    command = commands.add_parser(
+        "eval",
+        help="play agents on tasks and print their figures side by side",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = command.add_argument
+    add(
+        "--agent",
+        action="append",
+        metavar="[NAME=]SPEC",
+        help="see above; repeat to compare (default: all scripted ones)",
+    )
+    add(
+        "--env",
+        default="ResumeEdit-v0",
+        metavar="ID",
+        help="environment of editing, or module:ID (default: %(default)s)",
+    )
+    add(
+        "--tasks",
+        metavar="SOURCE",
+        help="for resumes default, mini, procedural:SEED:COUNT, a JSONL file, a folder of "
+        "datasets or hf://OWNER/NAME (default: the environment's)",
+    )
+    add("--split", default="eval", choices=SPLITS, help="of the tasks (default: %(default)s)")
+    add(
+        "--judge",
+        metavar="SPEC",
+        help="who grades: a name, or JSON with a name and options (default: the environment's, "
+        "for resumes rubric)",
+    )
+    add(
+        "--rollouts",
+        type=_count,
+        metavar="N",
+        help=f"episodes a task (default: {ROLLOUTS}; 1 if all agents are scripted)",
+    )
+    add("--seed", default=0, type=int, metavar="N", help="of what is drawn (default: 0)")
+    add(
+        "--at-once",
+        type=_count,
+        metavar="N",
+        help=f"episodes side by side (default: {_ENDPOINT_AT_ONCE} of an endpoint, 128 of a model)",
+    )
+    add("--out", type=Path, metavar="FOLDER", help="keep every episode and all figures here")
+    add("--markdown", action="store_true", help="print the tables for a paper or a README")
+    add("--json", type=Path, metavar="FILE", help="write the figures and the episodes here")
+    command.set_defaults(run=partial(_run, find_model=find_model))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
+    return int(text)
+
+
+def _run(options: argparse.Namespace, find_model: FindModel) -> int:
+    specs = _specs(options.agent or list(AGENTS))
+    scripted = all(one.kind == "scripted" for one in specs)
+    rollouts = options.rollouts or (1 if scripted else ROLLOUTS)
+    given = options.env, options.tasks, options.split, options.judge
+    contest = make_contest(*given, rollouts, options.seed)
+    _check_places(options)
+    entries = [_entry(one, contest, options.at_once, find_model) for one in specs]
+    agents = {one.name: one.spec for one in entries}
+    folder = Results(options.out, contest.held_to(agents)) if options.out else nullcontext()
+    with folder as results:
+        if results:
+            restore(contest, entries, results)
+        try:
+            _play(contest, entries, options.at_once, results)
+        except (KeyboardInterrupt, JudgeError, ModelError) as problem:
+            if not results:
+                raise
+            told = f"{str(problem) or 'interrupted'}; the same command goes on with {options.out}"
+            print(f"resume-gym: {told}", file=sys.stderr)
+            return 1
+        figures = Figures.of(contest, entries, sure=find_spec("scipy") is not None)
+        found = evaluation(contest, entries, figures)
+        if results:
+            created = datetime.now(UTC).isoformat(timespec="seconds")
+            results.finish({**found, "created": created}, contest.session_type.terms)
+    if options.json:
+        _write_json(options.json, found, contest, entries)
+    _print(options, contest, figures)
+    return _tell_failures(entries)
+
+
+def _play(
+    contest: Contest, entries: Sequence[Entry], at_once: int | None, results: Results | None
+) -> None:
+    with Bars(Console(stderr=True)) as bars:
+        for one in entries:
+            bar = bars.add(one.name, len(contest.tasks) * contest.rollouts)
+            show = partial(_show, bar.show, one)
+            show()
+            play_entry(contest, one, at_once, results, show)
+
+
+def _show(show: Callable[[Mapping[Any, Any], int], object], entry: Entry) -> None:
+    show(entry.episodes, len(entry.failures))
+
+
+def _specs(texts: Sequence[str]) -> list[AgentSpec]:
+    try:
+        specs = [read_spec(text) for text in dict.fromkeys(texts)]
+    except ValueError as problem:
+        raise TaskError(f"--agent: {problem}") from None
+    names = [one.name for one in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise TaskError(f"--agent: two are called {name!r}; name them: --agent NAME=SPEC")
+    return specs
+
+
+def _entry(spec: AgentSpec, contest: Contest, at_once: int | None, find_model: FindModel) -> Entry:
+    """The agent of a spec; nothing is loaded, and nobody is asked anything yet."""
+    kind = contest.session_type
+    where = f"--agent {spec.name}"
+    try:
+        if spec.kind == "endpoint":
+            made = endpoint(spec.options, at_once or _ENDPOINT_AT_ONCE)
+            return Entry(spec.name, spec.record, lambda: made)
+        if spec.kind == "model":
+            found = find_model(spec.options)
+            return Entry(spec.name, dict(found.record), partial(_load, where, found, contest))
+    except (ValueError, FileNotFoundError) as problem:
+        raise TaskError(f"{where}: {problem}") from None
+    except ModuleNotFoundError as missing:
+        told = f"{where}: needs {missing.name}: pip install resume-gym[train]"
+        raise ModuleNotFoundError(told, name=missing.name) from None
+    model = spec.options["model"]
+    if model != "noop" and not issubclass(kind, Session):
+        raise TaskError(f"{where}: {model} edits resumes; {contest.env} has other documents")
+    return Entry(spec.name, spec.record, lambda: Scripted(partial(make_agent, model)))
+
+
+def _load(where: str, found: Found, contest: Contest) -> Player:
+    try:
+        return found.player(contest.session_type.toolbox.schemas)
+    except ValueError as problem:
+        raise TaskError(f"{where}: {problem}") from None
+
+
+def _check_places(options: argparse.Namespace) -> None:
+    """See that results can be written, before anything is played."""
+    if options.json and not options.json.parent.is_dir():
+        raise TaskError(f"--json: there is no folder {str(options.json.parent)!r}")
+    if options.json and options.json.is_dir():
+        raise TaskError(f"--json: expected a file, {str(options.json)!r} is a folder")
+    if options.out and options.out.exists() and not options.out.is_dir():
+        raise TaskError(f"--out: expected a folder, {str(options.out)!r} is a file")
+    for package in ("pyarrow", "scipy") if options.out else ():
+        if find_spec(package) is None:
+            told = f"--out: needs {package}: pip install resume-gym[eval]"
+            raise ModuleNotFoundError(told, name=package)
+
+
+def _write_json(
+    file: Path, found: Mapping[str, Any], contest: Contest, entries: Sequence[Entry]
+) -> None:
+    """The figures with the episodes' own, without a date: the same seed writes the same."""
+    for one in entries:
+        found["agents"][one.name]["episodes"] = [asdict(some) for some in one.played(contest)]
+    file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _print(options: argparse.Namespace, contest: Contest, figures: Figures) -> None:
+    if not figures.summaries:
+        return
+    console = Console()
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say(
+        f"{contest.env} | tasks: {contest.source}, {contest.split} | "
+        f"judge: {contest.judge_spec} | seed: {contest.seed}\n"
+    )
+    if options.markdown:
+        say(markdown(*figures), end="")
+    else:
+        console.print(table(figures.summaries, figures.statistics))
+        if figures.comparisons:
+            console.print(comparison_table(figures.comparisons))
+            console.print(figures.comparisons[0].method, style="dim", highlight=False)
+    if len(figures.summaries) > 1 and not figures.comparisons:
+        hint = "no paired tests: they need pip install resume-gym[eval], and tasks in common"
+        print(f"resume-gym: {hint}", file=sys.stderr)
+    if options.out:
+        say(f"{options.out}: evaluation.json, episodes.jsonl, episodes.parquet")
+
+
+def _tell_failures(entries: Sequence[Entry]) -> int:
+    """Name the agents whose episodes have no number; the command's exit status."""
+    for one in entries:
+        failed = one.failed()
+        if failed:
+            total = len(failed) + len(one.episodes)
+            first = f"{failed[0].task_id}, rollout {failed[0].rollout}: {failed[0].why}"
+            told = f"{len(failed)} of {total} episodes have no number; the first is {first}"
+            print(f"resume-gym: {one.name}: {told}", file=sys.stderr)
+    return 1 if any(one.failures for one in entries) else 0

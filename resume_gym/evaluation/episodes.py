@@ -1,0 +1,96 @@
+"""Scripted agents play tasks, one episode after the other, and are graded."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from itertools import product
+from random import Random
+
+from resume_gym.agents import Agent
+from resume_gym.evaluation.figures import Episode
+from resume_gym.judges import AsyncJudge, Judge
+from resume_gym.rewards import Verdict
+from resume_gym.session import Rules, Session
+from resume_gym.tasks import Task
+
+_AT_ONCE = 256  # episodes whose verdicts are waited for
+
+
+def episode_seed(seed: int, rollout: int, task_id: str) -> int:
+    """The seed of one episode; it does not depend on which other tasks are evaluated."""
+    return Random(f"{seed}:{rollout}:{task_id}").getrandbits(32)
+
+
+def play(agent: Agent, task: Task, rules: Rules) -> Session:
+    """One episode, not graded yet."""
+    session = Session(task, rules)
+    while not session.done:
+        session.step(agent(session))
+    return session
+
+
+def episodes(
+    agent: Callable[[int], Agent],
+    tasks: Sequence[Task],
+    rules: Rules,
+    judge: Judge,
+    rollouts: int = 1,
+    seed: int = 0,
+) -> Iterator[Episode]:
+    """`evaluate`, one episode at a time, so that a caller can show progress.
+
+    A judge that waits for others is asked about several at once, whose episodes come in order.
+    """
+    waiting: deque[tuple[Session, Future[Verdict]]] = deque()
+    at_once = _AT_ONCE if isinstance(judge, AsyncJudge) else 1
+    try:
+        for rollout, task in product(range(rollouts), tasks):
+            session = play(agent(episode_seed(seed, rollout, task.task_id)), task, rules)
+            waiting.append((session, _asked(judge, session)))
+            if len(waiting) == at_once:
+                yield _graded(*waiting.popleft())
+        while waiting:
+            yield _graded(*waiting.popleft())
+    finally:
+        for _, verdict in waiting:
+            verdict.cancel()
+
+
+def _asked(judge: Judge, session: Session) -> Future[Verdict]:
+    """The verdict to come, if the episode needs one."""
+    if session.needs_verdict and isinstance(judge, AsyncJudge):
+        return judge.submit(session.task, session.text)
+    verdict: Future[Verdict] = Future()
+    if session.needs_verdict:
+        verdict.set_result(judge.judge(session.task, session.text))
+    return verdict
+
+
+def _graded(session: Session, verdict: Future[Verdict]) -> Episode:
+    if session.needs_verdict:
+        session.grade(verdict.result())
+    return Episode.of(session)
+
+
+def evaluate(
+    agent: Callable[[int], Agent],
+    tasks: Sequence[Task],
+    rules: Rules,
+    judge: Judge,
+    rollouts: int = 1,
+    seed: int = 0,
+) -> tuple[Episode, ...]:
+    """All episodes of an agent: `rollouts` on each task.
+
+    Args:
+        agent: makes the agent of an episode from a seed.
+        tasks: what to play.
+        rules: the limits of an episode.
+        judge: grades the final resumes.
+        rollouts: episodes a task.
+        seed: the same seed gives the same episodes.
+
+    Raises:
+        JudgeError: no verdict could be had; a failure never becomes a number.
+    """
+    return tuple(episodes(agent, tasks, rules, judge, rollouts, seed))

@@ -1,0 +1,160 @@
+"""Who plays episodes: scripted agents, and models behind a server with OpenAI's protocol."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, Protocol
+
+from resume_gym.agents import Agent
+from resume_gym.editing import EditSession
+from resume_gym.llm.client import Client
+from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
+from resume_gym.llm.settings import Settings, check
+from resume_gym.tools import with_calls
+
+Message = dict[str, Any]
+"""Of a chat, in OpenAI's format."""
+
+
+class Player(Protocol):
+    """Plays episodes, many at once if it waits for somebody.
+
+    Attributes:
+        at_once: how many episodes it is best given side by side.
+    """
+
+    at_once: int
+
+    async def play(self, session: EditSession[Any, Any], seed: int) -> None:
+        """Play a new session to its end; nobody has graded it then.
+
+        Args:
+            session: not played yet.
+            seed: the same seed plays the same, as far as the player can repeat itself.
+
+        Raises:
+            ModelError: it could not go on; `Misconfigured` if it never will.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and memory."""
+        ...
+
+
+class Scripted:
+    """A scripted agent.
+
+    Args:
+        make: the agent of one episode, of a seed.
+    """
+
+    at_once = 256
+
+    def __init__(self, make: Callable[[int], Agent]) -> None:
+        self._make = make
+
+    async def play(self, session: EditSession[Any, Any], seed: int) -> None:
+        """See `Player`."""
+        agent: Callable[[Any], str] = self._make(seed)
+        while not session.done:
+            session.step(agent(session))
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class Endpoint:
+    """A model behind a server, with native calls of tools.
+
+    What the model says and calls becomes the text of its action, as a policy would have written
+    it, so that the session alone says what is malformed: no call, several calls, broken arguments.
+
+    Args:
+        client: asks the model.
+        at_once: see `Player`.
+    """
+
+    def __init__(self, client: Client, at_once: int) -> None:
+        self.client = client
+        self.at_once = at_once
+
+    async def play(self, session: EditSession[Any, Any], seed: int) -> None:
+        """See `Player`. The seed only tells the answers of a store apart: no server is given it."""
+        messages: list[Message] = list(session.messages)
+        while not session.done:
+            said = await self.client.ask(turn_prompt(messages, session.tools, seed), read_turn)
+            step = session.step(action(said))
+            messages += turn(said, step.observation)
+
+    async def close(self) -> None:
+        """See `Player`."""
+        await self.client.close()
+
+
+def endpoint(options: Mapping[str, Any], at_once: int) -> Endpoint:
+    """The player of a model's name and options.
+
+    Args:
+        options: `model`, and others of `OpenAIChat` and of `llm.settings.Settings`; how many
+            requests are on the way at once follows from `at_once`.
+        at_once: episodes side by side.
+
+    Raises:
+        ValueError: there is no such option, or one is out of range.
+    """
+    own = {one.name for one in fields(OpenAIChat) if one.init} - {"canary", "concurrency"}
+    general = {one.name for one in fields(Settings)} - {"concurrency"}
+    for name, value in options.items():
+        if name not in own | general:
+            known = ", ".join(sorted(own | general))
+            raise ValueError(f"expected options among {known}; got {name!r}")
+        check(name, value)
+    for name in ("base_url", "key_name", "model"):
+        value = options.get(name, name)
+        if not isinstance(value, str) and not (name == "base_url" and value is None):
+            raise ValueError(f"{name}: expected text, got {value!r}")
+    of_chat, of_client = (
+        {**{one: options[one] for one in known & options.keys()}, "concurrency": at_once}
+        for known in (own, general)
+    )
+    chat: Any = OpenAIChat(**of_chat)
+    return Endpoint(Client(chat, Settings(**of_client)), at_once)
+
+
+def action(said: Said) -> str:
+    """The text of a turn: thought, content, and the calls that its server took out of it."""
+    # no thought ends early, whatever it is about
+    thought = said.thought.replace("</think>", r"<\/think>")
+    text = f"<think>\n{thought}\n</think>\n{said.content}" if thought else said.content
+    return with_calls(text, [_named(call) for call in said.calls])
+
+
+def turn(said: Said, observation: str) -> list[Message]:
+    """A turn and the answer to it, as the model is shown them when it is asked again.
+
+    Servers refuse chats whose calls they cannot read, and answers to calls that nobody made: a
+    turn with broken calls is shown as text, and what is no call is answered as the user.
+    """
+    if said.calls and all(_whole(call) for call in said.calls):
+        asked = {"role": "assistant", "content": said.content or None, "tool_calls": said.calls}
+        answer = {"role": "tool", "content": observation}
+        return [asked, *({**answer, "tool_call_id": call.get("id", "")} for call in said.calls)]
+    text = with_calls(said.content, [_named(call) for call in said.calls])
+    # an empty turn is refused by some servers as well
+    return [
+        {"role": "assistant", "content": text or "(nothing)"},
+        {"role": "user", "content": observation},
+    ]
+
+
+def _named(call: Mapping[str, Any]) -> tuple[str, str]:
+    return call["function"]["name"], call["function"]["arguments"]
+
+
+def _whole(call: Mapping[str, Any]) -> bool:
+    """Whether a call's arguments are an object."""
+    try:
+        return isinstance(json.loads(call["function"]["arguments"]), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -1,0 +1,231 @@
+"""The folder of an evaluation: what `resume-gym eval --out FOLDER` writes, and goes on from.
+
+`settings.json` says what was asked for, from the first moment on; `episodes.jsonl` gets a line as
+each episode ends, and the later of two lines on one episode counts; `evaluation.json` (figures) and
+`episodes.parquet` (a row an episode) are made of it at the end.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from resume_gym.editing import EditSession
+from resume_gym.evaluation.figures import counts
+from resume_gym.tasks import TaskError
+
+FORMAT = 1
+Key = tuple[str, str, int]
+"""Agent, task, rollout."""
+_COUNTS = ("turns", "edits", "failed_edits", "malformed", "several_calls", "lines", "words")
+_ROWS = 512  # of a row group
+
+
+def row_of(
+    agent: str, rollout: int, session: EditSession[Any, Any], failure: str = ""
+) -> dict[str, Any]:
+    """The line of an episode.
+
+    Args:
+        agent: its name.
+        rollout: number of the episode among those of its task.
+        session: of the episode; it may have been cut off, or wait for its verdict.
+        failure: why it has no number; empty if it has one.
+    """
+    record = session.record()
+    row = {
+        "agent": agent,
+        "rollout": rollout,
+        "weakness": session.task.weakness,
+        "score": session.score if record["graded"] else None,
+        **counts(session),
+        **record,
+    }
+    return {**row, "failure": failure} if failure else row
+
+
+def digest(tasks: Sequence[Any]) -> str:
+    """A short hash of tasks, whatever their domain."""
+    told = [asdict(task) for task in tasks]
+    text = json.dumps(told, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class Results:
+    """An evaluation's folder, while it is written; `with` holds it against others.
+
+    Args:
+        folder: made if it is missing.
+        settings: JSON values; those of an evaluation that is there already must be the same, but
+            for more agents.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self._episodes = folder / "episodes.jsonl"
+        self._settings = json.loads(json.dumps(settings))  # as they will be read back
+        self._file = -1
+
+    def __enter__(self) -> Self:
+        """Take the folder.
+
+        Raises:
+            OSError: it cannot be written.
+            TaskError: it holds something else, or another process writes it.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._check()
+        self._file = os.open(self._episodes, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise TaskError(f"{self.folder}: another evaluation writes it") from None
+        self._mend()
+        write_text(self.folder / "settings.json", json.dumps(self._settings, indent=1) + "\n")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def _check(self) -> None:
+        """Hold this evaluation to the one that the folder began with."""
+        file = self.folder / "settings.json"
+        if not file.exists():
+            if self._episodes.exists():
+                raise TaskError(f"{self.folder}: holds episodes.jsonl, but no settings.json")
+            return
+        try:
+            before = json.loads(file.read_text(encoding="utf-8"))
+            changed = _differences(before, self._settings)
+        except (ValueError, TypeError, AttributeError) as problem:
+            raise TaskError(f"{file}: {problem}") from None
+        if changed:
+            told = f"{self.folder} holds another evaluation: {', '.join(changed)}"
+            raise TaskError(f"{told}; choose another folder")
+
+    def _mend(self) -> None:
+        """Remove a line that was cut short when a process was killed."""
+        size, end = os.fstat(self._file).st_size, 0
+        with self._episodes.open("rb") as file:
+            for line in file:
+                end += len(line) if line.endswith(b"\n") else 0
+        if end < size:
+            os.ftruncate(self._file, end)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Add an episode that has ended, well or not."""
+        line = json.dumps(row, ensure_ascii=True, allow_nan=False).encode() + b"\n"
+        while line:
+            line = line[os.write(self._file, line) :]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The last line of each episode, in the order in which those were written."""
+        last: dict[Key, int] = {}
+        for number, row in self._lines():
+            last[key_of(row)] = number
+        for number, row in self._lines():
+            if last[key_of(row)] == number:
+                yield row
+
+    def _lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        with self._episodes.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    row = json.loads(line)
+                    key_of(row)
+                except (ValueError, KeyError, TypeError) as problem:
+                    told = f"expected an episode: {type(problem).__name__}: {problem}"
+                    raise TaskError(f"{self._episodes}, line {number}: {told}") from None
+                yield number, row
+
+    def finish(self, evaluation: Mapping[str, Any], terms: Sequence[str]) -> None:
+        """Write figures and table.
+
+        Args:
+            evaluation: JSON values.
+            terms: of the ledgers.
+        """
+        write_parquet(self.folder / "episodes.parquet", self.rows(), terms)
+        text = json.dumps(evaluation, indent=1, ensure_ascii=False)
+        write_text(self.folder / "evaluation.json", text + "\n")
+
+
+def key_of(row: Mapping[str, Any]) -> Key:
+    """What tells an episode from all others."""
+    return row["agent"], row["task_id"], row["rollout"]
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    names = [name for name in {**before, **now} if name != "agents"]
+    told = [
+        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]
+    agents = now["agents"]
+    for name, spec in before["agents"].items():
+        if name not in agents:
+            told.append(f"it has an agent {name!r}, this one has not")
+        elif agents[name] != spec:
+            told.append(f"agent {name!r} was {spec!r}, is {agents[name]!r}")
+    return told
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that is there completely, or is what it was before."""
+    unfinished = path.with_name(f".unfinished-{path.name}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def write_parquet(path: Path, rows: Iterator[Mapping[str, Any]], terms: Sequence[str]) -> None:
+    """Write a row an episode; one without a number has none.
+
+    Args:
+        path: of the file.
+        rows: of `row_of`.
+        terms: of the ledgers; column `reward_TERM` holds each.
+
+    Raises:
+        ModuleNotFoundError: pyarrow is not installed.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {
+        **dict.fromkeys(("agent", "task_id", "weakness"), pa.string()),
+        "rollout": pa.int32(),
+        "graded": pa.bool_(),
+        "failure": pa.string(),
+        **dict.fromkeys(("reward", "score"), pa.float64()),
+        **dict.fromkeys((f"reward_{term}" for term in terms), pa.float64()),
+        **dict.fromkeys(_COUNTS, pa.int32()),
+        **dict.fromkeys(("submitted", "fits"), pa.bool_()),
+        "record": pa.string(),
+    }
+    schema = pa.schema(list(kinds.items()))
+    unfinished = path.with_name(f".unfinished-{path.name}")
+    with pq.ParquetWriter(unfinished, schema, compression="zstd") as file:
+        some: list[dict[str, Any]] = []
+        for row in rows:
+            some.append(_flat(row, terms, kinds))
+            if len(some) == _ROWS:
+                file.write_table(pa.Table.from_pylist(some, schema))
+                some = []
+        file.write_table(pa.Table.from_pylist(some, schema))
+    unfinished.replace(path)
+
+
+def _flat(
+    row: Mapping[str, Any], terms: Sequence[str], columns: Mapping[str, Any]
+) -> dict[str, Any]:
+    graded = row["graded"]
+    ledger = {f"reward_{term}": row["ledger"][term] if graded else None for term in terms}
+    reward = row["reward"] if graded else None
+    flat = {**row, "reward": reward, **ledger, "record": json.dumps(row, ensure_ascii=False)}
+    return {name: flat.get(name) for name in columns}

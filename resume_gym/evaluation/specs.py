@@ -1,0 +1,109 @@
+"""What names an agent on a command line: a scripted one, a model of one's own, an endpoint.
+
+careful                           a scripted agent
+runs/nano                         a run's model; a checkpoint or any model's folder does as well
+MODEL@http://localhost:8000/v1    a server with OpenAI's protocol; MODEL@openai is OpenAI's own
+{"model": ..., ...}               either, as JSON with options
+NAME=...                          any of them, under another name
+"""
+
+import json
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from resume_gym.agents import AGENTS
+
+_NAMED = re.compile(r"([^={}@/\s][^={}@/]*)=(.+)", re.DOTALL)
+_AT = re.compile(r"(.+)@(https?://\S+|openai)", re.DOTALL)
+_CHECKPOINT = re.compile(r"step-\d{6,}")
+
+
+class AgentSpec(NamedTuple):
+    """An agent that is wanted.
+
+    Attributes:
+        name: by which it is shown.
+        kind: who makes its player.
+        options: of the player; a scripted agent's and a model's own name is `model`.
+    """
+
+    name: str
+    kind: Literal["scripted", "model", "endpoint"]
+    options: dict[str, Any]
+
+    @property
+    def record(self) -> str | dict[str, Any]:
+        """The spec as written in results; no secret is in it."""
+        return self.options["model"] if self.kind == "scripted" else self.options
+
+
+def read_spec(text: str) -> AgentSpec:
+    """The agent of a spec.
+
+    Raises:
+        ValueError: it names none.
+    """
+    named = _NAMED.fullmatch(text)
+    name, spec = (named[1], named[2]) if named else ("", text)
+    options = _options(spec)
+    name = name or str(options.pop("name", ""))
+    options.pop("name", None)
+    model = options.get("model")
+    if not isinstance(model, str) or not model:
+        raise ValueError(f"expected a model's name, a text, in 'model'; got {model!r}")
+    if "base_url" in options:
+        _check_url(options["base_url"])
+        return AgentSpec(name or model, "endpoint", options)
+    if model in AGENTS:
+        if len(options) > 1:
+            raise ValueError(f"{model}: a scripted agent takes no options")
+        return AgentSpec(name or model, "scripted", options)
+    _check_folder(model)
+    return AgentSpec(name or _model_name(model), "model", options)
+
+
+def _options(spec: str) -> dict[str, Any]:
+    if spec.lstrip().startswith("{"):
+        try:
+            found = json.loads(spec)
+        except ValueError as problem:
+            raise ValueError(f"expected JSON, got {spec!r}: {problem}") from None
+        return dict(found)
+    served = _AT.fullmatch(spec)
+    if served:
+        url = None if served[2] == "openai" else served[2]
+        return {"model": served[1], "base_url": url}
+    return {"model": spec}
+
+
+def _check_url(url: object) -> None:
+    if url is None:
+        return
+    parts = urlsplit(url) if isinstance(url, str) else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ValueError(f"base_url: expected http://HOST/v1 or null, got {url!r}")
+    if "@" in parts.netloc:
+        raise ValueError(
+            "base_url: expected no password in it; key_name names a variable with a key"
+        )
+
+
+def _check_folder(model: str) -> None:
+    """See that there may be a model of this name; what it holds is seen when it is loaded."""
+    if model in ("nano", "smollm2") or Path(model).is_dir():
+        return
+    near = get_close_matches(model, AGENTS, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    wanted = f"{', '.join(AGENTS)}, the folder of a model or a run, or MODEL@URL"
+    raise ValueError(f"expected one of {wanted}; got {model!r}{hint}")
+
+
+def _model_name(model: str) -> str:
+    """RUN, or RUN/step-000010 of a checkpoint; else the folder's own name."""
+    path = Path(model).resolve() if Path(model).is_dir() else Path(model)
+    if _CHECKPOINT.fullmatch(path.name) and path.parent.name == "checkpoints":
+        return f"{path.parents[1].name}/{path.name}"
+    return path.parent.name if path.name == "model" else path.name

@@ -1,0 +1,137 @@
+"""Turns of a chat with tools, from servers with OpenAI's protocol (`resume-gym[openai]`).
+
+A provider as `openai.OpenAI` is, for `client.Client`: a turn's prompt is the whole chat so far, its
+answer what the model said, with native calls, as JSON. Nothing is parsed out of texts here.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from resume_gym.llm import Answer, Malformed, ModelError, Prompt, Refused
+from resume_gym.llm.failures import shown
+from resume_gym.llm.openai import OpenAI
+
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletion
+
+_ENDS = ("stop", "tool_calls", "function_call", "length")
+
+
+class Said(NamedTuple):
+    """A model's turn.
+
+    Attributes:
+        thought: what it thought, if its server tells.
+        content: its text; a refusal of its own is one.
+        calls: of tools, as the server gave them, with names and arguments as texts.
+    """
+
+    thought: str
+    content: str
+    calls: Sequence[Mapping[str, Any]]
+
+
+def turn_prompt(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], draw: int
+) -> Prompt:
+    """What is asked for a turn.
+
+    Args:
+        messages: of the chat so far, in OpenAI's format; the first is the system's.
+        tools: schemas in OpenAI's format.
+        draw: differs where another answer to the same chat is wanted.
+    """
+    system, *rest = messages
+    said = json.dumps(rest, ensure_ascii=False)
+    return Prompt(system["content"], said, {"tools": list(tools)}, "turn-1", draw)
+
+
+def read_turn(text: str) -> Said:
+    """The turn in the text of an answer."""
+    return Said(**json.loads(text))
+
+
+@dataclass
+class OpenAIChat(OpenAI):
+    """Sends chats with tools; its options are those of `OpenAI`, and one more.
+
+    Attributes:
+        parallel_tool_calls: what the server is told about several calls in a turn; None is not to
+            mention it, for servers that refuse to hear of it.
+    """
+
+    max_output_tokens: int = 4096
+    canary: bool = False
+    parallel_tool_calls: bool | None = False
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        """See `OpenAI.sampling`."""
+        return {**super().sampling, "parallel_tool_calls": self.parallel_tool_calls}
+
+    def _request(self, prompt: Prompt) -> dict[str, Any]:
+        several = {"parallel_tool_calls": self.parallel_tool_calls}
+        # by `extra_body`, for the SDK walks through all that is not
+        body = {
+            "tools": prompt.schema["tools"],
+            **({} if self.parallel_tool_calls is None else several),
+            **(self.extra_body or {}),
+        }
+        system = {"role": "system", "content": prompt.system}
+        sampling = {} if self.temperature is None else {"temperature": self.temperature}
+        return {
+            "model": self.model,
+            "messages": [system, *json.loads(prompt.user)],
+            "max_completion_tokens": self.max_output_tokens,
+            "extra_body": body,
+            **sampling,
+        }
+
+    def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
+        """What the response holds; a turn that was cut off is the model's turn as well."""
+        try:  # the SDK checks no types
+            told = response.model_dump(exclude_none=True, warnings=False)
+            choice: dict[str, Any] = (told.get("choices") or [{}])[0]
+            said = _said(choice.get("message", {}))
+            usage = told.get("usage", {})
+            spent = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
+            end, model = choice.get("finish_reason"), str(told.get("model") or self.model)
+            fit = all(type(count) is int for count in spent)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            fit = False
+        if not fit:
+            raise Malformed(f"{self.name}: expected a chat completion, got {shown(response)!r}")
+        answer = Answer(json.dumps(said._asdict(), ensure_ascii=False), model, *spent, seconds)
+        problem: ModelError | None = None
+        if not choice:
+            problem = Malformed(f"{self.name}: an answer without choices")
+        elif end == "content_filter":
+            problem = Refused(f"{self.name}: refused: content_filter")
+        elif end not in _ENDS:
+            problem = Malformed(f"{self.name}: ended by {end}")
+        if problem:
+            problem.answer = answer
+            raise problem
+        return answer
+
+
+def _said(message: Mapping[str, Any]) -> Said:
+    """A message of the wire; raises TypeError if it is none."""
+    thought = message.get("reasoning_content") or message.get("reasoning") or ""
+    content = message.get("content") or message.get("refusal") or ""
+    calls = [_call(one) for one in message.get("tool_calls") or ()]
+    if not (isinstance(thought, str) and isinstance(content, str)):
+        raise TypeError("expected texts")
+    return Said(thought, content, calls)
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call with all that its server wants back; its arguments as text, as most servers give."""
+    function = dict(call["function"])
+    arguments = function.get("arguments") or "{}"  # of tools without any, some give nothing
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    if not isinstance(function["name"], str):
+        raise TypeError("expected the name of a tool")
+    return {"type": "function", **call, "function": {**function, "arguments": text}}

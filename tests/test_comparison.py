@@ -1,0 +1,138 @@
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from resume_gym.evaluation.comparison import compare, holm, intervals, signed_rank, statistics_of
+from resume_gym.evaluation.figures import Episode, summarise
+from resume_gym.evaluation.table import comparison_table, markdown, sections
+from resume_gym.rewards import TERMS
+
+BLANK = Episode(
+    "a", "too_long", 0.0, 50.0, dict.fromkeys(TERMS, 0.0),
+    turns=4, edits=1, failed_edits=0, malformed=0, submitted=True, lines=50, fits=True,
+    judged=True, verdict={"clarity": 0.0}, words=10,
+)  # fmt: skip
+
+
+def played(**rewards: list[float]) -> list[Episode]:
+    """Episodes with these rewards, by task."""
+    return [
+        replace(BLANK, task_id=task, reward=one, ledger={**BLANK.ledger, "edit": one})
+        for task, some in rewards.items()
+        for one in some
+    ]
+
+
+def test_the_spread_within_a_task_is_told_from_that_between_tasks():
+    found = statistics_of({"one": played(a=[1, 3], b=[5, 5], c=[0, 0])})["one"]
+    assert [found.by_task[task].reward for task in "abc"] == [2, 5, 0]
+    assert (found.by_task["a"].sd, found.by_task["a"].rollouts) == (1, 2)
+    assert found.within_sd == pytest.approx(2**0.5 / 3), "n - 1, mean over tasks"
+    assert found.between_sd == pytest.approx((38 / 9) ** 0.5)
+    assert (found.wins, found.ties) == (None, None), "nobody to win against"
+    assert statistics_of({"one": played(a=[1], b=[2])})["one"].within_sd is None
+
+
+def test_a_task_counts_once_however_often_it_was_played():
+    often = statistics_of({"one": played(a=[1] * 50, b=[2], c=[6])})["one"]
+    once = statistics_of({"one": played(a=[1], b=[2], c=[6])})["one"]
+    assert often.interval == once.interval
+
+
+def test_wins_and_ties_are_on_tasks_that_all_have():
+    agents = {
+        "x": played(a=[1], b=[5], c=[2], d=[9]),
+        "y": played(a=[1], b=[1], c=[3]),
+        "z": played(a=[0], b=[4], c=[3]),
+    }
+    found = statistics_of(agents)
+    assert {name: (one.wins, one.ties) for name, one in found.items()} == {
+        "x": (1, 1),
+        "y": (0, 2),
+        "z": (0, 1),
+    }
+
+
+def test_agents_are_compared_on_the_tasks_that_they_share():
+    first = played(a=[0, 2], b=[1], c=[1], d=[4], e=[1], f=[0], only=[100])
+    second = played(a=[2], b=[3], c=[5], d=[4, 6], e=[3], f=[1.5], other=[-100])
+    (one,) = compare({"first": first, "second": second})
+    reward = one.figures["reward"]
+    assert (one.first, one.second, one.tasks) == ("first", "second", 6)
+    assert (one.wins, one.ties, one.losses) == (6, 0, 0)
+    assert reward.mean == pytest.approx((1 + 2 + 4 + 1 + 2 + 1.5) / 6)
+    assert reward.p == pytest.approx(2 / 2**6), "all six signs the same, exactly"
+    assert reward.p_holm == reward.p, "the only pair"
+    assert reward.interval is not None
+    assert 1 <= reward.interval[0] < reward.mean < reward.interval[1] <= 4
+    assert one.figures["tool_syntax"] == reward, "all of it came from edits"
+    assert one.figures["words"].mean == 0.0
+    assert one.figures["words"].interval == (0.0, 0.0)
+    assert one.figures["words"].p == 1.0
+    assert one.figures["verdict_clarity"].p == 1.0
+
+
+def test_agents_of_the_same_are_not_told_apart():
+    same = played(a=[1], b=[2], c=[3])
+    (one,) = compare({"x": same, "y": same})
+    assert (one.wins, one.ties, one.losses) == (0, 3, 0)
+    assert one.figures["reward"].p == 1.0
+    assert compare({"x": played(a=[1]), "y": played(b=[1])}) == ()
+
+
+def test_p_values_are_corrected_for_all_pairs():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    many = {f"n{n}": played(**{t: [n * (1 + ord(t) % 3)] for t in "abcdefgh"}) for n in range(3)}
+    found = compare(many)
+    assert [(one.first, one.second) for one in found] == [("n0", "n1"), ("n0", "n2"), ("n1", "n2")]
+    for one in found:
+        reward = one.figures["reward"]
+        assert reward.p_holm == pytest.approx(3 * reward.p)
+
+
+def test_the_bootstrap_is_skewed_where_the_values_are():
+    values = [0.0] * 9 + [10.0]
+    (found,) = intervals([values])
+    assert found is not None
+    low, high = found
+    assert high - 1 > 1 - low, "a plain interval of mean and error would be symmetric"
+    assert intervals([values]) == [found], "the same draws each time"
+    assert intervals([[1.0]]) == [None]
+    assert intervals([[2.0, 2.0], [1.0, 2.0]])[0] == (2.0, 2.0)
+
+
+def test_the_signed_rank_test_looks_at_both_sides():
+    up = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0]
+    assert signed_rank(up) == signed_rank([-one for one in up]) == pytest.approx(2 / 2**8)
+    assert signed_rank([0.0, 0.0]) == 1.0
+
+
+def test_tables_say_how_sure_it_is():
+    agents = {"a|b": played(a=[1, 2], b=[1], c=[1]), "[y]": played(a=[2], b=[3], c=[4])}
+    summaries = {name: summarise(some) for name, some in agents.items()}
+    statistics = statistics_of(agents)
+    statistics["[y]"] = replace(statistics["[y]"], failed=2)
+    rows = {
+        label: cells for _, some in sections(summaries, statistics) for label, cells in some.items()
+    }
+    assert rows["sd within a task"] == ["0.71", "-"]
+    assert rows["tasks it is best on"] == ["0", "3"]
+    assert rows["without a number"] == ["0", "2"]
+    assert rows["words an episode"] == ["10", "10"]
+    pairs = compare(agents)
+    text = markdown(summaries, statistics, pairs)
+    lines = text.split("\n")
+    assert lines[0] == "|  | a\\|b | [y] |"
+    assert lines[1] == "| --- | ---: | ---: |"
+    assert "| mean | 1.25 | 3.00 |" in lines
+    assert any(line.startswith("| [y] - a\\|b | +1.83 |") for line in lines)
+    assert {line.count("|") - line.count("\\|") for line in lines if line.startswith("|")} == {4, 7}
+    assert "Wilcoxon" in text
+    console = Console(width=100, file=StringIO())
+    console.print(comparison_table(pairs))
+    shown = console.file.getvalue()
+    assert "[y] - a|b" in shown
+    assert "3/0/0" in shown

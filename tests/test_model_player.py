@@ -1,0 +1,108 @@
+"""Models of one's own, sampled in this process or by servers, as players."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from fake_vllm import FakeVLLM
+from safetensors.torch import save_model
+from scripted import SUBMIT
+
+from learners import models
+from learners.config import Config, ConfigError, to_toml
+from learners.model_player import FoundModel
+from learners.policy import Policy
+from learners.tokens import ChatTokens
+from resume_gym import TOOLS, Rules, Session, load_tasks
+from resume_gym.cli import main
+
+TASKS = load_tasks("mini", "eval")[:3]
+RULES = Rules(max_turns=6, page_lines=20)
+RUN = Config(name="short", max_tokens=40, temperature=0.5)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose weights after four steps are not those that it began with."""
+    folder: Path = tmp_path_factory.mktemp("runs") / "short"
+    checkpoint = folder / "checkpoints" / "step-000004"
+    checkpoint.mkdir(parents=True)
+    (folder / "config.toml").write_text(to_toml(RUN))
+    policy = Policy(models.load("nano"), 1.0, "float32")
+    for weight in policy.parameters():
+        weight.data.mul_(0.9)
+    save_model(policy, str(checkpoint / "policy.safetensors"))
+    (folder / "model").mkdir()
+    models.export("nano", policy.model.named_parameters(), folder / "model")
+    return folder
+
+
+def played(options: dict[str, object], seed: int = 0) -> list[list[str]]:
+    """The actions of an episode on each task, side by side."""
+    player = FoundModel.of({**options, "threads": 1}).player(TOOLS)
+    sessions = [Session(task, RULES) for task in TASKS]
+
+    async def play() -> None:
+        await asyncio.gather(*(player.play(one, seed) for one in sessions))
+        await player.close()
+
+    asyncio.run(play())
+    assert all(one.done for one in sessions)
+    return [[text for text, _ in one.state.transcript] for one in sessions]
+
+
+def test_a_seed_gives_the_episodes_of_a_model() -> None:
+    first = played({"model": "nano"})
+    assert played({"model": "nano"}) == first
+    assert played({"model": "nano"}, seed=1) != first
+    assert any("<tool_call>" in text for actions in first for text in actions)
+
+
+def test_a_checkpoint_plays_as_the_model_that_was_exported_from_it(run: Path) -> None:
+    exported = played({"model": str(run)})
+    assert played({"model": str(run / "checkpoints" / "step-000004")}) == exported
+    assert played({"model": str(run / "model")}) == exported
+    assert played({"model": "nano", "max_tokens": 40, "temperature": 0.5}) != exported
+
+
+def test_a_run_says_how_its_model_is_sampled(run: Path) -> None:
+    found = FoundModel.of({"model": str(run)})
+    assert (found.config.temperature, found.config.max_tokens) == (0.5, 40)
+    hotter = FoundModel.of({"model": str(run), "temperature": 2})
+    assert (hotter.record["temperature"], hotter.record["max_tokens"]) == (2.0, 40)
+    assert found.record["engine"] == "transformers"
+    assert found.record["weights"] != FoundModel.of({"model": "nano"}).record["weights"]
+
+
+def test_what_is_no_model_is_told(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(to_toml(RUN))
+    with pytest.raises(FileNotFoundError, match="has not ended and exported one"):
+        FoundModel.of({"model": str(tmp_path)})
+    sharded = tmp_path / "checkpoints" / "step-000002"
+    sharded.mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="only those of the backend 'local'"):
+        FoundModel.of({"model": str(sharded)})
+    step = str(run / "checkpoints" / "step-000004")
+    with pytest.raises(ConfigError, match="a checkpoint is sampled by transformers"):
+        FoundModel.of({"model": step, "engine": "vllm", "engine_urls": ["http://h"]})
+
+
+def test_servers_sample_with_the_models_weights(run: Path) -> None:
+    chat = ChatTokens(models.load_tokenizer("nano"), TOOLS)
+    with FakeVLLM(lambda ids: chat.write(SUBMIT)) as server:
+        options = {"model": str(run), "engine": "vllm", "engine_urls": [server.url]}
+        assert played(options) == [[SUBMIT]] * len(TASKS)
+        own = dict(models.load(str(run / "model")).named_parameters())
+        assert server.weights.keys() == own.keys()
+        assert all((server.weights[name] == one).all() for name, one in own.items())
+
+
+def test_the_command_plays_models_beside_others(run: Path, tmp_path: Path) -> None:
+    words = ["--agent", "noop", "--agent", f"before={run}", "--env", "ResumeEditMini-v0"]
+    tasks = ["--tasks", "procedural:5:1", "--rollouts", "2", "--out", str(tmp_path)]
+    assert main(["eval", *words, *tasks, "--split", "train"]) == 0
+    found = json.loads((tmp_path / "evaluation.json").read_text())["agents"]
+    assert found["before"]["summary"]["episodes"] == 2
+    assert found["before"]["spec"]["model"] == str(run)
+    assert found["before"]["summary"]["words"] > 0

@@ -1,0 +1,229 @@
+"""Models behind a server with OpenAI's protocol, as the real SDK finds one on 127.0.0.1."""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import pytest
+from conftest import make_task
+from loopback import Loopback, Say
+from native_model import model
+
+from resume_gym import Session, tool_call
+from resume_gym.evaluation.players import Endpoint, endpoint
+from resume_gym.evaluation.specs import read_spec
+from resume_gym.llm import Misconfigured, Refused, Unavailable
+from resume_gym.tools import with_calls
+
+REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
+EDIT = tool_call("str_replace", old="Helped build", new="Built")
+BROKEN = with_calls("Let me see.", [("str_replace", '{"old": "x", "new"')])
+
+
+def player(server: Loopback, at_once: int = 4, **options: Any) -> Endpoint:
+    return endpoint({"model": "scripted", "base_url": server.url, **options}, at_once)
+
+
+def play(one: Endpoint, *sessions: Session) -> None:
+    async def all_of_them() -> None:
+        try:
+            await asyncio.gather(*(one.play(some, n) for n, some in enumerate(sessions)))
+        finally:
+            await one.close()
+
+    asyncio.run(all_of_them())
+
+
+def bare(*actions: str) -> Session:
+    session = Session(make_task())
+    for text in actions:
+        session.step(text)
+    return session
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        (REVIEW, EDIT, SUBMIT),
+        ("I would rather not.", EDIT, SUBMIT),
+        (f"Two at once.\n{REVIEW}\n{EDIT}", EDIT, SUBMIT),
+        (BROKEN, REVIEW, SUBMIT),
+        (tool_call("delete_all"), EDIT, EDIT, SUBMIT),
+        ("",) * 10,
+    ],
+)
+def test_an_episode_is_what_it_is_in_the_bare_environment(actions):
+    with model(lambda turn: actions[turn]) as server:
+        session = Session(make_task())
+        play(player(server), session)
+    wanted = bare(*actions)
+    assert session.ledger == wanted.ledger
+    assert session.text == wanted.text
+    steps = [step.error for _, step in session.state.transcript]
+    assert steps == [step.error for _, step in wanted.state.transcript]
+
+
+def test_a_model_is_shown_its_tools_and_what_came_of_its_calls():
+    said = (REVIEW, "No call.", REVIEW + "\n" + EDIT, BROKEN, SUBMIT)
+    with model(lambda turn: said[turn]) as server:
+        session = Session(make_task())
+        play(player(server, temperature=0.5), session)
+        first, *_, last = server.requests
+    assert first["model"] == "scripted"
+    assert first["tools"] == [dict(one) for one in session.tools]
+    assert first["parallel_tool_calls"] is False
+    assert first["temperature"] == 0.5
+    assert first["messages"] == session.messages
+    replies = [step.observation for _, step in session.state.transcript]
+    told = last["messages"][2:]
+    roles = "assistant tool assistant user assistant tool tool assistant user"
+    assert [one["role"] for one in told] == roles.split()
+    assert told[0]["tool_calls"][0]["function"] == {"name": "review", "arguments": "{}"}
+    assert [told[n]["content"] for n in (1, 3, 5, 6, 8)] == [
+        *(replies[0], replies[1]),
+        *(replies[2], replies[2]),
+        replies[3],
+    ]
+    assert [told[n]["tool_call_id"] for n in (5, 6)] == ["call-0", "call-1"], "each is answered"
+    assert told[7] == {"role": "assistant", "content": BROKEN}, "no server could read it as a call"
+    assert session.state.transcript[2][1].error == "several_calls"
+
+
+def test_thoughts_are_kept_and_call_nothing():
+    thought = f"<think>I could {SUBMIT}</think>"
+    with model(lambda turn: (thought + REVIEW, SUBMIT)[turn]) as server:
+        session = Session(make_task())
+        play(player(server), session)
+        assert "think" not in json.dumps(server.requests[1]["messages"][2:])
+    assert session.turns == 2
+    assert session.state.transcript[0][0].startswith("<think>\nI could <tool_call>")
+    assert session.state.reviewed
+
+
+def test_a_turn_that_was_cut_off_is_the_models_own():
+    with model(lambda turn: SUBMIT) as server:
+        server.script.append(Say("I think that I shall", finish="length"))
+        session = Session(make_task())
+        play(player(server), session)
+    assert [step.error for _, step in session.state.transcript] == ["no_call", "none"]
+
+
+def test_what_passes_is_asked_again_and_costs_no_turn():
+    with model(lambda turn: (REVIEW, SUBMIT)[turn]) as server:
+        server.script += [Say(status=503), Say(how="cut"), Say(body="no JSON")]
+        session = Session(make_task())
+        play(player(server), session)
+        assert len(server.requests) == 5
+    assert session.reward == bare(REVIEW, SUBMIT).reward
+
+
+@pytest.mark.parametrize(
+    ("say", "kind"),
+    [
+        (Say(status=503), Unavailable),
+        (Say(status=401), Misconfigured),
+        (Say(finish="safety"), Refused),
+        (
+            Say(status=400, body='{"error": {"message": "maximum context length is 8"}}'),
+            Refused,
+        ),
+    ],
+)
+def test_a_server_that_fails_ends_the_episode(say, kind):
+    with model(lambda turn: REVIEW) as server:
+        server.script += [Say(REVIEW), *[say] * 50]
+        session = Session(make_task())
+        with pytest.raises(kind):
+            play(player(server, deadline_s=0.5), session)
+    assert session.turns == 1
+    assert not session.done
+
+
+def test_many_episodes_are_on_their_way_at_once():
+    with model(lambda turn: (REVIEW, SUBMIT)[turn], delay_s=0.3) as server:
+        sessions = [Session(make_task(n)) for n in range(24)]
+        play(player(server, at_once=24), *sessions)
+        assert server.most == 24
+    assert all(one.state.submitted for one in sessions)
+
+
+def test_answers_of_a_store_are_not_asked_for_again(tmp_path):
+    store = str(tmp_path / "answers.sqlite")
+    with model(lambda turn: (REVIEW, EDIT, SUBMIT)[turn]) as server:
+        sessions = [Session(make_task()) for _ in range(2)]
+        play(player(server, store=store), *sessions)
+        assert len(server.requests) == 6, "rollouts of a task draw their own"
+        again = [Session(make_task()) for _ in range(2)]
+        play(player(server, store=store, replay=True), *again)
+        assert len(server.requests) == 6
+    assert [one.record() for one in again] == [one.record() for one in sessions]
+
+
+def test_each_endpoint_may_have_a_key_of_its_own(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "for somebody else")
+    monkeypatch.delenv("OTHER_KEY", raising=False)
+    asked = endpoint({"model": "m", "base_url": None, "key_name": "OTHER_KEY"}, 1)
+    with pytest.raises(Misconfigured, match="expected a key in OTHER_KEY; it is not set"):
+        play(asked, Session(make_task()))
+
+
+def test_an_option_that_is_none_is_named():
+    with pytest.raises(
+        ValueError, match=r"expected options among .*temperature.*; got 'temprature'"
+    ):
+        endpoint({"model": "m", "base_url": None, "temprature": 1}, 1)
+    with pytest.raises(ValueError, match="max_output_tokens: expected a whole number above 0"):
+        endpoint({"model": "m", "max_output_tokens": 0}, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("careful", ("careful", "scripted", {"model": "careful"})),
+        ("best=oracle", ("best", "scripted", {"model": "oracle"})),
+        ("nano", ("nano", "model", {"model": "nano"})),
+        (
+            "org/model-7b@http://localhost:8000/v1",
+            ("org/model-7b", "endpoint",
+             {"model": "org/model-7b", "base_url": "http://localhost:8000/v1"}),
+        ),
+        ("gpt=gpt-5-mini@openai", ("gpt", "endpoint", {"model": "gpt-5-mini", "base_url": None})),
+        (
+            '{"name": "mine", "model": "m", "base_url": "http://h/v1", "temperature": 0.2}',
+            ("mine", "endpoint", {"model": "m", "base_url": "http://h/v1", "temperature": 0.2}),
+        ),
+        ('hot={"model": "nano", "temperature": 2}',
+         ("hot", "model", {"model": "nano", "temperature": 2})),
+    ],
+)  # fmt: skip
+def test_an_agent_is_named_in_several_ways(text, wanted):
+    assert tuple(read_spec(text)) == wanted
+
+
+def test_folders_are_called_after_their_runs(tmp_path):
+    checkpoint = tmp_path / "first" / "checkpoints" / "step-000010"
+    checkpoint.mkdir(parents=True)
+    (tmp_path / "first" / "model").mkdir()
+    for folder, name in (
+        (checkpoint, "first/step-000010"),
+        (tmp_path / "first", "first"),
+        (tmp_path / "first" / "model", "first"),
+    ):
+        assert read_spec(str(folder)).name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("orcale", "got 'orcale'; did you mean oracle?"),
+        ("{", "expected JSON"),
+        ('{"base_url": "http://h"}', "in 'model'; got None"),
+        ('{"model": "careful", "temperature": 1}', "takes no options"),
+        ('{"model": "m", "base_url": "ftp://h"}', "base_url: expected http://HOST/v1"),
+        ("m@http://me:secret@h/v1", "base_url: expected no password"),
+    ],
+)
+def test_mistakes_in_a_spec_are_told(text, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_spec(text)

@@ -1,0 +1,320 @@
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from loopback import Say
+from native_model import model
+
+from resume_gym import Rules, Session, load_tasks, tool_call
+from resume_gym.cli import main
+from resume_gym.editing import EditSession
+from resume_gym.evaluation.figures import Episode, summarise
+from resume_gym.evaluation.results import Results, digest, row_of
+from resume_gym.judges import JudgeUnavailable
+from resume_gym.rewards import TERMS, Verdict
+from resume_gym.tasks import TaskError
+
+TASKS = "procedural:5:6"
+LOADED = load_tasks(TASKS, "eval")
+BY_ID = {task.task_id: task for task in LOADED}
+REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
+SETTINGS = {"env": "E", "seed": 0, "agents": {"a": "noop"}}
+
+
+class Moody:
+    """A judge that has no verdict on some tasks, until a file is there."""
+
+    name = "moody"
+
+    def __init__(self, cured: str, on: str = "000002") -> None:
+        self.cured, self.on = Path(cured), on
+
+    def judge(self, task: Any, revised: str) -> Verdict:
+        if task.task_id.endswith(self.on) and not self.cured.exists():
+            raise JudgeUnavailable("not today")
+        return Verdict(1, 1, 0, 0, 0, 1)
+
+
+def evaluate(folder: Path, *more: str) -> int:
+    return main(["eval", "--tasks", TASKS, "--out", str(folder), *more])
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
+
+
+def read(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "evaluation.json").read_text())
+    return found
+
+
+def without_date(folder: Path) -> dict[str, Any]:
+    return {name: value for name, value in read(folder).items() if name != "created"}
+
+
+def test_every_episode_is_kept_and_can_be_played_again(tmp_path, capsys):
+    agents = ("--agent", "random", "--agent", "best=oracle", "--rollouts", "2")
+    assert evaluate(tmp_path, *agents) == 0
+    assert f"{tmp_path}: evaluation.json" in capsys.readouterr().out
+    found, lines = read(tmp_path), rows(tmp_path)
+    assert found["format"] == 1
+    assert (found["env"], found["tasks"], found["judge"]) == ("ResumeEdit-v0", TASKS, "rubric")
+    assert found["rules"]["max_turns"] == 10
+    assert {name: one["spec"] for name, one in found["agents"].items()} == {
+        "random": "random",
+        "best": "oracle",
+    }
+    assert len(lines) == 24
+    sessions = {
+        (row["agent"], row["rollout"], row["task_id"]): Session.replay(BY_ID[row["task_id"]], row)
+        for row in lines
+    }
+    for name, one in found["agents"].items():
+        episodes = [Episode.of(some) for key, some in sessions.items() if key[0] == name]
+        assert one["summary"]["reward"] == summarise(episodes).reward
+        assert len(one["statistics"]["by_task"]) == 6
+    (pair,) = found["comparisons"]
+    assert (pair["first"], pair["second"], pair["tasks"]) == ("random", "best", 6)
+    assert pair["figures"]["reward"]["mean"] > 0
+    assert set(pair["figures"]) > {"tool_syntax", "layout", "content", "verdict_hallucination"}
+
+
+def test_the_parquet_file_holds_a_row_an_episode(tmp_path):
+    assert evaluate(tmp_path, "--agent", "random", "--rollouts", "3") == 0
+    table = pq.read_table(tmp_path / "episodes.parquet")
+    assert table.num_rows == 18
+    assert {f"reward_{term}" for term in TERMS} < set(table.column_names)
+    for row, line in zip(table.to_pylist(), rows(tmp_path), strict=True):
+        session = Session.replay(BY_ID[row["task_id"]], json.loads(row["record"]))
+        episode = Episode.of(session)
+        assert row["reward"] == sum(row[f"reward_{term}"] for term in TERMS) == episode.reward
+        for name in ("turns", "failed_edits", "several_calls", "submitted", "fits", "words"):
+            assert row[name] == getattr(episode, name) == line[name]
+        assert (row["agent"], row["graded"], row["failure"]) == ("random", True, None)
+
+
+def test_the_same_command_goes_on_and_plays_nothing_twice(tmp_path):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    more = ("--agent", "random", "--rollouts", "2")
+    assert evaluate(whole, *more) == evaluate(part, *more) == 0
+    kept = rows(part)[:5]
+    cut = json.dumps(rows(part)[5])[:100]
+    text = "".join(json.dumps(row) + "\n" for row in kept) + cut
+    (part / "episodes.jsonl").write_text(text)
+    assert evaluate(part, *more) == 0
+    assert rows(part)[:5] == kept
+    assert rows(part) == rows(whole), "the seeds are the episodes' own"
+    assert without_date(part) == without_date(whole)
+    before = (part / "episodes.jsonl").stat()
+    assert evaluate(part, *more) == 0
+    assert (part / "episodes.jsonl").stat() == before
+
+
+def test_agents_may_be_added_and_nothing_else(tmp_path, capsys):
+    assert evaluate(tmp_path, "--agent", "noop") == 0
+    assert evaluate(tmp_path, "--agent", "noop", "--agent", "careful") == 0
+    assert [row["agent"] for row in rows(tmp_path)] == ["noop"] * 6 + ["careful"] * 6
+    before = (tmp_path / "episodes.jsonl").read_bytes()
+    capsys.readouterr()
+    for more, message in (
+        (("--agent", "noop"), "it has an agent 'careful', this one has not"),
+        (("--agent", "noop=oracle", "--agent", "careful"), "agent 'noop' was 'noop', is 'oracle'"),
+        (("--seed", "3"), "seed was 0, is 3"),
+        (("--rollouts", "2"), "rollouts was 1, is 2"),
+        (("--tasks", "procedural:6:6"), "tasks was 'procedural:5:6', is 'procedural:6:6'"),
+    ):
+        agents = () if more[0] == "--agent" else ("--agent", "noop", "--agent", "careful")
+        assert evaluate(tmp_path, *agents, *more) == 2
+        err = capsys.readouterr().err
+        assert f"{tmp_path} holds another evaluation: " in err
+        assert message in err
+    assert (tmp_path / "episodes.jsonl").read_bytes() == before
+
+
+def test_tasks_that_changed_under_their_name_are_noticed():
+    changed = [replace(LOADED[0], job="Another one."), *LOADED[1:]]
+    assert digest(LOADED) != digest(changed)
+    assert digest(LOADED) == digest(load_tasks(TASKS, "eval"))
+
+
+def test_an_episode_without_a_verdict_is_named_and_graded_later(tmp_path, capsys):
+    folder, cured = tmp_path / "out", tmp_path / "cured"
+    spec = json.dumps({"name": "test_results:Moody", "cured": str(cured)})
+    more = ("--agent", "careful", "--agent", "noop", "--rollouts", "2", "--judge", spec)
+    assert evaluate(folder, *more) == 1
+    out, err = capsys.readouterr()
+    assert "careful: 2 of 12 episodes have no number" in err
+    assert "000002, rollout 0: JudgeUnavailable: not today" in err
+    assert re.search(r"without a number +2 +0", out)
+    found = read(folder)
+    assert found["agents"]["careful"]["summary"]["episodes"] == 10
+    assert found["agents"]["careful"]["statistics"]["failed"] == 2
+    assert [one["rollout"] for one in found["agents"]["careful"]["failures"]] == [0, 1]
+    assert found["comparisons"][0]["tasks"] == 5, "only tasks with a number on both sides"
+    table = pq.read_table(folder / "episodes.parquet").to_pylist()
+    (first, second) = [row for row in table if not row["graded"]]
+    for row in (first, second):
+        assert row["failure"] == "JudgeUnavailable: not today"
+        assert row["turns"] > 1
+        numbers = ("reward", "score", "reward_layout", "reward_clarity")
+        assert [row[name] for name in numbers] == [None] * 4
+
+    cured.touch()
+    count = len(rows(folder))
+    assert evaluate(folder, *more) == 0
+    late = rows(folder)[count:]
+    assert [row["task_id"] for row in late] == [first["task_id"]] * 2
+    assert [row["actions"] for row in late] == [
+        json.loads(one["record"])["actions"] for one in (first, second)
+    ]
+    assert read(folder)["agents"]["careful"]["failures"] == []
+    assert pq.read_table(folder / "episodes.parquet").num_rows == 24
+
+
+def test_nothing_is_printed_if_nothing_has_a_number(tmp_path, capsys):
+    spec = json.dumps({"name": "test_results:Moody", "cured": str(tmp_path / "no"), "on": ""})
+    assert main(["eval", "--agent", "careful", "--tasks", TASKS, "--judge", spec]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "careful: 6 of 6 episodes have no number" in err
+
+
+def test_an_endpoint_that_fails_costs_its_episodes_only(tmp_path, capsys):
+    unlucky = LOADED[3].job[:60]
+
+    def say(turn: int) -> str:
+        return (REVIEW, SUBMIT)[turn]
+
+    with model(say) as server:
+        wire = server._wire
+
+        def refuse(said: Any, path: str, body: Any) -> dict[str, Any]:
+            told = wire(said, path, body)
+            if unlucky in body["messages"][1]["content"]:
+                told["choices"][0]["finish_reason"] = "content_filter"
+            return told
+
+        server._wire = refuse
+        agent = f"m=scripted@{server.url}"
+        assert evaluate(tmp_path, "--agent", agent, "--rollouts", "2") == 1
+        err = capsys.readouterr().err
+        assert "m: 2 of 12 episodes have no number" in err
+        assert "Refused: openai/scripted: refused: content_filter" in err
+        asked = len(server.requests)
+        assert asked == 2 * 10 + 2
+        server._wire = wire
+        assert evaluate(tmp_path, "--agent", agent, "--rollouts", "2") == 0
+        assert len(server.requests) == asked + 4, "only what failed is played again"
+    found = read(tmp_path)["agents"]["m"]
+    assert found["spec"] == {"model": "scripted", "base_url": server.url}
+    assert found["summary"]["episodes"] == 12
+    assert found["summary"]["submit_rate"] == 1.0
+
+
+def test_a_wrong_key_ends_all_and_loses_nothing(tmp_path, capsys):
+    with model(lambda turn: (REVIEW, SUBMIT)[turn]) as server:
+        agent = f"m=scripted@{server.url}"
+        more = ("--agent", agent, "--rollouts", "1", "--at-once", "1")
+        server.script += [Say(REVIEW), Say(SUBMIT), Say(REVIEW), Say(status=401)]
+        assert evaluate(tmp_path, *more) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.count("\n") == 1
+        assert "401" in err
+        assert f"the same command goes on with {tmp_path}" in err
+        assert len(rows(tmp_path)) == 1
+        assert evaluate(tmp_path, *more) == 0
+        assert len(rows(tmp_path)) == 6
+
+
+def test_a_killed_evaluation_goes_on_where_it_was(tmp_path):
+    """`kill -9` in the middle: every request is answered once, but for what was under way."""
+    with model(lambda turn: (REVIEW, SUBMIT)[turn], delay_s=0.1) as server:
+        spec = f"m=scripted@{server.url}"
+        words = ["--agent", spec, "--rollouts", "4", "--at-once", "2"]
+        command = ["eval", "--tasks", TASKS, "--out", str(tmp_path), *words]
+        code = f"import sys; from resume_gym.cli import main; sys.exit(main({command!r}))"
+        child = subprocess.Popen([sys.executable, "-c", code])
+        file = tmp_path / "episodes.jsonl"
+        while not file.exists() or file.read_bytes().count(b"\n") < 5:
+            assert child.poll() is None
+            time.sleep(0.02)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        kept = rows(tmp_path)
+        assert 5 <= len(kept) < 24
+        assert not (tmp_path / "evaluation.json").exists()
+        asked = len(server.requests)
+        assert main(command) == 0
+        assert len(server.requests) - asked == 2 * (24 - len(kept))
+    assert rows(tmp_path)[: len(kept)] == kept
+    keys = {(row["task_id"], row["rollout"]) for row in rows(tmp_path)}
+    assert len(keys) == len(rows(tmp_path)) == 24
+    assert read(tmp_path)["agents"]["m"]["summary"]["episodes"] == 24
+
+
+def test_who_interrupts_it_is_told_how_to_go_on(tmp_path):
+    with model(lambda turn: REVIEW, delay_s=0.1) as server:
+        words = ["--agent", f"m=scripted@{server.url}", "--rollouts", "1", "--at-once", "1"]
+        command = ["eval", "--tasks", TASKS, "--out", str(tmp_path), *words]
+        code = f"import sys; from resume_gym.cli import main; sys.exit(main({command!r}))"
+        child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+        while len(server.requests) < 12:
+            assert child.poll() is None
+            time.sleep(0.02)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate()
+    assert child.returncode == 1
+    assert err == f"resume-gym: interrupted; the same command goes on with {tmp_path}\n"
+    assert len(rows(tmp_path)) == 1, "the one that had ended"
+
+
+def test_a_folder_is_written_by_one_at_a_time(tmp_path):
+    with (
+        Results(tmp_path, SETTINGS),
+        pytest.raises(TaskError, match="another evaluation writes it"),
+        Results(tmp_path, SETTINGS),
+    ):
+        pass
+    with Results(tmp_path, SETTINGS):
+        pass
+
+
+def test_a_broken_line_is_named(tmp_path):
+    with Results(tmp_path, SETTINGS) as results:
+        (tmp_path / "episodes.jsonl").write_text('{"agent": "a"}\n')
+        with pytest.raises(TaskError, match=r"episodes.jsonl, line 1: expected an episode"):
+            list(results.rows())
+    (tmp_path / "settings.json").unlink()
+    with (
+        pytest.raises(TaskError, match=r"holds episodes.jsonl, but no settings.json"),
+        Results(tmp_path, SETTINGS),
+    ):
+        pass
+
+
+def test_a_record_that_comes_out_differently_is_refused(tmp_path, capsys):
+    assert evaluate(tmp_path, "--agent", "oracle") == 0
+    first, *others = rows(tmp_path)
+    changed = {**first, "reward": -3.0}
+    lines = [json.dumps(row) for row in (changed, *others)]
+    (tmp_path / "episodes.jsonl").write_text("\n".join(lines) + "\n")
+    assert evaluate(tmp_path, "--agent", "oracle") == 2
+    assert "the replay ends with another reward" in capsys.readouterr().err
+
+
+def test_a_running_session_has_no_score():
+    session: EditSession[Any, Any] = Session(LOADED[0], Rules())
+    session.step(REVIEW)
+    row = row_of("a", 0, session, "gone")
+    assert (row["graded"], row["score"], row["failure"]) == (False, None, "gone")
+    assert row["turns"] == 1

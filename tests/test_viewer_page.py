@@ -1,0 +1,361 @@
+"""The viewer's page in Chromium: Debian's, or the one that playwright installs."""
+
+import re
+import shutil
+import threading
+from contextlib import contextmanager
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect, sync_playwright
+from viewer_runs import EVIL, GROUP, RULES, STEPS, evil_task, play, write_evaluation, write_run
+
+from resume_gym.document import wrapped_lines
+from resume_gym.viewer import command
+from resume_gym.viewer.data import Results
+
+PAGES = ("", "episodes", "episode/0", "episode/2", "episode/3", "compare/0/1", "episode/999")
+# what the page writes for characters that are not seen
+SEEN = EVIL.replace("\u2028", "U+2028").replace("\u202e", "U+202E")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def served(folder):
+    results = Results(folder)
+    results.refresh()
+    with command.serve(results, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    # markup in the name of the run, too; a name cannot hold a slash
+    return write_run(tmp_path_factory.mktemp("runs") / "<img src=x onerror=window.pwned=4>")
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    with served(folder) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def exported(folder, tmp_path_factory):
+    results = Results(folder)
+    results.refresh()
+    file = tmp_path_factory.mktemp("exported") / "run.html"
+    command.export(results, file)
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory):
+    with served(write_evaluation(tmp_path_factory.mktemp("evaluations") / "two")) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.faults = []
+    page.on("pageerror", lambda error: page.faults.append(str(error)))
+    page.on("console", lambda told: page.faults.append(told.text))
+    page.on("dialog", lambda dialog: page.faults.append(dialog.message))
+    yield page
+    context.close()
+
+
+def show(page, address, path):
+    page.goto(f"{address}#/{path}")
+    # the page before stays until this one is there
+    page.wait_for_selector(f'main[data-shows="#/{path}"] h1')
+
+
+def open_all(page):
+    closed = page.locator("details:not([open]) > summary")
+    while closed.count():
+        closed.first.click()
+    if page.locator("#show-tokens").count():
+        page.click("#show-tokens")
+        page.wait_for_selector(".tokens")
+
+
+def rows(page):
+    return page.locator(".episodes tbody tr")
+
+
+# --- what others wrote --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["run", "exported"])
+def test_markup_in_texts_is_text(page, request, how):
+    address = request.getfixturevalue(how)
+    for path in PAGES:
+        show(page, address, path)
+        open_all(page)
+        assert page.evaluate("window.pwned") is None, path
+        assert page.locator("main img, main script, main iframe, main object").count() == 0, path
+        assert page.locator("script:not([type])").count() == 1, path
+        if path != "episode/999":
+            assert SEEN in page.locator("body").text_content(), path
+    assert page.faults == []
+
+
+def test_each_hostile_text_is_where_it_belongs(page, run):
+    show(page, run, "episode/0")
+    assert page.locator("h1").text_content() == f"0 {SEEN}"
+    assert SEEN in page.locator(".verdict").text_content()  # a judge's reason
+    assert SEEN in page.locator(".turn").nth(1).text_content()  # a model's thought
+    assert "</script><script>window.pwned=1" in page.locator(".page").text_content()  # a resume
+    assert SEEN in page.locator("details", has_text="job").first.text_content()
+    show(page, run, "")
+    assert "<img src=x onerror=window.pwned=4>" in page.locator("h1").text_content()
+    assert SEEN in page.locator(".journal").text_content()
+
+
+def test_the_policy_stops_what_would_slip_through(page, run):
+    show(page, run, "")
+    page.evaluate(
+        """() => {
+            const script = document.createElement("script");
+            script.textContent = "window.pwned = 5";
+            document.body.append(script);
+            const image = document.createElement("img");
+            image.setAttribute("onerror", "window.pwned = 6");
+            image.src = "data:,";
+            document.body.append(image);
+        }"""
+    )
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.pwned") is None
+    assert any("Content Security Policy" in one for one in page.faults)
+
+
+def test_an_exported_file_asks_the_network_for_nothing(page, exported):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    for path in PAGES:
+        show(page, exported, path)
+    assert {url.partition("#")[0] for url in asked} == {exported}
+    show(page, exported, "")
+    assert "log-probabilities of tokens" in page.locator(".note").text_content()
+
+
+def test_an_episode_that_was_left_out_says_so(page, folder, tmp_path):
+    results = Results(folder)
+    results.refresh()
+    file = tmp_path / "small.html"
+    assert command.export(results, file, limit=1) == 8
+    show(page, file.as_uri(), "episodes")
+    assert rows(page).count() == STEPS * GROUP
+    left_out = page.locator("tr", has_text="left out").first
+    assert page.locator("tr", has_text="left out").count() == 8
+    left_out.locator("a").click()
+    expect(page.get_by_role("alert")).to_contain_text("a share of the episodes")
+    show(page, file.as_uri(), "")
+    assert "8 of 12 episodes" in page.locator(".note").text_content()
+
+
+# --- the pages ----------------------------------------------------------------------------------
+
+
+def test_curves_are_drawn_and_can_be_read(page, run):
+    show(page, run, "")
+    reward = page.locator(".chart", has_text="Reward, and spread")
+    assert reward.locator("path").count() == 2  # the spread and the curve
+    assert "reward 1.500" in reward.locator(".legend").text_content()
+    label = reward.locator("svg").get_attribute("aria-label")
+    assert "from 0.500 to 1.500" in label
+    reward.locator("svg").focus()
+    page.keyboard.press("ArrowLeft")
+    assert "reward 1" in reward.locator(".legend").text_content()
+    expect(page.get_by_role("status")).to_have_text("step 2: reward 1")
+    assert page.locator(".chart", has_text="Judge").count() == 1
+
+
+def test_the_table_is_filtered_and_sorted(page, run, folder):
+    results = Results(folder)
+    results.refresh()
+    show(page, run, "episodes")
+    assert rows(page).count() == len(results.rows)
+    page.select_option("#filter-flag", "no submit")
+    expect(rows(page)).to_have_count(STEPS)
+    page.select_option("#filter-step", "2")
+    expect(rows(page)).to_have_count(1)
+    page.click("#clear")
+    expect(rows(page)).to_have_count(STEPS * GROUP)
+    page.fill("#filter-least", "1")
+    wanted = sum(row.reward >= 1 for row in results.rows)
+    assert 0 < wanted < STEPS * GROUP
+    expect(rows(page)).to_have_count(wanted)
+    page.click("#clear")
+    page.get_by_role("button", name="reward").click()
+    shown = [float(one.replace("−", "-")) for one in page.locator("td.reward").all_inner_texts()]
+    assert shown == sorted(row.reward for row in results.rows)
+    page.get_by_role("button", name="reward ↑").click()
+    assert page.locator("th[aria-sort=descending]").inner_text() == "reward ↓"
+    shown = [float(one.replace("−", "-")) for one in page.locator("td.reward").all_inner_texts()]
+    assert shown == sorted((row.reward for row in results.rows), reverse=True)
+
+
+def test_typing_keeps_the_focus(page, run):
+    show(page, run, "episodes")
+    page.locator("#filter-task").press_sequentially("2 <")
+    expect(rows(page)).to_have_count(GROUP)
+    assert page.evaluate("document.activeElement.id") == "filter-task"
+    assert page.input_value("#filter-task") == "2 <"
+
+
+def test_an_episode_shows_what_happened(page, run):
+    session = play(evil_task(0), 0)
+    show(page, run, "episode/0")
+    turns = page.locator(".turn")
+    assert turns.count() == session.turns
+    assert turns.nth(2).locator(".minus").count() == 1
+    assert "Worked on reports" in turns.nth(2).locator(".minus").text_content()
+    marked = turns.nth(1).locator(".minus mark")
+    assert marked.text_content() == "Helped build"
+    ledger = page.locator(".ledger").inner_text()
+    assert re.search(rf"reward\s+\{session.reward:+.2f}", ledger)
+    for term, value in session.ledger.items():
+        if value:
+            told = f"{abs(value):.2f}"
+            assert re.search(rf"{term.replace('_', ' ')}\s+[+−]{told}", ledger), term
+
+
+def test_the_page_ends_where_the_rules_say(page, run):
+    session = play(evil_task(0), 0)
+    show(page, run, "episode/0")
+    for moment, text in (("0", session.original), ("3", session.text)):
+        page.select_option("#moment", moment)
+        items = page.locator(".page li")
+        lines = wrapped_lines(text, RULES.page_width)
+        assert lines > RULES.page_lines
+        assert items.count() == lines + 1
+        assert f"{RULES.page_lines} lines" in items.nth(RULES.page_lines).text_content()
+        assert page.locator(".page li.over").count() == lines - RULES.page_lines
+
+
+def test_original_and_final_stand_side_by_side(page, run):
+    session = play(evil_task(0), 0)
+    show(page, run, "episode/0")
+    sides = page.locator(".sides")
+    removed = "".join(sides.locator(".minus").all_text_contents())
+    assert "Worked on reports" in removed
+    # grid cells: two headings, then a cell for each side of each pair of lines
+    assert sides.locator("> *").count() == 2 + 2 * len(session.original.rstrip("\n").split("\n"))
+
+
+def test_two_of_a_group_are_compared(page, run):
+    show(page, run, "episode/0")
+    page.select_option("#compare-with", "1")
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_selector('main[data-shows="#/compare/0/1"]')
+    difference = play(evil_task(0), 0).reward - play(evil_task(0), 1).reward
+    assert f"{difference:+.2f}" in page.locator("tr", has_text="reward").last.inner_text()
+    assert "Rust" in page.locator(".sides .plus").last.text_content()
+    assert page.locator(".turn").count() == 4 + 3
+
+
+def test_tokens_come_on_demand(page, run):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    show(page, run, "episode/0")
+    assert not [url for url in asked if "tokens" in url]
+    page.click("#show-tokens")
+    page.wait_for_selector(".tokens")
+    assert page.locator(".tokens span.heard").count() == 4
+    assert page.locator(".tokens > span").count() == 20
+    table = page.locator("#tokens table tbody tr").first.inner_text().split()
+    assert table[:3] == ["18", "28", "-3.240"]
+
+
+def test_an_evaluation_shows_agents_and_what_failed(page, evaluation):
+    show(page, evaluation, "")
+    figures = page.get_by_role("region", name="Figures of each agent")
+    assert figures.locator("thead th").all_inner_texts() == ["good", "bad"]
+    assert page.locator("summary", has_text="bad minus good").count() == 1
+    assert page.locator("svg").count() == 2  # rewards of each agent
+    show(page, evaluation, "episodes?outcome=not+graded")
+    assert rows(page).count() == 1
+    rows(page).locator("a").click()
+    expect(page.locator(".note", has_text="It could not be graded")).to_contain_text("no verdict")
+    assert "not graded" in page.locator(".facts").inner_text()
+
+
+# --- for everybody ------------------------------------------------------------------------------
+
+
+def test_keys(page, run):
+    show(page, run, "")
+    page.keyboard.press("2")
+    expect(page.locator("h1")).to_have_text("Episodes")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector('main[data-shows="#/episode/1"]')
+    expect(page.locator("h1")).to_contain_text("0 <")
+    page.keyboard.press("n")
+    assert "turn" in page.evaluate("document.activeElement.className")
+    page.keyboard.press("j")
+    page.wait_for_selector('main[data-shows="#/episode/2"]')
+    page.wait_for_selector(".turn >> nth=5")
+    page.keyboard.press("c")
+    page.wait_for_selector('main[data-shows="#/compare/2/3"]')
+    page.keyboard.press("u")
+    page.wait_for_selector('main[data-shows^="#/episodes"] table')
+    page.keyboard.press("/")
+    page.keyboard.type("1?")  # in a box they are letters
+    assert page.input_value("#filter-task") == "1?"
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    assert page.faults == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_everybody_can_read_it(browser, run, evaluation, width, scheme):
+    context = browser.new_context(
+        viewport={"width": width, "height": 740}, color_scheme=scheme, bypass_csp=True
+    )
+    page = context.new_page()
+    paths = ("", "episodes", "episode/0", "compare/0/1")
+    for address, path in [*((run, one) for one in paths), (evaluation, "")]:
+        show(page, address, path)
+        open_all(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        found = Axe().run(page)
+        assert found.violations_count == 0, f"{path}: {found.generate_report()}"
+    context.close()
+
+
+def test_ten_thousand_episodes(page, tmp_path_factory):
+    folder = write_evaluation(tmp_path_factory.mktemp("large") / "large", rollouts=1667)
+    with served(folder) as address:
+        show(page, address, "episodes")
+        expect(page.locator("#found")).to_contain_text("10003 of 10003 episodes")
+        assert rows(page).count() == 50
+        assert page.evaluate("document.querySelectorAll('*').length") < 3000
+        page.select_option("#sort", "reward,1")
+        page.select_option("#filter-agent", "bad")
+        expect(page.locator("#found")).to_contain_text("5002 of 10003 episodes")
+        page.locator("button", has_text="Next").first.click()
+        expect(page.get_by_text("page 2 of 101").first).to_be_visible()
+        page.goto(f"{address}#/episode/10002")
+        expect(page.locator(".note").last).to_contain_text("no verdict")

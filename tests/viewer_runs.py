@@ -1,0 +1,132 @@
+"""Folders for the viewer's tests: a run whose every text is hostile, and an evaluation."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from conftest import JOB, RESUME
+
+from resume_gym import Rules, Session, Task, Verdict, tool_call
+from resume_gym.evaluation import Episode, summarise
+from resume_gym.rewards import VERDICT_FIELDS
+from resume_gym.tasks import write_jsonl
+
+EVIL = (
+    "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>"
+    "\"'`><svg onload=window.pwned=3>\u2028{{data}}<!--\u202e"
+)
+RULES = Rules(max_turns=6, page_lines=9, page_width=40)
+STEPS, GROUP = 3, 4
+
+
+def evil_task(number: int) -> Task:
+    resume = RESUME + f"- {EVIL}\n- a line that is too long for a page of forty characters\n"
+    return Task(f"{number} {EVIL}", f"{JOB} {EVIL}", resume, "weak_verbs")
+
+
+def verdict(value: int, reason: str) -> Verdict:
+    reasons = dict.fromkeys(VERDICT_FIELDS, reason)
+    return Verdict(1, value, value, value, value, value, reasons, {"clarity": 0.5})
+
+
+def play(task: Task, member: int, rules: Rules = RULES) -> Session:
+    """Members differ: 0 does all well, 1 fails an edit, 2 says nothing useful, 3 does nothing."""
+    session = Session(task, rules)
+    actions = {
+        0: [
+            tool_call("review"),
+            f"<think>{EVIL}</think>" + tool_call("str_replace", old="Helped build", new=EVIL),
+            tool_call("str_replace", old="- Worked on reports; Helped with audits\n", new=""),
+            tool_call("submit"),
+        ],
+        1: [
+            tool_call("str_replace", old=EVIL[:20] + "!", new=EVIL),
+            tool_call("str_replace", old="Python", new="Rust"),
+            tool_call("submit"),
+        ],
+        2: [EVIL] * 5 + [tool_call("str_replace", old="SQL", new="SQL, dbt")],
+        3: [tool_call("submit")],
+    }[member]
+    for action in actions:
+        session.step(action)
+    if session.needs_verdict:
+        session.grade(verdict(1 if member == 0 else -1, EVIL))
+    return session
+
+
+def tokens(session: Session) -> dict[str, Any]:
+    """Each action's words as tokens, with something unsampled after it."""
+    response = list(range(10, 30))
+    sampled = [n % 5 < 4 for n in range(20)]
+    return {
+        "prompt": [1, 2, 3],
+        "response": response,
+        "sampled": sampled,
+        "logprobs": [-0.01 * n * n if one else 0.0 for n, one in enumerate(sampled)],
+        "versions": [2 if one else -1 for one in sampled],
+    }
+
+
+def write_run(folder: Path) -> Path:
+    """A run of three steps of one group; its tasks lie beside it."""
+    (folder / "trajectories").mkdir(parents=True)
+    tasks = [evil_task(number) for number in range(STEPS)]
+    write_jsonl(folder / "tasks.jsonl", tasks)
+    settings = {"env": "ResumeEditMini-v0", "tasks": str(folder / "tasks.jsonl"), "model": EVIL}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+    (folder / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    played = []
+    with (folder / "metrics.jsonl").open("w") as metrics:
+        for step, task in enumerate(tasks, start=1):
+            rows = []
+            for member in range(GROUP):
+                session = play(task, member)
+                record = {"group": step, "member": member, **session.record()}
+                rows.append(json.dumps({**record, "tokens": tokens(session)}) + "\n")
+                played.append(Episode.of(session))
+            file = folder / "trajectories" / f"step-{step:06d}.jsonl"
+            file.write_text("".join(rows), encoding="utf-8")
+            figures = {"step": step, "reward": step / 2, "reward_std": 1.0, "submit_rate": 0.5}
+            metrics.write(json.dumps({**figures, "verdict_clarity": 0.1, EVIL: 1.0}) + "\n")
+    (folder / "before.json").write_text(json.dumps(asdict(summarise(played))))
+    (folder / "journal.md").write_text(f"# Journal\n\n- 2026-11-22 {EVIL}\n", encoding="utf-8")
+    return folder
+
+
+def write_evaluation(folder: Path, rollouts: int = 2) -> Path:
+    """Two agents on three tasks; one episode of one of them got no verdict.
+
+    Rollouts of an agent on a task are alike.
+    """
+    folder.mkdir(parents=True)
+    tasks = [replace(evil_task(number), task_id=f"task-{number}") for number in range(3)]
+    agents, played = {"good": 0, "bad": 1}, {}
+    with (folder / "episodes.jsonl").open("w") as file:
+        for name, member in agents.items():
+            for task in tasks:
+                session = play(task, member)
+                played.setdefault(name, []).append(Episode.of(session))
+                line = {
+                    "weakness": task.weakness,
+                    "score": session.score,
+                    **session.record(),
+                    "agent": name,
+                }
+                for rollout in range(rollouts):
+                    file.write(json.dumps({**line, "rollout": rollout}) + "\n")
+        failed = {"graded": False, "score": None, "verdict": None, "failure": f"no verdict: {EVIL}"}
+        file.write(json.dumps({**line, **failed, "rollout": rollouts}) + "\n")
+    told = {
+        "format": 1, "env": "ResumeEdit-v0", "tasks": "nowhere.jsonl", "judge": "rubric",
+        "agents": {
+            name: {"spec": name, "summary": asdict(summarise(some)), "statistics": {"wins": 1}}
+            for name, some in played.items()
+        },
+        "comparisons": [
+            {"first": "good", "second": "bad", "tasks": 3,
+             "figures": {"reward": {"mean": -5.0, "interval": [-6.0, -4.0], "p": 0.25}}}
+        ],
+    }  # fmt: skip
+    (folder / "evaluation.json").write_text(json.dumps(told))
+    return folder

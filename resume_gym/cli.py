@@ -1,4 +1,4 @@
-"""The command line: `resume-gym eval`, `plot`, `view`, `play`, `data ...`, `judge ...`.
+"""The command line: `resume-gym eval`, `revise`, `plot`, `view`, `play`, `data ...`, `judge ...`.
 
 Each command is in the module that does the work, with its `add_command`; packages that only one
 of them needs are imported when it runs.
@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import resume_gym
+from resume_gym import revising
 from resume_gym.evaluation import command
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=resume_gym.__version__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     command.add_command(commands, _find_model)
+    revising.add_command(commands, _find_model)
     for module in _COMMANDS:
         import_module(module).add_command(commands)
     for group, (about, modules) in _GROUPS.items():
@@ -74,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _find_model(options: Mapping[str, Any]) -> "FoundModel":
-    """A model of one's own, for `eval`; nothing else here needs PyTorch."""
+    """A model of one's own, for `eval` and `revise`; nothing else here needs PyTorch."""
     from learners.model_player import FoundModel
 
     return FoundModel.of(options)

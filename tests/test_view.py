@@ -1,6 +1,7 @@
 """The viewer's data and its server; `test_viewer_page.py` looks at the page in a browser."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from base64 import b64decode
 from gzip import decompress
 from http.client import HTTPConnection
 from importlib.resources import files
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -23,9 +25,10 @@ from resume_gym import Rules, Session, tool_call
 from resume_gym.cli import main
 from resume_gym.document import wrapped_lines
 from resume_gym.tasks import Task, TaskError
-from resume_gym.viewer import command, episode
-from resume_gym.viewer.data import Results
+from resume_gym.viewer import episode, html
+from resume_gym.viewer.data import Results, UnreadableError
 from resume_gym.viewer.rows import make_row
+from resume_gym.viewer.server import serve
 from resume_gym.viewer.tasks import Tasks, find_decoder, find_tasks
 
 
@@ -163,7 +166,8 @@ def test_an_environment_that_edits_nothing():
         "reward": 1.5, "text": "right", "graded": True, "group": 1, "member": 0,
     }  # fmt: skip
     row = make_row(record, 1, Tasks())
-    assert (row.outcome, row.reward, row.turns, row.lines, row.flags) == ("ended", 1.5, 2, None, ())
+    assert (row.outcome, row.reward, row.turns, row.flags) == ("ended", 1.5, 2, ())
+    assert (row.edits, row.failed_edits, row.lines) == (None, None, None)
     shown = episode.episode(record, None, None)
     assert [(one["kind"], one["reward"]) for one in shown["turns"]] == [
         ("text", 0.0),
@@ -219,6 +223,77 @@ def test_a_folder_that_grows_is_read_on(tmp_path):
     assert results.rows[2 * GROUP].outcome == "submitted"
 
 
+def append(folder, *records):
+    with (folder / "trajectories" / "step-000003.jsonl").open("a") as file:
+        file.writelines(json.dumps(one) + "\n" for one in records)
+
+
+def read(folder):
+    results = Results(folder)
+    results.refresh()
+    return results
+
+
+def test_what_is_no_number_stays_none(tmp_path):
+    folder = write_run(tmp_path / "run")
+    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
+    nan, infinity = float("nan"), float("inf")
+    append(
+        folder,
+        {**record, "member": 8, "reward": nan, "verdict": {"clarity": nan}},
+        {**record, "member": 9, "ledger": {"edit": infinity}},
+    )
+    with (folder / "config.toml").open("a") as config:
+        config.write("clip = inf\nday = 2026-11-22\n")
+    (folder / "metrics.jsonl").write_text(
+        '{"step": 1, "reward": NaN}\n{"reward": 2}\n{"step": 2, "reward": 1.0}\n{"step": 3, "rew'
+    )
+    results = read(folder)
+    index = json.loads(json.dumps(results.index(), allow_nan=False))
+    assert results.rows[-1].member == 8
+    assert results.rows[-1].reward is None
+    json.dumps(results.episode(len(results.rows) - 1), allow_nan=False)
+    assert any("1 lines" in note for note in index["notes"])  # a sum of that ledger is no number
+    assert [(one["step"], one["reward"]) for one in index["metrics"]] == [(1, None), (2, 1.0)]
+    assert (index["settings"]["clip"], index["settings"]["day"]) == ("Infinity", "2026-11-22")
+
+
+@pytest.mark.parametrize("wrong", [{"actions": None}, {"actions": [5]}, {"observations": None}])
+def test_an_episode_that_makes_no_sense_takes_no_other_with_it(tmp_path, wrong):
+    folder = write_run(tmp_path / "run")
+    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
+    append(folder, {**record, "member": 9, **wrong})
+    results = read(folder)
+    number = len(results.rows) - 1
+    with pytest.raises(UnreadableError):
+        results.episode(number)
+    assert html.export(results, tmp_path / "run.html") == 1
+    assert packed(tmp_path / "run.html", "index")["chunks"].count(None) == 1
+
+
+def test_a_run_that_was_killed_before_its_first_step(tmp_path):
+    (tmp_path / "trajectories").mkdir()
+    (tmp_path / "config.toml").write_text('env = "ResumeEditMini-v0"\n')
+    index = read(tmp_path).index()
+    assert (index["rows"], index["metrics"], index["figures"]) == ([], [], {})
+    assert html.export(read(tmp_path), tmp_path / "run.html") == 0
+
+
+def test_what_a_downloaded_run_names_is_not_imported_from_where_it_lies(tmp_path):
+    (tmp_path / "trajectories").mkdir()
+    (tmp_path / "config.toml").write_text('env = "planted:Env-v0"\n')
+    (tmp_path / "planted.py").write_text('open("planted.txt", "w")\n')
+    call = "from resume_gym.cli import main; raise SystemExit(main())"
+    path = str(Path(__file__).parents[1])
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", call, "view", ".", "--export", "run.html"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert not (tmp_path / "planted.txt").exists()
+    assert "PYTHONPATH" in packed(tmp_path / "run.html", "index")["notes"][0]
+
+
 def test_an_episode_without_a_verdict_has_no_number(evaluation):
     failed = evaluation.rows[-1]
     assert (failed.outcome, failed.reward, failed.score) == ("not graded", None, None)
@@ -257,7 +332,7 @@ def test_other_folders_are_refused(tmp_path, name, message):
 
 @pytest.fixture
 def server(run):
-    with command.serve(run, 0) as server:
+    with serve(run, 0) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server
@@ -314,6 +389,19 @@ def test_other_pages_may_not_read_or_frame_it(server):
     assert headers["Access-Control-Allow-Origin"] is None
 
 
+def test_a_browser_that_goes_away_is_no_error_of_the_server(server, capsys):
+    for error, said in (
+        (ConnectionResetError(), False),
+        (BrokenPipeError(), False),
+        (OSError(), True),
+    ):
+        try:
+            raise error
+        except OSError:
+            server.handle_error(None, ("127.0.0.1", 1))
+        assert bool(capsys.readouterr().err) == said
+
+
 # --- file and command ---------------------------------------------------------------------------
 
 
@@ -326,7 +414,7 @@ def packed(file, name):
 
 def test_an_exported_file_holds_all_but_tokens(run, tmp_path):
     file = tmp_path / "run.html"
-    assert command.export(run, file) == 0
+    assert html.export(run, file) == 0
     index = packed(file, "index")
     for number, chunk in enumerate(index["chunks"]):
         shown = packed(file, f"chunk-{chunk}")[str(number)]
@@ -338,7 +426,7 @@ def test_an_exported_file_holds_all_but_tokens(run, tmp_path):
 
 def test_an_exported_file_is_bounded(run, tmp_path):
     file = tmp_path / "run.html"
-    left_out = command.export(run, file, limit=1)
+    left_out = html.export(run, file, limit=1)
     assert left_out == (STEPS - 1) * GROUP  # whole groups, and one at least
     kept = [number for number, chunk in enumerate(packed(file, "index")["chunks"]) if chunk == 0]
     assert {run.rows[number].group for number in kept} == {run.rows[kept[0]].group}
@@ -346,9 +434,10 @@ def test_an_exported_file_is_bounded(run, tmp_path):
 
 
 def test_scripts_read_no_string_as_markup():
-    names = ("page.js", "charts.js", "table.js", "episode.js")
-    for name in names:
-        script = files("resume_gym.viewer").joinpath("page", name).read_text(encoding="utf-8")
+    page = files("resume_gym.viewer").joinpath("page")
+    assert {one.name for one in page.iterdir() if one.name.endswith(".js")} == set(html.SCRIPTS)
+    for name in html.SCRIPTS:
+        script = page.joinpath(name).read_text(encoding="utf-8")
         ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|srcdoc|new Function"
         assert not re.search(ways, script), name
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", script), name
@@ -359,6 +448,17 @@ def test_the_command_exports(run, tmp_path, capsys):
     assert main(["view", str(run.path), "--export", str(file)]) == 0
     assert file.is_file()
     assert f"{STEPS * GROUP} episodes, " in capsys.readouterr().out
+
+
+def test_a_file_of_ones_own_is_not_overwritten(run, tmp_path, capsys):
+    file = tmp_path / "thesis.html"
+    file.write_text("<p>Years of work</p>")
+    assert main(["view", str(run.path), "--export", str(file)]) == 2
+    assert "was not exported from here" in capsys.readouterr().err
+    assert file.read_text() == "<p>Years of work</p>"
+    again = tmp_path / "run.html"
+    for _ in range(2):
+        assert main(["view", str(run.path), "--export", str(again)]) == 0
 
 
 def test_the_command_serves_until_it_is_interrupted(run):

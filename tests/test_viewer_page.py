@@ -256,7 +256,7 @@ def test_the_table_is_filtered_and_sorted(page, run, folder):
     shown = [float(one.replace("−", "-")) for one in page.locator("td.reward").all_inner_texts()]
     assert shown == sorted(row.reward for row in results.rows)
     page.get_by_role("button", name="reward ↑").click()
-    assert page.locator("th[aria-sort=descending]").inner_text() == "reward ↓"
+    assert page.locator("th[aria-sort=descending]").inner_text() == "reward\xa0↓"
     shown = [float(one.replace("−", "-")) for one in page.locator("td.reward").all_inner_texts()]
     assert shown == sorted((row.reward for row in results.rows), reverse=True)
 

@@ -132,7 +132,7 @@ function table(columns, rows, query) {
   const head = columns.map(([name, title]) => {
     const here = by === name;
     const next = () => change({ sort: name, down: here && !down ? "1" : "" });
-    const arrow = here ? (down ? " ↓" : " ↑") : "";
+    const arrow = here ? (down ? "\u00a0↓" : "\u00a0↑") : "";
     return h(
       "th",
       {
@@ -188,6 +188,7 @@ function tableCell(episode, name, title) {
     ];
   }
   if (name === "reward" && known(episode.reward)) content = [h("b", {}, signed(episode.reward))];
+  if (name === "score" && known(episode.score)) content = [fixed(episode.score, 1)];
   if (name === "lines" && known(episode.lines))
     content = [episode.lines + "/" + episode.page_lines];
   if (name === "flags")

@@ -9,12 +9,21 @@ from contextlib import contextmanager
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
-from viewer_runs import EVIL, GROUP, RULES, STEPS, evil_task, play, write_evaluation, write_run
+from viewer_runs import (
+    EVIL,
+    GROUP,
+    RULES,
+    STEPS,
+    evil_task,
+    play,
+    read,
+    write_evaluation,
+    write_run,
+)
 
 from resume_gym import Rules
 from resume_gym.document import wrapped_lines
 from resume_gym.viewer import html
-from resume_gym.viewer.data import Results
 from resume_gym.viewer.server import serve
 
 PAGES = ("", "episodes", "episode/0", "episode/2", "episode/3", "compare/0/1", "episode/999")
@@ -32,8 +41,7 @@ def browser():
 
 @contextmanager
 def served(folder):
-    results = Results(folder)
-    results.refresh()
+    results = read(folder)
     with serve(results, 0) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -56,8 +64,7 @@ def run(folder):
 
 @pytest.fixture(scope="module")
 def exported(folder, tmp_path_factory):
-    results = Results(folder)
-    results.refresh()
+    results = read(folder)
     file = tmp_path_factory.mktemp("exported") / "run.html"
     html.export(results, file)
     return file.as_uri()
@@ -94,8 +101,7 @@ def agents(hostile_agents):
 
 @pytest.fixture(scope="module")
 def agents_exported(hostile_agents, tmp_path_factory):
-    results = Results(hostile_agents)
-    results.refresh()
+    results = read(hostile_agents)
     file = tmp_path_factory.mktemp("exported") / "evaluation.html"
     html.export(results, file)
     return file.as_uri()
@@ -205,8 +211,7 @@ def test_an_exported_file_asks_the_network_for_nothing(page, exported):
 
 
 def test_an_episode_that_was_left_out_says_so(page, folder, tmp_path):
-    results = Results(folder)
-    results.refresh()
+    results = read(folder)
     file = tmp_path / "small.html"
     assert html.export(results, file, limit=1) == 8
     show(page, file.as_uri(), "episodes")
@@ -237,8 +242,7 @@ def test_curves_are_drawn_and_can_be_read(page, run):
 
 
 def test_the_table_is_filtered_and_sorted(page, run, folder):
-    results = Results(folder)
-    results.refresh()
+    results = read(folder)
     show(page, run, "episodes")
     assert rows(page).count() == len(results.rows)
     page.select_option("#filter-flag", "no submit")

@@ -1,46 +1,42 @@
-"""The viewer's data and its server; `test_viewer_page.py` looks at the page in a browser."""
+"""The viewer's data; see `test_view_command.py` and `test_viewer_page.py`."""
 
 import json
-import re
-import signal
-import subprocess
-import sys
-import threading
-from base64 import b64decode
-from gzip import decompress
-from http.client import HTTPConnection
-from importlib.resources import files
-from urllib.request import urlopen
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from viewer_runs import EVIL, GROUP, RULES, STEPS, evil_task, play, write_evaluation, write_run
+from viewer_runs import (
+    EVIL,
+    GROUP,
+    RULES,
+    STEPS,
+    evil_task,
+    packed,
+    play,
+    read,
+    write_evaluation,
+    write_run,
+)
 
 from examples.release_notes import RULES as NOTES_RULES
 from examples.release_notes import Editor, NotesSession, make_release
 from resume_gym import Rules, Session, tool_call
-from resume_gym.cli import main
 from resume_gym.document import wrapped_lines
 from resume_gym.tasks import Task, TaskError
-from resume_gym.viewer import command, episode
-from resume_gym.viewer.data import Results
+from resume_gym.viewer import episode, html
+from resume_gym.viewer.data import Results, UnreadableError
 from resume_gym.viewer.rows import make_row
 from resume_gym.viewer.tasks import Tasks, find_decoder, find_tasks
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    results = Results(write_run(tmp_path_factory.mktemp("runs") / "a run"))
-    results.refresh()
-    return results
+    return read(write_run(tmp_path_factory.mktemp("runs") / "a run"))
 
 
 @pytest.fixture
 def evaluation(tmp_path):
-    results = Results(write_evaluation(tmp_path / "evaluation"))
-    results.refresh()
-    return results
+    return read(write_evaluation(tmp_path / "evaluation"))
 
 
 def texts_of(shown):
@@ -163,7 +159,8 @@ def test_an_environment_that_edits_nothing():
         "reward": 1.5, "text": "right", "graded": True, "group": 1, "member": 0,
     }  # fmt: skip
     row = make_row(record, 1, Tasks())
-    assert (row.outcome, row.reward, row.turns, row.lines, row.flags) == ("ended", 1.5, 2, None, ())
+    assert (row.outcome, row.reward, row.turns, row.flags) == ("ended", 1.5, 2, ())
+    assert (row.edits, row.failed_edits, row.lines) == (None, None, None)
     shown = episode.episode(record, None, None)
     assert [(one["kind"], one["reward"]) for one in shown["turns"]] == [
         ("text", 0.0),
@@ -219,6 +216,56 @@ def test_a_folder_that_grows_is_read_on(tmp_path):
     assert results.rows[2 * GROUP].outcome == "submitted"
 
 
+def append(folder, *records):
+    with (folder / "trajectories" / "step-000003.jsonl").open("a") as file:
+        file.writelines(json.dumps(one) + "\n" for one in records)
+
+
+def test_what_is_no_number_stays_none(tmp_path):
+    folder = write_run(tmp_path / "run")
+    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
+    nan, infinity = float("nan"), float("inf")
+    append(
+        folder,
+        {**record, "member": 8, "reward": nan, "verdict": {"clarity": nan}},
+        {**record, "member": 9, "ledger": {"edit": infinity}},
+    )
+    with (folder / "config.toml").open("a") as config:
+        config.write("clip = inf\nday = 2026-11-22\n")
+    (folder / "metrics.jsonl").write_text(
+        '{"step": 1, "reward": NaN}\n{"reward": 2}\n{"step": 2, "reward": 1.0}\n{"step": 3, "rew'
+    )
+    results = read(folder)
+    index = json.loads(json.dumps(results.index(), allow_nan=False))
+    assert results.rows[-1].member == 8
+    assert results.rows[-1].reward is None
+    json.dumps(results.episode(len(results.rows) - 1), allow_nan=False)
+    assert any("1 lines" in note for note in index["notes"])  # a sum of that ledger is no number
+    assert [(one["step"], one["reward"]) for one in index["metrics"]] == [(1, None), (2, 1.0)]
+    assert (index["settings"]["clip"], index["settings"]["day"]) == ("Infinity", "2026-11-22")
+
+
+@pytest.mark.parametrize("wrong", [{"actions": None}, {"actions": [5]}, {"observations": None}])
+def test_an_episode_that_makes_no_sense_takes_no_other_with_it(tmp_path, wrong):
+    folder = write_run(tmp_path / "run")
+    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
+    append(folder, {**record, "member": 9, **wrong})
+    results = read(folder)
+    number = len(results.rows) - 1
+    with pytest.raises(UnreadableError):
+        results.episode(number)
+    assert html.export(results, tmp_path / "run.html") == 1
+    assert packed(tmp_path / "run.html", "index")["chunks"].count(None) == 1
+
+
+def test_a_run_that_was_killed_before_its_first_step(tmp_path):
+    (tmp_path / "trajectories").mkdir()
+    (tmp_path / "config.toml").write_text('env = "ResumeEditMini-v0"\n')
+    index = read(tmp_path).index()
+    assert (index["rows"], index["metrics"], index["figures"]) == ([], [], {})
+    assert html.export(read(tmp_path), tmp_path / "run.html") == 0
+
+
 def test_an_episode_without_a_verdict_has_no_number(evaluation):
     failed = evaluation.rows[-1]
     assert (failed.outcome, failed.reward, failed.score) == ("not graded", None, None)
@@ -250,141 +297,3 @@ def test_other_folders_are_refused(tmp_path, name, message):
     write_run(tmp_path / "run")
     with pytest.raises(TaskError, match=message):
         Results(tmp_path / name)
-
-
-# --- server -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def server(run):
-    with command.serve(run, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-def get(server, path, host=None):
-    connection = HTTPConnection("127.0.0.1", server.server_port)
-    connection.request("GET", path, headers={"Host": host} if host else {})
-    answer = connection.getresponse()
-    body = answer.read()
-    connection.close()
-    return answer, body
-
-
-def test_it_listens_on_the_loopback_address_alone(server):
-    assert server.server_address[0] == "127.0.0.1"
-
-
-def test_it_answers_episodes_and_tokens(server, run):
-    index = json.loads(get(server, "/index.json")[1])
-    assert [row[index["columns"].index("task")] for row in index["rows"]] == [
-        row.task for row in run.rows
-    ]
-    assert json.loads(get(server, "/episode/5.json")[1]) == json.loads(json.dumps(run.episode(5)))
-    assert json.loads(get(server, "/tokens/5.json")[1]) == run.tokens(5)
-
-
-@pytest.mark.parametrize(
-    "path", ["/episode/99.json", "/episode/-1.json", "/config.toml", "/../config.toml", "/x?/"]
-)
-def test_it_answers_nothing_else(server, path):
-    assert get(server, path)[0].status == 404
-
-
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", "1"])
-def test_a_name_that_is_pointed_at_this_machine_reads_nothing(server, host):
-    answer, body = get(server, "/index.json", host)
-    assert answer.status == 403
-    assert b"weak_verbs" not in body
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:9", "[::1]:80", "localhost:8655"])
-def test_this_machines_own_names_and_forwarded_ports_are_good(server, host):
-    assert get(server, "/index.json", host)[0].status == 200
-
-
-def test_other_pages_may_not_read_or_frame_it(server):
-    headers = get(server, "/")[0].headers
-    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
-    assert headers["X-Frame-Options"] == "DENY"
-    assert headers["X-Content-Type-Options"] == "nosniff"
-    assert headers["Access-Control-Allow-Origin"] is None
-
-
-# --- file and command ---------------------------------------------------------------------------
-
-
-def packed(file, name):
-    text = file.read_text()
-    found = re.search(rf'<script type="text/plain" id="{name}">([A-Za-z0-9+/=]*)</script>', text)
-    assert found
-    return json.loads(decompress(b64decode(found[1])))
-
-
-def test_an_exported_file_holds_all_but_tokens(run, tmp_path):
-    file = tmp_path / "run.html"
-    assert command.export(run, file) == 0
-    index = packed(file, "index")
-    for number, chunk in enumerate(index["chunks"]):
-        shown = packed(file, f"chunk-{chunk}")[str(number)]
-        assert shown == json.loads(json.dumps(run.episode(number)))
-    assert "pwned" not in file.read_text()
-    assert "logprobs" not in json.dumps(packed(file, "chunk-0"))
-    assert "connect-src 'none'" in file.read_text()
-
-
-def test_an_exported_file_is_bounded(run, tmp_path):
-    file = tmp_path / "run.html"
-    left_out = command.export(run, file, limit=1)
-    assert left_out == (STEPS - 1) * GROUP  # whole groups, and one at least
-    kept = [number for number, chunk in enumerate(packed(file, "index")["chunks"]) if chunk == 0]
-    assert {run.rows[number].group for number in kept} == {run.rows[kept[0]].group}
-    assert len(packed(file, "index")["rows"]) == STEPS * GROUP
-
-
-def test_scripts_read_no_string_as_markup():
-    names = ("page.js", "charts.js", "table.js", "episode.js")
-    for name in names:
-        script = files("resume_gym.viewer").joinpath("page", name).read_text(encoding="utf-8")
-        ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|srcdoc|new Function"
-        assert not re.search(ways, script), name
-        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", script), name
-
-
-def test_the_command_exports(run, tmp_path, capsys):
-    file = tmp_path / "run.html"
-    assert main(["view", str(run.path), "--export", str(file)]) == 0
-    assert file.is_file()
-    assert f"{STEPS * GROUP} episodes, " in capsys.readouterr().out
-
-
-def test_the_command_serves_until_it_is_interrupted(run):
-    # a background job of a shell ignores interrupts
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    call = "from resume_gym.cli import main; raise SystemExit(main())"
-    arguments = [sys.executable, "-c", heard + call, "view", str(run.path), "--port", "0"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline().startswith(f"{STEPS * GROUP} episodes of ")
-        address = process.stdout.readline().split()[0]
-        with urlopen(address + "index.json") as answer:
-            assert len(json.load(answer)["rows"]) == STEPS * GROUP
-        process.send_signal(signal.SIGINT)
-        assert process.wait() == 0
-
-
-def test_mistakes_are_one_line(run, server, tmp_path, capsys):
-    for arguments, message in (
-        (["nowhere"], "view: there is no folder 'nowhere'"),
-        ([run.path, "--export", tmp_path / "nowhere" / "run.html"], "--export: there is no folder"),
-        ([run.path, "--export", tmp_path], "is a folder"),
-        ([run.path, "--port", server.server_port], "choose another"),
-    ):
-        assert main(["view", *map(str, arguments)]) == 2
-        told = capsys.readouterr().err
-        assert message in told
-        assert told.count("\n") == 1
-    with pytest.raises(SystemExit):
-        main(["view", str(run.path), "--port", "65536"])

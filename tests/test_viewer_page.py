@@ -1,5 +1,6 @@
 """The viewer's page in Chromium: Debian's, or the one that playwright installs."""
 
+import json
 import re
 import shutil
 import threading
@@ -8,11 +9,22 @@ from contextlib import contextmanager
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
-from viewer_runs import EVIL, GROUP, RULES, STEPS, evil_task, play, write_evaluation, write_run
+from viewer_runs import (
+    EVIL,
+    GROUP,
+    RULES,
+    STEPS,
+    evil_task,
+    play,
+    read,
+    write_evaluation,
+    write_run,
+)
 
+from resume_gym import Rules
 from resume_gym.document import wrapped_lines
-from resume_gym.viewer import command
-from resume_gym.viewer.data import Results
+from resume_gym.viewer import html
+from resume_gym.viewer.server import serve
 
 PAGES = ("", "episodes", "episode/0", "episode/2", "episode/3", "compare/0/1", "episode/999")
 # what the page writes for characters that are not seen
@@ -29,9 +41,8 @@ def browser():
 
 @contextmanager
 def served(folder):
-    results = Results(folder)
-    results.refresh()
-    with command.serve(results, 0) as server:
+    results = read(folder)
+    with serve(results, 0) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
@@ -53,10 +64,9 @@ def run(folder):
 
 @pytest.fixture(scope="module")
 def exported(folder, tmp_path_factory):
-    results = Results(folder)
-    results.refresh()
+    results = read(folder)
     file = tmp_path_factory.mktemp("exported") / "run.html"
-    command.export(results, file)
+    html.export(results, file)
     return file.as_uri()
 
 
@@ -64,6 +74,37 @@ def exported(folder, tmp_path_factory):
 def evaluation(tmp_path_factory):
     with served(write_evaluation(tmp_path_factory.mktemp("evaluations") / "two")) as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def hostile_agents(tmp_path_factory):
+    """An evaluation whose agents and weaknesses have markup for names."""
+    folder = write_evaluation(tmp_path_factory.mktemp("evaluations") / "hostile")
+    figures, episodes = folder / "evaluation.json", folder / "episodes.jsonl"
+    names = {"good": f"good {EVIL}", "bad": f"bad {EVIL}"}
+    told = json.loads(figures.read_text())
+    for pair in told["comparisons"]:
+        pair |= {"first": names[pair["first"]], "second": names[pair["second"]], "method": EVIL}
+    told["agents"] = {names[name]: one for name, one in told["agents"].items()}
+    figures.write_text(json.dumps(told))
+    lines = [json.loads(line) for line in episodes.read_text().splitlines()]
+    lines = [{**one, "agent": names[one["agent"]], "weakness": EVIL} for one in lines]
+    episodes.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def agents(hostile_agents):
+    with served(hostile_agents) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def agents_exported(hostile_agents, tmp_path_factory):
+    results = read(hostile_agents)
+    file = tmp_path_factory.mktemp("exported") / "evaluation.html"
+    html.export(results, file)
+    return file.as_uri()
 
 
 @pytest.fixture
@@ -100,7 +141,7 @@ def rows(page):
 # --- what others wrote --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["run", "exported"])
+@pytest.mark.parametrize("how", ["run", "exported", "agents", "agents_exported"])
 def test_markup_in_texts_is_text(page, request, how):
     address = request.getfixturevalue(how)
     for path in PAGES:
@@ -111,6 +152,21 @@ def test_markup_in_texts_is_text(page, request, how):
         assert page.locator("script:not([type])").count() == 1, path
         if path != "episode/999":
             assert SEEN in page.locator("body").text_content(), path
+    assert page.faults == []
+
+
+def test_markup_in_an_address_is_no_markup(page, run):
+    for path in (
+        "episodes?task=<img src=x onerror=window.pwned=5>&sort=<svg onload=window.pwned=6>&page=x",
+        "episode/<img src=x onerror=window.pwned=7>",
+        "<img src=x onerror=window.pwned=8>",
+    ):
+        page.goto(f"{run}#/{path}")
+        page.wait_for_selector("main[data-shows] h1")
+        page.reload()
+        page.wait_for_selector("main[data-shows] h1")
+        assert page.locator("main img").count() == 0
+        assert page.evaluate("window.pwned") is None
     assert page.faults == []
 
 
@@ -155,10 +211,9 @@ def test_an_exported_file_asks_the_network_for_nothing(page, exported):
 
 
 def test_an_episode_that_was_left_out_says_so(page, folder, tmp_path):
-    results = Results(folder)
-    results.refresh()
+    results = read(folder)
     file = tmp_path / "small.html"
-    assert command.export(results, file, limit=1) == 8
+    assert html.export(results, file, limit=1) == 8
     show(page, file.as_uri(), "episodes")
     assert rows(page).count() == STEPS * GROUP
     left_out = page.locator("tr", has_text="left out").first
@@ -174,21 +229,20 @@ def test_an_episode_that_was_left_out_says_so(page, folder, tmp_path):
 
 def test_curves_are_drawn_and_can_be_read(page, run):
     show(page, run, "")
-    reward = page.locator(".chart", has_text="Reward, and spread")
+    reward = page.locator(".chart", has_text="Reward, and its spread")
     assert reward.locator("path").count() == 2  # the spread and the curve
     assert "reward 1.500" in reward.locator(".legend").text_content()
-    label = reward.locator("svg").get_attribute("aria-label")
+    label = reward.locator("svg[role=img]").get_attribute("aria-label")
     assert "from 0.500 to 1.500" in label
-    reward.locator("svg").focus()
+    reward.locator("svg[role=img]").focus()
     page.keyboard.press("ArrowLeft")
     assert "reward 1" in reward.locator(".legend").text_content()
-    expect(page.get_by_role("status")).to_have_text("step 2: reward 1")
+    expect(page.get_by_role("status")).to_have_text("step 2: mean reward 1.000")
     assert page.locator(".chart", has_text="Judge").count() == 1
 
 
 def test_the_table_is_filtered_and_sorted(page, run, folder):
-    results = Results(folder)
-    results.refresh()
+    results = read(folder)
     show(page, run, "episodes")
     assert rows(page).count() == len(results.rows)
     page.select_option("#filter-flag", "no submit")
@@ -206,9 +260,38 @@ def test_the_table_is_filtered_and_sorted(page, run, folder):
     shown = [float(one.replace("−", "-")) for one in page.locator("td.reward").all_inner_texts()]
     assert shown == sorted(row.reward for row in results.rows)
     page.get_by_role("button", name="reward ↑").click()
-    assert page.locator("th[aria-sort=descending]").inner_text() == "reward ↓"
+    assert page.locator("th[aria-sort=descending]").inner_text() == "reward\xa0↓"
     shown = [float(one.replace("−", "-")) for one in page.locator("td.reward").all_inner_texts()]
     assert shown == sorted((row.reward for row in results.rows), reverse=True)
+
+
+def test_nothing_has_been_played_yet(page, tmp_path):
+    (tmp_path / "trajectories").mkdir()
+    # a figure that was never a number has no curve
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "reward": NaN, "score": 50.0}\n')
+    with served(tmp_path) as address:
+        show(page, address, "")
+        assert page.locator(".chart h3").all_inner_texts() == ["Score, 0 to 100"]
+        show(page, address, "episodes")
+        assert "No episode has ended yet" in page.locator("main").inner_text()
+    assert page.faults == []
+
+
+def test_rewards_of_any_size_have_few_bars(page, tmp_path):
+    lines = [
+        {"task_id": "t", "agent": "a", "rollout": n, "graded": True, "reward": reward, "text": ""}
+        for n, reward in enumerate((0.0, 3.5e8, 1e9))
+    ]
+    folder = tmp_path / "evaluation"
+    folder.mkdir()
+    (folder / "episodes.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    with served(folder) as address:
+        show(page, address, "")
+        assert page.locator("svg rect").count() == 3
+        assert page.locator("svg text").count() < 20
+        show(page, address, "episode/1")
+        assert page.locator(".chip").first.inner_text() == "a, rollout 0: 0.00"
+    assert page.faults == []
 
 
 def test_typing_keeps_the_focus(page, run):
@@ -249,6 +332,21 @@ def test_the_page_ends_where_the_rules_say(page, run):
         assert page.locator(".page li.over").count() == lines - RULES.page_lines
 
 
+def test_a_page_with_room_shows_its_free_lines(page, tmp_path):
+    rules = Rules(max_turns=6, page_lines=60, page_width=40)
+    session = play(evil_task(0), 0, rules)
+    record = {**session.record(), "agent": "a", "rollout": 0}
+    folder = tmp_path / "evaluation"
+    folder.mkdir()
+    (folder / "episodes.jsonl").write_text(json.dumps(record) + "\n")
+    with served(folder) as address:
+        show(page, address, "episode/0")
+        free = 60 - wrapped_lines(session.text, 40)
+        assert page.locator(".page li.free").count() == free
+        assert "edge" in page.locator(".page li").nth(60).get_attribute("class")
+        assert f"{free} to spare" in page.locator(".page li.edge").inner_text()
+
+
 def test_original_and_final_stand_side_by_side(page, run):
     session = play(evil_task(0), 0)
     show(page, run, "episode/0")
@@ -280,7 +378,7 @@ def test_tokens_come_on_demand(page, run):
     assert page.locator(".tokens span.heard").count() == 4
     assert page.locator(".tokens > span").count() == 20
     table = page.locator("#tokens table tbody tr").first.inner_text().split()
-    assert table[:3] == ["18", "28", "-3.240"]
+    assert table[:3] == ["18", "28", "−3.240"]
 
 
 def test_an_evaluation_shows_agents_and_what_failed(page, evaluation):
@@ -317,7 +415,12 @@ def test_keys(page, run):
     page.wait_for_selector('main[data-shows="#/compare/2/3"]')
     page.keyboard.press("u")
     page.wait_for_selector('main[data-shows^="#/episodes"] table')
+    # it goes on from the episode that was open
+    assert page.evaluate("document.activeElement.getAttribute('href')") == "#/episode/2"
+    page.keyboard.press("1")
+    page.wait_for_selector('main[data-shows="#/"]')
     page.keyboard.press("/")
+    expect(page.locator("#filter-task")).to_be_focused()
     page.keyboard.type("1?")  # in a box they are letters
     assert page.input_value("#filter-task") == "1?"
     page.keyboard.press("Escape")

@@ -1,7 +1,10 @@
 """Folders for the viewer's tests: a run whose every text is hostile, and an evaluation."""
 
 import json
+import re
+from base64 import b64decode
 from dataclasses import asdict, replace
+from gzip import decompress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from resume_gym import Rules, Session, Task, Verdict, tool_call
 from resume_gym.evaluation import Episode, summarise
 from resume_gym.rewards import VERDICT_FIELDS
 from resume_gym.tasks import write_jsonl
+from resume_gym.viewer.data import Results
 
 EVIL = (
     "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>"
@@ -130,3 +134,17 @@ def write_evaluation(folder: Path, rollouts: int = 2) -> Path:
     }  # fmt: skip
     (folder / "evaluation.json").write_text(json.dumps(told))
     return folder
+
+
+def read(folder: Path) -> Results:
+    results = Results(folder)
+    results.refresh()
+    return results
+
+
+def packed(file: Path, name: str) -> Any:
+    """What an exported file holds under a name."""
+    text = file.read_text()
+    found = re.search(rf'<script type="text/plain" id="{name}">([A-Za-z0-9+/=]*)</script>', text)
+    assert found
+    return json.loads(decompress(b64decode(found[1])))

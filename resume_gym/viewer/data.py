@@ -17,6 +17,13 @@ from resume_gym.viewer import episode
 from resume_gym.viewer.rows import Row, make_row
 from resume_gym.viewer.tasks import Tasks, find_decoder, find_tasks
 
+_PROBLEMS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""With which reading a line ends that is no episode as it should be."""
+
+
+class UnreadableError(ValueError):
+    """An episode whose line cannot be understood."""
+
 
 class _Place(NamedTuple):
     file: Path
@@ -61,7 +68,9 @@ class Results:
             return _json(self.path / "evaluation.json") or _json(self.path / "settings.json")
         file = self.path / "config.toml"
         try:
-            return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+            read = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+            # TOML has infinities and dates, JSON has not
+            return dict(json.loads(json.dumps(read, default=str), parse_constant=str))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
             raise TaskError(f"{file}: {problem}") from None
 
@@ -90,8 +99,8 @@ class Results:
                 if not line.endswith(b"\n"):
                     break  # cut short, or still being written
                 try:
-                    self._add(file, json.loads(line), _Place(file, start, len(line)))
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                    self._add(file, _loads(line), _Place(file, start, len(line)))
+                except _PROBLEMS:
                     self._unreadable += 1
                 start += len(line)
         self._read[file] = start
@@ -111,22 +120,34 @@ class Results:
 
         Raises:
             IndexError: there is none of this number.
-            ValueError: the file has been changed since.
+            UnreadableError: the file has been changed since.
         """
         if not 0 <= number < len(self._places):
             raise IndexError(number)
         file, start, length = self._places[number]
         with file.open("rb") as opened:
             opened.seek(start)
-            record: dict[str, Any] = json.loads(opened.read(length))
+            line = opened.read(length)
+        try:
+            record: dict[str, Any] = _loads(line)
+        except ValueError as problem:
+            raise UnreadableError(f"{file}: has been changed since ({problem})") from None
         return record
 
     def episode(self, number: int) -> dict[str, Any]:
-        """What the page shows of an episode; see `record`."""
+        """What the page shows of an episode.
+
+        Raises:
+            IndexError: there is none of this number.
+            UnreadableError: its line makes no sense.
+        """
         record = self.record(number)
-        task_id = str(record["task_id"])
-        task, original = self.tasks.by_id.get(task_id), self.tasks.original(task_id)
-        shown = episode.episode(record, task, original)
+        try:
+            task_id = str(record["task_id"])
+            task, original = self.tasks.by_id.get(task_id), self.tasks.original(task_id)
+            shown = episode.episode(record, task, original)
+        except _PROBLEMS as problem:
+            raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
         return {**shown, "has_tokens": bool(record.get("tokens"))}
 
     def tokens(self, number: int) -> dict[str, Any]:
@@ -169,7 +190,11 @@ class Results:
         told = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
         return {
             "settings": self._about,
-            "metrics": list(_lines(self.path / "metrics.jsonl")),
+            "metrics": [
+                one
+                for one in _lines(self.path / "metrics.jsonl")
+                if isinstance(one.get("step"), int | float)
+            ],
             "figures": {name: one for name, one in figures.items() if one},
             "journal": [line[2:] for line in told.split("\n") if line.startswith("- ")],
         }
@@ -203,7 +228,7 @@ def _json(file: Path) -> dict[str, Any]:
         TaskError: it is no JSON object.
     """
     try:
-        value = json.loads(file.read_bytes(), parse_constant=_nothing) if file.is_file() else {}
+        value = _loads(file.read_bytes()) if file.is_file() else {}
     except ValueError as problem:
         raise TaskError(f"{file}: {problem}") from None
     if not isinstance(value, dict):
@@ -217,12 +242,13 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
         return
     for line in file.read_bytes().split(b"\n")[:-1]:
         try:
-            value = json.loads(line, parse_constant=_nothing)
+            value = _loads(line)
         except ValueError:
             continue
         if isinstance(value, dict):
             yield value
 
 
-def _nothing(constant: str) -> None:
-    """What stands for NaN and infinities, which JSON does not have."""
+def _loads(text: bytes) -> Any:
+    """The value of a JSON text; None for NaN and infinities, which are no figures."""
+    return json.loads(text, parse_constant=lambda constant: None)

@@ -1,6 +1,5 @@
 """The row of an episode in the viewer's table, whatever the domain."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -23,8 +22,8 @@ class Row(NamedTuple):
         reward: None if it was not graded.
         score: from 0 to 100; None if it is not recorded.
         turns: actions taken.
-        edits: successful ones.
-        failed_edits: those that failed.
+        edits: successful ones; None where nothing is edited.
+        failed_edits: those that failed; None likewise.
         lines: of the final document; None without a page.
         page_lines: of the page.
         flags: what is worth looking at.
@@ -40,8 +39,8 @@ class Row(NamedTuple):
     reward: float | None
     score: float | None
     turns: int
-    edits: int
-    failed_edits: int
+    edits: int | None
+    failed_edits: int | None
     lines: int | None
     page_lines: int | None
     flags: tuple[str, ...]
@@ -54,7 +53,7 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Row:
     rules = record.get("rules") or {}
     lines = wrapped_lines(record["text"], rules["page_width"]) if rules else None
     edits, failed = (
-        round(ledger.get(name, 0.0) / worth)
+        round(ledger.get(name, 0.0) / worth) if ledger else None
         for name, worth in (("edit", rewards.EDIT), ("failed_edit", rewards.FAILURE))
     )
     graded = bool(record["graded"])
@@ -101,7 +100,5 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
             yield name if name == "hallucination" else f"worse {name.replace('_', ' ')}"
 
 
-def _figure(value: Any) -> float | None:
-    if value is None or not math.isfinite(value):
-        return None
-    return round(float(value), 6)
+def _figure(value: float | None) -> float | None:
+    return None if value is None else round(float(value), 6)

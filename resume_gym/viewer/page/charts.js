@@ -1,225 +1,269 @@
 "use strict";
-// The overview: curves of a run, figures side by side, the journal.
+// Curves over the steps of a run, and rewards as histograms.
 
-const PANELS = [
-  ["Reward, and spread in a group", ["reward"]],
-  ["The reward's parts", ["tool_syntax", "content", "layout"]],
-  ["Score, 0 to 100", ["score"]],
-  ["Rates", ["submit_rate", "layout_pass", "failed_share", "judged"]],
-  ["Judge, −1 to +1", /^verdict_/],
-  ["Lines of the final document", ["lines"]],
-  ["Calls an episode", ["turns", "edits", "failed_edits", "malformed"]],
-  ["Entropy, nats a token", ["entropy"]],
-  ["Size of the gradient", ["gradient_norm"]],
-  ["Gap of sampler and trainer", ["gap"]],
-];
-const WIDTH = 360, HEIGHT = 190, LEFT = 44, RIGHT = 10, TOP = 10, BOTTOM = 24;
+const WIDTH = 360;
+const HEIGHT = 190;
+const LEFT = 44;
+const RIGHT = 10;
+const TOP = 10;
+const BOTTOM = 24;
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 4", "1 4", "12 4"];
+const BINS = 12; // about so many bars has a histogram
 
-function overviewPage() {
-  const run = index.kind === "run";
-  return [
-    h("h1", {}, (run ? "Run " : "Evaluation "), plain(index.name)),
-    index.notes.map((note) => h("p", { class: "note" }, plain(note))),
-    leftOut(),
-    facts(),
-    run ? curves() : null,
-    run ? null : [h("h2", {}, "Rewards"), h("div", { class: "grid" }, histograms())],
-    figures(run ? "On held-out tasks" : "Figures of each agent", index.figures),
-    run ? null : [figures("Statistics", index.statistics), comparisons()],
-    journal(),
-    settings(),
-  ];
+const colour = (place) => "var(--c" + (place % DASHES.length) + ")";
+
+// Not Math.min(...values): a long run has more values than a call takes arguments.
+const extent = (values) =>
+  values.reduce(
+    ([low, high], one) => [Math.min(low, one), Math.max(high, one)],
+    [Infinity, -Infinity],
+  );
+
+// The distance of round numbers that part a range into about `parts`.
+function stride(low, high, parts) {
+  const raw = (high - low) / parts;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  return [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= raw) || power;
 }
 
-function leftOut() {
-  if (!isExported) return null;
-  const missing = index.episodes.filter((one) => !one.kept).length;
-  const share = missing ? ", and " + missing + " of " + index.episodes.length + " episodes beyond their row in the table" : "";
-  return h("p", { class: "note" }, "An exported file. Left out: log-probabilities of tokens" + share + ".");
+function ticks(low, high) {
+  const step = stride(low, high, 4);
+  const first = Math.ceil(low / step - 1e-6);
+  const count = Math.floor(high / step + 1e-6) - first + 1;
+  return Array.from({ length: count }, (_, at) => (first + at) * step);
 }
 
-function facts() {
-  const settings = index.settings, all = index.episodes;
-  const told = [
-    ["episodes", all.length], ["tasks", new Set(all.map((one) => one.task)).size],
-    ["steps", index.metrics.length || null], ["environment", settings.env], ["model", settings.model],
-    ["judge", typeof settings.judge === "string" ? settings.judge : JSON.stringify(settings.judge)],
-    ["split", settings.split], ["seed", settings.seed],
-  ].filter(([, value]) => known(value));
-  return h("ul", { class: "facts" }, told.map(([name, value]) => h("li", {}, h("b", {}, plain(value)), " ", h("span", { class: "muted" }, name))));
+// Ticks as texts, all with as many decimals as the finest needs.
+function tickTexts(at) {
+  const fits = (decimals) =>
+    at.every((one) => Math.abs(one - Number(one.toFixed(decimals))) < 1e-9);
+  const decimals = [0, 1, 2, 3].find(fits);
+  const large = extent(at.map(Math.abs))[1] >= 1e5;
+  return at.map((one) => (decimals === undefined || large ? number(one) : fixed(one, decimals)));
 }
 
 // --- curves -------------------------------------------------------------------------------------
 
-function curves() {
-  const metrics = index.metrics;
-  if (!metrics.length) return h("p", { class: "muted" }, "No step has ended yet.");
-  const names = [...new Set(metrics.flatMap((one) => Object.keys(one)))];
-  const of = (wanted) => (wanted instanceof RegExp ? names.filter((one) => wanted.test(one)) : wanted.filter((one) => names.includes(one)));
-  const panels = PANELS.map(([title, wanted]) => [title, of(wanted)]).filter(([, lines]) => lines.length);
-  const drawn = new Set(["step", "reward_std", ...panels.flatMap(([, lines]) => lines)]);
-  const rest = names.filter((one) => !drawn.has(one));
-  const others = h("details", {}, h("summary", {}, "All other figures (" + rest.length + ")"));
-  // drawn when they are wanted
-  others.addEventListener("toggle", () => others.append(h("div", { class: "grid" }, rest.map((one) => chart(words(one), [one])))), { once: true });
-  return [h("h2", {}, "Curves"), h("div", { class: "grid" }, panels.map(([title, lines]) => chart(title, lines))), rest.length ? others : null];
+// What a chart is drawn from: for each name its points, as steps and values.
+function seriesOf(names) {
+  return names.map((name, place) => {
+    const told = index.metrics.filter((one) => typeof one[name] === "number");
+    const points = told.map((one) => ({ step: one.step, value: one[name], sd: one.reward_std }));
+    const counts = points.every((one) => Number.isInteger(one.value));
+    return { name, place, points, text: (value) => number(value, counts ? 0 : 3) };
+  });
 }
 
-// Not Math.min(...values): a long run has more values than a call takes arguments.
-const extent = (values) => values.reduce(([low, high], one) => [Math.min(low, one), Math.max(high, one)], [Infinity, -Infinity]);
-
-function ticks(low, high) {
-  const raw = (high - low) / 4, power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= raw);
-  const found = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) found.push(Math.abs(at) < step / 1e6 ? 0 : at);
-  return found;
-}
-
-const label = (metric) => words(metric.replace(/^verdict_/, ""));
-
-function chart(title, lines) {
-  const series = lines.map((name) => ({ name, points: index.metrics.filter((one) => typeof one[name] === "number").map((one) => [one.step, one[name], one]) }));
-  const points = series.flatMap((one) => one.points);
-  const band = lines[0] === "reward" ? points.filter(([, , one]) => typeof one.reward_std === "number") : [];
-  const values = [...points.map((one) => one[1]), ...band.flatMap(([, y, one]) => [y - one.reward_std, y + one.reward_std])];
-  const steps = points.map((one) => one[0]);
-  let [low, high] = extent(values);
-  if (low === high) { low -= Math.abs(low) / 10 || 1; high += Math.abs(high) / 10 || 1; }
-  const [first, last] = extent(steps);
-  const x = (step) => LEFT + (WIDTH - LEFT - RIGHT) * (last > first ? (step - first) / (last - first) : 0.5);
+// From steps and values to places in the picture, and back.
+function frameOf(points, band) {
+  const values = points.map((one) => one.value);
+  const spread = band.flatMap((one) => [one.value - one.sd, one.value + one.sd]);
+  let [low, high] = extent([...values, ...spread]);
+  if (low === high) {
+    low -= Math.abs(low) / 10 || 1;
+    high += Math.abs(high) / 10 || 1;
+  }
+  const [first, last] = extent(points.map((one) => one.step));
+  const wide = WIDTH - LEFT - RIGHT;
+  const x = (step) => LEFT + wide * (last > first ? (step - first) / (last - first) : 0.5);
   const y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - (value - low) / (high - low));
-  const path = (some) => some.map(([a, b], place) => (place ? "L" : "M") + x(a).toFixed(1) + " " + y(b).toFixed(1)).join("");
-  const svg = s("svg", { viewBox: "0 0 " + WIDTH + " " + HEIGHT, role: "img", tabindex: 0, "aria-label": inWords(title, series) });
-  for (const at of ticks(low, high)) {
-    svg.append(s("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(at), y2: y(at) }), s("text", { x: LEFT - 6, y: y(at) + 4, "text-anchor": "end" }, number(at)));
-  }
-  const marks = last > first ? ticks(first, last).filter(Number.isInteger) : [first];
-  for (const at of marks) svg.append(s("text", { x: x(at), y: HEIGHT - 6, "text-anchor": "middle" }, number(at)));
-  if (band.length > 1) {
-    const edge = [...band.map(([a, b, one]) => [a, b + one.reward_std]), ...band.map(([a, b, one]) => [a, b - one.reward_std]).reverse()];
-    svg.append(s("path", { d: path(edge) + "Z", fill: "var(--c0)", opacity: 0.15 }));
-  }
-  series.forEach((one, place) => {
-    const colour = "var(--c" + (place % 7) + ")";
-    if (one.points.length === 1) svg.append(s("circle", { cx: x(one.points[0][0]), cy: y(one.points[0][1]), r: 3, fill: colour }));
-    svg.append(s("path", { d: path(one.points), fill: "none", stroke: colour, "stroke-width": 2, "stroke-dasharray": DASHES[place % 7] }));
-  });
-  const legend = h("ul", { class: "legend" });
+  const stepAt = (left) => first + ((last - first) * (left - LEFT)) / wide;
+  return { low, high, first, last, x, y, stepAt };
+}
+
+function path(frame, points) {
+  const to = ([step, value], place) =>
+    (place ? "L" : "M") + frame.x(step).toFixed(1) + " " + frame.y(value).toFixed(1);
+  return points.map(to).join("");
+}
+
+function axes(frame) {
+  const across = ticks(frame.low, frame.high);
+  const texts = tickTexts(across);
+  const steps =
+    frame.last > frame.first
+      ? ticks(frame.first, frame.last).filter(Number.isInteger)
+      : [frame.first];
+  return [
+    across.map((value, at) => [
+      s("line", {
+        class: "axis",
+        x1: LEFT,
+        x2: WIDTH - RIGHT,
+        y1: frame.y(value),
+        y2: frame.y(value),
+      }),
+      s("text", { x: LEFT - 6, y: frame.y(value) + 4, "text-anchor": "end" }, texts[at]),
+    ]),
+    s("text", { x: 2, y: HEIGHT - 6 }, "step"),
+    steps.map((step) =>
+      s("text", { x: frame.x(step), y: HEIGHT - 6, "text-anchor": "middle" }, number(step)),
+    ),
+  ];
+}
+
+function curve(frame, { place, points }) {
+  const line = {
+    fill: "none",
+    stroke: colour(place),
+    "stroke-width": 2,
+    "stroke-dasharray": DASHES[place % DASHES.length],
+  };
+  const [only] = points;
+  return points.length === 1
+    ? s("circle", { cx: frame.x(only.step), cy: frame.y(only.value), r: 3, fill: colour(place) })
+    : s("path", {
+        d: path(
+          frame,
+          points.map((one) => [one.step, one.value]),
+        ),
+        ...line,
+      });
+}
+
+// One standard deviation around the reward.
+function spread(frame, band) {
+  if (band.length < 2) return null;
+  const above = band.map((one) => [one.step, one.value + one.sd]);
+  const below = band.map((one) => [one.step, one.value - one.sd]).reverse();
+  return s("path", { d: path(frame, [...above, ...below]) + "Z", fill: colour(0), opacity: 0.15 });
+}
+
+function chart(title, names) {
+  const series = seriesOf(names);
+  const points = series.flatMap((one) => one.points);
+  const band = names[0] === "reward" ? points.filter((one) => typeof one.sd === "number") : [];
+  const frame = frameOf(points, band);
   const cursor = s("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, x1: -9, x2: -9 });
-  svg.append(cursor);
-  const steady = [...new Set(steps)].sort((a, b) => a - b);
-  let at = steady.length - 1;
-  function read(place, aloud) {
-    at = Math.max(0, Math.min(steady.length - 1, place));
-    const here = x(steady[at]);
-    cursor.setAttribute("x1", aloud === null ? -9 : here);
-    cursor.setAttribute("x2", aloud === null ? -9 : here);
-    const told = series.map((one) => [one.name, one.points.find((point) => point[0] === steady[at])]);
-    legend.replaceChildren(h("li", { class: "muted" }, "step " + steady[at]), ...told.map(([name, point], place) => {
-      const swatch = h("span", { class: "swatch" });
-      swatch.style.borderTopColor = "var(--c" + (place % 7) + ")";
-      swatch.style.borderTopStyle = place ? "dashed" : "solid";
-      return h("li", {}, swatch, plain(label(name)), " ", h("b", {}, point ? number(point[1], 3) : "-"));
-    }));
-    if (aloud) say("step " + steady[at] + ": " + told.map(([name, point]) => label(name) + " " + (point ? number(point[1], 3) : "none")).join(", "));
-  }
-  svg.addEventListener("pointermove", (event) => {
-    const box = svg.getBoundingClientRect();
-    const wanted = first + (last - first) * (((event.clientX - box.left) / box.width) * WIDTH - LEFT) / (WIDTH - LEFT - RIGHT);
-    read(steady.findLastIndex((one) => one <= wanted + 0.5), false);
-  });
-  svg.addEventListener("pointerleave", () => read(steady.length - 1, null));
-  svg.addEventListener("keydown", (event) => {
-    const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (move) { event.preventDefault(); read(at + move, true); }
-  });
-  read(at, null);
+  const svg = s(
+    "svg",
+    {
+      viewBox: "0 0 " + WIDTH + " " + HEIGHT,
+      role: "img",
+      tabindex: 0,
+      "aria-label": inWords(title, series),
+    },
+    axes(frame),
+    spread(frame, band),
+    series.map((one) => curve(frame, one)),
+    cursor,
+  );
+  const legend = h("ul", { class: "legend" });
+  readable(svg, legend, cursor, series, frame);
   return h("section", { class: "card chart" }, h("h3", {}, plain(title)), svg, legend);
 }
 
-function inWords(title, series) {
-  const told = series.filter((one) => one.points.length).map(({ name, points }) => {
-    const values = points.map((one) => one[1]), [low, high] = extent(values);
-    return label(name) + " from " + number(values[0], 3) + " to " + number(values.at(-1), 3) + ", between " + number(low, 3) + " and " + number(high, 3);
+// The legend tells the values at a step: the last, the one under the pointer, or by arrow keys.
+function readable(svg, legend, cursor, series, frame) {
+  const all = series.flatMap((one) => one.points.map((point) => point.step));
+  const steps = [...new Set(all)].sort((a, b) => a - b);
+  let at = steps.length - 1;
+  const told = ({ name, points, text }) => {
+    const point = points.find((one) => one.step === steps[at]);
+    return [label(name), point ? text(point.value) : "none"];
+  };
+  function read(place, marked) {
+    at = Math.max(0, Math.min(steps.length - 1, place));
+    for (const end of ["x1", "x2"]) cursor.setAttribute(end, marked ? frame.x(steps[at]) : -9);
+    const values = series.map((one) => {
+      const [name, value] = told(one);
+      return h("li", {}, swatch(one.place), plain(name), " ", h("b", {}, value));
+    });
+    legend.replaceChildren(h("li", { class: "muted" }, "step " + steps[at]), ...values);
+  }
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const wanted = frame.stepAt(((event.clientX - box.left) / box.width) * WIDTH);
+    const after = steps.findIndex((one) => one > wanted);
+    const before = after < 0 ? steps.length - 1 : after - 1;
+    const nearer = before >= 0 && after >= 0 && steps[after] - wanted < wanted - steps[before];
+    read(nearer ? after : before, true);
   });
-  return title + " over the steps. " + told.join("; ") + ". Arrow keys read single steps.";
+  svg.addEventListener("pointerleave", () => read(steps.length - 1, false));
+  svg.addEventListener("keydown", (event) => {
+    const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    read(at + move, true);
+    say("step " + steps[at] + ": " + series.map((one) => told(one).join(" ")).join(", "));
+  });
+  read(at, false);
 }
+
+function swatch(place) {
+  const dash = DASHES[place % DASHES.length];
+  const line = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: colour(place), "stroke-width": 2.5 };
+  return s(
+    "svg",
+    { class: "swatch", viewBox: "0 0 26 8", "aria-hidden": "true" },
+    s("line", { ...line, "stroke-dasharray": dash }),
+  );
+}
+
+function inWords(title, series) {
+  const told = series.map(({ name, points, text }) => {
+    const values = points.map((one) => one.value);
+    const [first, last, low, high] = [values[0], values.at(-1), ...extent(values)].map(text);
+    return `${label(name)} from ${first} to ${last}, between ${low} and ${high}`;
+  });
+  return `${title} over the steps. ${told.join("; ")}. Arrow keys read single steps.`;
+}
+
+// --- histograms ---------------------------------------------------------------------------------
 
 function histograms() {
-  const agents = [...new Set(index.episodes.map((one) => one.agent))];
   const rewards = index.episodes.filter((one) => known(one.reward)).map((one) => one.reward);
-  if (!rewards.length) return [h("p", { class: "muted" }, "Nothing is graded yet.")];
-  const [low, high] = extent(rewards).map(Math.floor), bins = high - low + 1;
+  if (!rewards.length) return h("p", { class: "muted" }, "Nothing is graded yet.");
+  const [low, high] = extent(rewards);
+  const step = high > low ? stride(low, high, BINS) : 1;
+  const first = Math.floor(low / step);
+  const count = Math.floor(high / step) - first + 1;
+  const edges = Array.from({ length: count + 1 }, (_, at) => (first + at) * step);
+  const agents = [...new Set(index.episodes.map((one) => one.agent))];
   return agents.map((agent, place) => {
-    const counts = new Array(bins).fill(0);
-    for (const one of index.episodes) if (one.agent === agent && known(one.reward)) counts[Math.floor(one.reward) - low] += 1;
-    if (!extent(counts)[1]) return h("section", { class: "card" }, h("h3", {}, plain(agent)), h("p", { class: "muted" }, "Nothing is graded."));
-    const most = extent(counts)[1], wide = (WIDTH - LEFT - RIGHT) / bins;
-    const told = counts.map((count, bin) => count + " from " + (low + bin) + " to " + (low + bin + 1)).join("; ");
-    const svg = s("svg", { viewBox: "0 0 " + WIDTH + " " + HEIGHT, role: "img", "aria-label": "Episodes by reward: " + told });
-    counts.forEach((count, bin) => {
-      const tall = (HEIGHT - TOP - BOTTOM - 10) * count / most, left = LEFT + bin * wide;
-      svg.append(s("rect", { x: left + 1, width: Math.max(1, wide - 2), y: HEIGHT - BOTTOM - tall, height: tall, fill: "var(--c" + (place % 7) + ")" }));
-      svg.append(s("text", { x: left, y: HEIGHT - 6, "text-anchor": "middle" }, String(low + bin)));
-      if (count) svg.append(s("text", { x: left + wide / 2, y: HEIGHT - BOTTOM - tall - 3, "text-anchor": "middle" }, String(count)));
-    });
-    return h("section", { class: "card" }, h("h3", {}, plain(agent)), svg, h("p", { class: "muted" }, "episodes by reward"));
+    const counts = new Array(count).fill(0);
+    for (const one of index.episodes) {
+      if (one.agent === agent && known(one.reward)) {
+        counts[Math.floor(one.reward / step) - first] += 1;
+      }
+    }
+    const shown = extent(counts)[1]
+      ? [histogram(counts, edges, place), h("p", { class: "muted" }, "episodes by reward")]
+      : h("p", { class: "muted" }, "Nothing is graded.");
+    return h("section", { class: "card" }, h("h3", {}, plain(agent)), shown);
   });
 }
 
-// --- figures side by side -----------------------------------------------------------------------
-
-function figures(title, columns) {
-  const names = Object.keys(columns).filter((one) => Object.keys(columns[one]).length);
-  if (!names.length) return null;
-  const body = [];
-  const row = (name, cells) => body.push(h("tr", {}, h("th", { scope: "row" }, plain(words(name))), cells.map((one) => cell(name, one))));
-  const keys = [...new Set(names.flatMap((one) => Object.keys(columns[one])))];
-  const nested = keys.filter((key) => names.some((one) => columns[one][key] !== null && typeof columns[one][key] === "object" && !Array.isArray(columns[one][key])));
-  for (const key of keys.filter((one) => !nested.includes(one))) row(key, names.map((one) => columns[one][key]));
-  for (const key of nested) {
-    body.push(h("tr", { class: "title" }, h("th", { scope: "colgroup", colspan: names.length + 1 }, plain(words(key)))));
-    const inner = [...new Set(names.flatMap((one) => Object.keys(columns[one][key] || {})))];
-    for (const one of inner) row(one, names.map((name) => (columns[name][key] || {})[one]));
-  }
-  const head = h("tr", {}, h("td", {}), names.map((one) => h("th", { scope: "col", class: "number" }, plain(one))));
-  return [h("h2", {}, title), h("div", { class: "scroll card", tabindex: 0, role: "region", "aria-label": title }, h("table", { class: "figures" }, h("thead", {}, head), h("tbody", {}, body)))];
-}
-
-function cell(name, value) {
-  let text = typeof value === "number" ? number(value) : known(value) ? brief(value) : "-";
-  if (typeof value === "number" && /_(rate|share)$/.test(name)) text = (100 * value).toFixed(0) + " %";
-  return h("td", { class: "number" }, plain(text));
-}
-
-function brief(value) {
-  if (typeof value === "number") return number(value, 3);
-  if (Array.isArray(value)) return value.map(brief).join(" to ");
-  return typeof value === "object" && value !== null ? Object.entries(value).map(([name, one]) => words(name) + " " + brief(one)).join(", ") : String(value);
-}
-
-function comparisons() {
-  if (!index.comparisons.length) return null;
-  return [h("h2", {}, "Agents compared"), index.comparisons.map((one) => {
-    const rows = Object.entries(one.figures || {}), columns = [...new Set(rows.flatMap(([, told]) => Object.keys(told)))];
-    const facts = Object.entries(one).filter(([name, value]) => name !== "figures" && known(value));
-    const title = one.second + " minus " + one.first;
-    return h("details", {}, h("summary", {}, plain(title)), h("div", { class: "scroll card", tabindex: 0, role: "region", "aria-label": title }, h("table", { class: "figures" },
-      h("thead", {}, h("tr", {}, h("td", {}), columns.map((name) => h("th", { scope: "col", class: "number" }, plain(words(name)))))),
-      h("tbody", {}, rows.map(([name, told]) => h("tr", {}, h("th", { scope: "row" }, plain(words(name))), columns.map((column) => h("td", { class: "number" }, plain(known(told[column]) ? brief(told[column]) : "-")))))))),
-    h("p", { class: "muted" }, plain(facts.map(([name, value]) => words(name) + " " + brief(value)).join(", "))));
-  })];
-}
-
-function journal() {
-  if (!index.journal.length) return null;
-  return [h("h2", {}, "Journal"), h("ul", { class: "card journal" }, index.journal.map((one) => h("li", {}, plain(one))))];
-}
-
-function settings() {
-  const rows = Object.entries(index.settings).filter(([, value]) => known(value));
-  return h("details", {}, h("summary", {}, "Settings (" + rows.length + ")"), h("div", { class: "scroll card" }, h("table", {}, h("tbody", {},
-    rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, plain(name)), h("td", { class: "code" }, plain(typeof value === "string" ? value : JSON.stringify(value)))))))));
+function histogram(counts, edges, place) {
+  const texts = tickTexts(edges);
+  const most = extent(counts)[1];
+  const wide = (WIDTH - LEFT - RIGHT) / counts.length;
+  const base = HEIGHT - BOTTOM;
+  const told = counts.map((count, bin) => `${count} from ${texts[bin]} to ${texts[bin + 1]}`);
+  const middle = { "text-anchor": "middle" };
+  const bars = counts.map((count, bin) => {
+    const tall = ((base - TOP - 10) * count) / most;
+    const left = LEFT + bin * wide;
+    const bar = { x: left + 1, width: Math.max(1, wide - 2), y: base - tall, height: tall };
+    return count
+      ? [
+          s("rect", { ...bar, fill: colour(place) }),
+          s("text", { x: left + wide / 2, y: base - tall - 3, ...middle }, String(count)),
+        ]
+      : null;
+  });
+  const every = Math.ceil(edges.length / 9); // more texts would touch each other
+  const marks = edges.map((_, at) =>
+    at % every ? null : s("text", { x: LEFT + at * wide, y: HEIGHT - 6, ...middle }, texts[at]),
+  );
+  return s(
+    "svg",
+    {
+      viewBox: "0 0 " + WIDTH + " " + HEIGHT,
+      role: "img",
+      "aria-label": "Episodes by reward: " + told.join("; "),
+    },
+    bars,
+    marks,
+  );
 }

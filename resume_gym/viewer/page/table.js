@@ -3,35 +3,69 @@
 
 const ROWS = 50;
 const COLUMNS = [
-  ["number", "#"], ["agent", "agent"], ["step", "step"], ["task", "task"], ["member", "rollout"], ["weakness", "weakness"],
-  ["outcome", "outcome"], ["reward", "reward"], ["score", "score"], ["turns", "turns"], ["edits", "edits"],
-  ["failed_edits", "failed"], ["lines", "lines"], ["flags", "flags"],
+  ["number", "#"],
+  ["agent", "agent"],
+  ["step", "step"],
+  ["task", "task"],
+  ["member", "rollout"],
+  ["weakness", "weakness"],
+  ["outcome", "outcome"],
+  ["reward", "reward"],
+  ["score", "score"],
+  ["turns", "turns"],
+  ["edits", "edits"],
+  ["failed_edits", "failed edits"],
+  ["lines", "lines"],
+  ["flags", "flags"],
 ];
-const NUMBERS = ["number", "step", "member", "reward", "score", "turns", "edits", "failed_edits", "lines"];
-const CHOICES = [["agent", "Agent"], ["step", "Step"], ["weakness", "Weakness"], ["outcome", "Outcome"], ["flag", "Flag"]];
+const NUMBERS = [
+  "number",
+  "step",
+  "member",
+  "reward",
+  "score",
+  "turns",
+  "edits",
+  "failed_edits",
+  "lines",
+];
+const CHOICES = [
+  ["agent", "Agent"],
+  ["step", "Step"],
+  ["weakness", "Weakness"],
+  ["outcome", "Outcome"],
+  ["flag", "Flag"],
+];
 let lastQuery = new URLSearchParams(); // of the table, so that an episode leads back to it
+let lastEpisode = null; // that was open, so that the table goes on from there
 
-const valuesOf = (episode, name) => (name === "flag" ? episode.flags : [String(episode[name] ?? "")]);
+const valuesOf = (episode, name) =>
+  name === "flag" ? episode.flags : [String(episode[name] ?? "")];
 
 function matching(query) {
   const task = (query.get("task") || "").toLowerCase();
-  const least = query.get("least") ? Number(query.get("least")) : null, most = query.get("most") ? Number(query.get("most")) : null;
+  const bound = (name) => (query.get(name) ? Number(query.get(name)) : null);
+  const [least, most] = [bound("least"), bound("most")];
   const wanted = CHOICES.map(([name]) => [name, query.get(name)]).filter(([, value]) => value);
-  return index.episodes.filter((one) =>
-    wanted.every(([name, value]) => valuesOf(one, name).includes(value))
-    && (!task || one.task.toLowerCase().includes(task))
-    && (least === null || (known(one.reward) && one.reward >= least))
-    && (most === null || (known(one.reward) && one.reward <= most)));
+  return index.episodes.filter(
+    (one) =>
+      wanted.every(([name, value]) => valuesOf(one, name).includes(value)) &&
+      (!task || one.task.toLowerCase().includes(task)) &&
+      (least === null || (known(one.reward) && one.reward >= least)) &&
+      (most === null || (known(one.reward) && one.reward <= most)),
+  );
 }
 
 function sorted(episodes, query) {
   const name = query.get("sort");
   if (!COLUMNS.some(([one]) => one === name)) return episodes;
-  const sign = query.get("down") ? -1 : 1, key = (one) => (name === "flags" ? one.flags.length : one[name]);
+  const sign = query.get("down") ? -1 : 1;
+  const key = (one) => (name === "flags" ? one.flags.length : one[name]);
   const order = new Intl.Collator("en", { numeric: true });
   return [...episodes].sort((a, b) => {
-    const left = key(a), right = key(b);
-    if (!known(left) || !known(right)) return known(right) - known(left) || a.number - b.number; // what is missing comes last
+    const [left, right] = [key(a), key(b)];
+    // what is missing comes last
+    if (!known(left) || !known(right)) return known(right) - known(left) || a.number - b.number;
     const by = typeof left === "number" ? left - right : order.compare(left, right);
     return sign * by || a.number - b.number;
   });
@@ -43,90 +77,133 @@ function tablePage(query) {
   const pages = Math.max(1, Math.ceil(found.length / ROWS));
   const page = Math.min(pages, Math.max(1, Number(query.get("page")) || 1));
   const rows = found.slice((page - 1) * ROWS, page * ROWS);
-  const columns = COLUMNS.filter(([name]) => name === "number" || index.episodes.some((one) => known(one[name]) && String(one[name]) !== ""));
-  const turn = (to) => { if (to >= 1 && to <= pages) change({ page: to > 1 ? to : "" }); };
-  keysHere = { j: () => step(1), k: () => step(-1), n: () => turn(page + 1), p: () => turn(page - 1) };
+  const columns = COLUMNS.filter(
+    ([name]) =>
+      name === "number" ||
+      index.episodes.some((one) => known(one[name]) && String(one[name]) !== ""),
+  );
+  const turn = (to) => {
+    if (to >= 1 && to <= pages) change({ page: to > 1 ? to : "" });
+  };
+  const keys = {
+    j: () => step(1),
+    k: () => step(-1),
+    n: () => turn(page + 1),
+    p: () => turn(page - 1),
+  };
   const rewards = found.filter((one) => known(one.reward)).map((one) => one.reward);
-  const mean = rewards.length ? ", mean reward " + number(rewards.reduce((a, b) => a + b) / rewards.length) : "";
+  const mean = rewards.length
+    ? ", mean reward " + fixed(rewards.reduce((a, b) => a + b) / rewards.length, 2)
+    : "";
   const told = found.length + " of " + index.episodes.length + " episodes" + mean;
   say(told);
-  const pager = () => h("div", { class: "row" },
-    h("button", { type: "button", disabled: page === 1, onclick: () => turn(page - 1) }, "‹ Previous"),
-    h("span", {}, "page " + page + " of " + pages),
-    h("button", { type: "button", disabled: page === pages, onclick: () => turn(page + 1) }, "Next ›"));
-  return [
-    h("h1", {}, "Episodes"), index.notes.map((note) => h("p", { class: "note" }, plain(note))), filters(query),
-    h("p", { class: "row", id: "found" }, told), pager(),
-    rows.length ? table(columns, rows, query) : h("p", {}, "No episode is like that."),
+  const pager = () =>
+    h(
+      "div",
+      { class: "row" },
+      h(
+        "button",
+        { type: "button", disabled: page === 1, onclick: () => turn(page - 1) },
+        "‹ Previous",
+      ),
+      h("span", {}, "page " + page + " of " + pages),
+      h(
+        "button",
+        { type: "button", disabled: page === pages, onclick: () => turn(page + 1) },
+        "Next ›",
+      ),
+    );
+  const empty = index.episodes.length ? "No episode is like that." : "No episode has ended yet.";
+  const content = [
+    h("h1", {}, "Episodes"),
+    notes(index.notes),
+    filters(query),
+    h("p", { class: "row", id: "found" }, told),
+    pager(),
+    rows.length ? table(columns, rows, query) : h("p", {}, empty),
     rows.length > 10 ? pager() : null,
   ];
-}
-
-// The table again with other settings; what is in focus stays so.
-function change(settings) {
-  const query = new URLSearchParams(place().query);
-  if (!("page" in settings)) query.delete("page");
-  for (const [name, value] of Object.entries(settings)) {
-    if (value === "" || value === null) query.delete(name); else query.set(name, value);
-  }
-  const focused = document.activeElement, id = focused && focused.id, caret = focused && focused.selectionStart;
-  go("episodes", query, true);
-  requestAnimationFrame(() => {
-    const again = id && document.getElementById(id);
-    if (!again || again === document.activeElement) return;
-    again.focus({ preventScroll: true });
-    if (again.type === "search") again.setSelectionRange(caret, caret);
-  });
-}
-
-function filters(query) {
-  const boxes = CHOICES.map(([name, title]) => {
-    const counts = new Map();
-    for (const one of index.episodes) for (const value of valuesOf(one, name)) if (value) counts.set(value, (counts.get(value) || 0) + 1);
-    if (counts.size < 2 && name !== "flag") return null;
-    const values = [...counts.keys()].sort(new Intl.Collator("en", { numeric: true }).compare);
-    return h("label", {}, title, h("select", { id: "filter-" + name, onchange: (event) => change({ [name]: event.target.value }) },
-      h("option", { value: "" }, "all"),
-      values.map((value) => h("option", { value, selected: query.get(name) === value }, plain(value + " (" + counts.get(value) + ")").map((one) => one.textContent || one)))));
-  });
-  let waits = 0; // typing filters once it pauses
-  const typed = (name) => (event) => { clearTimeout(waits); const { value } = event.target; waits = setTimeout(() => place().path[0] === "episodes" && change({ [name]: value }), 150); };
-  const box = (name, title, type) => h("label", {}, title, h("input", { id: "filter-" + name, type, step: "any", value: query.get(name) || "", oninput: typed(name) }));
-  const orders = COLUMNS.flatMap(([name, title]) => [[name + ",", title + " ↑"], [name + ",1", title + " ↓"]]);
-  const now = query.get("sort") ? query.get("sort") + "," + (query.get("down") || "") : "number,";
-  const sort = h("select", { id: "sort", onchange: (event) => { const [name, down] = event.target.value.split(","); change({ sort: name, down }); } },
-    orders.map(([value, title]) => h("option", { value, selected: value === now }, title)));
-  return h("form", { class: "filters card", role: "search", "aria-label": "Filter the episodes", onsubmit: (event) => event.preventDefault() },
-    box("task", "Task contains", "search"), boxes, box("least", "Reward at least", "number"), box("most", "Reward at most", "number"),
-    h("label", {}, "Sort by", sort), h("button", { type: "button", id: "clear", onclick: () => go("episodes", null, true) }, "Clear"));
+  return { content, keys };
 }
 
 function table(columns, rows, query) {
-  const by = query.get("sort") || "number", down = Boolean(query.get("down"));
+  const by = query.get("sort") || "number";
+  const down = Boolean(query.get("down"));
   const head = columns.map(([name, title]) => {
     const here = by === name;
     const next = () => change({ sort: name, down: here && !down ? "1" : "" });
-    const arrow = here ? (down ? " ↓" : " ↑") : "";
-    return h("th", { scope: "col", role: "columnheader", "aria-sort": here ? (down ? "descending" : "ascending") : "none", class: NUMBERS.includes(name) ? "number" : null },
-      h("button", { type: "button", id: "by-" + name, onclick: next }, title + arrow));
+    const arrow = here ? (down ? "\u00a0↓" : "\u00a0↑") : "";
+    return h(
+      "th",
+      {
+        scope: "col",
+        role: "columnheader",
+        "aria-sort": here ? (down ? "descending" : "ascending") : "none",
+        class: NUMBERS.includes(name) ? "number" : null,
+      },
+      h("button", { type: "button", id: "by-" + name, onclick: next }, title + arrow),
+    );
   });
   // the roles are told again because the table becomes a list of cards on a phone
-  return h("div", { class: "scroll" }, h("table", { class: "episodes", role: "table", "aria-label": "Episodes" },
-    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
-    h("tbody", { role: "rowgroup" }, rows.map((one) => h("tr", { role: "row", onclick: (event) => { if (!event.target.closest("a")) go("episode/" + one.number); } },
-      columns.map(([name, title]) => tableCell(one, name, title)))))));
+  return h(
+    "div",
+    { class: "scroll" },
+    h(
+      "table",
+      { class: "episodes", role: "table", "aria-label": "Episodes" },
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
+      h(
+        "tbody",
+        { role: "rowgroup" },
+        rows.map((one) =>
+          h(
+            "tr",
+            {
+              role: "row",
+              onclick: (event) => {
+                if (!event.target.closest("a")) go("episode/" + one.number);
+              },
+            },
+            columns.map(([name, title]) => tableCell(one, name, title)),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 function tableCell(episode, name, title) {
   const wide = ["task", "flags", "agent"].includes(name) ? "wide" : "";
-  let content = plain(typeof episode[name] === "number" ? number(episode[name]) : episode[name] ?? "-");
+  let content = plain(
+    typeof episode[name] === "number" ? number(episode[name]) : (episode[name] ?? "-"),
+  );
   if (name === "number") {
-    content = [h("a", { href: "#/episode/" + episode.number, "aria-label": "open episode " + episode.number }, String(episode.number)), episode.kept ? null : h("span", { class: "muted" }, " left out")];
+    content = [
+      h(
+        "a",
+        { href: "#/episode/" + episode.number, "aria-label": "open episode " + episode.number },
+        String(episode.number),
+      ),
+      episode.kept ? null : h("span", { class: "muted" }, " left out"),
+    ];
   }
   if (name === "reward" && known(episode.reward)) content = [h("b", {}, signed(episode.reward))];
-  if (name === "lines" && known(episode.lines)) content = [episode.lines + "/" + episode.page_lines];
-  if (name === "flags") content = episode.flags.length ? brieflyFlagged(episode.flags) : [h("span", { class: "muted" }, "none")];
-  return h("td", { role: "cell", "data-label": title, class: [wide, NUMBERS.includes(name) ? "number" : "", name].join(" ").trim() }, content);
+  if (name === "score" && known(episode.score)) content = [fixed(episode.score, 1)];
+  if (name === "lines" && known(episode.lines))
+    content = [episode.lines + "/" + episode.page_lines];
+  if (name === "flags")
+    content = episode.flags.length
+      ? brieflyFlagged(episode.flags)
+      : [h("span", { class: "muted" }, "none")];
+  return h(
+    "td",
+    {
+      role: "cell",
+      "data-label": title,
+      class: [wide, NUMBERS.includes(name) ? "number" : "", name].join(" ").trim(),
+    },
+    content,
+  );
 }
 
 const chips = (flags) => flags.map((one) => h("span", { class: "chip bad" }, plain(one)));
@@ -134,7 +211,17 @@ const chips = (flags) => flags.map((one) => h("span", { class: "chip bad" }, pla
 // What the judge found worse, in one line: a bad episode has it all.
 function brieflyFlagged(flags) {
   const worse = flags.filter((one) => one.startsWith("worse ")).map((one) => one.slice(6));
-  return [chips(flags.filter((one) => !one.startsWith("worse "))), worse.length ? h("small", { class: "bad" }, plain("worse: " + worse.join(", "))) : null];
+  return [
+    chips(flags.filter((one) => !one.startsWith("worse "))),
+    worse.length ? h("small", { class: "bad" }, plain("worse: " + worse.join(", "))) : null,
+  ];
+}
+
+function toRow(number) {
+  const opened = document.querySelector(`.episodes a[href="#/episode/${number}"]`);
+  if (!opened) return;
+  opened.focus({ preventScroll: true });
+  opened.closest("tr").scrollIntoView({ block: "center" });
 }
 
 // Move the focus from row to row.
@@ -142,5 +229,8 @@ function step(by) {
   const links = [...document.querySelectorAll(".episodes tbody a")];
   const at = links.indexOf(document.activeElement);
   const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by];
-  if (next) { next.focus(); next.closest("tr").scrollIntoView({ block: "nearest" }); }
+  if (next) {
+    next.focus();
+    next.closest("tr").scrollIntoView({ block: "nearest" });
+  }
 }

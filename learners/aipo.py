@@ -11,10 +11,9 @@ On several machines, on each: torchrun, its rendezvous flags, `learners/aipo.py`
 """
 
 import asyncio
-import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from learners import checkpoint, models, ranks
+from learners import checkpoint, model_card, models, ranks
 from learners.advantages import mean_centred, standardised
 from learners.batching import Sample
 from learners.checkpoint import CheckpointError
@@ -34,6 +33,7 @@ from learners.engines import EngineError, Sampling
 from learners.engines.server import Server, transfer
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine
+from learners.loggers import Loggers, require
 from learners.losses import STANDARDISED
 from learners.machine import Machine
 from learners.monitors import Progress, RunFolder, describe
@@ -236,11 +236,35 @@ def train(config: Config, servers: Sequence[Server], urls: Sequence[str]) -> Non
         job.trainer.load(last[1])
         run.note(f"Resumed after step {done}.")
         console.print(f"{run.path}: resumed after step {done} of {config.steps}", soft_wrap=True)
+    model_card.write_facts(run, config, job.work)
     job.publish(done)
-    before = _evaluation(job, run.path / "before.json", "before training", console)
+    with Loggers(config, run, done) as loggers:
+        before = _evaluation(job, "before", console)
+        _tell(job, loggers, console.print)
+        if done < config.steps:
+            run.set_aside(done)
+            _steps(job, loggers, done)
+        target = run.path / "model"
+        if done < config.steps or not target.is_dir():
+            checkpoint.write_folder(target, job.export)
+        job.trainer.wait()
+        for sentence in _evaluated(job, wait=True):
+            run.note(sentence)
+            loggers.say(config.steps, sentence)
+        after = _evaluation(job, "after", console)
+        if not (target / model_card.CARD).exists():
+            model_card.write(run, target)
+        _tell(job, loggers, console.print)
+    job.close()
+    console.print(table({"before": before, "after": after}))
+    files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"
+    console.print(f"{run.path}: {files}", soft_wrap=True)
 
+
+def _steps(job: Job, loggers: Loggers, done: int) -> None:
+    config, run = job.config, job.run
     history = run.metrics()
-    with Progress(config.steps, done, console) as progress:
+    with Progress(config.steps, done) as progress:
         for step in range(done + 1, config.steps + 1):
             began = time.monotonic()
             try:
@@ -258,42 +282,36 @@ def train(config: Config, servers: Sequence[Server], urls: Sequence[str]) -> Non
             for sentence in [*describe(history), *_evaluated(job, wait=False)]:
                 run.note(sentence)
                 progress.say(sentence)
+                loggers.say(step, sentence)
             if step % config.save_every == 0 or step == config.steps:
                 job.trainer.save(step)
                 dashboard(history, run.path / "dashboard.png", f"{config.name}: {config.model}")
             if config.eval_every and step % config.eval_every == 0:
                 job.sampler.evaluate(step)
-
-    if done < config.steps or not (run.path / "model").is_dir():
-        checkpoint.write_folder(run.path / "model", job.export)
-    job.trainer.wait()
-    for sentence in _evaluated(job, wait=True):
-        run.note(sentence)
-    after = _evaluation(job, run.path / "after.json", "after training", console)
-    job.close()
-    console.print(table({"before": before, "after": after}))
-    files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"
-    console.print(f"{run.path}: {files}", soft_wrap=True)
+            _tell(job, loggers, progress.say)
 
 
-def _evaluation(job: Job, file: Path, when: str, console: Console) -> Returns:
+def _tell(job: Job, loggers: Loggers, show: Callable[[str], None]) -> None:
+    """Bring the loggers up to date; what has become of one is kept and shown."""
+    for sentence in loggers.update():
+        job.run.note(sentence)
+        show(sentence)
+
+
+def _evaluation(job: Job, when: str, console: Console) -> Returns:
     """The figures on held-out tasks; played once a run, then read from its folder."""
-    if file.exists():
-        read = json.loads(file.read_text())
-        try:
-            return Summary(**read) if "score" in read else Returns(**read)
-        except TypeError:
-            told = f"{file} was written by another version"
-            raise ConfigError(f"{told}; choose another name") from None
+    if (known := job.run.result(when)) is not None:
+        return known
     episodes = len(job.work.held_out) * job.config.eval_rollouts
-    with console.status(f"playing {episodes} held-out episodes {when}"):
+    with console.status(f"playing {episodes} held-out episodes {when} training"):
         job.sampler.evaluate(job.version)
         ((_, evaluation),) = job.sampler.evaluations(wait=True)
     summary = evaluation.summary
     if evaluation.dropped_episodes:
-        job.run.note(f"Held-out episodes left out {when}: {evaluation.dropped_episodes}.")
-    checkpoint.write_text(file, json.dumps(asdict(summary), indent=1) + "\n")
-    job.run.note(f"Mean reward on held-out tasks {when}: {summary.reward:.2f}.")
+        told = f"Held-out episodes left out {when} training: {evaluation.dropped_episodes}."
+        job.run.note(told)
+    job.run.write_result(when, summary)
+    job.run.note(f"Mean reward on held-out tasks {when} training: {summary.reward:.2f}.")
     return summary
 
 
@@ -330,6 +348,7 @@ def main() -> None:
         if (machine := dry_run(sys.argv[1:])) is not None:
             show(make_plan(config, Machine.named(machine)), Console())
             return
+        require(config)
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     run = config.runs / config.name

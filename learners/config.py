@@ -77,6 +77,7 @@ class Config:
         eval_tasks: held-out tasks of an evaluation.
         eval_rollouts: rollouts of each held-out task.
         threads: of the CPU; 0 for all cores.
+        log_to: who shows the training beside the run's own files: tensorboard, wandb, trackio.
 
     Raises:
         ConfigError: a value is of another kind or out of range.
@@ -122,6 +123,7 @@ class Config:
     eval_tasks: int = 20
     eval_rollouts: int = 16
     threads: int = 0
+    log_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Config).items():
@@ -141,6 +143,8 @@ class Config:
         if self.eval_every % self.save_every:
             wanted = f"a multiple of save_every, {self.save_every}"
             raise ConfigError(f"eval_every: expected {wanted}, got {self.eval_every}")
+        if len(set(self.log_to)) < len(self.log_to):
+            raise ConfigError(f"log_to: expected each name once, got {', '.join(self.log_to)}")
         self._check_engine()
         self._check_trainer()
 
@@ -211,14 +215,15 @@ def _typed(name: str, kind: object, value: object) -> object:
     if kind is str and isinstance(value, str):
         return value
     if get_origin(kind) is tuple and isinstance(value, list | tuple):
-        return tuple(_typed(name, str, one) for one in value)
+        return tuple(_typed(name, get_args(kind)[0], one) for one in value)
     if kind in (int, bool) and type(value) is kind:
         return value
     if kind is float and type(value) in (int, float) and math.isfinite(value):  # type: ignore[arg-type]
         return float(value)  # type: ignore[arg-type]
+    if get_origin(kind) is tuple:
+        raise ConfigError(f"{name}: expected a list of texts, got {value!r}")
     wanted = {
         str: "text",
-        tuple[str, ...]: "a list of texts",
         Path: "a path",
         bool: "true or false",
         int: "an integer",

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import fmean
@@ -24,6 +25,7 @@ from rich.table import Table
 from learners.checkpoint import write_text
 from learners.config import Config, ConfigError, differences, read_toml, to_toml
 from learners.trajectories import Trajectories
+from resume_gym.evaluation import Returns, Summary
 
 __all__ = ["Metrics", "Progress", "RunFolder", "describe"]
 
@@ -45,7 +47,7 @@ _SHOWN_STEPS = 8
 # where a run lies and how fast it is, not what it computes
 _FREE = {
     *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
-    *("engine_urls", "engine_procs", "engine_gpus", "patience_s"),
+    *("engine_urls", "engine_procs", "engine_gpus", "patience_s", "log_to"),
 }
 
 
@@ -53,7 +55,8 @@ class RunFolder:
     """All files of a run.
 
     `config.toml`, `metrics.jsonl` (a step a line), `evaluations.jsonl` (one a line),
-    `trajectories/` (a file a step, an episode a line), `journal.md`, `checkpoints/` and `logs/`.
+    `trajectories/` (a file a step, an episode a line), `journal.md`, `checkpoints/` and `logs/`;
+    `before.json` and `after.json`, on held-out tasks, and `facts.json`, what the run is of.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,6 +109,32 @@ class RunFolder:
     def evaluations(self) -> list[dict[str, Any]]:
         """The evaluations, in the order in which they ended."""
         return _lines(self._evaluations)
+
+    def result(self, when: str) -> Returns | None:
+        """The figures on held-out tasks "before" or "after" training, if they are there.
+
+        Raises:
+            ConfigError: another version has written them.
+        """
+        file = self.path / f"{when}.json"
+        if not file.exists():
+            return None
+        read = json.loads(file.read_text())
+        try:
+            return Summary(**read) if "score" in read else Returns(**read)
+        except TypeError:
+            told = f"{file} was written by another version"
+            raise ConfigError(f"{told}; choose another name") from None
+
+    def write_result(self, when: str, result: Returns) -> None:
+        """Keep the figures that `result` gives."""
+        write_text(self.path / f"{when}.json", json.dumps(asdict(result), indent=1) + "\n")
+
+    def set_aside(self, step: int) -> None:
+        """Rename what a run that now goes on left at its end, `after.json`, by its last step."""
+        file = self.path / "after.json"
+        if file.exists():
+            file.rename(self.path / f"after-{step:06d}.json")
 
     def truncate(self, step: int) -> None:
         """Forget the figures of what came after a checkpoint's step; its rollouts stay."""

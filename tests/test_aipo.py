@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
 
 from learners import aipo
@@ -28,6 +30,7 @@ SETTINGS = {
     "eval-tasks": 1,
     "eval-rollouts": 1,
     "threads": 1,
+    "log-to": "tensorboard",
 }
 
 
@@ -79,6 +82,9 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
         "dashboard.png",
         "before.json",
         "after.json",
+        "facts.json",
+        "logged.json",
+        "tensorboard",
     }
     assert [one["step"] for one in computed(whole)] == [1, 2, 3, 4]
     episodes = (folder / "trajectories" / "step-000004.jsonl").read_text().splitlines()
@@ -86,6 +92,30 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
     record = json.loads(episodes[0])
     lists = [len(record["tokens"][name]) for name in ("response", "sampled", "logprobs")]
     assert len(set(lists)) == 1
+
+
+def shown(runs: Path) -> dict[int, float]:
+    """The steps and their rewards that TensorBoard shows, each once."""
+    events = EventAccumulator(str(runs / "test" / "tensorboard"), {"scalars": 0}).Reload()
+    assert [one.step for one in events.Scalars("held_out/reward")] == [0, 4]
+    found = events.Scalars("train/reward")
+    assert len({one.step for one in found}) == len(found)
+    return {one.step: one.value for one in found}
+
+
+def test_tensorboard_shows_the_run(whole: Path) -> None:
+    wanted = {one["step"]: pytest.approx(one["reward"], abs=1e-6) for one in computed(whole)}
+    assert shown(whole) == wanted
+
+
+def test_the_exported_model_has_a_card(whole: Path) -> None:
+    folder = whole / "test" / "model"
+    card = ModelCard.load(folder / "README.md")
+    after = json.loads((whole / "test" / "after.json").read_text())
+    results = {one.metric_type: one.metric_value for one in card.data.eval_results}
+    assert results["reward"] == round(after["reward"], 4)
+    assert (folder / "training.png").is_file()
+    assert "after training" in card.text
 
 
 def test_a_run_trains(whole: Path) -> None:
@@ -121,6 +151,7 @@ def test_a_killed_run_ends_with_the_same_result(whole: Path, tmp_path: Path) -> 
     assert again.returncode == 0, again.stderr
     assert "resumed after step" in again.stdout
     assert computed(tmp_path) == computed(whole)
+    assert shown(tmp_path) == shown(whole)
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(tmp_path)[name]), name
 

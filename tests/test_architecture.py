@@ -44,6 +44,8 @@ HEAVY = {
     "deepspeed": ["learners.backends.deepspeed"],
     "peft": ["learners.lora"],
     "torchao": ["learners.backends.step"],
+    "wandb": ["learners.loggers"],
+    "trackio": ["learners.loggers"],
     "google": ["resume_gym*.gemini*"],
     "openai": ["resume_gym*.openai*", "resume_gym.integrations.verifiers"],
     "httpx2": ["resume_gym.llm.*"],

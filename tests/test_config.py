@@ -241,6 +241,9 @@ VLLM = {"engine": "vllm"}
             {**VLLM, "colocated": True, "max_staleness": 0, "eval_every": 5},
             "colocated: expected eval_every 0, .* got 5",
         ),
+        ({"log_to": "wandb"}, "log_to: expected a list of texts, got 'wandb'"),
+        ({"log_to": ("wanb",)}, "log_to: expected 'tensorboard' or 'wandb' or 'trackio', got"),
+        ({"log_to": ("wandb", "wandb")}, "log_to: expected each name once, got wandb, wandb"),
         ({"eval_every": 7}, "eval_every: expected a multiple of save_every, 5, got 7"),
     ],
 )
@@ -253,9 +256,12 @@ def test_flags_and_lists_survive_a_file_and_a_command_line(tmp_path: Path) -> No
     urls = ("http://a:1", "http://b:2")
     config = Config(backend="fsdp2", offload=True, engine="vllm", engine_urls=urls)
     assert load(["--backend=fsdp2", "--offload", "--engine=vllm", "--engine-urls", *urls]) == config
+    logged = Config(log_to=("tensorboard", "trackio"))
+    assert load(["--log-to", "tensorboard", "trackio"]) == logged
     file = tmp_path / "config.toml"
-    file.write_text(to_toml(config))
-    assert read_toml(file) == config
+    for one in (config, logged):
+        file.write_text(to_toml(one))
+        assert read_toml(file) == one
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from learners.config import Config, ConfigError, read_toml
 from learners.monitors import Progress, RunFolder, describe
+from resume_gym.evaluation import Returns
 
 
 def series(steps: int) -> list[dict[str, float]]:
@@ -86,6 +87,20 @@ def test_truncating_forgets_what_came_after_the_checkpoint(tmp_path: Path) -> No
     assert run.metrics() == series(6)
     run.truncate(0)
     assert run.metrics() == []
+
+
+def test_the_figures_of_an_end_that_was_none_are_set_aside(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.set_aside(4)
+    assert run.result("after") is None
+    run.write_result("after", Returns(8, 2, 1.5, 0.5))
+    assert run.result("after") == Returns(8, 2, 1.5, 0.5)
+    run.set_aside(4)
+    assert run.result("after") is None
+    assert (tmp_path / "after-000004.json").is_file()
+    (tmp_path / "before.json").write_text('{"score": 3}')
+    with pytest.raises(ConfigError, match="was written by another version"):
+        run.result("before")
 
 
 def test_the_journal_grows(tmp_path: Path) -> None:

@@ -1,0 +1,182 @@
+"""The card of an exported model: what it says, and that it says it of any run."""
+
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from huggingface_hub import ModelCard, ModelCardData
+
+from learners import model_card
+from learners.config import Config
+from learners.model_card import make, write, write_facts
+from learners.monitors import RunFolder
+from learners.work import Work
+from resume_gym.evaluation import Returns, Summary
+
+SUMMARY: dict[str, Any] = {
+    **{"episodes": 8, "tasks": 2, "reward_sd": 1.0, "score": 70.0, "tool_syntax": 1.0},
+    **{"layout": 1.0, "content": 0.5, "edits": 2.0, "failed_edits": 1.0, "failed_share": 0.25},
+    **{"malformed": 0.0, "lines": 18.0, "layout_pass_rate": 1.0, "unjudged": 0},
+    "verdict": {"hallucination": 0.75, "clarity": 0.0},
+    "by_weakness": {"too_long": 1.0},
+}
+
+
+class Echo(gymnasium.Env[str, str]):
+    """An environment of texts, which has steps' rewards only."""
+
+    observation_space = gymnasium.spaces.Text(9)
+    action_space = gymnasium.spaces.Text(9)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return "say", {}
+
+    def step(self, action: str) -> Any:
+        return "done", 1.0, True, False, {}
+
+
+gymnasium.register(id="CardEcho-v0", entry_point=f"{__name__}:Echo", max_episode_steps=2)
+
+
+def a_run(path: Path, edited: bool = True, **settings: Any) -> RunFolder:
+    """A finished run, as the main job leaves it, but for what was computed."""
+    config = Config(name=path.name, runs=path.parent, eval_tasks=2, eval_rollouts=4, **settings)
+    run = RunFolder(path)
+    run.configure(config)
+    write_facts(run, config, Work.of(config))
+    for step in (1, 2):
+        run.append({"step": step, "reward": step / 2, "sampled_tokens": 1000.0, "entropy": 0.2})
+    for when, reward, submitted in (("before", 1.25, 0.3), ("after", 2.123456, 0.9)):
+        part = Summary(**SUMMARY, reward=reward, submit_rate=submitted)
+        run.write_result(when, part if edited else Returns(8, 2, reward, 1.0))
+    return run
+
+
+def loaded(run: RunFolder, target: Path) -> tuple[ModelCardData, str]:
+    target.mkdir()
+    write(run, target)
+    card = ModelCard.load(target / "README.md")
+    return card.data, card.text
+
+
+def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
+    data, text = loaded(a_run(tmp_path / "one"), tmp_path / "model")
+    assert data.base_model is None, "it is not on the Hub"
+    assert (data.license, data.library_name) == ("apache-2.0", "transformers")
+    assert {"ResumeEditMini-v0", "aipo", "reinforcement-learning"} <= set(data.tags or ())
+    found = {one.metric_type: one.metric_value for one in data.eval_results or ()}
+    assert (found["reward"], found["submit_rate"]) == (2.1235, 0.9)
+    assert found["verdict_hallucination"] == 0.75
+    for part in (
+        "| mean | 1.25 | 2.12 |",
+        "| submitted | 30% | 90% |",
+        "Held-out tasks: 2, 4 episodes of each, temperature 0.7.",
+        "Tasks: `mini`, 160 of the split train",
+        "Judge: rubric (by rule, not by a language model).",
+        "2 steps of 8 groups of 8 episodes; 128 episodes, 2,000 sampled tokens",
+        "is 0.75 on held-out tasks",
+        "on people who do not exist",
+        "4.5 million parameters",
+        "](training.png)",
+        "transformers 5.",
+    ):
+        assert part in text, part
+    assert (tmp_path / "model" / "training.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_card_is_made_of_the_folder_alone(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "one")
+    first = str(make(run))
+    run.path.rename(tmp_path / "elsewhere")
+    moved = RunFolder(tmp_path / "elsewhere")
+    assert str(make(moved)) == first.replace("# one", "# elsewhere").replace(
+        "- name: one", "- name: elsewhere"
+    )
+
+
+def test_a_card_says_what_has_not_been_evaluated(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "one")
+    (run.path / "after.json").unlink()
+    data, text = loaded(run, tmp_path / "model")
+    assert data.eval_results is None
+    assert "It has not been evaluated after training." in text
+    assert "| mean | 1.25 |" in text
+
+
+def test_a_card_of_another_domain(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "notes", env="examples.release_notes:ReleaseNotes-v0")
+    data, text = loaded(run, tmp_path / "model")
+    assert "ReleaseNotes-v0" in (data.tags or ())
+    assert "It revises a release notes with tools" not in text
+    assert "import examples.release_notes" in text
+    assert "people who do not exist" not in text
+
+
+def test_a_card_of_an_environment_of_texts(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "echo", edited=False, env="CardEcho-v0")
+    data, text = loaded(run, tmp_path / "model")
+    assert [one.metric_type for one in data.eval_results or ()] == ["reward"]
+    assert "No judge: the rewards are those of the environment's steps." in text
+    assert "invent" not in text
+    assert "observation" in text
+
+
+@pytest.mark.parametrize(
+    ("where", "card", "hub", "license_"),
+    [
+        ("base", "---\nlicense: mit\n---\n\ntext\n", None, "mit"),
+        ("base", None, None, "unknown"),
+        ("base", "no metadata", None, "unknown"),
+        ("models--Org--A-1/snapshots/0f", None, "Org/A-1", "unknown"),
+    ],
+)
+def test_a_base_is_named_as_far_as_it_is_known(
+    where: str, card: str | None, hub: str | None, license_: str, tmp_path: Path
+) -> None:
+    base = tmp_path / where
+    base.parent.mkdir(parents=True, exist_ok=True)
+    base.symlink_to(model_card.models.NANO)
+    if card is not None:
+        base.unlink()
+        base.mkdir()
+        for file in model_card.models.NANO.iterdir():
+            (base / file.name).symlink_to(file)
+        (base / "README.md").write_text(card)
+    data, text = loaded(a_run(tmp_path / "one", model=str(base)), tmp_path / "model")
+    assert (data.base_model, data.license) == (hub, license_)
+    assert str(tmp_path) not in text, "paths of a machine are nobody's business"
+    assert ("Not known: that of the base" in text) == (license_ == "unknown")
+
+
+def test_names_and_judges_cannot_break_a_card(tmp_path: Path) -> None:
+    name = "a: `b` | [c](d) # <e> {{f}}"
+    judge = json.dumps({"name": "rubric"})
+    data, text = loaded(a_run(tmp_path / name, judge=judge), tmp_path / "model")
+    assert data.model_name == name
+    assert "\\[c\\](d)" in text
+    (settings,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert tomllib.loads(settings)["judge"] == judge
+    assert not {"runs", "engine_urls"} & set(tomllib.loads(settings))
+
+
+def test_a_card_that_is_there_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path / "one")
+    (run.path / "model").symlink_to(model_card.models.NANO)
+    monkeypatch.setattr(sys, "argv", ["model_card", str(run.path)])
+    monkeypatch.setattr(model_card, "CARD", "config.json")
+    with pytest.raises(SystemExit, match="2"):
+        model_card.main()
+    assert "is there; move it away" in capsys.readouterr().err
+
+
+def test_a_folder_of_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected the folder of a run"):
+        make(RunFolder(tmp_path))

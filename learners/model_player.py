@@ -92,6 +92,8 @@ class FoundModel:
 
 def _found(name: str) -> tuple[Config, Path | None]:
     """The configuration of what a name or folder says, and a checkpoint's weights."""
+    if name in models.NAMES:  # a folder that is called so is "./nano"
+        return _of_name(name), None
     path = Path(name)
     checkpoints = path.resolve().parent
     if (path / "config.toml").is_file():
@@ -111,8 +113,12 @@ def _found(name: str) -> tuple[Config, Path | None]:
     beside = path.resolve().parent / "config.toml"
     if path.name == "model" and beside.is_file():
         return _of_run(read_toml(beside), name), None
+    return _of_name(name), None
+
+
+def _of_name(name: str) -> Config:
     own = Config(model=name)
-    return (own if name == "nano" else replace(own, max_tokens=_MAX_TOKENS)), None
+    return own if name == "nano" else replace(own, max_tokens=_MAX_TOKENS)
 
 
 def _of_run(config: Config, model: str) -> Config:

@@ -23,6 +23,8 @@ from transformers import (
 from transformers.utils import logging
 
 NANO = Path(__file__).parent / "nano"
+NAMES = ("nano", "smollm2")
+"""Of models that are no folder of the user's."""
 
 
 def load(name: str) -> PreTrainedModel:
@@ -77,7 +79,7 @@ def folder(name: str) -> Path:
     Raises:
         FileNotFoundError: there is no such directory.
     """
-    known = {"nano": lambda: NANO, "smollm2": smollm2}
+    known = dict(zip(NAMES, (lambda: NANO, smollm2), strict=True))
     found = known.get(name, lambda: Path(name))()
     if not (found / "config.json").is_file():
         near = difflib.get_close_matches(name, known, n=1)

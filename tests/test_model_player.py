@@ -75,6 +75,17 @@ def test_a_run_says_how_its_model_is_sampled(run: Path) -> None:
     assert found.record["weights"] != FoundModel.of({"model": "nano"}).record["weights"]
 
 
+def test_a_run_that_is_called_as_a_bundled_model_does_not_hide_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nano").symlink_to(run)
+    monkeypatch.chdir(tmp_path)
+    bundled, trained = (FoundModel.of({"model": name}).record for name in ("nano", "./nano"))
+    assert bundled["weights"] == FoundModel.of({"model": str(models.NANO)}).record["weights"]
+    assert trained["weights"] == FoundModel.of({"model": str(run)}).record["weights"]
+    assert bundled["weights"] != trained["weights"]
+
+
 def test_what_is_no_model_is_told(run: Path, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(to_toml(RUN))
     with pytest.raises(FileNotFoundError, match="has not ended and exported one"):

@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from resume_gym.arguments import add_parser, check_new_file
 from resume_gym.tasks import TaskError
 from resume_gym.viewer.data import Results
 
@@ -178,11 +179,13 @@ def serve(results: Results, port: int = PORT) -> ThreadingHTTPServer:
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `view`."""
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "view",
-        help="look at a run or an evaluation in a browser",
-        description="Look at a run or an evaluation in a browser: curves, a table of the "
-        "episodes, and each of them turn by turn.",
+        "look at a run or an evaluation in a browser",
+        "Look at a run or an evaluation in a browser: curves, a table of the episodes, and each "
+        "of them turn by turn. Ctrl-C stops the server, with status 0.",
+        ["view runs/nano", "view result --export result.html"],
     )
     add = command.add_argument
     add("folder", type=Path, metavar="RUN_OR_RESULT", help="a run's folder, or an evaluation's")
@@ -210,10 +213,7 @@ def _port(text: str) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     target: Path | None = options.export
-    if target and not target.parent.is_dir():
-        raise TaskError(f"--export: there is no folder {str(target.parent)!r}")
-    if target and target.is_dir():
-        raise TaskError(f"--export: expected a file, {str(target)!r} is a folder")
+    check_new_file("--export", target)
     results = _open(options.folder)
     if target:
         left_out = export(results, target)

@@ -24,7 +24,7 @@ from transformers.utils import logging
 
 NANO = Path(__file__).parent / "nano"
 NAMES = ("nano", "smollm2")
-"""Of models that are no folder of the user's."""
+"""Of models that are no folder of the user's; see `folder`."""
 
 
 def load(name: str) -> PreTrainedModel:
@@ -79,7 +79,7 @@ def folder(name: str) -> Path:
     Raises:
         FileNotFoundError: there is no such directory.
     """
-    known = dict(zip(NAMES, (lambda: NANO, smollm2), strict=True))
+    known = {"nano": lambda: NANO, "smollm2": smollm2}
     found = known.get(name, lambda: Path(name))()
     if not (found / "config.json").is_file():
         near = difflib.get_close_matches(name, known, n=1)

@@ -274,14 +274,14 @@ def command(*arguments: str) -> None:
     options.run(options)
 
 
-def test_the_command_prints_a_table_and_writes_the_figures(tmp_path: Path, capsys) -> None:
-    path = tmp_path / "figures.json"
-    command("--limit", "28", "--repeats", "2", "--json", str(path))
+def test_the_command_prints_a_table_or_json(capsys) -> None:
+    command("--limit", "28", "--repeats", "2")
     out = capsys.readouterr().out
     assert "rubric on 28 labelled pairs, 2 times each" in out
     assert "moved_number" in out
     assert "says nothing of whether it is right" in " ".join(out.split())
-    written = json.loads(path.read_text())
+    command("--limit", "28", "--repeats", "2", "--json")
+    written = json.loads(capsys.readouterr().out)
     assert written["recall"]["number"] == {
         "hits": 2, "total": 2, "value": 1.0, "low": pytest.approx(0.342, abs=1e-3), "high": 1.0
     }  # fmt: skip
@@ -304,7 +304,7 @@ class Mute(AsyncJudge):
 
 
 def test_the_command_fails_if_there_is_no_verdict(monkeypatch, capsys) -> None:
-    monkeypatch.setitem(judges._JUDGES, "mute", (__name__, "Mute"))
+    monkeypatch.setitem(judges.JUDGES, "mute", (__name__, "Mute"))
     with pytest.raises(JudgeError, match="mute: no verdict on any of 4 pairs: JudgeRefused"):
         command("--judge", "mute", "--limit", "4")
     assert "JudgeRefused 4" in capsys.readouterr().out
@@ -314,9 +314,16 @@ def test_the_command_fails_if_there_is_no_verdict(monkeypatch, capsys) -> None:
     ("arguments", "message"),
     [
         (["--judge", "rubrik"], "--judge: .*did you mean 'rubric'"),
-        (["--json", "/no/such/folder/x.json"], "there is no folder"),
+        (["--pairs", "{bytes}"], "bytes, line 1: 'utf-8' codec"),
+        (["--pairs", "{deep}"], "deep, line 1: maximum recursion depth exceeded"),
     ],
 )
-def test_the_command_refuses_what_cannot_be(arguments: list[str], message: str) -> None:
+def test_the_command_refuses_what_cannot_be(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    files = {"bytes": b'"\xe9"', "deep": b"[" * 99_999}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    paths = {name: tmp_path / name for name in files}
     with pytest.raises(TaskError, match=message):
-        command("--limit", "1", *arguments)
+        command("--limit", "1", *(one.format(**paths) for one in arguments))

@@ -584,7 +584,7 @@ def test_a_missing_folder_is_named(tmp_path: Path, capsys: Any) -> None:
 def test_a_folder_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     assert status("--generator", "procedural", "--count", 1, "--out", ".") == 2
-    assert "--out: expected a file, and '.' is a folder" in capsys.readouterr().err
+    assert "--out: expected a file, '.' is a folder" in capsys.readouterr().err
 
 
 def test_without_a_key_nothing_is_asked(

@@ -256,7 +256,7 @@ def test_the_command_writes_tasks_and_never_shows_what_it_masked(
     ("arguments", "says"),
     [
         (["--out", "missing/tasks.jsonl"], "--out: there is no folder"),
-        (["--out", "."], "--out: it is a folder"),
+        (["--out", "."], "--out: expected a file, '.' is a folder"),
         (["--out", "ada.md"], "is one of the files to read"),
         (
             ["--out", "t.jsonl", "--mask", "phone", "--phone-region", "Mars"],

@@ -107,6 +107,8 @@ def test_specs_may_be_json() -> None:
         make_judge('{"name": "rubric"')
     with pytest.raises(ValueError, match="expected module:name or one of rubric, gemini"):
         make_judge('{"name": "gpt"}')
+    with pytest.raises(ValueError, match="maximum recursion depth exceeded"):
+        make_judge('{"name":' * 9_999)
 
 
 def test_a_judge_of_your_own_is_named_by_module() -> None:

@@ -88,6 +88,9 @@ async def ask_all(client: Client, prompts: list[Prompt]) -> list[Any]:
         ("gemini", {"requests_a_minute": "9"}, "got '9'"),
         ("gemini", {"thinking": "hard"}, "minimal, low, medium, high or None, got 'hard'"),
         ("gemini", {"replay": True}, "replay: expected a store"),
+        ("gemini", {"base_url": "nowhere"}, "expected http://HOST/v1 or null, got 'nowhere'"),
+        ("openai", {"model": "x", "base_url": 7}, "or null, got 7"),
+        ("openai", {"model": "x", "base_url": "http://h:99999/v1"}, "Port out of range"),
     ],
 )
 def test_options_that_make_no_sense(provider: str, options: dict[str, Any], words: str) -> None:

@@ -273,7 +273,7 @@ def test_who_interrupts_it_is_told_how_to_go_on(tmp_path):
             time.sleep(0.02)
         child.send_signal(signal.SIGINT)
         _, err = child.communicate()
-    assert child.returncode == 1
+    assert child.returncode == 130
     assert err == f"resume-gym: interrupted; the same command goes on with {tmp_path}\n"
     assert len(rows(tmp_path)) == 1, "the one that had ended"
 

@@ -157,6 +157,25 @@ def test_the_command_freezes_and_fails_on_drift(tmp_path: Path, capsys) -> None:
     assert f"{name}: hallucination was" in out
     command("--frozen", str(path), "--allow", "0.02")
 
+    capsys.readouterr()
+    with pytest.raises(DriftError):
+        command("--frozen", str(path), "--allow", "0.01", "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert (told["frozen"]["judge"], told["judge"]) == ("rubric of old", "rubric")
+    changed = told["changed"][0]
+    assert (changed["pair"], changed["field"], changed["was"]) == (name, "hallucination", -1)
+    assert told["share"] == 1 / 84
+
+
+def test_freezing_replaces_only_what_was_frozen(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("{}")
+    with pytest.raises(TaskError, match="expected a file of --freeze"):
+        command("--frozen", str(path), "--freeze", "--limit", "1")
+    assert path.read_text() == "{}"
+    with pytest.raises(TaskError, match="--frozen: there is no folder"):
+        command("--frozen", str(tmp_path / "no" / "x.json"), "--freeze", "--limit", "1")
+
 
 def test_the_command_fails_if_too_many_pairs_have_no_verdict(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from resume_gym.arguments import add_json, add_parser, positive, print_json
 from resume_gym.corpus.difficulty import PAGE_LINES, PAGE_WIDTH, Difficulty, difficulty
 from resume_gym.corpus.findings import (
     Finding,
@@ -192,10 +193,15 @@ def _rows(kind: str, text: str, found: Sequence[str]) -> list[Finding]:
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `check`."""
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "check",
-        help="say whether tasks are fit to train on",
-        description="Say whether tasks are fit to train on. Exit status: 0 fit, 1 not fit.",
+        "say whether tasks are fit to train on",
+        "Say whether tasks are fit to train on: bad rows, near-duplicates, leaks between the "
+        "splits, pages that do not fit, fixes that do not apply, figures without evidence.",
+        ["data check tasks.jsonl", "data check mini --page-lines 20 --json"],
+        done="they are fit",
+        failed="they are not fit, or it failed",
     )
     add = command.add_argument
     add(
@@ -213,12 +219,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     add(
         "--page-lines",
-        type=int,
+        type=positive,
         default=PAGE_LINES,
         metavar="N",
         help="lines of the page; 20 for the small size (default: %(default)s)",
     )
-    add("--json", type=Path, metavar="FILE", help="write the report here")
+    add_json(add)
     command.set_defaults(run=_run)
 
 
@@ -229,8 +235,6 @@ def _run(options: argparse.Namespace) -> int:
 
     if not 0 < options.threshold <= 1:
         raise TaskError(f"--threshold: expected over 0, at most 1; got {options.threshold:g}")
-    if options.json and not options.json.parent.is_dir():
-        raise TaskError(f"--json: there is no folder {str(options.json.parent)!r}")
     files = [Path(file) for file in options.files]
     if len(files) > 1 or files[0].is_file():
         if missing := [file for file in files if not file.is_file()]:
@@ -239,8 +243,8 @@ def _run(options: argparse.Namespace) -> int:
     else:
         tasks, bad = list(load_tasks(options.files[0])), []
     report = _report(tasks, bad, options.threshold, options.page_lines)
-    print_report(Console(), report)
     if options.json:
-        text = json.dumps(report.to_json(), indent=1, ensure_ascii=False)
-        options.json.write_text(text + "\n", encoding="utf-8")
+        print_json(report.to_json())
+    else:
+        print_report(Console(), report)
     return 0 if report.fit else 1

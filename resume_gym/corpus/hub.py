@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from resume_gym.arguments import add_parser, positive
 from resume_gym.corpus.card import card_path, is_of_others, make_card
 from resume_gym.corpus.difficulty import PAGE_LINES
 from resume_gym.tasks import SPLITS, Task, TaskError, load_tasks
@@ -181,12 +182,14 @@ def _datasets() -> ModuleType:
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `push`."""
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "push",
-        help="write tasks as a Hugging Face data set, to a folder or to the hub",
-        description="Write tasks as a Hugging Face data set. Its card is FILE's NAME.card.md; one "
-        "is made if there is none, or if it is of other tasks. The hub wants the token that "
-        "`hf auth login` keeps.",
+        "write tasks as a Hugging Face data set, to a folder or to the hub",
+        "Write tasks as a Hugging Face data set. Its card is FILE's NAME.card.md; one is made if "
+        "there is none, or if it is of other tasks. The hub wants the token that `hf auth login` "
+        "keeps.",
+        ["data push tasks.jsonl --to folder", "data push tasks.jsonl --to hf://OWNER/NAME"],
     )
     add = command.add_argument
     add("file", metavar="FILE", help="JSONL file, or another source of tasks: default, mini, ...")
@@ -194,7 +197,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     add("--private", action="store_true", help="make a data set that is new on the hub private")
     add(
         "--page-lines",
-        type=int,
+        type=positive,
         default=PAGE_LINES,
         metavar="N",
         help="lines of the page, for a card that is made; 20 for the small size "

@@ -5,6 +5,7 @@ It shows files, counts and shares, never a text of a resume.
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,6 +28,31 @@ _KEY = (
     "(wrong_emphasis), with weak verbs (weak_verbs); in % of the lines: out of form "
     "(formatting_inconsistent). * is the weakness of the task.\n"
 )
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """The report of an import as JSON values; again without a text of a resume."""
+    tasks = [
+        {
+            "task_id": one.task.task_id,
+            "split": one.task.split,
+            "resume": str(one.resume),
+            "job": str(one.job),
+            "fit": one.fit,
+            "weakness": one.task.weakness,
+            "lines": one.diagnosis.lines,
+            "shares": dict(one.diagnosis.shares),
+        }
+        for one in report.made
+    ]
+    masked = {
+        str(file): {"replaced": dict(replaced), "seen": dict(masker.seen[file])}
+        for masker in report.maskers.values()
+        for file, replaced in masker.replaced.items()
+    }
+    notes = [{"file": str(path), "note": note} for path, note in report.notes]
+    failed = [{"file": str(path), "why": why} for path, why in report.failed]
+    return {"tasks": tasks, "masked": masked, "notes": notes, "failed": failed}
 
 
 def print_report(report: Report, out: Path) -> None:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from resume_gym.arguments import add_json, add_parser, check_new_file, print_json
 from resume_gym.corpus.assembling import Options, Report, import_resumes
 from resume_gym.corpus.masking import FIELDS
 from resume_gym.corpus.pairing import PAIRINGS
@@ -17,11 +18,13 @@ class Incomplete(OSError):  # noqa: N818
 
 def add_command(commands: Any) -> None:
     """Add `import`."""
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "import",
-        help="make tasks of real resumes and jobs",
-        description="Make tasks of real resumes and jobs: Markdown, plain text, JSON Resume, "
-        "Word or PDF. Exit status: 0 done, 1 some files could not be used.",
+        "make tasks of real resumes and jobs",
+        "Make tasks of real resumes and jobs: Markdown, plain text, JSON Resume, Word or PDF.",
+        ["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
+        failed="some files could not be used",
     )
     add = command.add_argument
     add("resumes", nargs="+", type=Path, metavar="FILE", help="resumes")
@@ -35,7 +38,12 @@ def add_command(commands: Any) -> None:
         "(default: %(default)s)",
     )
     add("--seed", default=0, type=int, metavar="N", help="of --pair random (default: 0)")
-    add("--weakness", choices=WEAKNESSES, help="of all tasks (default: what shows most)")
+    add(
+        "--weakness",
+        choices=WEAKNESSES,
+        metavar="NAME",
+        help="of all tasks: %(choices)s (default: what shows most)",
+    )
     add("--split", choices=SPLITS, help="of all tasks (default: one resume in five for eval)")
     add(
         "--evidence",
@@ -49,7 +57,8 @@ def add_command(commands: Any) -> None:
     add(
         "--evidence-kind",
         choices=EVIDENCE_KINDS,
-        help="of all these documents (default: by their file names)",
+        metavar="KIND",
+        help="of all these documents: %(choices)s (default: by their file names)",
     )
     add(
         "--mask",
@@ -64,6 +73,7 @@ def add_command(commands: Any) -> None:
         metavar="XX",
         help="whose national phone numbers to expect (default: %(default)s)",
     )
+    add_json(add)
     command.set_defaults(run=_run)
 
 
@@ -75,12 +85,10 @@ def _fields(text: str) -> frozenset[str]:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from resume_gym.corpus.import_table import print_report
+    from resume_gym.corpus.import_table import print_report, to_json
 
     out: Path = options.out
-    if not out.parent.is_dir() or out.is_dir():
-        what = "it is a folder" if out.is_dir() else f"there is no folder {str(out.parent)!r}"
-        raise TaskError(f"--out: {what}")
+    check_new_file("--out", out)
     files = [*options.resumes, *options.jobs, *options.evidence]
     if any(out.resolve() == file.resolve() for file in files):
         raise TaskError(f"--out: {str(out)!r} is one of the files to read")
@@ -101,7 +109,10 @@ def _run(options: argparse.Namespace) -> None:
         raise TaskError(str(problem)) from None
     except ValueError as problem:
         raise TaskError(f"--phone-region: {problem}") from None  # the fields were checked
-    print_report(report, out)
+    if options.json:
+        print_json(to_json(report))
+    else:
+        print_report(report, out)
     if report.failed or not report.made:
         written = f"the tasks of the others are in {out}" if report.made else "nothing is written"
         raise Incomplete(f"files that could not be used: {len(report.failed)}; {written}")

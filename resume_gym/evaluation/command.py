@@ -1,7 +1,6 @@
 """`resume-gym eval`: agents play tasks, side by side; their figures, and how sure those are."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from resume_gym.agents import AGENTS, make_agent
+from resume_gym.arguments import add_json, add_parser, positive, print_json
 from resume_gym.evaluation.contest import (
     Contest,
     Entry,
@@ -37,27 +37,26 @@ from resume_gym.tasks import SPLITS, TaskError
 ROLLOUTS = 16
 _ENDPOINT_AT_ONCE = 64
 _ABOUT = """\
-Agents play tasks, a judge grades them, and their figures are printed side by side. An agent is
+Agents play tasks, a judge grades them, and their figures are printed side by side. With --out the \
+same command goes on where it stopped, and more agents may be added. An agent is
 
-  noop, random, careful, oracle    a scripted one
-  runs/NAME                        the model of a training run
-  runs/NAME/checkpoints/step-...   one of its checkpoints (backend local)
-  FOLDER, nano, smollm2            any model in Hugging Face's format
-  MODEL@http://HOST:PORT/v1        a server with OpenAI's protocol and native calls of tools;
-                                   MODEL@openai is OpenAI's own; the key is in OPENAI_API_KEY, or
-                                   in the variable that the option key_name names
-  {"model": ..., ...}              either with options, as JSON: temperature, max_tokens, engine;
-                                   base_url, key_name, max_output_tokens, extra_body, store, ...
-"""
-_EXAMPLES = """\
-examples:
-  resume-gym eval --agent careful --agent oracle --env ResumeEditMini-v0
-  resume-gym eval --agent before=nano --agent after=runs/nano --env ResumeEditMini-v0 --out result
-  resume-gym eval --agent runs/qwen --agent gpt=gpt-5-mini@openai --judge gemini --out result
-
-The same command goes on where it stopped, if --out is given; more agents may be added.
-exit status: 0 all episodes have a number; 1 some have none, or it failed; 2 it cannot be done
-"""
+  noop, random, careful, oracle   a scripted one
+  runs/NAME                       the model of a training run
+  runs/NAME/checkpoints/step-...  one of its checkpoints (backend local)
+  FOLDER, nano, smollm2           any model in Hugging Face's format
+  MODEL@http://HOST:PORT/v1       a server with OpenAI's protocol and native
+                                  calls of tools; MODEL@openai is OpenAI's own;
+                                  the key is in OPENAI_API_KEY, or in the
+                                  variable that the option key_name names
+  {"model": ..., ...}             either with options, as JSON: temperature,
+                                  max_tokens, engine; base_url, key_name,
+                                  max_output_tokens, extra_body, store, ..."""
+_EXAMPLES = (
+    "eval --agent careful --agent oracle --env ResumeEditMini-v0",
+    "eval --agent before=nano --agent after=runs/nano --out result",
+    "eval --agent runs/qwen --agent gpt=gpt-5-mini@openai --judge gemini",
+    "eval --json > figures.json",
+)
 
 
 class Found(Protocol):
@@ -86,12 +85,14 @@ def add_command(
         commands: of the command line.
         find_model: for agents that are models of one's own.
     """
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "eval",
-        help="play agents on tasks and print their figures side by side",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "play agents on tasks and print their figures side by side",
+        _ABOUT,
+        _EXAMPLES,
+        done="all episodes have a number",
+        failed="some have none, or it failed",
     )
     add = command.add_argument
     add(
@@ -121,27 +122,22 @@ def add_command(
     )
     add(
         "--rollouts",
-        type=_count,
+        type=positive,
         metavar="N",
         help=f"episodes a task (default: {ROLLOUTS}; 1 if all agents are scripted)",
     )
     add("--seed", default=0, type=int, metavar="N", help="of what is drawn (default: 0)")
     add(
         "--at-once",
-        type=_count,
+        type=positive,
         metavar="N",
         help=f"episodes side by side (default: {_ENDPOINT_AT_ONCE} of an endpoint, 128 of a model)",
     )
     add("--out", type=Path, metavar="FOLDER", help="keep every episode and all figures here")
-    add("--markdown", action="store_true", help="print the tables for a paper or a README")
-    add("--json", type=Path, metavar="FILE", help="write the figures and the episodes here")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="print for a paper or a README")
+    add_json(form.add_argument)
     command.set_defaults(run=partial(_run, find_model=find_model))
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
-    return int(text)
 
 
 def _run(options: argparse.Namespace, find_model: FindModel) -> int:
@@ -164,15 +160,16 @@ def _run(options: argparse.Namespace, find_model: FindModel) -> int:
                 raise
             told = f"{str(problem) or 'interrupted'}; the same command goes on with {options.out}"
             print(f"resume-gym: {told}", file=sys.stderr)
-            return 1
+            return 130 if isinstance(problem, KeyboardInterrupt) else 1
         figures = Figures.of(contest, entries, sure=find_spec("scipy") is not None)
         found = evaluation(contest, entries, figures)
         if results:
             created = datetime.now(UTC).isoformat(timespec="seconds")
             results.finish({**found, "created": created}, contest.session_type.terms)
     if options.json:
-        _write_json(options.json, found, contest, entries)
-    _print(options, contest, figures)
+        _print_json(found, contest, entries)
+    else:
+        _print(options, contest, figures)
     return _tell_failures(entries)
 
 
@@ -234,10 +231,6 @@ def _load(where: str, found: Found, contest: Contest) -> Player:
 
 def _check_places(options: argparse.Namespace) -> None:
     """See that results can be written, before anything is played."""
-    if options.json and not options.json.parent.is_dir():
-        raise TaskError(f"--json: there is no folder {str(options.json.parent)!r}")
-    if options.json and options.json.is_dir():
-        raise TaskError(f"--json: expected a file, {str(options.json)!r} is a folder")
     if options.out and options.out.exists() and not options.out.is_dir():
         raise TaskError(f"--out: expected a folder, {str(options.out)!r} is a file")
     for package in ("pyarrow", "scipy") if options.out else ():
@@ -246,13 +239,11 @@ def _check_places(options: argparse.Namespace) -> None:
             raise ModuleNotFoundError(told, name=package)
 
 
-def _write_json(
-    file: Path, found: Mapping[str, Any], contest: Contest, entries: Sequence[Entry]
-) -> None:
+def _print_json(found: Mapping[str, Any], contest: Contest, entries: Sequence[Entry]) -> None:
     """The figures with the episodes' own, without a date: the same seed writes the same."""
     for one in entries:
         found["agents"][one.name]["episodes"] = [asdict(some) for some in one.played(contest)]
-    file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print_json(found)
 
 
 def _print(options: argparse.Namespace, contest: Contest, figures: Figures) -> None:

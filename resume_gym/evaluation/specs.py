@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from resume_gym.agents import AGENTS
+from resume_gym.llm.settings import check_url
 
 _NAMED = re.compile(r"([^={}@/\s][^={}@/]*)=(.+)", re.DOTALL)
 _AT = re.compile(r"(.+)@(https?://\S+|openai)", re.DOTALL)
@@ -69,7 +70,7 @@ def _options(spec: str) -> dict[str, Any]:
     if spec.lstrip().startswith("{"):
         try:
             found = json.loads(spec)
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise ValueError(f"expected JSON, got {spec!r}: {problem}") from None
         return dict(found)
     served = _AT.fullmatch(spec)
@@ -82,10 +83,8 @@ def _options(spec: str) -> dict[str, Any]:
 def _check_url(url: object) -> None:
     if url is None:
         return
-    parts = urlsplit(url) if isinstance(url, str) else None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ValueError(f"base_url: expected http://HOST/v1 or null, got {url!r}")
-    if "@" in parts.netloc:
+    check_url(url)
+    if "@" in urlsplit(str(url)).netloc:
         raise ValueError(
             "base_url: expected no password in it; key_name names a variable with a key"
         )

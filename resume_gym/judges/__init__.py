@@ -21,7 +21,7 @@ from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
 # Name: module and class. Imported when made, since each needs other packages.
-_JUDGES = {
+JUDGES = {
     "rubric": ("resume_gym.judges.rubric", "RubricJudge"),
     "gemini": ("resume_gym.judges.model", "gemini"),
     "openai": ("resume_gym.judges.model", "openai"),
@@ -141,17 +141,19 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     if isinstance(spec, str) and spec.lstrip().startswith("{"):
         try:
             spec = json.loads(spec)
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise ValueError(f"judge: expected JSON, got {spec!r}: {problem}") from None
+    if not isinstance(spec, str | Mapping):
+        raise ValueError(f"judge: expected a name or a mapping with one, got {spec!r}")
     options = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = options.pop("name", None)
     own = isinstance(name, str) and ":" in name
-    if not own and name not in _JUDGES:
-        near = get_close_matches(str(name).lower(), _JUDGES, n=1, cutoff=0.5)
+    if not own and not (isinstance(name, str) and name in JUDGES):
+        near = get_close_matches(str(name).lower(), JUDGES, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        known = f"module:name or one of {', '.join(_JUDGES)}"
+        known = f"module:name or one of {', '.join(JUDGES)}"
         raise ValueError(f"judge: expected {known}; got {name!r}{hint}")
-    module, kind = str(name).split(":", 1) if own else _JUDGES[str(name)]
+    module, kind = str(name).split(":", 1) if own else JUDGES[str(name)]
     try:
         judge: Judge = getattr(import_module(module), kind)(**options)
     except ModuleNotFoundError as missing:

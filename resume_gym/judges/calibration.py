@@ -7,7 +7,6 @@ A failure to judge is counted as one, by its type, and never as a verdict.
 
 import argparse
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+from resume_gym.arguments import add_json, add_parser, positive, print_json
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured, as_async, make_judge
 from resume_gym.judges.agreement import (
     Report,
@@ -255,11 +255,13 @@ def _alpha(asked: Sequence[Sequence[Answer]], field: str) -> float | None:
 
 def add_command(commands: Any) -> None:
     """Add `calibrate` to the commands of `resume-gym judge`."""
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "calibrate",
-        help="measure a judge on labelled pairs",
-        description="Ask a judge about pairs of resumes whose verdict is known, and print how "
-        "often it agrees, what it misses, and what it costs.",
+        "measure a judge on labelled pairs",
+        "Ask a judge about pairs of resumes whose verdict is known, and print how often it agrees, "
+        "what it misses, and what it costs.",
+        ["judge calibrate", "judge calibrate --judge gemini --limit 56 --repeats 2 --swap"],
     )
     add = command.add_argument
     add("--judge", default="rubric", metavar="SPEC", help="a name or JSON (default: %(default)s)")
@@ -269,15 +271,8 @@ def add_command(commands: Any) -> None:
     add("--swap", action="store_true", help="also find out how often the order decides")
     add("--limit", type=positive, metavar="N", help="ask about N pairs, spread over all kinds")
     add("--concurrency", type=positive, default=8, metavar="N", help="at once (default: 8)")
-    add("--json", type=Path, metavar="FILE", help="write the figures here")
+    add_json(add)
     command.set_defaults(run=_run)
-
-
-def positive(text: str) -> int:
-    """A positive integer of a command line."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
-    return int(text)
 
 
 def chosen(spec: str) -> AsyncJudge:
@@ -312,13 +307,12 @@ def _run(options: argparse.Namespace) -> None:
 
     judge = chosen(options.judge)
     pairs = spread(load_pairs(options.pairs, options.half), options.limit)
-    if options.json and not options.json.parent.is_dir():
-        raise TaskError(f"--json: there is no folder {str(options.json.parent)!r}")
     work = calibrate(judge, pairs, options.repeats, options.swap, options.concurrency)
     found = submit(work).result()
-    Console().print(table(found))
     if options.json:
-        options.json.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
+        print_json(asdict(found))
+    else:
+        Console().print(table(found))
     if found.accuracy[VERDICT_FIELDS[0]].total == 0:
         kinds = ", ".join(found.failures)
         raise JudgeError(f"{judge.name}: no verdict on any of {found.pairs} pairs: {kinds}")

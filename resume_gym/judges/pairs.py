@@ -55,7 +55,7 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[Pair, ...]:
     """
     tasks: dict[str, tuple[Task, str]] = {}
     pairs: dict[str, Pair] = {}
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, text in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             row = json.loads(text)
             if "task" in row:
@@ -67,7 +67,7 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[Pair, ...]:
                 pairs[row["id"]] = _pair(row, *tasks[row["task_id"]])
         except KeyError as problem:
             raise TaskError(f"{path}, line {number}: {problem.args[0]}: missing") from None
-        except (ValueError, TypeError) as problem:
+        except (ValueError, TypeError, RecursionError) as problem:
             raise TaskError(f"{path}, line {number}: {problem}") from None
     found = tuple(pair for pair in pairs.values() if half in (None, pair.half))
     if not found:

@@ -9,13 +9,14 @@ calibrate --repeats 2` shows.
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from resume_gym.arguments import add_json, add_parser, check_new_file, positive, print_json
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeUnavailable
-from resume_gym.judges.calibration import Answer, ask, chosen, positive, spread
+from resume_gym.judges.calibration import Answer, ask, chosen, spread
 from resume_gym.judges.pairs import PAIRS, Pair, load_pairs
 from resume_gym.judges.votes import can_draw
 from resume_gym.llm.loop import submit
@@ -123,7 +124,7 @@ def load_frozen(path: Path) -> Frozen:
         tasks = {name: Task.from_row(row) for name, row in found["tasks"].items()}
         pairs = tuple(_pair(row, tasks) for row in found["pairs"])
         return Frozen(found["judge"], found["served"], found["date"], pairs)
-    except (KeyError, TypeError, AttributeError, ValueError) as problem:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
         kind = type(problem).__name__
         raise TaskError(f"{path}: expected a file of --freeze ({kind}: {problem})") from None
 
@@ -160,11 +161,17 @@ def _today() -> date:
 
 def add_command(commands: Any) -> None:
     """Add `sentinel` to the commands of `resume-gym judge`."""
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "sentinel",
-        help="judge frozen pairs again; fail if the verdicts have drifted",
-        description="Judge frozen pairs again, list what changed, and fail with exit status 1 if "
-        "more of it changed, or has no verdict now, than the limits. With --freeze, make the file.",
+        "judge frozen pairs again; fail if the verdicts have drifted",
+        "Judge frozen pairs again, and list what changed. With --freeze, make the file.",
+        [
+            "judge sentinel --judge gemini --frozen said.json --freeze",
+            "judge sentinel --judge gemini --frozen said.json",
+        ],
+        done="the judge says what it said",
+        failed="more changed, or has no verdict now, than the limits, or it failed",
     )
     add = command.add_argument
     add("--judge", default="rubric", metavar="SPEC", help="a name or JSON (default: %(default)s)")
@@ -186,6 +193,7 @@ def add_command(commands: Any) -> None:
         metavar="SHARE",
         help="of the pairs may have no verdict (default: %(default)s)",
     )
+    add_json(add)
     command.set_defaults(run=_run)
 
 
@@ -202,21 +210,51 @@ def _share(text: str) -> float:
 def _run(options: argparse.Namespace) -> None:
     judge = chosen(options.judge)
     if options.freeze:
+        check_new_file("--frozen", options.frozen)
+        if options.frozen.exists():
+            load_frozen(options.frozen)  # nothing else is replaced
         pairs = spread(load_pairs(options.pairs), options.limit)
         lost = submit(freeze(judge, pairs, options.frozen)).result()
+        if options.json:
+            print_json({"judge": judge.name, "pairs": len(pairs) - len(lost), "failures": lost})
+            return
         print(f"{options.frozen}: {len(pairs) - len(lost)} pairs as {judge.name} judges them")
         _tell_failures(lost, "left out")
         return
     frozen = load_frozen(options.frozen)
+    found = submit(drift(judge, frozen)).result()
+    (_print_json if options.json else _print)(judge, frozen, found)
+    told = _settle(options, judge, frozen, found)
+    if not options.json:
+        print(told)
+
+
+def _print_json(judge: AsyncJudge, frozen: Frozen, found: Drift) -> None:
+    names = ("pair", "field", "was", "is")
+    changed = [dict(zip(names, one, strict=True)) for one in found.changed]
+    before = {"judge": frozen.judge, "served": frozen.served, "date": frozen.date}
+    now = {"judge": judge.name, "served": str(getattr(judge, "served", ""))}
+    told = {**asdict(found), "changed": changed, "share": found.share}
+    print_json({"frozen": {**before, "pairs": len(frozen.pairs)}, **now, **told})
+
+
+def _print(judge: AsyncJudge, frozen: Frozen, found: Drift) -> None:
     if judge.name != frozen.judge:
         print(f"judge: frozen with {frozen.judge}, now {judge.name}")
-    found = submit(drift(judge, frozen)).result()
     served = str(getattr(judge, "served", ""))
     if served != frozen.served:
         print(f"version: frozen with {frozen.served or 'unknown'}, now {served or 'unknown'}")
     for pair, field, old, new in found.changed:
         print(f"{pair}: {field} was {old:+d}, is {new:+d}")
     _tell_failures(found.failures, "not compared")
+
+
+def _settle(options: argparse.Namespace, judge: AsyncJudge, frozen: Frozen, found: Drift) -> str:
+    """How much has changed, in words, if it is within the limits.
+
+    Raises:
+        DriftError: it is not.
+    """
     if found.stored and not can_draw(judge):
         raise DriftError(
             f"{judge.name} cannot draw anew: {found.stored} answers came from its store, as they "
@@ -236,7 +274,7 @@ def _run(options: argparse.Namespace) -> None:
         )
     if found.share > options.allow:
         raise DriftError(told)
-    print(told)
+    return told
 
 
 def _tell_failures(failures: Mapping[str, str], what: str) -> None:

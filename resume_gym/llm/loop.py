@@ -30,7 +30,15 @@ def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
             run = _loops[process].run_forever
             Thread(target=run, name=f"models-{process}", daemon=True).start()
         loop = _loops[process]
-    return asyncio.run_coroutine_threadsafe(work, loop)
+    return asyncio.run_coroutine_threadsafe(_watched(work), loop)
+
+
+async def _watched(work: Coroutine[Any, Any, T]) -> T:
+    """The work; asyncio prints no traceback of a failure for which nobody waits any more."""
+    task = asyncio.current_task()
+    assert task
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return await work
 
 
 def _unlocked() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,5 +51,25 @@ def check(name: str, value: Any) -> None:
         if type(value) not in kinds or not 0 < value < float("inf"):
             what = "a whole number" if name in whole else "a number"
             raise ValueError(f"{name}: expected {what} above 0, got {value!r}")
+    if name == "base_url" and value is not None:
+        check_url(value)
     if name == "model" and (not isinstance(value, str) or not value):
         raise ValueError(f"model: expected a name, got {value!r}")
+
+
+def check_url(url: object) -> None:
+    """Refuse what is no address of a server.
+
+    Raises:
+        ValueError: it is none.
+    """
+    told = f"base_url: expected http://HOST/v1 or null, got {url!r}"
+    if not isinstance(url, str):
+        raise ValueError(told)
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError as problem:  # of a port, or of brackets
+        raise ValueError(f"{told}: {problem}") from None
+    if not sound:
+        raise ValueError(told)

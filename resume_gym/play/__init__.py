@@ -12,6 +12,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from resume_gym.arguments import add_parser, check_new_file
 from resume_gym.env import EditEnv
 from resume_gym.play.episode import PlayedEpisode
 from resume_gym.tasks import SPLITS, TaskError
@@ -19,11 +20,12 @@ from resume_gym.tasks import SPLITS, TaskError
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `play`."""
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "play",
-        help="play an episode yourself, in the terminal",
-        description="Play an episode yourself, in the terminal, and have it graded.",
-        epilog="example: resume-gym play --env ResumeEditMini-v0 --seed 1 --save mine.json",
+        "play an episode yourself, in the terminal",
+        "Play an episode yourself, in the terminal, and have it graded.",
+        ["play --env ResumeEditMini-v0 --seed 1 --save mine.json"],
     )
     add = command.add_argument
     add(
@@ -93,14 +95,11 @@ def start(
 
 def _run(options: argparse.Namespace) -> None:
     save: Path | None = options.save
-    if save and not save.parent.is_dir():
-        raise TaskError(f"--save: there is no folder {str(save.parent)!r}")
-    if save and save.is_dir():
-        raise TaskError(f"--save: expected a file, {str(save)!r} is a folder")
+    check_new_file("--save", save)
     episode = start(
         options.env, options.tasks, options.split, options.judge, options.task_id, options.seed
     )
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(one and one.isatty() for one in (sys.stdin, sys.stdout)):
         raise TaskError("play needs a terminal to show itself in")
     try:
         from resume_gym.play.app import PlayApp

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from resume_gym.arguments import add_parser
 from resume_gym.report.reading import Evaluation, Run, is_run, read_evaluations, read_run
 from resume_gym.report.source import BY_WEAKNESS, COMPONENTS
 from resume_gym.report.style import FORMATS, save, styled
@@ -120,12 +121,13 @@ def _bars(parts: "Bars", kinds: "Bars", name: str, source: bool, note: str) -> I
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `plot`."""
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "plot",
-        help="draw runs and evaluations",
-        description="Draw training runs and evaluations. Evaluations that are given together "
-        "are drawn together, each run for itself; what the data do not have is left out.",
-        epilog="example: resume-gym plot runs/nano --out docs --format svg --source",
+        "draw runs and evaluations",
+        "Draw training runs and evaluations. Evaluations that are given together are drawn "
+        "together, each run for itself; what the data do not have is left out.",
+        ["plot runs/nano", "plot result --out docs --format svg --source"],
     )
     add = command.add_argument
     add(

@@ -71,7 +71,7 @@ def styled() -> Iterator[None]:
         import matplotlib.style
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "drawing needs matplotlib: pip install 'resume-gym[train]'", name="matplotlib"
+            "drawing needs matplotlib: pip install resume-gym[plot]", name="matplotlib"
         ) from None
     with matplotlib.style.context(["default", _RC]):
         yield

@@ -9,37 +9,34 @@ import argparse
 from functools import partial
 from pathlib import Path
 
+from resume_gym.arguments import add_json, add_parser
 from resume_gym.evaluation.command import FindModel
 
 _ABOUT = """\
 An agent revises your resume for a job. Beside it are written
 
-  RESUME.revised.md         the revision
-  RESUME.revised.diff.md    each edit with its reason, every new claim that your resume does not
-                            support, whether it fits the page, what a judge says of it
+  RESUME.revised.md        the revision
+  RESUME.revised.diff.md   each edit with its reason, every new claim that your
+                           resume does not support, and what a judge says
 
-Your resume is Markdown or plain text, and stays in that format, with its line ends; of Word, PDF
-and JSON Resume the revision is in Markdown. It is only read, as the job description is. The agent
+Your resume is Markdown or plain text, and stays in that format, with its line ends; of Word, PDF \
+and JSON Resume the revision is in Markdown. It is only read, as the job description is. The agent \
 is one that `resume-gym eval --agent` takes:
 
-  runs/NAME, runs/NAME/checkpoints/step-..., FOLDER, nano    a model of your own
-  MODEL@http://HOST:PORT/v1, MODEL@openai    a server, which is sent both documents
-  careful                                    a scripted one, which gives no reasons
-  {"model": ..., ...}                        a model or a server with options, as JSON
-"""
-_EXAMPLES = """\
-examples:
-  resume-gym revise ada.md --job job.txt --model careful
-  resume-gym revise ada.md --job job.txt --model runs/qwen --seed 1 --out second.md
-  resume-gym revise ada.docx --job job.pdf --model gpt-5-mini@openai --json > ada.json
+  runs/NAME, FOLDER, nano      a model of your own, or one of its checkpoints
+  MODEL@http://HOST:PORT/v1    a server, which is sent both documents
+  MODEL@openai                 OpenAI's own
+  careful                      a scripted agent, which gives no reasons
+  {"model": ..., ...}          a model or a server with options, as JSON
 
-exit status:
-  0 it is revised, and nothing is flagged
-  1 nothing is written: the agent failed, or changed nothing; or it was interrupted
-  2 it cannot be done; no agent was asked
-  3 it is revised and written, but flagged: a claim has no support, the agent did not hand it in,
-    or the judge objects or gave no verdict
+Flagged is a revision with a claim that has no support, one that the agent did not hand in, and \
+one to which the judge objects or gives no verdict.
 """
+_EXAMPLES = (
+    "revise ada.md --job job.txt --model careful",
+    "revise ada.md --job job.txt --model runs/qwen --seed 1 --out second.md",
+    "revise ada.docx --job job.pdf --model gpt-5-mini@openai --json > ada.json",
+)
 
 
 def add_command(
@@ -51,12 +48,15 @@ def add_command(
         commands: of the command line.
         find_model: for models of one's own.
     """
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "revise",
-        help="have an agent revise your own resume",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "have an agent revise your own resume",
+        _ABOUT,
+        _EXAMPLES,
+        done="it is revised, and nothing is flagged",
+        failed="nothing is written: the agent failed, or changed nothing",
+        flagged="it is revised, and flagged: see above",
     )
     add = command.add_argument
     add("resume", type=Path, metavar="RESUME", help="your resume: .md, .txt, .docx, .pdf, .json")
@@ -73,7 +73,7 @@ def add_command(
     add("--out", type=Path, metavar="FILE", help="the revision (default: RESUME.revised.md)")
     add("--report", type=Path, metavar="FILE", help="the changes (default: OUT.diff.md)")
     add("--force", action="store_true", help="replace these two if they exist; never the resume")
-    add("--json", action="store_true", help="print everything as JSON, the episode included")
+    add_json(add)
     command.set_defaults(run=partial(_run, find_model=find_model))
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +13,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from resume_gym.agents import make_agent
+from resume_gym.arguments import print_json
 from resume_gym.corpus.diagnosis import diagnose
 from resume_gym.evaluation.command import FindModel
 from resume_gym.evaluation.contest import Contest, make_contest
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace, find_model: FindModel) -> int:
     if options.json:
         where = written if revision.changed else dict.fromkeys(written)
         about = {**names, **where, "spec": agent.record, "env": options.env, "seed": options.seed}
-        print(json.dumps({**about, **as_json(revision, notes)}, indent=1))
+        print_json({**about, **as_json(revision, notes)})
     elif revision.changed:
         print_summary(revision, notes, written.values())
     return _status(revision, agent.spec.name)

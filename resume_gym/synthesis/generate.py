@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from resume_gym.arguments import add_parser, check_new_file, positive
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.synthesis.journal import Journal, Meter, made, settled, write_whole
@@ -101,12 +102,17 @@ class Plan:
 
 def add_command(commands: Any) -> None:
     """Add `generate` to the subcommands of `resume-gym data`."""
-    command: argparse.ArgumentParser = commands.add_parser(
+    command = add_parser(
+        commands,
         "generate",
-        help="make a file of tasks, procedurally or with a language model",
-        description="Make a file of tasks, procedurally or with a language model. What was cut "
-        "off goes on with the same command, and pays for no answer twice. Beside FILE: its "
-        "manifest, its data card, and the model's answers.",
+        "make a file of tasks, procedurally or with a language model",
+        "Make a file of tasks, procedurally or with a language model. What was cut off goes on "
+        "with the same command, and pays for no answer twice. Beside FILE: its manifest, its data "
+        "card, and the model's answers.",
+        [
+            "data generate --generator procedural --count 1000 --out tasks.jsonl",
+            "data generate --generator gemini --count 200 --out tasks.jsonl",
+        ],
     )
     add = command.add_argument
     add(
@@ -116,7 +122,7 @@ def add_command(commands: Any) -> None:
         help="who writes: procedural is offline, gemini wants a key in GEMINI_API_KEY, openai "
         "one in OPENAI_API_KEY or a --base-url",
     )
-    number: dict[str, Any] = {"type": _positive, "metavar": "N"}
+    number: dict[str, Any] = {"type": positive, "metavar": "N"}
     add("--count", required=True, help="tasks", **number)
     add("--out", required=True, type=Path, metavar="FILE", help="the JSONL file to write")
     add("--seed", default=0, type=int, metavar="N", help="another seed, other tasks (default: 0)")
@@ -136,12 +142,6 @@ def add_command(commands: Any) -> None:
     command.set_defaults(run=_run)
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
-    return int(text)
-
-
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number of JSON")
 
@@ -149,7 +149,7 @@ def _no_number(text: str) -> float:
 def _object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text, parse_constant=_no_number)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise argparse.ArgumentTypeError(f"expected JSON, got {text!r}: {problem}") from None
     if not isinstance(found, dict):
         raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r}")
@@ -199,10 +199,7 @@ def generate(plan: Plan) -> int:
         KeyboardInterrupt: likewise.
     """
     settings = plan.settings()
-    if plan.out.is_dir():
-        raise TaskError(f"--out: expected a file, and {str(plan.out)!r} is a folder")
-    if not plan.out.parent.is_dir():
-        raise TaskError(f"--out: there is no folder {str(plan.out.parent)!r}")
+    check_new_file("--out", plan.out)
     partial, path = plan.beside(".partial"), plan.beside(".manifest.json")
     manifest = find_manifest(path, plan.out, partial, settings, plan.count)
     if manifest and manifest["wanted"] == plan.count and not partial.exists():

@@ -1,11 +1,10 @@
 """`resume-gym view`: a page on a run or an evaluation, served on this machine or as one file."""
 
 import argparse
-import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 
+from resume_gym.arguments import add_parser, check_new_file
 from resume_gym.tasks import TaskError
 from resume_gym.viewer.data import Results
 from resume_gym.viewer.html import export, is_exported
@@ -14,11 +13,13 @@ from resume_gym.viewer.server import PORT, serve
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `view`."""
-    command = commands.add_parser(
+    command = add_parser(
+        commands,
         "view",
-        help="look at a run or an evaluation in a browser",
-        description="Look at a run or an evaluation in a browser: curves, a table of the "
-        "episodes, and each of them turn by turn.",
+        "look at a run or an evaluation in a browser",
+        "Look at a run or an evaluation in a browser: curves, a table of the episodes, and each "
+        "of them turn by turn. Ctrl-C stops the server, with status 0.",
+        ["view runs/nano", "view result --export result.html"],
     )
     add = command.add_argument
     add("folder", type=Path, metavar="RUN_OR_RESULT", help="a run's folder, or an evaluation's")
@@ -35,7 +36,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         metavar="FILE.html",
         help="write one file that needs no server, instead of serving; without tokens",
     )
-    command.set_defaults(run=_run)
+    # what a run that was passed on names is not imported from the folder that it lies in
+    command.set_defaults(run=_run, others_data=True)
 
 
 def _port(text: str) -> int:
@@ -46,15 +48,9 @@ def _port(text: str) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     target: Path | None = options.export
-    if target and not target.parent.is_dir():
-        raise TaskError(f"--export: there is no folder {str(target.parent)!r}")
-    if target and target.is_dir():
-        raise TaskError(f"--export: expected a file, {str(target)!r} is a folder")
+    check_new_file("--export", target)
     if target and target.exists() and not is_exported(target):
         raise TaskError(f"--export: {str(target)!r} is there and was not exported from here")
-    if sys.path[-1:] == [os.getcwd()]:
-        # which the command line adds: what a downloaded run names is not imported from there
-        sys.path.pop()
     results = _open(options.folder)
     if target:
         left_out = export(results, target)

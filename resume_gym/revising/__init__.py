@@ -34,8 +34,8 @@ one to which the judge objects or gives no verdict.
 """
 _EXAMPLES = (
     "revise ada.md --job job.txt --model careful",
-    "revise ada.md --job job.txt --model runs/qwen --seed 1 --out second.md",
-    "revise ada.docx --job job.pdf --model gpt-5-mini@openai --json > ada.json",
+    "revise ada.md --job job.txt --model runs/qwen --out second.md",
+    "revise ada.docx --job job.pdf --model gpt-5-mini@openai",
 )
 
 

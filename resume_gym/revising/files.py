@@ -145,5 +145,5 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
         drafts[path] = draft
     for path, draft in drafts.items():
         if os.path.lexists(path) and not force:
-            raise FileExistsError(f"{path} has been made meanwhile; see {draft}")
+            raise OSError(f"{path} has been made meanwhile; see {draft}")
         draft.replace(path)

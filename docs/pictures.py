@@ -1,17 +1,25 @@
-"""Makes pictures of the README: `python docs/pictures.py viewer runs/nano` writes docs/viewer.png.
+"""Makes the pictures of the README; `make pictures` plays what they show, and calls this.
 
-Each picture is a function of a folder (a run's or an evaluation's) and the file to write.
+    python docs/pictures.py runs/nano runs/nano-held-out
+
 It takes Chromium: Debian's, or what `playwright install chromium` brings.
 """
 
 import argparse
+import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
+from resume_gym.play import start
+from resume_gym.play.app import PlayApp
+from resume_gym.play.form import Fields
+from resume_gym.report.plot import plot
 from resume_gym.viewer.data import Results
 from resume_gym.viewer.rows import Row
 from resume_gym.viewer.server import serve
@@ -21,24 +29,58 @@ SCALE = 1.16
 """Pixels of the picture for each of the page: what is 1280 wide is legible at README width."""
 
 
-def viewer(folder: Path, file: Path) -> None:
+DOCS = Path(__file__).parent
+PLAYED = "mini-train-0-000005"
+EDITS = (("Participated in redesigning", "Redesigned"), ("Responsible for fixing", "Fixed"))
+
+
+def main() -> None:
+    """Make all pictures beside this file."""
+    parser = argparse.ArgumentParser(description=__doc__.partition(";")[0])
+    parser.add_argument("run", type=Path, help="folder of a training run")
+    parser.add_argument("evaluation", type=Path, help="what `resume-gym eval --out` has written")
+    options = parser.parse_args()
+    plots(options.run, ["training"])
+    plots(options.evaluation, ["weaknesses"])
+    played = asyncio.run(play())  # a browser that is open runs a loop of its own
+    with chromium() as browser:
+        viewer(browser, options.run)
+        terminal(browser, played)
+
+
+def plots(folder: Path, names: list[str]) -> None:
+    """Some of what `resume-gym plot` draws."""
+    with TemporaryDirectory() as drawn:
+        plot([folder], Path(drawn), ["png"])
+        for name in names:
+            shutil.copy(Path(drawn) / f"{name}.png", DOCS)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        yield browser
+        browser.close()
+
+
+def viewer(browser: Browser, folder: Path) -> None:
     """The last step's best episode: what it earned, why, and its first turns."""
     results = Results(folder)
     results.refresh()
-    number = _best(results.rows)
-    with serve(results, 0) as server, sync_playwright() as playwright:
+    with serve(results, 0) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
         page = browser.new_page(
             viewport={"width": SIZE[0], "height": SIZE[1]},
             device_scale_factor=SCALE,
             color_scheme="light",
         )
-        page.goto(f"http://127.0.0.1:{server.server_port}/#/episode/{number}")
+        page.goto(f"http://127.0.0.1:{server.server_port}/#/episode/{_best(results.rows)}")
         page.wait_for_selector(".beside .turn")
         page.evaluate("document.querySelector('.beside').scrollIntoView({ behavior: 'instant' })")
-        page.screenshot(path=file)
-        browser.close()
+        page.screenshot(path=DOCS / "viewer.png")
+        page.close()
         server.shutdown()
 
 
@@ -52,18 +94,28 @@ def _best(rows: list[Row]) -> int:
     return max(of_last, key=lambda number: (rows[number].reward, rows[number].edits or 0))
 
 
-PICTURES: dict[str, Callable[[Path, Path], None]] = {"viewer": viewer}
+async def play() -> str:
+    """An episode that a person plays: one edit made, the next one written; a screen as SVG."""
+    app = PlayApp(start("ResumeEditMini-v0", task_id=PLAYED))
+    async with app.run_test(size=(116, 36)) as pilot:
+        await pilot.press("ctrl+r")
+        fields = app.query_one(Fields).areas
+        for edit in EDITS:
+            for area, text in zip((fields["old"], fields["new"]), edit, strict=True):
+                area.focus()
+                await pilot.press(*text)
+            if edit is not EDITS[-1]:
+                await pilot.press("ctrl+s")
+        await pilot.pause()
+        return app.export_screenshot(simplify=True)
 
 
-def main() -> None:
-    """Make one picture beside this file."""
-    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
-    parser.add_argument("picture", choices=sorted(PICTURES))
-    parser.add_argument("folder", type=Path, help="a run's or an evaluation's")
-    options = parser.parse_args()
-    file = Path(__file__).with_name(f"{options.picture}.png")
-    PICTURES[options.picture](options.folder, file)
-    print(file)
+def terminal(browser: Browser, screen: str) -> None:
+    """A screen of the terminal."""
+    page = browser.new_page(viewport={"width": 1460, "height": 950})
+    page.set_content(f"<style>body {{ margin: 0 }}</style>{screen}")
+    page.locator("svg").first.screenshot(path=DOCS / "play.png")
+    page.close()
 
 
 if __name__ == "__main__":

@@ -51,7 +51,9 @@ def test_each_help_has_examples_and_statuses_within_80_columns(
         shown = parser.format_help()
         assert not [line for line in shown.split("\n") if len(line) > 80], parser.prog
         assert "\nexamples:\n  resume-gym " in shown
-        assert re.search(r"\nexit status:\n  0    .+\n  1    .+\n  2    .+\n(  3    .+\n)?  130  ", shown)
+        assert re.search(
+            r"\nexit status:\n  0    .+\n  1    .+\n  2    .+\n(  3    .+\n)?  130  ", shown
+        )
 
 
 def test_the_examples_are_commands_that_can_be_parsed() -> None:

@@ -182,13 +182,9 @@ def _play(
     with Bars(Console(stderr=True)) as bars:
         for one in entries:
             bar = bars.add(one.name, len(contest.tasks) * contest.rollouts)
-            show = partial(_show, bar.show, one)
-            show()
-            play_entry(contest, one, at_once, results, show)
-
-
-def _show(show: Callable[[Mapping[Any, Any], int], object], entry: Entry) -> None:
-    show(entry.episodes, len(entry.failures))
+            for episode in one.episodes.values():
+                bar.count(episode)
+            play_entry(contest, one, at_once, results, bar.count)
 
 
 def _specs(texts: Sequence[str]) -> list[AgentSpec]:

@@ -54,6 +54,8 @@ def read_spec(text: str) -> AgentSpec:
     model = options.get("model")
     if not isinstance(model, str) or not model:
         raise ValueError(f"expected a model's name, a text, in 'model'; got {model!r}")
+    if not (name or model).isprintable():
+        raise ValueError(f"expected a name in one line, got {name or model!r}")
     if "base_url" in options:
         _check_url(options["base_url"])
         return AgentSpec(name or model, "endpoint", options)
@@ -85,10 +87,8 @@ def _check_url(url: object) -> None:
     parts = urlsplit(url) if isinstance(url, str) else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.netloc:
         raise ValueError(f"base_url: expected http://HOST/v1 or null, got {url!r}")
-    if "@" in parts.netloc:
-        raise ValueError(
-            "base_url: expected no password in it; key_name names a variable with a key"
-        )
+    if "@" in parts.netloc or parts.query:
+        raise ValueError("base_url: expected no key in it; key_name names a variable that has one")
 
 
 def _check_folder(model: str) -> None:

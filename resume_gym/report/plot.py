@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 Picture = tuple[str, "Figure | None"]
 """A name and a picture; None if there is nothing to draw."""
+_EXAMPLES = """\
+examples:
+  resume-gym plot runs/nano --out docs --format svg --source
+  resume-gym eval --agent careful --agent oracle --env ResumeEditMini-v0 --out result
+  resume-gym plot result
+"""
 _SOURCE = "Marks: the source's agents, on its own tasks, by its own judge."
 
 
@@ -123,9 +129,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     command = commands.add_parser(
         "plot",
         help="draw runs and evaluations",
-        description="Draw training runs and evaluations. Evaluations that are given together "
+        description="Draw training runs and evaluations. Evaluations that are given together\n"
         "are drawn together, each run for itself; what the data do not have is left out.",
-        epilog="example: resume-gym plot runs/nano --out docs --format svg --source",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = command.add_argument
     add(
@@ -133,7 +140,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         nargs="+",
         type=Path,
         metavar="RUN_OR_RESULT",
-        help="folder of a run, or of an evaluation: one with episodes.jsonl, an episode a line",
+        help="folder of a run, or of an evaluation, as `resume-gym eval --out FOLDER` writes",
     )
     add(
         "--out",

@@ -405,6 +405,21 @@ def test_every_reward_is_in_the_histogram() -> None:
         assert len(bars) < 70
 
 
+def test_long_names_leave_both_panels_their_room() -> None:
+    played = [
+        Played(f"{number}, a model with a name that is long", "t", "", 1.0, {}, 3, number)
+        for number in range(3)
+    ]
+    agents = tuple(one.agent for one in played)
+    with styled():
+        figure = draw_efficiency(Evaluation("title", agents, played, 0, ()), "title")
+        assert figure
+        figure.draw_without_rendering()
+    left, right = (axes.get_position() for axes in figure.axes)
+    assert right.x0 - left.x1 < 0.05
+    assert left.width == pytest.approx(right.width, rel=0.05)
+
+
 def test_what_could_not_be_graded_is_in_no_figure(results: Path, tmp_path: Path) -> None:
     lines = (results / "episodes.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]

@@ -2,6 +2,8 @@
 
 import difflib
 import hashlib
+import json
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ from learners.backends.step import make_policy, plain
 from learners.config import Config, ConfigError, read_toml
 from learners.cpu import prepare_cpu
 from learners.engines import EngineError, RefusedError, Sampling
-from learners.engines.server import Server, transfer
+from learners.engines.server import Server
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine
 from learners.policy import Policy
@@ -32,7 +34,7 @@ OPTIONS = (
 """Fields of `Config` that say how a model is sampled."""
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
 _MAX_TOKENS = 512  # a turn, where no run says how many
-_SAMPLE_BYTES = 2**20
+_SAMPLE_BYTES = 2**14
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class FoundModel:
 
         Args:
             options: `model`, "nano", "smollm2", a folder in Hugging Face's format, that of a run,
-                or of one of its checkpoints; and some of `OPTIONS`, of which a run's own and
-                "transformers" are the defaults.
+                or of one of its checkpoints; and some of `OPTIONS`, of which a run's own are the
+                defaults. Checkpoints are sampled by transformers, whoever sampled in training.
 
         Raises:
             ConfigError: there is no such option, or its value is wrong.
@@ -70,10 +72,13 @@ class FoundModel:
                     f"expected options among {', '.join(OPTIONS)}; got {name!r}{hint}"
                 )
         known = {name: value for name, value in options.items() if name != "model"}
-        config, weights = _found(str(options["model"]))
-        config = replace(config, **known)
-        if config.engine == "vllm" and weights:
+        trained, weights = _found(str(options["model"]))
+        if known.get("engine") == "vllm" and weights:
             raise ConfigError("engine: a checkpoint is sampled by transformers, or export it first")
+        if trained.engine == known.get("engine", "vllm") and not weights:
+            names = ("engine", "engine_procs", "engine_gpus")
+            known = {name: getattr(trained, name) for name in names} | known
+        config = replace(_untrained(trained), **known)
         folder = models.folder(config.model)
         files = sorted(folder.glob("*.safetensors")) if weights is None else [weights]
         sampled = {name: getattr(config, name) for name in _RECORDED}
@@ -99,7 +104,7 @@ def _found(name: str) -> tuple[Config, Path | None]:
     if (path / "config.toml").is_file():
         config = read_toml(path / "config.toml")
         if (path / "model").is_dir():
-            return _of_run(config, str(path / "model")), None
+            return replace(config, model=str(path / "model")), None
         last = checkpoint.latest(path / "checkpoints")
         hint = f"; its last checkpoint is {last[1]}" if last else ""
         raise FileNotFoundError(f"model: the run {name!r} has not ended and exported one{hint}")
@@ -108,11 +113,10 @@ def _found(name: str) -> tuple[Config, Path | None]:
         if not weights.is_file():
             told = "only those of the backend 'local' can be read as they are"
             raise FileNotFoundError(f"model: the checkpoint {name!r} has no {weights.name}: {told}")
-        config = read_toml(checkpoints.parent / "config.toml")
-        return _of_run(config, config.model), weights
+        return read_toml(checkpoints.parent / "config.toml"), weights
     beside = path.resolve().parent / "config.toml"
     if path.name == "model" and beside.is_file():
-        return _of_run(read_toml(beside), name), None
+        return replace(read_toml(beside), model=name), None
     return _of_name(name), None
 
 
@@ -121,10 +125,10 @@ def _of_name(name: str) -> Config:
     return own if name == "nano" else replace(own, max_tokens=_MAX_TOKENS)
 
 
-def _of_run(config: Config, model: str) -> Config:
-    """A run's configuration with another model; what only trains is left as it was by default."""
+def _untrained(config: Config) -> Config:
+    """A run's configuration, where what only trains, and who samples, is as it is by default."""
     return Config(
-        model=model,
+        model=config.model,
         temperature=config.temperature,
         max_tokens=config.max_tokens,
         precision=config.precision,
@@ -134,15 +138,18 @@ def _of_run(config: Config, model: str) -> Config:
 
 
 def _hash(files: Iterable[Path]) -> str:
-    """Of the ends of each file: training changes all of it, and large ones take minutes."""
+    """Of the beginning of each tensor: large files take minutes, and training may spare some."""
     told = hashlib.sha256()
     for path in files:
-        size = path.stat().st_size
-        told.update(f"{path.name} {size}".encode())
         with path.open("rb") as file:
-            told.update(file.read(_SAMPLE_BYTES))
-            file.seek(max(0, size - _SAMPLE_BYTES))
-            told.update(file.read())
+            length = file.read(8)
+            header = file.read(int.from_bytes(length, "little"))
+            told.update(header)
+            tensors = json.loads(header)
+            tensors.pop("__metadata__", None)
+            for begin, end in sorted(one["data_offsets"] for one in tensors.values()):
+                file.seek(8 + len(header) + begin)
+                told.update(file.read(min(end - begin, _SAMPLE_BYTES)))
     return told.hexdigest()[:16]
 
 
@@ -162,10 +169,14 @@ class ModelPlayer:
         self._chat = ChatTokens(models.load_tokenizer(config.model), tools)
         self._keys = count()
         self._servers: list[Server] = []
-        self._logs: tempfile.TemporaryDirectory[str] | None = None
+        self._logs: Path | None = None
         self._engine: TransformersEngine | VLLMEngine
         if config.engine == "vllm":
-            self._engine = self._serve(found)
+            try:
+                self._engine = self._serve(found)
+            except BaseException:  # also Ctrl-C while they start, which takes a minute
+                self._end()
+                raise
         else:
             prepare_cpu(config.threads)
             self._engine = TransformersEngine(_policy(found))
@@ -173,23 +184,23 @@ class ModelPlayer:
 
     def _serve(self, found: FoundModel) -> VLLMEngine:
         config = found.config
-        self._logs = tempfile.TemporaryDirectory(prefix="resume-gym-")
-        for number in range(0 if config.engine_urls else config.engine_procs):
-            log = Path(self._logs.name) / f"engine-{number}.log"
-            self._servers.append(Server(config, number, log, lambda sentence: None))
-        urls = config.engine_urls or [one.url for one in self._servers]
-        by_nccl = not config.engine_urls and transfer(config) == "nccl"
-        engine = VLLMEngine(urls, config.model, config.precision, config.patience_s, by_nccl)
+        named = config.model, config.precision, config.patience_s
         try:
+            if config.engine_urls:
+                engine = VLLMEngine(config.engine_urls, *named)
+                # servers of somebody else's may hold other weights, under another number
+                version = int(str(found.record["weights"])[:12], 16)
+                engine.load_weights(version, lambda: _weights(config))
+                return engine
+            self._logs = Path(tempfile.mkdtemp(prefix="resume-gym-"))
+            for number in range(config.engine_procs):
+                log = self._logs / f"engine-{number}.log"
+                self._servers.append(Server(config, number, log, lambda sentence: None))
             for server in self._servers:
                 server.ready()
-            # servers of somebody else's may hold other weights, under another number
-            version = int(str(found.record["weights"])[:12], 16)
-            engine.load_weights(version, lambda: _weights(config))
         except EngineError as problem:
-            self._end()
             raise Unavailable(str(problem)) from None
-        return engine
+        return VLLMEngine([one.url for one in self._servers], *named, as_read=True)
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
         """See `Player`."""
@@ -212,12 +223,12 @@ class ModelPlayer:
             await self._engine.leave()
         self._engine.close()
         self._end()
+        if self._logs is not None:  # errors while they start name them, so then they stay
+            shutil.rmtree(self._logs)
 
     def _end(self) -> None:
         for server in self._servers:
             server.close()
-        if self._logs is not None:
-            self._logs.cleanup()
 
 
 def _policy(found: FoundModel) -> Policy:

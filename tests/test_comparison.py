@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from io import StringIO
 
@@ -6,6 +7,7 @@ from rich.console import Console
 
 from resume_gym.evaluation.comparison import compare, holm, intervals, signed_rank, statistics_of
 from resume_gym.evaluation.figures import Episode, summarise
+from resume_gym.evaluation.progress import Bars
 from resume_gym.evaluation.table import comparison_table, markdown, sections
 from resume_gym.rewards import TERMS
 
@@ -28,11 +30,12 @@ def played(**rewards: list[float]) -> list[Episode]:
 def test_the_spread_within_a_task_is_told_from_that_between_tasks():
     found = statistics_of({"one": played(a=[1, 3], b=[5, 5], c=[0, 0])})["one"]
     assert [found.by_task[task].reward for task in "abc"] == [2, 5, 0]
-    assert (found.by_task["a"].sd, found.by_task["a"].rollouts) == (1, 2)
-    assert found.within_sd == pytest.approx(2**0.5 / 3), "n - 1, mean over tasks"
+    assert (found.by_task["a"].sd, found.by_task["a"].rollouts) == (2**0.5, 2), "n - 1"
+    assert found.within_sd == pytest.approx(2**0.5 / 3), "mean over tasks"
     assert found.between_sd == pytest.approx((38 / 9) ** 0.5)
     assert (found.wins, found.ties) == (None, None), "nobody to win against"
-    assert statistics_of({"one": played(a=[1], b=[2])})["one"].within_sd is None
+    once = statistics_of({"one": played(a=[1], b=[2])})["one"]
+    assert (once.within_sd, once.by_task["a"].sd) == (None, None)
 
 
 def test_a_task_counts_once_however_often_it_was_played():
@@ -53,6 +56,19 @@ def test_wins_and_ties_are_on_tasks_that_all_have():
         "y": (0, 2),
         "z": (0, 1),
     }
+    assert {one.shared for one in found.values()} == {3}
+    summaries = {name: summarise(some) for name, some in agents.items()}
+    (_, over), *_ = [one for one in sections(summaries, found) if one.title == "Over tasks"]
+    assert over["of so many that all played"] == ["3", "3", "3"]
+
+
+def test_rounding_is_no_difference():
+    tenths, more = played(a=[0.1] * 3, b=[1]), played(a=[0.1, 0.2, 0.0], b=[1])
+    assert sum(one.reward for one in more[:3]) / 3 != 0.1
+    found = statistics_of({"x": tenths, "y": more})
+    assert (found["x"].wins, found["x"].ties, found["y"].ties) == (0, 2, 2)
+    (one,) = compare({"x": tenths, "y": more})
+    assert (one.wins, one.ties, one.losses) == (0, 2, 0)
 
 
 def test_agents_are_compared_on_the_tasks_that_they_share():
@@ -108,6 +124,21 @@ def test_the_signed_rank_test_looks_at_both_sides():
     up = [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0]
     assert signed_rank(up) == signed_rank([-one for one in up]) == pytest.approx(2 / 2**8)
     assert signed_rank([0.0, 0.0]) == 1.0
+    assert signed_rank([1.0] * 3 + [0.0] * 37) == 2 / 2**3, "exact, however many ties there are"
+
+
+def test_a_person_sees_the_means_so_far():
+    console = Console(width=100, file=StringIO(), force_terminal=True)
+    with Bars(console) as bars:
+        bar = bars.add("[a]", 4)
+        for one in (*played(a=[1, 4]), None):
+            bar.count(one)
+    shown = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
+    assert re.search(r"\[a\] .* 3/4 .*reward 2.50, submitted 100%, 1 without a number", shown)
+    silent = Console(file=StringIO())
+    with Bars(silent) as bars:
+        bars.add("a", 4).count(None)
+    assert silent.file.getvalue() == ""
 
 
 def test_tables_say_how_sure_it_is():

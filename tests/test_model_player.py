@@ -2,20 +2,24 @@
 
 import asyncio
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_vllm import FakeVLLM
-from safetensors.torch import save_model
+from safetensors.torch import load_file, save_file, save_model
 from scripted import SUBMIT
 
-from learners import models
+from learners import model_player, models
 from learners.config import Config, ConfigError, to_toml
+from learners.engines import EngineError
 from learners.model_player import FoundModel
 from learners.policy import Policy
 from learners.tokens import ChatTokens
 from resume_gym import TOOLS, Rules, Session, load_tasks
 from resume_gym.cli import main
+from resume_gym.llm import Unavailable
 
 TASKS = load_tasks("mini", "eval")[:3]
 RULES = Rules(max_turns=6, page_lines=20)
@@ -86,6 +90,31 @@ def test_a_run_that_is_called_as_a_bundled_model_does_not_hide_it(
     assert bundled["weights"] != trained["weights"]
 
 
+def test_who_sampled_in_training_samples_again(run: Path, tmp_path: Path) -> None:
+    served = replace(RUN, engine="vllm", engine_procs=2, engine_urls=("http://h:1",))
+    shutil.copytree(run, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "config.toml").write_text(to_toml(served))
+    found = FoundModel.of({"model": str(tmp_path)})
+    assert (found.record["engine"], found.config.engine_procs) == ("vllm", 2)
+    assert found.config.engine_urls == (), "those servers are the run's"
+    here = FoundModel.of({"model": str(tmp_path), "engine": "transformers"})
+    assert (here.record["engine"], here.config.engine_procs) == ("transformers", 1)
+    step = str(tmp_path / "checkpoints" / "step-000004")
+    assert FoundModel.of({"model": step}).record["engine"] == "transformers"
+
+
+def test_other_weights_are_another_model(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run / "model", tmp_path, dirs_exist_ok=True)
+    before = FoundModel.of({"model": str(tmp_path)}).record
+    (file,) = tmp_path.glob("*.safetensors")
+    tensors = load_file(file)
+    tensors["model.layers.1.mlp.up_proj.weight"] *= 1.5  # somewhere in the middle of the file
+    save_file(tensors, file, {"format": "pt"})
+    after = FoundModel.of({"model": str(tmp_path)}).record
+    assert {**before, "weights": ""} == {**after, "weights": ""}
+    assert before["weights"] != after["weights"]
+
+
 def test_what_is_no_model_is_told(run: Path, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(to_toml(RUN))
     with pytest.raises(FileNotFoundError, match="has not ended and exported one"):
@@ -107,6 +136,51 @@ def test_servers_sample_with_the_models_weights(run: Path) -> None:
         own = dict(models.load(str(run / "model")).named_parameters())
         assert server.weights.keys() == own.keys()
         assert all((server.weights[name] == one).all() for name, one in own.items())
+
+
+def test_servers_of_its_own_sample_with_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = ChatTokens(models.load_tokenizer("nano"), TOOLS)
+    with FakeVLLM(lambda ids: chat.write(SUBMIT)) as server:
+
+        class Started:
+            url = server.url
+            closed = 0
+
+            def __init__(self, *_: object) -> None: ...
+            def ready(self) -> None: ...
+            def close(self) -> None:
+                Started.closed += 1
+
+        monkeypatch.setattr(model_player, "Server", Started)
+        assert played({"model": "nano", "engine": "vllm"}) == [[SUBMIT]] * len(TASKS)
+        assert Started.closed == 1
+        assert server.calls == [], "no weights were sent"
+
+
+def test_a_server_that_does_not_start_leaves_nothing_but_its_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logs: list[Path] = []
+
+    class Stillborn:
+        url = "http://127.0.0.1:9"
+
+        def __init__(self, config: Config, number: int, log: Path, note: object) -> None:
+            logs.append(log)
+            log.write_text("no memory")
+
+        def ready(self) -> None:
+            raise EngineError(f"it ended; see {logs[0]}")
+
+        def close(self) -> None:
+            logs.append(Path("closed"))
+
+    monkeypatch.setattr(model_player, "Server", Stillborn)
+    with pytest.raises(Unavailable, match="it ended; see "):
+        FoundModel.of({"model": "nano", "engine": "vllm"}).player(TOOLS)
+    assert logs[1:] == [Path("closed")]
+    assert logs[0].read_text() == "no memory"
+    shutil.rmtree(logs[0].parent)
 
 
 def test_the_command_plays_models_beside_others(run: Path, tmp_path: Path) -> None:

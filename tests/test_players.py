@@ -5,6 +5,7 @@ import json
 import re
 from typing import Any
 
+import openai  # noqa: F401  # takes seconds, which are no answer's
 import pytest
 from conftest import make_task
 from loopback import Loopback, Say
@@ -13,7 +14,7 @@ from native_model import model
 from resume_gym import Session, tool_call
 from resume_gym.evaluation.players import Endpoint, endpoint
 from resume_gym.evaluation.specs import read_spec
-from resume_gym.llm import Misconfigured, Refused, Unavailable
+from resume_gym.llm import Malformed, Misconfigured, Refused, Unavailable
 from resume_gym.tools import with_calls
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
@@ -101,6 +102,100 @@ def test_thoughts_are_kept_and_call_nothing():
     assert session.state.reviewed
 
 
+def wire(message: Any, finish: str = "tool_calls") -> Say:
+    """A completion with this message."""
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    told = {"id": "1", "object": "chat.completion", "created": 1, "model": "scripted"}
+    return Say(body=json.dumps({**told, "choices": [choice]}))
+
+
+def called(name: str = "review", arguments: Any = "{}", **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "arguments": arguments}, **more}
+
+
+def after(say: Say) -> tuple[Session, list[dict[str, Any]]]:
+    """An episode that begins with this reply and goes on with `submit`; what it is shown then."""
+    with model(lambda turn: SUBMIT) as server:
+        server.script.append(say)
+        session = Session(make_task())
+        play(player(server), session)
+        return session, server.requests[-1]["messages"][2:]
+
+
+@pytest.mark.parametrize("arguments", [{}, None, "", "null", " {} "])
+def test_a_tool_without_arguments_is_called_in_many_ways(arguments):
+    session, (asked, answered) = after(wire({"tool_calls": [called(arguments=arguments, id="x")]}))
+    assert [step.error for _, step in session.state.transcript] == ["none", "none"]
+    assert json.loads(asked["tool_calls"][0]["function"]["arguments"]) == {}
+    assert (answered["role"], answered["tool_call_id"]) == ("tool", "x")
+
+
+@pytest.mark.parametrize("own", [{}, {"id": ""}, {"id": "same"}, {"id": 7}])
+def test_each_call_that_is_shown_again_has_an_id_of_its_own(own):
+    session, told = after(wire({"content": None, "tool_calls": [called(**own), called(**own)]}))
+    assert session.state.transcript[0][1].error == "several_calls"
+    ids = [one["id"] for one in told[0]["tool_calls"]]
+    assert len(set(ids)) == 2
+    assert all(re.fullmatch("[a-z0-9]{9}", one) for one in ids)
+    assert [one["tool_call_id"] for one in told[1:]] == ids
+
+
+@pytest.mark.parametrize("name", ["", "functions.review", "review<|end|>", "r" * 65])
+def test_a_name_that_no_tool_may_have_is_shown_as_text(name):
+    session, (asked, answered) = after(wire({"tool_calls": [called(name, id="x")]}))
+    assert session.state.transcript[0][1].error == "unknown_tool"
+    assert asked == {"role": "assistant", "content": with_calls("", [(name, "{}")])}
+    assert answered["role"] == "user"
+
+
+def test_half_a_character_can_be_shown_again():
+    session, (asked, *_) = after(wire({"content": "Done \ud83d"}, "length"))
+    assert asked["content"] == session.state.transcript[0][0] == "Done \ufffd"
+
+
+def test_content_in_parts_is_put_together():
+    parts = [{"type": "thinking", "thinking": []}, *({"type": "text", "text": one} for one in "ab")]
+    session, _ = after(wire({"content": parts}, "stop"))
+    assert session.state.transcript[0][0] == "ab"
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        wire(None, "stop"),
+        wire({"content": 5}, "stop"),
+        wire({"tool_calls": [{"type": "function"}]}),
+        wire({"function_call": {"name": "review", "arguments": "{}"}}, "function_call"),
+        Say(empty=True, body='{"choices": []}'),
+    ],
+)
+def test_what_is_no_turn_never_becomes_one(say):
+    with model(lambda turn: SUBMIT) as server:
+        server.script += [say, say]
+        session = Session(make_task())
+        with pytest.raises(Malformed):
+            play(player(server), session)
+    assert session.turns == 0
+
+
+def test_who_asks_to_wait_is_waited_for():
+    with model(lambda turn: SUBMIT) as server:
+        server.script.append(Say(status=429, headers={"retry-after": "1"}))
+        session = Session(make_task())
+        with pytest.raises(Unavailable, match="it asks to wait 1 s"):
+            play(player(server, deadline_s=0.5), session)
+        assert len(server.requests) == 1
+
+
+def test_a_store_tells_servers_apart(tmp_path):
+    store = str(tmp_path / "answers.sqlite")
+    for said in ((REVIEW, SUBMIT), (SUBMIT,)):
+        with model(said.__getitem__) as server:
+            session = Session(make_task())
+            play(player(server, store=store), session)
+        assert [text for text, _ in session.state.transcript] == list(said)
+
+
 def test_a_turn_that_was_cut_off_is_the_models_own():
     with model(lambda turn: SUBMIT) as server:
         server.script.append(Say("I think that I shall", finish="length"))
@@ -135,7 +230,7 @@ def test_a_server_that_fails_ends_the_episode(say, kind):
         server.script += [Say(REVIEW), *[say] * 50]
         session = Session(make_task())
         with pytest.raises(kind):
-            play(player(server, deadline_s=0.5), session)
+            play(player(server, deadline_s=3), session)
     assert session.turns == 1
     assert not session.done
 
@@ -175,6 +270,17 @@ def test_an_option_that_is_none_is_named():
         endpoint({"model": "m", "base_url": None, "temprature": 1}, 1)
     with pytest.raises(ValueError, match="max_output_tokens: expected a whole number above 0"):
         endpoint({"model": "m", "max_output_tokens": 0}, 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"extra_body": "abc"}, {"temperature": "hot"}, {"parallel_tool_calls": "no"}, {"store": 5},
+     {"replay": 1}, {"base_url": 5}, {"served": []}],
+)  # fmt: skip
+def test_an_option_of_another_kind_is_named(wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name}: expected "):
+        endpoint({"model": "m", **wrong}, 1)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +327,9 @@ def test_folders_are_called_after_their_runs(tmp_path):
         ('{"base_url": "http://h"}', "in 'model'; got None"),
         ('{"model": "careful", "temperature": 1}', "takes no options"),
         ('{"model": "m", "base_url": "ftp://h"}', "base_url: expected http://HOST/v1"),
-        ("m@http://me:secret@h/v1", "base_url: expected no password"),
+        ("m@http://me:secret@h/v1", "base_url: expected no key in it"),
+        ("m@http://h/v1?key=secret", "base_url: expected no key in it"),
+        ('{"model": "careful", "name": "a\\nb"}', "expected a name in one line"),
     ],
 )
 def test_mistakes_in_a_spec_are_told(text, message):

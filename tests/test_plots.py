@@ -1,13 +1,14 @@
 """What runs and evaluations leave behind becomes pictures."""
 
 import argparse
+import dataclasses
 import json
 import math
 import random
 import subprocess
 import sys
 from collections.abc import Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,9 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 from PIL import Image
 
-from resume_gym import Session
-from resume_gym.agents import AGENTS, make_agent
-from resume_gym.judges.rubric import RubricJudge
+from resume_gym.agents import AGENTS
+from resume_gym.cli import main
 from resume_gym.report import plot as command
 from resume_gym.report.bars import Bar, by_weakness, components, draw_bars
 from resume_gym.report.dynamics import draw_dips, draw_phase
@@ -31,11 +31,9 @@ from resume_gym.report.source import BY_WEAKNESS
 from resume_gym.report.spread import draw_efficiency, draw_rewards
 from resume_gym.report.style import apart, new_figure, save, styled
 from resume_gym.report.training import OVERVIEW, TRAINER, dashboard, draw_panels
-from resume_gym.session import Rules
 from resume_gym.tasks import TaskError, load_tasks
 
 ROOT = Path(__file__).parents[1]
-MINI = Rules(max_turns=6, page_lines=20)
 DOMAIN = {"verdict_coverage": 0.5, "verdict_noise": -0.5}
 FIELDS = ("hallucination", "clarity", "quantification", "jd_alignment", "action_verbs")
 
@@ -46,23 +44,12 @@ def write_lines(file: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def evaluate(folder: Path, agents: Sequence[str], tasks: int, rollouts: int) -> Path:
-    """Play scripted agents and leave what an evaluation leaves."""
-    rows = []
-    some = load_tasks("mini", "eval")[:tasks]
-    for agent, rollout, task in product(agents, range(rollouts), some):
-        session = Session(task, MINI)
-        act = make_agent(agent, random.Random(f"{rollout}:{task.task_id}").getrandbits(32))
-        while not session.done:
-            session.step(act(session))
-        if session.needs_verdict:
-            session.grade(RubricJudge().judge(task, session.text))
-        key = {"agent": agent, "rollout": rollout, "weakness": task.weakness}
-        rows.append({**key, "score": session.score, **session.record()})
-    write_lines(folder / "episodes.jsonl", rows)
-    about = {"env": "ResumeEditMini-v0", "tasks": "mini", "judge": "rubric"}
-    (folder / "evaluation.json").write_text(
-        json.dumps({"format": 1, **about, "agents": {agent: {} for agent in agents}})
-    )
+    """Play scripted agents."""
+    file = folder.with_suffix(".jsonl")
+    write_lines(file, [dataclasses.asdict(task) for task in load_tasks("mini", "eval")[:tasks]])
+    named = [word for agent in agents for word in ("--agent", agent)]
+    what = ["--env", "ResumeEditMini-v0", "--tasks", str(file), "--rollouts", str(rollouts)]
+    assert main(["eval", *named, *what, "--out", str(folder)]) == 0
     return folder
 
 
@@ -204,7 +191,7 @@ def test_another_domain_has_its_own_fields(tmp_path: Path) -> None:
     ledger = {"edit": 0.5, "layout": 1.0, "coverage": 0.25, "noise": -0.25}
     played = [
         {"agent": "a", "rollout": 0, "task_id": kind, "weakness": kind, "reward": 1.5}
-        | {"ledger": ledger, "actions": ["one two", "three"]}
+        | {"ledger": ledger, "turns": 2, "words": 3}
         for kind in ("misplaced", "duplicate")
     ]
     write_lines(tmp_path / "episodes.jsonl", played)
@@ -418,6 +405,21 @@ def test_every_reward_is_in_the_histogram() -> None:
         assert len(bars) < 70
 
 
+def test_long_names_leave_both_panels_their_room() -> None:
+    played = [
+        Played(f"{number}, a model with a name that is long", "t", "", 1.0, {}, 3, number)
+        for number in range(3)
+    ]
+    agents = tuple(one.agent for one in played)
+    with styled():
+        figure = draw_efficiency(Evaluation("title", agents, played, 0, ()), "title")
+        assert figure
+        figure.draw_without_rendering()
+    left, right = (axes.get_position() for axes in figure.axes)
+    assert right.x0 - left.x1 < 0.05
+    assert left.width == pytest.approx(right.width, rel=0.05)
+
+
 def test_what_could_not_be_graded_is_in_no_figure(results: Path, tmp_path: Path) -> None:
     lines = (results / "episodes.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
@@ -440,13 +442,13 @@ def test_what_could_not_be_graded_is_in_no_figure(results: Path, tmp_path: Path)
 
 def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
     other = evaluate(tmp_path / "other", ("noop",), 2, 1)
-    about = json.loads((other / "evaluation.json").read_text())
-    (other / "evaluation.json").write_text(json.dumps({**about, "judge": "gemini"}))
+    about = json.loads((other / "settings.json").read_text())
+    (other / "settings.json").write_text(json.dumps({**about, "judge": "gemini"}))
     evaluation = read_evaluations([results, other])
     others = tuple(agent for agent in AGENTS if agent != "noop")
     assert set(evaluation.agents) == {"noop (scripted)", "noop (other)", *others}
     assert len(evaluation.of("noop (other)")) == 2
-    assert evaluation.note == "The evaluations differ in: judge."
+    assert evaluation.note == "The evaluations differ in: tasks, judge."
     with pytest.raises(TaskError, match="--out: expected a folder"):
         plot([results, other])
 

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from resume_gym.cli import main
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -21,6 +25,18 @@ def test_the_quickstart_prints_what_stands_below_it() -> None:
     )
     assert done.stdout in blocks("")
     assert code in (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
+
+
+def test_the_evaluation_prints_the_rows_that_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("\n## Evaluation\n")[2].partition("\n## ")[0]
+    command = re.search(r"^resume-gym (eval .* --markdown)$", section, re.MULTILINE)
+    assert command
+    assert main(command[1].split()) == 0
+    said = capsys.readouterr().out.split("\n")
+    rows = [line for line in section.split("\n") if line.startswith("|")]
+    assert len(rows) == 13
+    assert [row for row in rows if row not in said] == []
 
 
 def test_the_tree_names_every_module() -> None:

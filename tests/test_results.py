@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -117,6 +118,30 @@ def test_the_same_command_goes_on_and_plays_nothing_twice(tmp_path):
     before = (part / "episodes.jsonl").stat()
     assert evaluate(part, *more) == 0
     assert (part / "episodes.jsonl").stat() == before
+
+
+def test_it_goes_on_from_any_byte(tmp_path):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    more = ("--agent", "rändom=random", "--rollouts", "2")
+    assert evaluate(whole, *more) == evaluate(part, *more) == 0
+    text = (whole / "episodes.jsonl").read_bytes()
+    draw = Random(0)
+    for cut in (0, 1, len(text) - 1, *(draw.randrange(len(text)) for _ in range(4))):
+        (part / "episodes.jsonl").write_bytes(text[:cut])
+        assert evaluate(part, *more) == 0
+        assert (part / "episodes.jsonl").read_bytes() == text
+        assert without_date(part) == without_date(whole)
+
+
+def test_half_a_character_of_a_server_is_in_no_file_s_way(tmp_path):
+    with model(lambda turn: REVIEW) as server:
+        told = {"error": {"message": "maximum context length \ud83d"}}
+        server.script += [Say(status=400, body=json.dumps(told))] * 12
+        agent = f"m=scripted@{server.url}"
+        assert evaluate(tmp_path, "--agent", agent, "--rollouts", "2") == 1
+    table = pq.read_table(tmp_path / "episodes.parquet").to_pylist()
+    assert all("length" in row["failure"] for row in table)
+    assert len(read(tmp_path)["agents"]["m"]["failures"]) == 12
 
 
 def test_agents_may_be_added_and_nothing_else(tmp_path, capsys):
@@ -294,12 +319,54 @@ def test_a_broken_line_is_named(tmp_path):
         (tmp_path / "episodes.jsonl").write_text('{"agent": "a"}\n')
         with pytest.raises(TaskError, match=r"episodes.jsonl, line 1: expected an episode"):
             list(results.rows())
-    (tmp_path / "settings.json").unlink()
+
+
+@pytest.mark.parametrize("name", ["episodes.jsonl", "evaluation.json", "episodes.parquet"])
+def test_what_somebody_else_wrote_is_left_alone(tmp_path, name):
+    (tmp_path / name).write_text("mine\n")
     with (
-        pytest.raises(TaskError, match=r"holds episodes.jsonl, but no settings.json"),
+        pytest.raises(TaskError, match=f"holds {name}, but no settings.json"),
         Results(tmp_path, SETTINGS),
     ):
         pass
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"env": "E"}', '{"agents": []}'])
+def test_settings_of_something_else_are_named(tmp_path, text):
+    (tmp_path / "settings.json").write_text(text)
+    with (
+        pytest.raises(TaskError, match=r"settings.json: expected settings of an evaluation"),
+        Results(tmp_path, SETTINGS),
+    ):
+        pass
+    assert (tmp_path / "settings.json").read_text() == text
+
+
+def test_who_was_killed_at_once_can_begin_again(tmp_path):
+    (tmp_path / "episodes.jsonl").touch()
+    with Results(tmp_path, SETTINGS) as results:
+        assert list(results.rows()) == []
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path, monkeypatch):
+    row = {"agent": "a", "task_id": "t", "rollout": 0}
+    write = os.write
+
+    def full(file: int, line: bytes) -> int:
+        if len(line) < 30:
+            raise OSError(28, "No space left on device")
+        return write(file, line[:20])
+
+    with Results(tmp_path, SETTINGS) as results:
+        results.append(row)
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space"):
+            results.append({**row, "rollout": 1})
+        monkeypatch.undo()
+        results.append({**row, "rollout": 2})
+        assert [one["rollout"] for one in results.rows()] == [0, 2]
 
 
 def test_a_record_that_comes_out_differently_is_refused(tmp_path, capsys):

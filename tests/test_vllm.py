@@ -21,6 +21,8 @@ from learners.config import Config
 from learners.engines import Completion, Sampling
 from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
+from learners.model_player import FoundModel
+from resume_gym import TOOLS, Rules, Session, load_tasks
 
 TEMPERATURE = 0.7
 STOP = 1
@@ -110,6 +112,17 @@ def sampled(url: str) -> float:
 
 
 @pytest.mark.parametrize("head", HEADS)
+def test_a_new_server_samples_with_what_it_read(
+    head: str, servers: dict[str, Server], folders: dict[str, Path]
+) -> None:
+    engine = VLLMEngine([servers[head].url], str(folders[head]), "float32", 60.0, as_read=True)
+    model = models.load(str(folders[head]))
+    for said in ask(engine, [PROMPT] * 2):
+        assert gap(model, PROMPT, said.ids, said.logprobs) < 1e-4
+        assert set(said.versions) == {0}
+
+
+@pytest.mark.parametrize("head", HEADS)
 def test_a_server_samples_with_what_it_was_given(
     head: str, servers: dict[str, Server], folders: dict[str, Path]
 ) -> None:
@@ -174,6 +187,29 @@ def test_an_update_on_the_way_shows_in_the_versions(servers: dict[str, Server]) 
     after = PROMPT + said.ids[:switch]
     assert gap(new, after, said.ids[switch:], said.logprobs[switch:]) < 1e-4
     engine.close()
+
+
+def test_an_evaluation_plays_with_the_models_weights(
+    servers: dict[str, Server], folders: dict[str, Path]
+) -> None:
+    """Whatever weights somebody else's server held."""
+    options = {
+        "model": str(folders["tied"]),
+        "engine_urls": [servers["tied"].url],
+        "max_tokens": 60,
+    }
+    player = FoundModel.of({**options, "engine": "vllm"}).player(TOOLS)
+    sessions = [Session(task, Rules(max_turns=3)) for task in load_tasks("mini", "eval")[:2]]
+
+    async def play() -> None:
+        await asyncio.gather(*(player.play(one, 0) for one in sessions))
+        await player.close()
+
+    asyncio.run(play())
+    assert all(one.done for one in sessions)
+    engine = VLLMEngine([servers["tied"].url], "nano", "float32", 60.0)
+    (said,) = ask(engine, [PROMPT])
+    assert gap(models.load("nano"), PROMPT, said.ids, said.logprobs) < 1e-4
 
 
 @pytest.mark.parametrize("head", HEADS)

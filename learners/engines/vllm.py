@@ -44,6 +44,8 @@ class VLLMEngine:
         precision: in which they hold its weights.
         timeout_s: of one completion or one update, restarts of servers included.
         by_nccl: weights go from GPU to GPU; else through the memory of this machine.
+        as_read: whether the weights that servers read from the model's folder will do, as version
+            0; else none of them is asked before it was given others.
     """
 
     at_once = 4096
@@ -55,8 +57,10 @@ class VLLMEngine:
         precision: str,
         timeout_s: float,
         by_nccl: bool = False,
+        as_read: bool = False,
     ) -> None:
         self.urls = tuple(urls)
+        self._as_read = as_read
         self._by_nccl = by_nccl
         self._model = model
         self._dtype = getattr(torch, precision)
@@ -87,7 +91,7 @@ class VLLMEngine:
                 while True:
                     url = self._home_of(key)
                     try:
-                        return _completion(await self._ask(url, wanted))
+                        return _completion(await self._ask(url, wanted), self._as_read)
                     except (aiohttp.ClientError, OSError, _NotReadyError) as error:
                         told = f"{url}: {error or type(error).__name__}"
                     self._failed[url] = time.monotonic()
@@ -286,10 +290,14 @@ def _version(url: str) -> str | None:
         return None
 
 
-def _completion(answer: Mapping[str, Any]) -> Completion:
+def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:
     (choice,) = answer["choices"]
     ids = choice["token_ids"]
     spans = choice["weight_versions"] or []
+    if as_read:
+        spans = [
+            {**span, "version": 0} if span["version"] == _UNTRAINED else span for span in spans
+        ]
     if choice["finish_reason"] not in ("stop", "length") or not ids:
         raise _NotReadyError(f"it ended with {choice['finish_reason']!r}")
     if any(span["version"] == _UNTRAINED for span in spans):

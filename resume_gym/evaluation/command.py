@@ -147,7 +147,10 @@ def _run(options: argparse.Namespace, find_model: FindModel) -> int:
     given = options.env, options.tasks, options.split, options.judge
     contest = make_contest(*given, rollouts, options.seed)
     _check_places(options)
-    entries = [_entry(one, contest, options.at_once, find_model) for one in specs]
+    entries = [
+        make_entry(f"--agent {one.name}", one, contest, options.at_once, find_model)
+        for one in specs
+    ]
     agents = {one.name: one.spec for one in entries}
     folder = Results(options.out, contest.held_to(agents)) if options.out else nullcontext()
     with folder as results:
@@ -179,13 +182,9 @@ def _play(
     with Bars(Console(stderr=True)) as bars:
         for one in entries:
             bar = bars.add(one.name, len(contest.tasks) * contest.rollouts)
-            show = partial(_show, bar.show, one)
-            show()
-            play_entry(contest, one, at_once, results, show)
-
-
-def _show(show: Callable[[Mapping[Any, Any], int], object], entry: Entry) -> None:
-    show(entry.episodes, len(entry.failures))
+            for episode in one.episodes.values():
+                bar.count(episode)
+            play_entry(contest, one, at_once, results, bar.count)
 
 
 def _specs(texts: Sequence[str]) -> list[AgentSpec]:
@@ -200,10 +199,22 @@ def _specs(texts: Sequence[str]) -> list[AgentSpec]:
     return specs
 
 
-def _entry(spec: AgentSpec, contest: Contest, at_once: int | None, find_model: FindModel) -> Entry:
-    """The agent of a spec; nothing is loaded, and nobody is asked anything yet."""
-    kind = contest.session_type
-    where = f"--agent {spec.name}"
+def make_entry(
+    where: str, spec: AgentSpec, contest: Contest, at_once: int | None, find_model: FindModel
+) -> Entry:
+    """The agent of a spec; nothing is loaded, and nobody is asked anything yet.
+
+    Args:
+        where: the spec stands on the command line; begins what is wrong with it.
+        spec: of the agent.
+        contest: what it is to play.
+        at_once: episodes side by side; None for an endpoint's default.
+        find_model: for a model of one's own.
+
+    Raises:
+        ModuleNotFoundError: a package that it takes is not installed.
+        TaskError: there is no such agent, or it cannot play this.
+    """
     try:
         if spec.kind == "endpoint":
             made = endpoint(spec.options, at_once or _ENDPOINT_AT_ONCE)
@@ -217,7 +228,7 @@ def _entry(spec: AgentSpec, contest: Contest, at_once: int | None, find_model: F
         told = f"{where}: needs {missing.name}: pip install resume-gym[train]"
         raise ModuleNotFoundError(told, name=missing.name) from None
     model = spec.options["model"]
-    if model != "noop" and not issubclass(kind, Session):
+    if model != "noop" and not issubclass(contest.session_type, Session):
         raise TaskError(f"{where}: {model} edits resumes; {contest.env} has other documents")
     return Entry(spec.name, spec.record, lambda: Scripted(partial(make_agent, model)))
 

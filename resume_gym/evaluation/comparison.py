@@ -7,7 +7,6 @@ are scipy's (`pip install resume-gym[eval]`).
 """
 
 import statistics
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -39,12 +38,12 @@ class OnTask:
 
     Attributes:
         reward: mean.
-        sd: standard deviation; 0 of a single one.
+        sd: standard deviation (n - 1); None of a single one.
         rollouts: how many were graded.
     """
 
     reward: float
-    sd: float
+    sd: float | None
     rollouts: int
 
 
@@ -60,6 +59,7 @@ class Statistics:
         interval: 95 % interval of the mean reward over tasks; None without scipy, or of one task.
         wins: tasks on which its mean reward is above every other agent's; None if it is alone.
         ties: tasks on which it shares the best mean reward; None if it is alone.
+        shared: tasks on which all agents have a number, of which those are; None if it is alone.
         failed: episodes without a number: the agent could not act, or there was no verdict.
     """
 
@@ -69,6 +69,7 @@ class Statistics:
     interval: Interval | None = None
     wins: int | None = None
     ties: int | None = None
+    shared: int | None = None
     failed: int = 0
 
 
@@ -124,26 +125,32 @@ def statistics_of(
     found = {name: _alone(played, sure) for name, played in agents.items()}
     if len(found) > 1:
         shared = set.intersection(*(set(one.by_task) for one in found.values()))
-        best = {task: max(one.by_task[task].reward for one in found.values()) for task in shared}
-        holders = {
-            task: [n for n, one in found.items() if one.by_task[task].reward == best[task]]
-            for task in shared
-        }
+        holders = [
+            _best({n: one.by_task[task].reward for n, one in found.items()}) for task in shared
+        ]
         for name, one in found.items():
-            wins = sum(who == [name] for who in holders.values())
-            ties = sum(name in who and len(who) > 1 for who in holders.values())
-            found[name] = replace(one, wins=wins, ties=ties)
+            wins = sum(who == [name] for who in holders)
+            ties = sum(name in who and len(who) > 1 for who in holders)
+            found[name] = replace(one, wins=wins, ties=ties, shared=len(shared))
     return found
+
+
+def _best(rewards: Mapping[str, float]) -> list[str]:
+    """Who has the highest."""
+    most = max(rewards.values())
+    return [name for name, reward in rewards.items() if _exact(most - reward) == 0]
 
 
 def _alone(played: Sequence[Episode], sure: bool) -> Statistics:
     rewards = _by_task(played, _MEASURES["reward"])
     by_task = {
-        task: OnTask(statistics.fmean(some), statistics.pstdev(some), len(some))
+        # of a sample, not of all that there could be: hence n - 1
+        task: OnTask(
+            statistics.fmean(some), statistics.stdev(some) if len(some) > 1 else None, len(some)
+        )
         for task, some in rewards.items()
     }
-    # of a sample, not of all that there could be: hence n - 1
-    spreads = [statistics.stdev(some) for some in rewards.values() if len(some) > 1]
+    spreads = [one.sd for one in by_task.values() if one.sd is not None]
     means = [one.reward for one in by_task.values()]
     return Statistics(
         by_task=by_task,
@@ -213,8 +220,15 @@ def _differences(
     """Mean of the second minus mean of the first, for each task that both have played."""
     one, other = _by_task(a, measure), _by_task(b, measure)
     return [
-        statistics.fmean(other[task]) - statistics.fmean(one[task]) for task in one if task in other
+        _exact(statistics.fmean(other[task]) - statistics.fmean(one[task]))
+        for task in one
+        if task in other
     ]
+
+
+def _exact(difference: float) -> float:
+    """Without what rounding left: means of 15 and of 16 rollouts may differ by it alone."""
+    return round(difference, 9)
 
 
 def signed_rank(differences: Sequence[float]) -> float:
@@ -223,13 +237,13 @@ def signed_rank(differences: Sequence[float]) -> float:
     Raises:
         ModuleNotFoundError: scipy is not installed.
     """
-    if not any(differences):
+    # scipy drops zeros as well, but counts them where it chooses between exact and approximate
+    differing = [one for one in differences if one]
+    if not differing:
         return 1.0
     from scipy.stats import wilcoxon
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that few tasks make for an approximation
-        return float(wilcoxon(differences).pvalue)
+    return float(wilcoxon(differing).pvalue)
 
 
 def intervals(rows: Sequence[Sequence[float]]) -> list[Interval | None]:

@@ -2,8 +2,6 @@
 
 import asyncio
 import inspect
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
@@ -120,9 +118,7 @@ def make_contest(
 
 
 def _environment(name: str) -> type[EditEnv]:
-    """The class of an environment; a module is also looked for in the current folder."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    """The class of an environment."""
     ours = [key for key, one in gym.registry.items() if str(one.entry_point).startswith(_OURS)]
     known = f"--env: expected one of {', '.join(ours)}, or module:ID"
     try:
@@ -176,13 +172,14 @@ class Entry:
                 session = self.waiting.get(key) or contest.session_type(task, contest.rules)
                 yield Job(rollout, session, episode_seed(contest.seed, rollout, task.task_id))
 
-    def take(self, job: Job) -> None:
-        """Keep what came of an episode."""
+    def take(self, job: Job) -> Episode | None:
+        """Keep what came of an episode; None if it has no number."""
         key = job.rollout, job.session.task.task_id
         if job.failure:
             self.failures[key] = job.failure
-        else:
-            self.episodes[key] = Episode.of(job.session)
+            return None
+        self.episodes[key] = Episode.of(job.session)
+        return self.episodes[key]
 
     def played(self, contest: Contest) -> list[Episode]:
         """The graded episodes, in the order of rollouts and tasks, however they ended."""
@@ -225,7 +222,7 @@ def play_entry(
     entry: Entry,
     at_once: int | None,
     results: Results | None,
-    ended: Callable[[], object],
+    ended: Callable[[Episode | None], object],
 ) -> None:
     """Play all that an agent has left; raises as `play_all` does.
 
@@ -234,14 +231,14 @@ def play_entry(
         entry: takes the episodes.
         at_once: episodes side by side; None is the player's own.
         results: where they are kept.
-        ended: called after each.
+        ended: called after each; with None if it has no number.
     """
 
     def take(job: Job) -> None:
-        entry.take(job)
+        episode = entry.take(job)
         if results:
             results.append(row_of(entry.name, job.rollout, job.session, job.failure))
-        ended()
+        ended(episode)
 
     async def run(player: Player) -> None:
         jobs = entry.left(contest)

@@ -93,7 +93,8 @@ class _Run:
             except (Misconfigured, JudgeMisconfigured):
                 raise
             except (ModelError, JudgeError) as problem:
-                job.failure = f"{type(problem).__name__}: {problem}"
+                told = f"{type(problem).__name__}: {problem}"
+                job.failure = told.encode("utf-8", "backslashreplace").decode()
             self._in_a_row = self._in_a_row + 1 if job.failure else 0
             self._ended(job)
             if self._in_a_row >= self._most:

@@ -1,6 +1,7 @@
 """Who plays episodes: scripted agents, and models behind a server with OpenAI's protocol."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Protocol
@@ -12,6 +13,17 @@ from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
 from resume_gym.llm.settings import Settings, check
 from resume_gym.tools import with_calls
 
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_DEADLINE_S = 600.0  # of a turn: longer than of a verdict, for models that think
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    **dict.fromkeys(("model", "key_name", "store"), (str, "text")),
+    **dict.fromkeys(("base_url", "served"), (str | None, "text or null")),
+    "extra_body": (dict | None, "an object or null"),
+    "parallel_tool_calls": (bool | None, "true, false or null"),
+    "replay": (bool, "true or false"),
+    "temperature": (int | float | None, "a number or null"),
+}
+"""What options may be that `check` does not look at."""
 Message = dict[str, Any]
 """Of a chat, in OpenAI's format."""
 
@@ -85,7 +97,7 @@ class Endpoint:
         while not session.done:
             said = await self.client.ask(turn_prompt(messages, session.tools, seed), read_turn)
             step = session.step(action(said))
-            messages += turn(said, step.observation)
+            messages += turn(said, step.observation, session.turns)
 
     async def close(self) -> None:
         """See `Player`."""
@@ -109,17 +121,16 @@ def endpoint(options: Mapping[str, Any], at_once: int) -> Endpoint:
         if name not in own | general:
             known = ", ".join(sorted(own | general))
             raise ValueError(f"expected options among {known}; got {name!r}")
+        kinds, wanted = _KINDS.get(name, (object, ""))
+        if not isinstance(value, kinds):
+            raise ValueError(f"{name}: expected {wanted}, got {value!r}")
         check(name, value)
-    for name in ("base_url", "key_name", "model"):
-        value = options.get(name, name)
-        if not isinstance(value, str) and not (name == "base_url" and value is None):
-            raise ValueError(f"{name}: expected text, got {value!r}")
     of_chat, of_client = (
         {**{one: options[one] for one in known & options.keys()}, "concurrency": at_once}
         for known in (own, general)
     )
     chat: Any = OpenAIChat(**of_chat)
-    return Endpoint(Client(chat, Settings(**of_client)), at_once)
+    return Endpoint(Client(chat, Settings(**{"deadline_s": _DEADLINE_S, **of_client})), at_once)
 
 
 def action(said: Said) -> str:
@@ -130,16 +141,26 @@ def action(said: Said) -> str:
     return with_calls(text, [_named(call) for call in said.calls])
 
 
-def turn(said: Said, observation: str) -> list[Message]:
+def turn(said: Said, observation: str, number: int) -> list[Message]:
     """A turn and the answer to it, as the model is shown them when it is asked again.
 
     Servers refuse chats whose calls they cannot read, and answers to calls that nobody made: a
     turn with broken calls is shown as text, and what is no call is answered as the user.
+
+    Args:
+        said: the turn.
+        observation: what came of it.
+        number: of the turn; calls whose server gave them no ids of their own are called after it.
     """
     if said.calls and all(_whole(call) for call in said.calls):
-        asked = {"role": "assistant", "content": said.content or None, "tool_calls": said.calls}
+        ids = [call.get("id") for call in said.calls]
+        if not all(isinstance(one, str) and one for one in ids) or len(set(ids)) < len(ids):
+            # nine letters and digits, as the strictest servers want them
+            ids = [f"call{number % 100:02d}{n % 1000:03d}" for n in range(len(ids))]
+        calls = [{**call, "id": one} for call, one in zip(said.calls, ids, strict=True)]
+        asked = {"role": "assistant", "content": said.content or None, "tool_calls": calls}
         answer = {"role": "tool", "content": observation}
-        return [asked, *({**answer, "tool_call_id": call.get("id", "")} for call in said.calls)]
+        return [asked, *({**answer, "tool_call_id": one} for one in ids)]
     text = with_calls(said.content, [_named(call) for call in said.calls])
     # an empty turn is refused by some servers as well
     return [
@@ -153,8 +174,9 @@ def _named(call: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _whole(call: Mapping[str, Any]) -> bool:
-    """Whether a call's arguments are an object."""
+    """Whether a call has a name that tools may have, and its arguments are an object."""
+    name, arguments = _named(call)
     try:
-        return isinstance(json.loads(call["function"]["arguments"]), dict)
+        return bool(_NAME.fullmatch(name)) and isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):
         return False

@@ -1,7 +1,5 @@
 """What a person sees while agents play: a bar for each, with the means so far."""
 
-from collections.abc import Mapping
-from statistics import fmean
 from types import TracebackType
 from typing import Self
 
@@ -53,23 +51,27 @@ class Bar:
     def __init__(self, bars: Progress, name: str, total: int) -> None:
         self._bars = bars
         self._task = bars.add_task(name, total=total, means="")
+        self._graded = self._failed = self._submitted = 0
+        self._reward = 0.0
 
-    def show(self, episodes: Mapping[object, Episode], failed: int) -> None:
-        """Show what has been played so far."""
-        if self._bars.disable:
-            return
-        self._bars.update(
-            self._task, completed=len(episodes) + failed, means=means(episodes, failed)
-        )
+    def count(self, episode: Episode | None) -> None:
+        """Count an episode; None is one without a number."""
+        if episode is None:
+            self._failed += 1
+        else:
+            self._graded += 1
+            self._reward += episode.reward
+            self._submitted += episode.submitted
+        if not self._bars.disable:
+            self._bars.update(
+                self._task, completed=self._graded + self._failed, means=self._means()
+            )
 
-
-def means(episodes: Mapping[object, Episode], failed: int) -> str:
-    """The means of some episodes, in a few words."""
-    told = []
-    if episodes:
-        played = episodes.values()
-        told.append(f"reward {fmean(one.reward for one in played):.2f}")
-        told.append(f"submitted {fmean(one.submitted for one in played):.0%}")
-    if failed:
-        told.append(f"{failed} without a number")
-    return ", ".join(told)
+    def _means(self) -> str:
+        told = []
+        if self._graded:
+            told.append(f"reward {self._reward / self._graded:.2f}")
+            told.append(f"submitted {self._submitted / self._graded:.0%}")
+        if self._failed:
+            told.append(f"{self._failed} without a number")
+        return ", ".join(told)

@@ -23,6 +23,7 @@ Key = tuple[str, str, int]
 """Agent, task, rollout."""
 _COUNTS = ("turns", "edits", "failed_edits", "malformed", "several_calls", "lines", "words")
 _ROWS = 512  # of a row group
+_MADE = ("episodes.jsonl", "evaluation.json", "episodes.parquet")
 
 
 def row_of(
@@ -85,6 +86,7 @@ class Results:
         except BlockingIOError:
             os.close(self._file)
             raise TaskError(f"{self.folder}: another evaluation writes it") from None
+        self._check()  # again: another process may have begun and ended since
         self._mend()
         write_text(self.folder / "settings.json", json.dumps(self._settings, indent=1) + "\n")
         return self
@@ -96,14 +98,17 @@ class Results:
         """Hold this evaluation to the one that the folder began with."""
         file = self.folder / "settings.json"
         if not file.exists():
-            if self._episodes.exists():
-                raise TaskError(f"{self.folder}: holds episodes.jsonl, but no settings.json")
+            for name in _MADE:
+                # who was killed before the settings were there left no episode
+                if (self.folder / name).exists() and (self.folder / name).stat().st_size:
+                    raise TaskError(f"{self.folder}: holds {name}, but no settings.json")
             return
         try:
             before = json.loads(file.read_text(encoding="utf-8"))
             changed = _differences(before, self._settings)
-        except (ValueError, TypeError, AttributeError) as problem:
-            raise TaskError(f"{file}: {problem}") from None
+        except (ValueError, TypeError, AttributeError, KeyError) as problem:
+            told = f"expected settings of an evaluation: {type(problem).__name__}: {problem}"
+            raise TaskError(f"{file}: {told}") from None
         if changed:
             told = f"{self.folder} holds another evaluation: {', '.join(changed)}"
             raise TaskError(f"{told}; choose another folder")
@@ -120,8 +125,15 @@ class Results:
     def append(self, row: Mapping[str, Any]) -> None:
         """Add an episode that has ended, well or not."""
         line = json.dumps(row, ensure_ascii=True, allow_nan=False).encode() + b"\n"
-        while line:
-            line = line[os.write(self._file, line) :]
+        end = os.fstat(self._file).st_size
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+        except (
+            OSError
+        ):  # a full disk, say; others end meanwhile, and theirs would follow half a line
+            os.ftruncate(self._file, end)
+            raise
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The last line of each episode, in the order in which those were written."""
@@ -151,7 +163,7 @@ class Results:
             terms: of the ledgers.
         """
         write_parquet(self.folder / "episodes.parquet", self.rows(), terms)
-        text = json.dumps(evaluation, indent=1, ensure_ascii=False)
+        text = json.dumps(evaluation, indent=1, ensure_ascii=False, allow_nan=False)
         write_text(self.folder / "evaluation.json", text + "\n")
 
 

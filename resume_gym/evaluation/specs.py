@@ -55,6 +55,8 @@ def read_spec(text: str) -> AgentSpec:
     model = options.get("model")
     if not isinstance(model, str) or not model:
         raise ValueError(f"expected a model's name, a text, in 'model'; got {model!r}")
+    if not (name or model).isprintable():
+        raise ValueError(f"expected a name in one line, got {name or model!r}")
     if "base_url" in options:
         _check_url(options["base_url"])
         return AgentSpec(name or model, "endpoint", options)
@@ -84,10 +86,9 @@ def _check_url(url: object) -> None:
     if url is None:
         return
     check_url(url)
-    if "@" in urlsplit(str(url)).netloc:
-        raise ValueError(
-            "base_url: expected no password in it; key_name names a variable with a key"
-        )
+    parts = urlsplit(str(url))
+    if "@" in parts.netloc or parts.query:
+        raise ValueError("base_url: expected no key in it; key_name names a variable that has one")
 
 
 def _check_folder(model: str) -> None:

@@ -128,6 +128,8 @@ def _spread(columns: Sequence[Statistics]) -> dict[str, _Figure]:
     if any(one.wins is not None for one in columns):
         rows["tasks it is best on"] = _count("wins")
         rows["tasks it shares the best on"] = _count("ties")
+    if any(one.shared is not None and one.shared < len(one.by_task) for one in columns):
+        rows["of so many that all played"] = _count("shared")
     return rows
 
 

@@ -16,7 +16,7 @@ from resume_gym.llm.openai import OpenAI
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
 
-_ENDS = ("stop", "tool_calls", "function_call", "length")
+_ENDS = ("stop", "tool_calls", "length")
 
 
 class Said(NamedTuple):
@@ -57,19 +57,24 @@ def read_turn(text: str) -> Said:
 class OpenAIChat(OpenAI):
     """Sends chats with tools; its options are those of `OpenAI`, and one more.
 
+    Answers of a store are also told apart by the server's address: a model before and after its
+    training is often served under one name.
+
     Attributes:
         parallel_tool_calls: what the server is told about several calls in a turn; None is not to
             mention it, for servers that refuse to hear of it.
     """
 
     max_output_tokens: int = 4096
+    timeout_s: float = 300.0
     canary: bool = False
     parallel_tool_calls: bool | None = False
 
     @property
     def sampling(self) -> Mapping[str, Any]:
         """See `OpenAI.sampling`."""
-        return {**super().sampling, "parallel_tool_calls": self.parallel_tool_calls}
+        own = {"parallel_tool_calls": self.parallel_tool_calls, "base_url": self.base_url}
+        return {**super().sampling, **own}
 
     def _request(self, prompt: Prompt) -> dict[str, Any]:
         several = {"parallel_tool_calls": self.parallel_tool_calls}
@@ -94,7 +99,7 @@ class OpenAIChat(OpenAI):
         try:  # the SDK checks no types
             told = response.model_dump(exclude_none=True, warnings=False)
             choice: dict[str, Any] = (told.get("choices") or [{}])[0]
-            said = _said(choice.get("message", {}))
+            said = _said(choice["message"]) if choice else Said("", "", ())
             usage = told.get("usage", {})
             spent = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
             end, model = choice.get("finish_reason"), str(told.get("model") or self.model)
@@ -103,7 +108,8 @@ class OpenAIChat(OpenAI):
             fit = False
         if not fit:
             raise Malformed(f"{self.name}: expected a chat completion, got {shown(response)!r}")
-        answer = Answer(json.dumps(said._asdict(), ensure_ascii=False), model, *spent, seconds)
+        text = _sendable(json.dumps(said._asdict(), ensure_ascii=False))
+        answer = Answer(text, model, *spent, seconds)
         problem: ModelError | None = None
         if not choice:
             problem = Malformed(f"{self.name}: an answer without choices")
@@ -121,6 +127,8 @@ def _said(message: Mapping[str, Any]) -> Said:
     """A message of the wire; raises TypeError if it is none."""
     thought = message.get("reasoning_content") or message.get("reasoning") or ""
     content = message.get("content") or message.get("refusal") or ""
+    if isinstance(content, list):  # of parts, of which some servers make thoughts as well
+        content = "".join(part["text"] for part in content if part["type"] == "text")
     calls = [_call(one) for one in message.get("tool_calls") or ()]
     if not (isinstance(thought, str) and isinstance(content, str)):
         raise TypeError("expected texts")
@@ -130,8 +138,14 @@ def _said(message: Mapping[str, Any]) -> Said:
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     """A call with all that its server wants back; its arguments as text, as most servers give."""
     function = dict(call["function"])
-    arguments = function.get("arguments") or "{}"  # of tools without any, some give nothing
+    arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    text = "{}" if text.strip() in ("", "null") else text  # what some give for tools without any
     if not isinstance(function["name"], str):
         raise TypeError("expected the name of a tool")
     return {"type": "function", **call, "function": {**function, "arguments": text}}
+
+
+def _sendable(text: str) -> str:
+    """The text without halves of characters, which a cut-off may leave and no request can hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

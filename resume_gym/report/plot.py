@@ -127,7 +127,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "draw runs and evaluations",
         "Draw training runs and evaluations. Evaluations that are given together are drawn "
         "together, each run for itself; what the data do not have is left out.",
-        ["plot runs/nano", "plot result --out docs --format svg --source"],
+        [
+            "plot runs/nano --out docs --format svg --source",
+            "eval --agent careful --agent oracle --out result",
+            "plot result",
+        ],
     )
     add = command.add_argument
     add(
@@ -135,7 +139,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         nargs="+",
         type=Path,
         metavar="RUN_OR_RESULT",
-        help="folder of a run, or of an evaluation: one with episodes.jsonl, an episode a line",
+        help="folder of a run, or of an evaluation, as `resume-gym eval --out FOLDER` writes",
     )
     add(
         "--out",

@@ -162,8 +162,8 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluation:
 
 
 def _settings(folder: Path) -> Mapping[str, Any]:
-    """What an evaluation was about; nothing if it was interrupted before it wrote that."""
-    file = folder / "evaluation.json"
+    """What an evaluation is about, also while it is played; nothing of single episodes."""
+    file = folder / "settings.json"
     return _object(file) if file.is_file() else {}
 
 
@@ -181,7 +181,6 @@ def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
 
 
 def _played(agent: str, row: Mapping[str, Any]) -> Played:
-    actions = row.get("actions")
     ledger = row.get("ledger")
     return Played(
         agent=agent,
@@ -189,8 +188,8 @@ def _played(agent: str, row: Mapping[str, Any]) -> Played:
         weakness=row.get("weakness") or "",
         reward=row["reward"],
         parts=components(ledger) if ledger else {},
-        turns=row.get("turns") if actions is None else len(actions),
-        words=None if actions is None else sum(len(text.split()) for text in actions),
+        turns=row.get("turns"),
+        words=row.get("words"),
     )
 
 

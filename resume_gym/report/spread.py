@@ -71,7 +71,7 @@ def draw_efficiency(evaluation: Evaluation, title: str) -> "Figure | None":
         for place, agent in enumerate(evaluation.agents):
             _draw_cost(axes, evaluation.of(agent), cost, place, agent)
     grid[0].set_ylabel("mean reward of an episode")
-    legend_above(figure, grid[0])
+    legend_above(figure, grid[0], len(panels))
     caption(figure, f"Small: a task. Large: all episodes of an agent. {evaluation.note}")
     return figure
 

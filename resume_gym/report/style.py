@@ -10,6 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resume_gym.replacing import replacing
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -90,9 +92,8 @@ def new_figure(height: float, title: str) -> "Figure":
 def save(figure: "Figure", path: Path) -> None:
     """Write a figure in the format that the path ends with, replacing the file as a whole."""
     kind = path.suffix.removeprefix(".")
-    unfinished = path.with_name(f".unfinished-{path.name}")
-    figure.savefig(unfinished, format=kind, dpi=_RESOLUTION, metadata=_METADATA[kind])
-    unfinished.replace(path)
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, format=kind, dpi=_RESOLUTION, metadata=_METADATA[kind])
 
 
 def caption(figure: "Figure", text: str) -> None:

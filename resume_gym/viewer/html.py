@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from resume_gym.replacing import replacing
 from resume_gym.viewer.data import Results, UnreadableError
 
 EXPORT_BYTES = 24 * 2**20
@@ -98,9 +99,8 @@ def export(results: Results, file: Path, limit: int = EXPORT_BYTES) -> int:
     data = "\n".join(
         f'<script type="text/plain" id="{name}">{text}</script>' for name, text in packed
     )
-    unfinished = file.with_name(f".unfinished-{file.name}")
-    unfinished.write_text(page(data), encoding="utf-8")
-    unfinished.replace(file)
+    with replacing(file) as unfinished:
+        unfinished.write_text(page(data), encoding="utf-8")
     return left_out
 
 

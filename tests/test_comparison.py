@@ -7,7 +7,7 @@ from rich.console import Console
 
 from resume_gym.evaluation.comparison import compare, holm, intervals, signed_rank, statistics_of
 from resume_gym.evaluation.figures import Episode, summarise
-from resume_gym.evaluation.progress import Bars
+from resume_gym.evaluation.progress import Bar, progress
 from resume_gym.evaluation.table import comparison_table, markdown, sections
 from resume_gym.rewards import TERMS
 
@@ -129,15 +129,15 @@ def test_the_signed_rank_test_looks_at_both_sides():
 
 def test_a_person_sees_the_means_so_far():
     console = Console(width=100, file=StringIO(), force_terminal=True)
-    with Bars(console) as bars:
-        bar = bars.add("[a]", 4)
+    with progress(console) as bars:
+        bar = Bar(bars, "[a]", 4)
         for one in (*played(a=[1, 4]), None):
             bar.count(one)
     shown = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
     assert re.search(r"\[a\] .* 3/4 .*reward 2.50, submitted 100%, 1 without a number", shown)
     silent = Console(file=StringIO())
-    with Bars(silent) as bars:
-        bars.add("a", 4).count(None)
+    with progress(silent) as bars:
+        Bar(bars, "a", 4).count(None)
     assert silent.file.getvalue() == ""
 
 

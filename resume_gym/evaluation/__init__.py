@@ -6,7 +6,7 @@ For `resume-gym eval`, `specs` names agents, `players` are those that have to be
 plays many at once, `contest` holds all that is played, and `results` keeps it.
 """
 
-from resume_gym.evaluation.episodes import episode_seed, episodes, evaluate, play
+from resume_gym.evaluation.episodes import episode_seed, evaluate, play
 from resume_gym.evaluation.figures import Episode, Returns, Summary, summarise
 from resume_gym.evaluation.table import table
 
@@ -15,7 +15,6 @@ __all__ = [
     "Returns",
     "Summary",
     "episode_seed",
-    "episodes",
     "evaluate",
     "play",
     "summarise",

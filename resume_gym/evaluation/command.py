@@ -25,7 +25,7 @@ from resume_gym.evaluation.contest import (
     restore,
 )
 from resume_gym.evaluation.players import Player, Scripted, endpoint
-from resume_gym.evaluation.progress import Bars
+from resume_gym.evaluation.progress import Bar, progress
 from resume_gym.evaluation.results import Results
 from resume_gym.evaluation.specs import AgentSpec, read_spec
 from resume_gym.evaluation.table import comparison_table, markdown, table
@@ -179,9 +179,9 @@ def _run(options: argparse.Namespace, find_model: FindModel) -> int:
 def _play(
     contest: Contest, entries: Sequence[Entry], at_once: int | None, results: Results | None
 ) -> None:
-    with Bars(Console(stderr=True)) as bars:
+    with progress(Console(stderr=True)) as bars:
         for one in entries:
-            bar = bars.add(one.name, len(contest.tasks) * contest.rollouts)
+            bar = Bar(bars, one.name, len(contest.tasks) * contest.rollouts)
             for episode in one.episodes.values():
                 bar.count(episode)
             play_entry(contest, one, at_once, results, bar.count)

@@ -1,7 +1,7 @@
 """Scripted agents play tasks, one episode after the other, and are graded."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import product
 from random import Random
@@ -29,49 +29,6 @@ def play(agent: Agent, task: Task, rules: Rules) -> Session:
     return session
 
 
-def episodes(
-    agent: Callable[[int], Agent],
-    tasks: Sequence[Task],
-    rules: Rules,
-    judge: Judge,
-    rollouts: int = 1,
-    seed: int = 0,
-) -> Iterator[Episode]:
-    """`evaluate`, one episode at a time, so that a caller can show progress.
-
-    A judge that waits for others is asked about several at once, whose episodes come in order.
-    """
-    waiting: deque[tuple[Session, Future[Verdict]]] = deque()
-    at_once = _AT_ONCE if isinstance(judge, AsyncJudge) else 1
-    try:
-        for rollout, task in product(range(rollouts), tasks):
-            session = play(agent(episode_seed(seed, rollout, task.task_id)), task, rules)
-            waiting.append((session, _asked(judge, session)))
-            if len(waiting) == at_once:
-                yield _graded(*waiting.popleft())
-        while waiting:
-            yield _graded(*waiting.popleft())
-    finally:
-        for _, verdict in waiting:
-            verdict.cancel()
-
-
-def _asked(judge: Judge, session: Session) -> Future[Verdict]:
-    """The verdict to come, if the episode needs one."""
-    if session.needs_verdict and isinstance(judge, AsyncJudge):
-        return judge.submit(session.task, session.text)
-    verdict: Future[Verdict] = Future()
-    if session.needs_verdict:
-        verdict.set_result(judge.judge(session.task, session.text))
-    return verdict
-
-
-def _graded(session: Session, verdict: Future[Verdict]) -> Episode:
-    if session.needs_verdict:
-        session.grade(verdict.result())
-    return Episode.of(session)
-
-
 def evaluate(
     agent: Callable[[int], Agent],
     tasks: Sequence[Task],
@@ -93,4 +50,35 @@ def evaluate(
     Raises:
         JudgeError: no verdict could be had; a failure never becomes a number.
     """
-    return tuple(episodes(agent, tasks, rules, judge, rollouts, seed))
+    waiting: deque[tuple[Session, Future[Verdict]]] = deque()
+    # a judge that waits for others is asked about several at once
+    at_once = _AT_ONCE if isinstance(judge, AsyncJudge) else 1
+    played = []
+    try:
+        for rollout, task in product(range(rollouts), tasks):
+            session = play(agent(episode_seed(seed, rollout, task.task_id)), task, rules)
+            waiting.append((session, _asked(judge, session)))
+            if len(waiting) == at_once:
+                played.append(_graded(*waiting.popleft()))
+        while waiting:
+            played.append(_graded(*waiting.popleft()))
+    finally:
+        for _, verdict in waiting:
+            verdict.cancel()
+    return tuple(played)
+
+
+def _asked(judge: Judge, session: Session) -> Future[Verdict]:
+    """The verdict to come, if the episode needs one."""
+    if session.needs_verdict and isinstance(judge, AsyncJudge):
+        return judge.submit(session.task, session.text)
+    verdict: Future[Verdict] = Future()
+    if session.needs_verdict:
+        verdict.set_result(judge.judge(session.task, session.text))
+    return verdict
+
+
+def _graded(session: Session, verdict: Future[Verdict]) -> Episode:
+    if session.needs_verdict:
+        session.grade(verdict.result())
+    return Episode.of(session)

@@ -1,52 +1,31 @@
 """What a person sees while agents play: a bar for each, with the means so far."""
 
-from types import TracebackType
-from typing import Self
-
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from resume_gym.evaluation.figures import Episode
 
 
-class Bars:
-    """Bars on a terminal; elsewhere nothing.
-
-    Args:
-        console: where to show them.
-    """
-
-    def __init__(self, console: Console) -> None:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[means]}", markup=False),
-        )
-        self._bars = Progress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        )
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bars.stop()
-
-    def add(self, name: str, total: int) -> "Bar":
-        """The bar of an agent."""
-        return Bar(self._bars, name, total)
+def progress(console: Console) -> Progress:
+    """Where bars are shown: on a terminal; elsewhere nothing is."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[means]}", markup=False),
+    )
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 class Bar:
-    """The bar of one agent; see `Bars`."""
+    """The bar of one agent.
+
+    Args:
+        bars: of `progress`.
+        name: of the agent.
+        total: episodes that it is to play.
+    """
 
     def __init__(self, bars: Progress, name: str, total: int) -> None:
         self._bars = bars

@@ -24,12 +24,20 @@ _RED, _GREEN = (185, 45, 40), (25, 120, 60)
 _PLAIN = str.maketrans("–—−•→", "---·>")
 # An agent writes the text, and a terminal obeys control characters: show them instead.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
-VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-"""For `str.translate`: control characters as symbols that stand for them."""
+_VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+# besides control characters: tabs, and marks that turn the direction of what follows
+_SHOWN = (
+    _VISIBLE | {9: 0x2409} | dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
+)
+
+
+def visible(text: str) -> str:
+    """A text as a terminal may show it, character for character; line feeds stay."""
+    return text.translate(_SHOWN)
 
 
 def _rows(session: EditSession[Any, Any]) -> list[str]:
-    text = session.text.removesuffix("\n").translate(VISIBLE)
+    text = session.text.removesuffix("\n").translate(_VISIBLE)
     width = session.rules.page_width
     return [row for line in text.split("\n") for row in wrap(line, width)] if text else []
 
@@ -37,7 +45,7 @@ def _rows(session: EditSession[Any, Any]) -> list[str]:
 def _status(session: EditSession[Any, Any]) -> str:
     state, rules = session.state, session.rules
     ending = " | submitted" if state.submitted else " | out of turns" if state.done else ""
-    name = session.task.task_id.translate(VISIBLE)
+    name = session.task.task_id.translate(_VISIBLE)
     return (
         f"{name} | lines {state.document.lines}/{rules.page_lines} | "
         f"turn {state.turns}/{rules.max_turns} | edits {state.edits} "
@@ -50,7 +58,7 @@ def last_reply(session: EditSession[Any, Any]) -> list[str]:
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]
-    rows = step.observation.translate(VISIBLE).split("\n")
+    rows = step.observation.translate(_VISIBLE).split("\n")
     return rows if "edit" in step.ledger or step.error != "none" else rows[-2:]
 
 

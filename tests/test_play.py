@@ -28,10 +28,11 @@ from resume_gym.judges import JudgeUnavailable
 from resume_gym.judges.rubric import RubricJudge
 from resume_gym.play import add_command, start
 from resume_gym.play.app import PlayApp
-from resume_gym.play.episode import PlayedEpisode, visible
+from resume_gym.play.episode import PlayedEpisode
 from resume_gym.play.form import ToolForm
 from resume_gym.play.page import Page, changed_lines, page_rows
 from resume_gym.play.screens import Ending
+from resume_gym.render import visible
 from resume_gym.tasks import write_jsonl
 
 Steps = Callable[[PlayApp, Pilot[None]], Awaitable[None]]

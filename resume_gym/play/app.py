@@ -10,12 +10,12 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Footer, Static, Tab, Tabs
 
-from resume_gym.play.episode import PlayedEpisode, visible
+from resume_gym.play.episode import PlayedEpisode
 from resume_gym.play.form import ToolForm
 from resume_gym.play.look import CSS
 from resume_gym.play.page import Page, changed_lines
 from resume_gym.play.screens import Ending, Help
-from resume_gym.render import last_reply
+from resume_gym.render import last_reply, visible
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
 

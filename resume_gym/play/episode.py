@@ -6,18 +6,8 @@ from typing import Any, NamedTuple
 from resume_gym import document
 from resume_gym.editing import EditSession, State, Step
 from resume_gym.env import EditEnv
-from resume_gym.render import VISIBLE
+from resume_gym.render import visible
 from resume_gym.tools import Malformed, ToolCall, tool_call
-
-# besides control characters: tabs, and marks that turn the direction of what follows
-_SHOWN = (
-    VISIBLE | {9: 0x2409} | dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
-)
-
-
-def visible(text: str) -> str:
-    """A text as a terminal may show it, character for character; line feeds stay."""
-    return text.translate(_SHOWN)
 
 
 class Preview(NamedTuple):

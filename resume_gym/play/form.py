@@ -11,7 +11,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Button, Input, Static, TabbedContent, TabPane, TextArea
 
-from resume_gym.play.episode import PlayedEpisode, visible
+from resume_gym.play.episode import PlayedEpisode
+from resume_gym.render import visible
 
 _KEYS = {"review": " ^r", "submit": " ^d"}
 

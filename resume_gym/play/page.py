@@ -18,7 +18,7 @@ from textual.strip import Strip
 
 from resume_gym.document import wrap
 from resume_gym.editing import Rules
-from resume_gym.play.episode import visible
+from resume_gym.render import visible
 
 _GUTTER = 5
 _MARKER = re.compile(r"^(#+|\s*[-*+])\s+")

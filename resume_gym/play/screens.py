@@ -11,7 +11,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from resume_gym import rewards
-from resume_gym.play.episode import PlayedEpisode, visible
+from resume_gym.play.episode import PlayedEpisode
+from resume_gym.render import visible
 
 _TOLD = """\
 This is what the agent is told:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from resume_gym.play.episode import visible
+from resume_gym.render import visible
 from resume_gym.revising.revision import Change, Claim, Revision
 
 BY_RULE = """\

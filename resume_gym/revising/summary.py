@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from resume_gym.play.episode import visible as _visible
+from resume_gym.render import visible as _visible
 from resume_gym.revising.report import by_rule, outcome
 from resume_gym.revising.revision import Change, Revision
 

@@ -50,11 +50,8 @@ def _run(options: argparse.Namespace, make_parser: Callable[[], argparse.Argumen
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """The script of a shell; the parser is not to be used afterwards."""
-    try:
-        import shtab
-    except ModuleNotFoundError as missing:
-        told = "completion needs shtab: pip install shtab"
-        raise ModuleNotFoundError(told, name=missing.name) from None
+    import shtab
+
     known = _known()
     for one in _parsers(parser):
         one.description = None  # else fish shows all of it beside a command

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -75,11 +74,3 @@ def test_a_script_names_every_command_and_known_values(
     for word in ("calibrate", "import", "noop random careful oracle", "ResumeEdit-v0", "rubric"):
         assert word in text
     assert "Agents play tasks, a judge" not in text, "the long description of a command"
-
-
-def test_without_shtab_it_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["completion", "bash"]) == 2
-    assert capsys.readouterr().err == "resume-gym: completion needs shtab: pip install shtab\n"

@@ -1,15 +1,22 @@
 """What the commands of `resume-gym` have in common: help, types of arguments, and JSON."""
 
 import argparse
+import inspect
 import json
 import math
 import textwrap
 from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+
+from resume_gym.env import EditEnv
 from resume_gym.tasks import TaskError
 
+_OURS = "resume_gym.env:"
 _MISTAKE = "a mistake in the command, or in a file that it names"
 
 
@@ -93,6 +100,47 @@ def check_new_file(option: str, path: Path | None) -> None:
         raise TaskError(f"{option}: there is no folder {str(path.parent)!r}")
     if path and path.is_dir():
         raise TaskError(f"{option}: expected a file, {str(path)!r} is a folder")
+
+
+def make_edit_env(env: str, **options: Any) -> EditEnv:
+    """The environment that `--env` names.
+
+    Args:
+        env: id of an environment of editing, or module:id.
+        options: of it; None stands for its own.
+
+    Raises:
+        TaskError: there is no such environment, or its tasks or its judge cannot be had.
+    """
+    _check_env(env)
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        made = gym.make(env, **given).unwrapped
+        assert isinstance(made, EditEnv)
+        _ = made.tasks  # are read here, and may be bad
+    except TaskError:
+        raise
+    except (ValueError, TypeError, ImportError, gym.error.Error) as problem:
+        raise TaskError(f"{env}: {problem}") from None
+    return made
+
+
+def _check_env(name: str) -> None:
+    """See that an environment is one of editing, before it is made."""
+    ours = [key for key, one in gym.registry.items() if str(one.entry_point).startswith(_OURS)]
+    known = f"--env: expected one of {', '.join(ours)}, or module:ID"
+    try:
+        module, _, own = name.rpartition(":")
+        if module:
+            import_module(module)
+        point: Any = gym.spec(own).entry_point
+        kind = gym.envs.registration.load_env_creator(point) if isinstance(point, str) else point
+    except (gym.error.Error, ImportError, AttributeError) as problem:
+        near = get_close_matches(name, ours, 1)
+        hint = f"; did you mean {near[0]}?" if near else f" ({problem})" if ":" in name else ""
+        raise TaskError(f"{known}; got {name!r}{hint}") from None
+    if not (inspect.isclass(kind) and issubclass(kind, EditEnv)):
+        raise TaskError(f"{known}; {name} edits no documents")
 
 
 def add_json(add: Any) -> None:

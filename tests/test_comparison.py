@@ -127,7 +127,7 @@ def test_the_signed_rank_test_looks_at_both_sides():
     assert signed_rank([1.0] * 3 + [0.0] * 37) == 2 / 2**3, "exact, however many ties there are"
 
 
-def test_a_person_sees_the_means_so_far():
+def test_a_person_sees_the_means_so_far(monkeypatch):
     console = Console(width=100, file=StringIO(), force_terminal=True)
     with progress(console) as bars:
         bar = Bar(bars, "[a]", 4)
@@ -138,7 +138,17 @@ def test_a_person_sees_the_means_so_far():
     silent = Console(file=StringIO())
     with progress(silent) as bars:
         Bar(bars, "a", 4).count(None)
-    assert silent.file.getvalue() == ""
+    assert silent.file.getvalue() == "", "a short one says nothing in a log"
+    monkeypatch.setattr("resume_gym.evaluation.progress._LINE_S", 0)
+    log = Console(file=StringIO())
+    with progress(log) as bars:
+        bar = Bar(bars, "[a]", 4)
+        for one in (*played(a=[1]), None):
+            bar.count(one)
+    assert log.file.getvalue().splitlines() == [
+        "[a]: 1 of 4 episodes, reward 1.00, submitted 100%",
+        "[a]: 2 of 4 episodes, reward 1.00, submitted 100%, 1 without a number",
+    ]
 
 
 def test_tables_say_how_sure_it_is():

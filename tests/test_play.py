@@ -500,9 +500,9 @@ def test_a_file_of_tasks_and_a_seed_draw_as_the_environment_does() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"env": "ResumeEdit-v9"}, "there is no 'ResumeEdit-v9'"),
-        ({"env": "no.such.module:Thing-v0"}, "no"),
-        ({"env": "CartPole-v1"}, "no environment of editing"),
+        ({"env": "ResumeEdit-v9"}, "did you mean ResumeEdit-v"),
+        ({"env": "no.such.module:Thing-v0"}, "No module named 'no'"),
+        ({"env": "CartPole-v1"}, "CartPole-v1 edits no documents"),
         ({"env": "ResumeEdit-v0", "tasks": "nope"}, "tasks: expected default"),
         ({"env": "ResumeEdit-v0", "judge": "rubrik"}, "did you mean 'rubric'"),
         ({"env": "ResumeEdit-v0", "task_id": "x"}, "task_id: 'x' is not in default"),
@@ -518,6 +518,7 @@ def test_mistakes_are_named(arguments: dict[str, str], told: str) -> None:
     [
         (["--save", "no/such/folder/file"], "there is no folder"),
         (["--save", "."], "is a folder"),
+        (["--save", __file__], "exists; name another file"),
         ([], "needs a terminal"),
     ],
 )

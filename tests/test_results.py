@@ -28,7 +28,7 @@ TASKS = "procedural:5:6"
 LOADED = load_tasks(TASKS, "eval")
 BY_ID = {task.task_id: task for task in LOADED}
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
-SETTINGS = {"env": "E", "seed": 0, "agents": {"a": "noop"}}
+SETTINGS = {"env": "E", "seed": 0, "rollouts": 1, "agents": {"a": "noop"}}
 
 
 class Moody:
@@ -144,17 +144,26 @@ def test_half_a_character_of_a_server_is_in_no_file_s_way(tmp_path):
     assert len(read(tmp_path)["agents"]["m"]["failures"]) == 12
 
 
-def test_agents_may_be_added_and_nothing_else(tmp_path, capsys):
+def test_agents_and_rollouts_may_be_added_and_nothing_else(tmp_path, capsys):
     assert evaluate(tmp_path, "--agent", "noop") == 0
     assert evaluate(tmp_path, "--agent", "noop", "--agent", "careful") == 0
     assert [row["agent"] for row in rows(tmp_path)] == ["noop"] * 6 + ["careful"] * 6
+    more, whole = tmp_path / "more", tmp_path / "whole"
+    assert evaluate(more, "--agent", "random") == 0
+    kept = rows(more)
+    assert evaluate(more, "--agent", "random", "--agent", "noop", "--rollouts", "2") == 0
+    assert rows(more)[:6] == kept
+    assert evaluate(whole, "--agent", "random", "--agent", "noop", "--rollouts", "2") == 0
+    assert without_date(more) == without_date(whole)
+    capsys.readouterr()
+    assert evaluate(more, "--agent", "random", "--agent", "noop", "--rollouts", "1") == 2
+    assert "rollouts was 2, is 1, which is fewer" in capsys.readouterr().err
     before = (tmp_path / "episodes.jsonl").read_bytes()
     capsys.readouterr()
     for more, message in (
         (("--agent", "noop"), "it has an agent 'careful', this one has not"),
         (("--agent", "noop=oracle", "--agent", "careful"), "agent 'noop' was 'noop', is 'oracle'"),
         (("--seed", "3"), "seed was 0, is 3"),
-        (("--rollouts", "2"), "rollouts was 1, is 2"),
         (("--tasks", "procedural:6:6"), "tasks was 'procedural:5:6', is 'procedural:6:6'"),
     ):
         agents = () if more[0] == "--agent" else ("--agent", "noop", "--agent", "careful")

@@ -38,7 +38,7 @@ ROLLOUTS = 16
 _ENDPOINT_AT_ONCE = 64
 _ABOUT = """\
 Agents play tasks, a judge grades them, and their figures are printed side by side. With --out the \
-same command goes on where it stopped, and more agents may be added. An agent is
+same command goes on where it stopped, and agents and rollouts may be added. An agent is
 
   noop, random, careful, oracle   a scripted one
   runs/NAME                       the model of a training run

@@ -4,16 +4,12 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from difflib import get_close_matches
-from importlib import import_module
 from itertools import product
 from typing import Any, NamedTuple, Self
 
-import gymnasium as gym
-
 import resume_gym
+from resume_gym.arguments import make_edit_env
 from resume_gym.editing import EditSession, Rules
-from resume_gym.env import EditEnv
 from resume_gym.evaluation.comparison import Comparison, Statistics, compare, statistics_of
 from resume_gym.evaluation.episodes import episode_seed
 from resume_gym.evaluation.figures import Episode, Summary, summarise
@@ -22,8 +18,6 @@ from resume_gym.evaluation.players import Player
 from resume_gym.evaluation.results import FORMAT, Results, digest, row_of
 from resume_gym.judges import Judge
 from resume_gym.tasks import TaskError
-
-_OURS = "resume_gym.env:"
 
 
 @dataclass(frozen=True)
@@ -93,47 +87,17 @@ def make_contest(
     Raises:
         TaskError: there is no such environment, or its tasks or its judge cannot be had.
     """
-    kind = _environment(env)
-    given = {"tasks": source, "judge": judge}
-    own: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    made = make_edit_env(env, tasks=source, split=split, judge=judge)
     try:
-        made = gym.make(env, split=split, **own)
-        unwrapped = made.unwrapped
-        assert isinstance(unwrapped, EditEnv)
-        tasks = unwrapped.tasks
-    except TaskError:
-        raise
-    except (ValueError, TypeError, gym.error.Error) as problem:
-        raise TaskError(f"{env}: {problem}") from None
-    try:
-        grades = unwrapped.judge
+        grades = made.judge
     except ValueError as problem:
         raise TaskError(f"--judge: {problem}") from None
     if grades is None:
         raise TaskError(f"--judge: {env} has none of its own")
     registered = made.spec.kwargs if made.spec else {}
-    default = inspect.signature(kind.__init__).parameters["tasks"].default
-    named = registered.get("tasks", default), split, tasks, judge or grades.name
-    return Contest(env, unwrapped.rules, *named, grades, rollouts, seed, unwrapped.session_type)
-
-
-def _environment(name: str) -> type[EditEnv]:
-    """The class of an environment."""
-    ours = [key for key, one in gym.registry.items() if str(one.entry_point).startswith(_OURS)]
-    known = f"--env: expected one of {', '.join(ours)}, or module:ID"
-    try:
-        module, _, own = name.rpartition(":")
-        if module:
-            import_module(module)
-        point: Any = gym.spec(own).entry_point
-        kind = gym.envs.registration.load_env_creator(point) if isinstance(point, str) else point
-    except (gym.error.Error, ImportError, AttributeError) as problem:
-        near = get_close_matches(name, ours, 1)
-        hint = f"; did you mean {near[0]}?" if near else f" ({problem})" if ":" in name else ""
-        raise TaskError(f"{known}; got {name!r}{hint}") from None
-    if not (inspect.isclass(kind) and issubclass(kind, EditEnv)):
-        raise TaskError(f"{known}; {name} edits no documents")
-    return kind
+    default = inspect.signature(type(made).__init__).parameters["tasks"].default
+    named = registered.get("tasks", default), split, made.tasks, judge or grades.name
+    return Contest(env, made.rules, *named, grades, rollouts, seed, made.session_type)
 
 
 class Failure(NamedTuple):

@@ -1,13 +1,17 @@
-"""What a person sees while agents play: a bar for each, with the means so far."""
+"""What a person sees while agents play: a bar for each, with the means so far; in a log, lines."""
+
+import time
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from resume_gym.evaluation.figures import Episode
 
+_LINE_S = 60.0  # between two lines of a log
+
 
 def progress(console: Console) -> Progress:
-    """Where bars are shown: on a terminal; elsewhere nothing is."""
+    """Where bars are shown, which takes a terminal."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -30,6 +34,7 @@ class Bar:
     def __init__(self, bars: Progress, name: str, total: int) -> None:
         self._bars = bars
         self._task = bars.add_task(name, total=total, means="")
+        self._name, self._total, self._told = name, total, time.monotonic()
         self._graded = self._failed = self._submitted = 0
         self._reward = 0.0
 
@@ -41,10 +46,13 @@ class Bar:
             self._graded += 1
             self._reward += episode.reward
             self._submitted += episode.submitted
+        ended = self._graded + self._failed
         if not self._bars.disable:
-            self._bars.update(
-                self._task, completed=self._graded + self._failed, means=self._means()
-            )
+            self._bars.update(self._task, completed=ended, means=self._means())
+        elif time.monotonic() - self._told >= _LINE_S:
+            self._told = time.monotonic()
+            line = f"{self._name}: {ended} of {self._total} episodes, {self._means()}"
+            self._bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _means(self) -> str:
         told = []

@@ -63,7 +63,7 @@ class Results:
     Args:
         folder: made if it is missing.
         settings: JSON values; those of an evaluation that is there already must be the same, but
-            for more agents.
+            for more agents and more rollouts.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -175,12 +175,14 @@ def key_of(row: Mapping[str, Any]) -> Key:
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    names = [name for name in {**before, **now} if name != "agents"]
+    names = [name for name in {**before, **now} if name not in ("agents", "rollouts")]
     told = [
         f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
         for name in names
         if before.get(name) != now.get(name)
     ]
+    if before["rollouts"] > now["rollouts"]:
+        told.append(f"rollouts was {before['rollouts']}, is {now['rollouts']}, which is fewer")
     agents = now["agents"]
     for name, spec in before["agents"].items():
         if name not in agents:

@@ -8,12 +8,8 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
-import gymnasium as gym
-
-from resume_gym.arguments import add_parser, check_new_file
-from resume_gym.env import EditEnv
+from resume_gym.arguments import add_parser, check_new_file, make_edit_env
 from resume_gym.play.episode import PlayedEpisode
 from resume_gym.tasks import SPLITS, TaskError
 
@@ -75,19 +71,10 @@ def start(
     Raises:
         TaskError: there is no such environment, source, task or judge.
     """
-    given = {"tasks": tasks, "judge": judge}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if ":" not in env and env not in gym.registry:
-        raise TaskError(f"--env: there is no {env!r}; environments of a module are module:ID")
+    made = make_edit_env(env, tasks=tasks, split=split, judge=judge)
     try:
-        if not isinstance(gym.make(env).unwrapped, EditEnv):
-            raise TaskError(f"--env: {env} is no environment of editing")
-        made = gym.make(env, split=split, **options).unwrapped
-        assert isinstance(made, EditEnv)
         made.reset(seed=seed, options={"task_id": task_id})
-    except TaskError:
-        raise
-    except (ValueError, TypeError, ImportError, gym.error.Error) as problem:
+    except ValueError as problem:
         raise TaskError(f"{env}: {problem}") from None
     assert made.session is not None
     return PlayedEpisode(made, made.session)
@@ -96,6 +83,8 @@ def start(
 def _run(options: argparse.Namespace) -> None:
     save: Path | None = options.save
     check_new_file("--save", save)
+    if save and save.exists():
+        raise TaskError(f"--save: {str(save)!r} exists; name another file")
     episode = start(
         options.env, options.tasks, options.split, options.judge, options.task_id, options.seed
     )

@@ -264,7 +264,6 @@ class Loggers:
             self._run.note(sentence)
 
     def say(self, step: int, sentence: str) -> None:
-        """Take a sentence."""
         """Pass on a sentence of the journal with the next update."""
         self._sentences.append((step, sentence))
 

@@ -128,7 +128,9 @@ def faults(figure: Figure | None) -> list[str]:
 
 def test_a_run_becomes_pictures_without_overlaps(run: Path) -> None:
     with styled():
-        drawn = dict(of_run(read_run(run), source=True))
+        read = read_run(run)
+        assert read.title == "nano (model: policy)"
+        drawn = dict(of_run(read, source=True))
         assert list(drawn) == ["training", "trainer", "dips", "phase", "components", "weaknesses"]
         for name, figure in drawn.items():
             assert not faults(figure), name

@@ -118,7 +118,7 @@ def read_run(folder: Path) -> Run:
             model = tomllib.loads(config.read_text(encoding="utf-8")).get("model", "")
         except ValueError as problem:
             raise TaskError(f"{config}: {problem}") from None
-        name = f"{name}: {Path(str(model)).name}" if model else name
+        name = f"{name} (model: {Path(str(model)).name})" if model else name
     summaries = {
         when: _object(folder / f"{when}.json")
         for when in ("before", "after")

@@ -369,7 +369,7 @@ def main() -> None:
                 train(config, servers, urls)
             else:
                 Trainer(config, run / "checkpoints").follow()
-            ranks.end()
+        ranks.end()
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     except JudgeError as error:

@@ -131,10 +131,16 @@ def start(reserved: int = 0) -> None:
 
 
 def end() -> None:
-    """Leave the others, once all are done."""
-    if dist.is_initialized():
-        barrier()
-        dist.destroy_process_group()
+    """Leave the others, once all are done; a process that is one of several ends here."""
+    if not dist.is_initialized():
+        return
+    barrier()
+    dist.destroy_process_group()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Gloo's threads outlive their groups, whoever else knows those; one that lets go of a tensor
+    # while Python takes itself apart aborts the process
+    os._exit(0)
 
 
 def gather(value: Any) -> list[Any]:

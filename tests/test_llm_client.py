@@ -30,6 +30,7 @@ from resume_gym.llm.limits import Breaker, Gate, Rate
 from resume_gym.llm.loop import submit
 from resume_gym.llm.prices import dollars, is_listed
 from resume_gym.llm.settings import Settings
+from resume_gym.llm.store import Call
 
 SCHEMA = {
     "type": "object",
@@ -402,6 +403,43 @@ def test_the_deadline(failure: Unavailable | None) -> None:
     assert "no answer within 300 s" in str(error)
     assert 200 < took <= 300
     assert len(provider.at) == (pytest.approx(9, abs=4) if failure else 1)
+
+
+class BusyDisk:
+    """Stands for a store that takes its time.
+
+    Attributes:
+        calls: outcomes of the calls that it was given.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def find(self, key: str) -> None: ...
+
+    async def add(self, call: Call, key: str | None, answer: Answer | None) -> None:
+        await asyncio.sleep(400.0)
+        self.calls.append(call.outcome)
+
+
+def with_a_busy_disk(provider: Provider) -> tuple[Client, BusyDisk]:
+    client = Client(provider, Settings(deadline_s=150.0))
+    client._store = disk = BusyDisk()  # type: ignore[assignment]
+    return client, disk
+
+
+def test_a_busy_disk_costs_no_answer() -> None:
+    """What has been paid for is not given up while it is written down."""
+    client, disk = with_a_busy_disk(Provider(1.0))
+    assert in_no_time(client._ask(PROMPT, json.loads)) == {}
+    assert disk.calls == ["answer"]
+
+
+def test_a_request_that_the_deadline_ends_is_in_the_log() -> None:
+    client, disk = with_a_busy_disk(Provider(1e6))
+    with pytest.raises(Unavailable, match="no answer within 150 s"):
+        in_no_time(client._ask(PROMPT, json.loads))
+    assert disk.calls == ["unavailable"]
 
 
 def test_whoever_waits_for_the_breaker_has_a_deadline_too() -> None:

@@ -44,7 +44,7 @@ GOOD = '{"why": "because", "colour": "red"}'
 PROMPT = Prompt("Name a colour.", "Of blood.", Colour.model_json_schema(), "colour-1")
 IMPATIENT = {"timeout_s": 2.0}
 """A minute of silence, told quicker."""
-HURRIED = {"timeout_s": 0.3, "deadline_s": 1.0}
+HURRIED = {"timeout_s": 0.3, "deadline_s": 3.0}
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ FAULTS = (
         (Say(status=503),) * 50,
         "Unavailable",
         None,
-        "within 1 s",
+        "within 3 s",
         HURRIED,
     ),
     Fault("connection dropped before the answer", (Say(how="cut"),), "answer", 2),
@@ -122,7 +122,7 @@ FAULTS = (
         "Unavailable",
         0,
         "nowhere.invalid",
-        {"base_url": "http://nowhere.invalid", "deadline_s": 0.5},
+        {"base_url": "http://nowhere.invalid", "deadline_s": 3.0},
     ),
     Fault("truncated JSON, once", (Say(GOOD[:20]),), "answer", TWICE),
     Fault("truncated JSON, twice", (Say(GOOD[:20]),) * 2, "Malformed", TWICE, "Invalid JSON"),

@@ -12,7 +12,8 @@ once. Only answers that were parsed are stored.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -76,6 +77,22 @@ def make_client(provider: str, **options: Any) -> "Client":
         raise ValueError("openai: expected the option 'model', the name that the server knows")
     settings = Settings(**{name: options[name] for name in general & options.keys()})
     return Client(kind(**{name: options[name] for name in own & options.keys()}), settings)
+
+
+class _TooLateError(Exception):
+    """The deadline of an answer has passed."""
+
+
+@asynccontextmanager
+async def _until(deadline: float | None) -> AsyncIterator[None]:
+    """Give a block up at a time of the loop's clock, by `_TooLateError`; None is never."""
+    try:
+        async with asyncio.timeout_at(deadline) as clock:
+            yield
+    except TimeoutError:
+        if not clock.expired():
+            raise  # somebody else's
+        raise _TooLateError from None
 
 
 class _Flight:
@@ -186,6 +203,7 @@ class Client:
         loop = asyncio.get_running_loop()
         last: ModelError | None = None
         malformed = 0
+        deadline: float | None = None
 
         def again(problem: BaseException) -> bool:
             nonlocal last, malformed
@@ -195,40 +213,44 @@ class Client:
             return once_more or isinstance(problem, Unavailable)
 
         def too_late(state: "RetryCallState") -> bool:
-            at = clock.when()
-            return at is not None and loop.time() + state.upcoming_sleep >= at
+            return deadline is not None and loop.time() + state.upcoming_sleep >= deadline
 
         async def once() -> tuple[str, T]:
-            guess = await self._gate.pace(prompt)
-            if clock.when() is None:
-                clock.reschedule(loop.time() + self._settings.deadline_s)
-            return await self._once(key, prompt, parse, guess)
+            nonlocal deadline
+            async with _until(deadline):
+                guess = await self._gate.pace(prompt)
+            if deadline is None:
+                deadline = loop.time() + self._settings.deadline_s
+            return await self._once(key, prompt, parse, guess, deadline)
 
         try:
-            async with asyncio.timeout(None) as clock:
-                return await self._retrying(again, too_late)(once)
-        except (TimeoutError, Unavailable) as problem:
-            if isinstance(problem, TimeoutError) and not clock.expired():
-                raise  # somebody else's
+            return await self._retrying(again, too_late)(once)
+        except (_TooLateError, Unavailable):
+            pass
         told = f"{last or self.name}; no answer within {self._settings.deadline_s:g} s"
         given_up = Unavailable(told, last.retry_after_s if isinstance(last, Unavailable) else None)
         given_up.status = last.status if last else None
         raise given_up
 
     async def _once(
-        self, key: str, prompt: Prompt, parse: Callable[[str], T], guess: float
+        self, key: str, prompt: Prompt, parse: Callable[[str], T], guess: float, deadline: float
     ) -> tuple[str, T]:
-        """Send it; count and write down what came of it."""
+        """Send it; count and write down what came of it, however long that takes."""
         began = time.perf_counter()
+        sent = False
         try:
-            async with self._gate.breaker.passage():
-                began = time.perf_counter()
+            async with _until(deadline), self._gate.breaker.passage():
+                began, sent = time.perf_counter(), True
                 answer = await self._provider.send(prompt)
             value = self._read(answer, parse)
         except ModelError as problem:
             if problem.answer:
                 self._gate.settle(prompt, guess, problem.answer)
             await self._count(prompt, began, problem.answer, problem)
+            raise
+        except _TooLateError:
+            if sent:
+                await self._count(prompt, began, None, Unavailable("cut off by the deadline"))
             raise
         self._gate.settle(prompt, guess, answer)
         await self._count(prompt, began, answer, key=key)

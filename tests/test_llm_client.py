@@ -292,8 +292,9 @@ class Clock(asyncio.SelectorEventLoop):
         return self.now
 
     def _run_once(self) -> None:
-        if not self._ready and self._scheduled:
-            self.now = max(self.now, self._scheduled[0].when())
+        due = [one.when() for one in self._scheduled if not one.cancelled()]
+        if due and not self._ready:
+            self.now = max(self.now, min(due))
         super()._run_once()
 
 

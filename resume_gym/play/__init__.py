@@ -40,7 +40,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         help="who grades: a name, or JSON with a name and options (default: the environment's, "
         "for resumes rubric)",
     )
-    add("--save", type=Path, metavar="FILE", help="write the episode's record here, as JSON")
+    add(
+        "--save",
+        type=Path,
+        metavar="FILE",
+        help="write the episode's record to this new file, as JSON",
+    )
     command.set_defaults(run=_run)
 
 

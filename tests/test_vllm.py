@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from learners import models
 from learners.config import Config
-from learners.engines import Completion, Sampling
+from learners.engines import Completion, Sampling, serve
 from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
 from learners.model_player import FoundModel
@@ -231,3 +231,21 @@ def test_in_one_process_weights_are_taken_likewise(
         if version:
             changed(model, version)
         assert gap(model, PROMPT, said["ids"], said["logprobs"]) < 1e-4, version
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["ends", "is ended"])
+def test_a_servers_sockets_go_with_it(ended: bool) -> None:
+    does = (
+        "import os, pathlib, time; folder = os.environ['VLLM_RPC_BASE_PATH'];"
+        "pathlib.Path(folder, 'socket').touch(); print(folder, flush=True);"
+        f"time.sleep({600 if ended else 0})"
+    )
+    command = [sys.executable, "-P", serve.__file__, str(os.getpid()), sys.executable, "-c", does]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        sockets = Path(server.stdout.readline().strip())
+        assert sockets.name.startswith("vllm-")
+        if ended:
+            assert (sockets / "socket").exists()
+            server.terminate()
+    assert not sockets.exists()

@@ -3,8 +3,8 @@
     python -P serve.py PARENT COMMAND...
 
 vLLM's server has processes of its own, which outlive it if it is killed, and which take ten
-seconds until they can look after themselves. This one does nothing else. It imports none of the
-project, so that it is there at once.
+seconds until they can look after themselves; the sockets by which they talk stay where they were
+made. This one does nothing else. It imports none of the project, so that it is there at once.
 """
 
 import ctypes
@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from types import FrameType
 
@@ -26,13 +27,18 @@ def main(parent: int, command: list[str]) -> int:
     def stop(number: int, frame: FrameType | None) -> None:
         server.kill()  # nothing in it is worth waiting for its connections to close
 
-    server = subprocess.Popen(command, preexec_fn=lambda: die_with_parent(signal.SIGKILL))
-    signal.signal(signal.SIGTERM, stop)
-    die_with_parent(signal.SIGTERM)
-    if os.getppid() != parent:  # it had gone before
-        server.kill()
-    status = server.wait()
-    end_group()
+    with tempfile.TemporaryDirectory(prefix="vllm-", ignore_cleanup_errors=True) as sockets:
+        server = subprocess.Popen(
+            command,
+            env=os.environ | {"VLLM_RPC_BASE_PATH": sockets},
+            preexec_fn=lambda: die_with_parent(signal.SIGKILL),
+        )
+        signal.signal(signal.SIGTERM, stop)
+        die_with_parent(signal.SIGTERM)
+        if os.getppid() != parent:  # it had gone before
+            server.kill()
+        status = server.wait()
+        end_group()
     return status
 
 

@@ -4,7 +4,6 @@ A flat dataclass with checks; tyro reads the flags. A mistake of the user's exit
 """
 
 import argparse
-import difflib
 import math
 import os
 import sys
@@ -20,6 +19,7 @@ import gymnasium
 import tyro
 
 import resume_gym  # noqa: F401  registers the environments
+from resume_gym.mistakes import did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -241,7 +241,7 @@ def _registered(env: str) -> None:
         except (ImportError, TypeError) as error:
             raise ConfigError(f"env: cannot import {module!r}: {error}") from None
     if name not in gymnasium.registry:
-        near = _nearest(name, gymnasium.registry)
+        near = did_you_mean(name, gymnasium.registry)
         raise ConfigError(f"env: no environment is called {name!r}{near}")
 
 
@@ -295,7 +295,7 @@ def read_toml(path: Path) -> Config:
     known = [one.name for one in fields(Config)]
     for name in values:
         if name not in known:
-            raise ConfigError(f"{path}: unknown name {name!r}{_nearest(name, known)}")
+            raise ConfigError(f"{path}: unknown name {name!r}{did_you_mean(name, known)}")
     try:
         return Config(**values)
     except ConfigError as error:
@@ -338,13 +338,10 @@ def _find(source: str) -> Path:
         return presets[source]
     if not Path(source).is_file():
         wanted = f"a TOML file or a preset ({', '.join(sorted(presets))})"
-        raise ConfigError(f"--config: expected {wanted}, got {source!r}{_nearest(source, presets)}")
+        raise ConfigError(
+            f"--config: expected {wanted}, got {source!r}{did_you_mean(source, presets)}"
+        )
     return Path(source)
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _names(known: Iterable[str]) -> str:

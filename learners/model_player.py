@@ -1,6 +1,5 @@
 """A trained model as a player of `resume-gym eval`: sampled as in training, token in, token out."""
 
-import difflib
 import hashlib
 import json
 import shutil
@@ -26,6 +25,7 @@ from learners.policy import Policy
 from learners.tokens import ChatTokens
 from resume_gym import EditSession
 from resume_gym.llm import Refused, Unavailable
+from resume_gym.mistakes import did_you_mean
 
 OPTIONS = (
     *("temperature", "max_tokens", "precision", "threads"),
@@ -66,11 +66,8 @@ class FoundModel:
         """
         for name in options:
             if name not in (*OPTIONS, "model"):
-                near = difflib.get_close_matches(name, OPTIONS, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise ConfigError(
-                    f"expected options among {', '.join(OPTIONS)}; got {name!r}{hint}"
-                )
+                told = f"expected options among {', '.join(OPTIONS)}; got {name!r}"
+                raise ConfigError(told + did_you_mean(name, OPTIONS))
         known = {name: value for name, value in options.items() if name != "model"}
         trained, weights = _found(str(options["model"]))
         if known.get("engine") == "vllm" and weights:

@@ -1,6 +1,5 @@
 """Models and tokenizers by name: the bundled nano policy, SmolLM2, or any directory."""
 
-import difflib
 import json
 import os
 import tempfile
@@ -21,6 +20,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.utils import logging
+
+from resume_gym.mistakes import did_you_mean
 
 NANO = Path(__file__).parent / "nano"
 NAMES = ("nano", "smollm2")
@@ -82,10 +83,10 @@ def folder(name: str) -> Path:
     known = {"nano": lambda: NANO, "smollm2": smollm2}
     found = known.get(name, lambda: Path(name))()
     if not (found / "config.json").is_file():
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
         wanted = "'nano', 'smollm2' or a folder in Hugging Face's format"
-        raise FileNotFoundError(f"model: expected {wanted}, got {name!r}{hint}")
+        raise FileNotFoundError(
+            f"model: expected {wanted}, got {name!r}{did_you_mean(name, known)}"
+        )
     return found
 
 

@@ -6,7 +6,6 @@ import json
 import math
 import textwrap
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 
 from resume_gym.env import EditEnv
+from resume_gym.mistakes import did_you_mean
 from resume_gym.tasks import TaskError
 
 _OURS = "resume_gym.env:"
@@ -136,8 +136,7 @@ def _check_env(name: str) -> None:
         point: Any = gym.spec(own).entry_point
         kind = gym.envs.registration.load_env_creator(point) if isinstance(point, str) else point
     except (gym.error.Error, ImportError, AttributeError) as problem:
-        near = get_close_matches(name, ours, 1)
-        hint = f"; did you mean {near[0]}?" if near else f" ({problem})" if ":" in name else ""
+        hint = did_you_mean(name, ours) or (f" ({problem})" if ":" in name else "")
         raise TaskError(f"{known}; got {name!r}{hint}") from None
     if not (inspect.isclass(kind) and issubclass(kind, EditEnv)):
         raise TaskError(f"{known}; {name} edits no documents")

@@ -9,7 +9,6 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
@@ -19,6 +18,7 @@ import resume_gym
 from resume_gym.arguments import Formatter, add_parser, epilog
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
+from resume_gym.mistakes import did_you_mean
 from resume_gym.tasks import TaskError
 
 if TYPE_CHECKING:
@@ -156,8 +156,7 @@ class _Parser(argparse.ArgumentParser):
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             wrong = next((word for word in rest if word.startswith("-")), "").partition("=")[0]
-            near = get_close_matches(wrong, self._option_string_actions, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(wrong, self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
         return found, rest
 

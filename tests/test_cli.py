@@ -73,7 +73,7 @@ def test_eval_knows_registered_variants(capsys):
     ("arguments", "message"),
     [
         (["--agent", "orcale"], "--agent: expected one of noop, random, careful, oracle, the "
-         "folder of a model or a run, or MODEL@URL; got 'orcale'; did you mean oracle?"),
+         "folder of a model or a run, or MODEL@URL; got 'orcale'; did you mean 'oracle'?"),
         (["--agent", "."], ": model: expected 'nano', 'smollm2' or a folder"),
         (["--agent", '{"model": "nano", "heat": 1}'], "expected options among temperature"),
         (["--agent", '{"model": "nano", "max_tokens": 0}'], "max_tokens: expected at least 1"),
@@ -81,7 +81,7 @@ def test_eval_knows_registered_variants(capsys):
         (["--agent", "m@http://h/v1", "--env", "nowhere:X-v0"], "No module named 'nowhere'"),
         (["--agent", "careful", "--env", "examples.release_notes:ReleaseNotes-v0"],
          "--agent careful: careful edits resumes; examples.release_notes:ReleaseNotes-v0"),
-        (["--env", "ResumeEdit-v1"], "got 'ResumeEdit-v1'; did you mean ResumeEdit-v0?"),
+        (["--env", "ResumeEdit-v1"], "got 'ResumeEdit-v1'; did you mean 'ResumeEdit-v0'?"),
         (["--env", "CartPole-v1"], "or module:ID; CartPole-v1 edits no documents"),
         (["--judge", "rubrik"], "rubric"),
         (["--tasks", "missing.jsonl"], "got 'missing.jsonl'"),

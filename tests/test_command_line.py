@@ -84,7 +84,7 @@ def test_without_a_command_the_help_is_shown(words: list[str], capsys: Any) -> N
         (["evil"], "resume-gym: error: argument COMMAND: invalid choice: 'evil'"),
         (["data", "chekc"], "resume-gym data: error: argument COMMAND: invalid choice: 'chekc'"),
         (["eval", "--rolouts", "3"], "resume-gym eval: error: unrecognized arguments: --rolouts 3; "
-         "did you mean --rollouts?"),
+         "did you mean '--rollouts'?"),
         (["eval", "more"], "resume-gym eval: error: unrecognized arguments: more\n"),
         (["eval", "--rollouts", "0"], "--rollouts: expected a positive integer, got '0'"),
         (["eval", "--json", "--markdown"], "not allowed with argument"),

@@ -500,7 +500,7 @@ def test_a_file_of_tasks_and_a_seed_draw_as_the_environment_does() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"env": "ResumeEdit-v9"}, "did you mean ResumeEdit-v"),
+        ({"env": "ResumeEdit-v9"}, "did you mean .ResumeEdit-v"),
         ({"env": "no.such.module:Thing-v0"}, "No module named 'no'"),
         ({"env": "CartPole-v1"}, "CartPole-v1 edits no documents"),
         ({"env": "ResumeEdit-v0", "tasks": "nope"}, "tasks: expected default"),

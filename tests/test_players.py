@@ -322,7 +322,7 @@ def test_folders_are_called_after_their_runs(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("orcale", "got 'orcale'; did you mean oracle?"),
+        ("orcale", "got 'orcale'; did you mean 'oracle'?"),
         ("{", "expected JSON"),
         ('{"base_url": "http://h"}', "in 'model'; got None"),
         ('{"model": "careful", "temperature": 1}', "takes no options"),

@@ -187,9 +187,3 @@ def decode(data: bytes) -> str:
         byte = f"byte 0x{data[problem.start]:02x} in line {line}"
         name = encoding.removesuffix("-sig").upper()
         raise DocumentError(f"it is not in {name} ({byte}); save it as UTF-8") from None
-
-
-def missing(package: str, kind: str) -> ModuleNotFoundError:
-    """The error for a format whose package is not installed."""
-    hint = "pip install resume-gym[data]"
-    return ModuleNotFoundError(f"reading {kind} needs {package}: {hint}", name=package)

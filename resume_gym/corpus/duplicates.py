@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from resume_gym.mistakes import missing
 from resume_gym.tasks import Task
 
 SHINGLE = 3  # words
@@ -114,10 +115,7 @@ def _index(threshold: float) -> tuple[Any, Any]:
     try:
         from datasketch import MinHash, MinHashLSH
     except ModuleNotFoundError:
-        hint = "pip install resume-gym[data]"
-        raise ModuleNotFoundError(
-            f"near-duplicates need datasketch: {hint}", name="datasketch"
-        ) from None
+        raise missing("near-duplicates need", "datasketch", "data") from None
 
     # a missed pair is worse than a candidate too many, which an exact count dismisses
     lsh = MinHashLSH(_SLACK * threshold, _PERMUTATIONS, weights=(0.1, 0.9))

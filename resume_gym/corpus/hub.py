@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from resume_gym.arguments import add_parser, positive
 from resume_gym.corpus.card import card_path, is_of_others, make_card
 from resume_gym.corpus.difficulty import PAGE_LINES
+from resume_gym.mistakes import missing
 from resume_gym.tasks import SPLITS, Task, TaskError, load_tasks
 
 _TO_HUB = {"train": "train", "eval": "test"}
@@ -172,10 +173,7 @@ def _datasets() -> ModuleType:
     try:
         import datasets
     except ModuleNotFoundError:
-        hint = "pip install resume-gym[data]"
-        raise ModuleNotFoundError(
-            f"Hugging Face data sets need datasets: {hint}", name="datasets"
-        ) from None
+        raise missing("Hugging Face data sets need", "datasets", "data") from None
     module: ModuleType = datasets
     return module
 

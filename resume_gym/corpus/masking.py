@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from resume_gym.corpus.documents import missing
 from resume_gym.corpus.names import (
     MOST_WORDS,
     WORDS,
@@ -23,6 +22,7 @@ from resume_gym.corpus.names import (
     forms,
     read_name,
 )
+from resume_gym.mistakes import missing
 
 FIELDS = ("names", "mail", "phone", "links")
 """What can be masked."""
@@ -326,7 +326,7 @@ def _phones(text: str, region: str) -> Iterator[tuple[int, int, str]]:
         import phonenumbers
         from phonenumbers import Leniency, PhoneNumberFormat, PhoneNumberMatcher
     except ImportError:
-        raise missing("phonenumbers", "phone numbers") from None
+        raise missing("reading phone numbers needs", "phonenumbers", "data") from None
     section = re.search(r"^## ", text, re.MULTILINE)
     contact = section.start() if section else 0
     spans: dict[int, tuple[int, str]] = {}
@@ -361,7 +361,7 @@ def _region(region: str) -> str:
     try:
         from phonenumbers import SUPPORTED_REGIONS
     except ImportError:
-        raise missing("phonenumbers", "phone numbers") from None
+        raise missing("reading phone numbers needs", "phonenumbers", "data") from None
     if region not in SUPPORTED_REGIONS:
         raise ValueError(f"expected a region of two letters, as US or DE; got {region!r}")
     return region

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from resume_gym.corpus.documents import DocumentError, missing
+from resume_gym.corpus.documents import DocumentError
 from resume_gym.corpus.outline import Hint, Row, clean, is_contact, looks_like_heading, split_bullet
+from resume_gym.mistakes import missing
 
 _MOST_PAGES = 50
 _COLUMN_ROWS = 6
@@ -60,7 +61,7 @@ def pdf_rows(data: bytes) -> tuple[list[Row], list[str]]:
         from pdfminer.pdfdocument import PDFPasswordIncorrect
         from pdfplumber.utils.exceptions import PdfminerException
     except ImportError:
-        raise missing("pdfplumber", "PDF files") from None
+        raise missing("reading PDF files needs", "pdfplumber", "data") from None
     try:
         with pdfplumber.open(io.BytesIO(data)) as file:
             if len(file.pages) > _MOST_PAGES:

@@ -10,8 +10,9 @@ import zipfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from resume_gym.corpus.documents import DocumentError, missing
+from resume_gym.corpus.documents import DocumentError
 from resume_gym.corpus.outline import Hint, Row, clean, is_dated, looks_like_heading, split_bullet
+from resume_gym.mistakes import missing
 
 if TYPE_CHECKING:
     from docx.document import Document as WordFile
@@ -33,7 +34,7 @@ def word_rows(data: bytes) -> tuple[list[Row], list[str]]:
         from docx import Document
         from docx.opc.exceptions import PackageNotFoundError
     except ImportError:
-        raise missing("python-docx", "Word files") from None
+        raise missing("reading Word files needs", "python-docx", "data") from None
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             size = sum(one.file_size for one in archive.infolist())

@@ -31,6 +31,7 @@ from resume_gym.evaluation.specs import AgentSpec, read_spec
 from resume_gym.evaluation.table import comparison_table, markdown, table
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
+from resume_gym.mistakes import missing
 from resume_gym.session import Session
 from resume_gym.tasks import SPLITS, TaskError
 
@@ -224,9 +225,8 @@ def make_entry(
             return Entry(spec.name, dict(found.record), partial(_load, where, found, contest))
     except (ValueError, FileNotFoundError) as problem:
         raise TaskError(f"{where}: {problem}") from None
-    except ModuleNotFoundError as missing:
-        told = f"{where}: needs {missing.name}: pip install resume-gym[train]"
-        raise ModuleNotFoundError(told, name=missing.name) from None
+    except ModuleNotFoundError as problem:
+        raise missing(f"{where}: needs", str(problem.name), "train") from None
     model = spec.options["model"]
     if model != "noop" and not issubclass(contest.session_type, Session):
         raise TaskError(f"{where}: {model} edits resumes; {contest.env} has other documents")
@@ -246,8 +246,7 @@ def _check_places(options: argparse.Namespace) -> None:
         raise TaskError(f"--out: expected a folder, {str(options.out)!r} is a file")
     for package in ("pyarrow", "scipy") if options.out else ():
         if find_spec(package) is None:
-            told = f"--out: needs {package}: pip install resume-gym[eval]"
-            raise ModuleNotFoundError(told, name=package)
+            raise missing("--out: needs", package, "eval")
 
 
 def _print_json(found: Mapping[str, Any], contest: Contest, entries: Sequence[Entry]) -> None:

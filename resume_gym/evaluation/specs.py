@@ -9,13 +9,13 @@ NAME=...                          any of them, under another name
 
 import json
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from resume_gym.agents import AGENTS
 from resume_gym.llm.settings import check_url
+from resume_gym.mistakes import did_you_mean
 
 _NAMED = re.compile(r"([^={}@/\s][^={}@/]*)=(.+)", re.DOTALL)
 _AT = re.compile(r"(.+)@(https?://\S+|openai)", re.DOTALL)
@@ -95,10 +95,8 @@ def _check_folder(model: str) -> None:
     """See that there may be a model of this name; what it holds is seen when it is loaded."""
     if model in ("nano", "smollm2") or Path(model).is_dir():
         return
-    near = get_close_matches(model, AGENTS, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
     wanted = f"{', '.join(AGENTS)}, the folder of a model or a run, or MODEL@URL"
-    raise ValueError(f"expected one of {wanted}; got {model!r}{hint}")
+    raise ValueError(f"expected one of {wanted}; got {model!r}{did_you_mean(model, AGENTS)}")
 
 
 def _model_name(model: str) -> str:

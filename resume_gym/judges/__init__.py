@@ -10,13 +10,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Protocol
 
 from resume_gym import llm
 from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
+from resume_gym.mistakes import did_you_mean
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
@@ -149,8 +149,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     name = options.pop("name", None)
     own = isinstance(name, str) and ":" in name
     if not own and not (isinstance(name, str) and name in JUDGES):
-        near = get_close_matches(str(name).lower(), JUDGES, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(str(name).lower(), JUDGES)
         known = f"module:name or one of {', '.join(JUDGES)}"
         raise ValueError(f"judge: expected {known}; got {name!r}{hint}")
     module, kind = str(name).split(":", 1) if own else JUDGES[str(name)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from resume_gym.tasks import TaskError
+from resume_gym.mistakes import missing
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -104,12 +104,12 @@ def ordinal_alpha(repeats: Sequence[Sequence[int | None]]) -> float | None:
         1 for full agreement, 0 for what chance gives; None if no value varies.
 
     Raises:
-        TaskError: the package `krippendorff` is not installed.
+        ModuleNotFoundError: `krippendorff` is not installed; names the extra.
     """
     try:
         import krippendorff
-    except ImportError:
-        raise TaskError("repeats need krippendorff: pip install resume-gym[calibrate]") from None
+    except ModuleNotFoundError:
+        raise missing("repeats need", "krippendorff", "calibrate") from None
     if len({value for row in repeats for value in row if value is not None}) < 2:
         return None
     data = [[math.nan if value is None else value for value in row] for row in repeats]

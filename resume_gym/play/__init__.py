@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from resume_gym.arguments import add_parser, check_new_file, make_edit_env
+from resume_gym.mistakes import missing
 from resume_gym.play.episode import PlayedEpisode
 from resume_gym.tasks import SPLITS, TaskError
 
@@ -97,9 +98,8 @@ def _run(options: argparse.Namespace) -> None:
         raise TaskError("play needs a terminal to show itself in")
     try:
         from resume_gym.play.app import PlayApp
-    except ModuleNotFoundError as missing:
-        hint = "pip install resume-gym[play]"
-        raise ModuleNotFoundError(f"play needs {missing.name}: {hint}", name="textual") from None
+    except ModuleNotFoundError as problem:
+        raise missing("play needs", problem.name or "textual", "play") from None
     try:
         PlayApp(episode).run()
     finally:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resume_gym.mistakes import missing
 from resume_gym.replacing import replacing
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ def styled() -> Iterator[None]:
     try:
         import matplotlib.style
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "drawing needs matplotlib: pip install resume-gym[plot]", name="matplotlib"
-        ) from None
+        raise missing("drawing needs", "matplotlib", "plot") from None
     with matplotlib.style.context(["default", _RC]):
         yield
 

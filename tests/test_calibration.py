@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -193,6 +194,14 @@ def test_repeats_are_other_draws_and_show_in_alpha() -> None:
     assert Counter(draw for _, draw in log) == {0: 28, 1: 28}
     assert found.alpha["preference"] < 0.5
     assert found.accuracy["preference"].value == 1  # of the first draw alone
+
+
+def test_repeats_miss_their_package_before_anything_is_asked(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "krippendorff", None)
+    log: list[tuple[str, int]] = []
+    with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[calibrate\]"):
+        run(Fake(log=log), repeats=2)
+    assert not log
 
 
 def test_order_is_tried_by_comparing_where_the_judge_can() -> None:

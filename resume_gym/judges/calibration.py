@@ -75,7 +75,10 @@ async def calibrate(
 
     Raises:
         JudgeMisconfigured: nothing can be judged.
+        ModuleNotFoundError: repeats need `krippendorff`; names the extra.
     """
+    if repeats > 1:
+        ordinal_alpha(())  # needs a package, which is to be missed before anything is paid for
     before = _dollars(judge)
     asked = [
         await ask(judge, pairs, draw=repeat, concurrency=concurrency) for repeat in range(repeats)

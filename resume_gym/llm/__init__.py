@@ -7,7 +7,7 @@ thread (`loop`), so that synchronous callers and other loops may use the same co
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 T = TypeVar("T")
 
@@ -22,6 +22,11 @@ class ModelError(Exception):
 
     status: int | None = None
     answer: "Answer | None" = None
+
+    def after(self, answer: "Answer") -> Self:
+        """The same error, with what was paid for."""
+        self.answer = answer
+        return self
 
 
 class Unavailable(ModelError):  # noqa: N818

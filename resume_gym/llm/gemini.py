@@ -183,16 +183,15 @@ class Gemini:
         served = response.model_version or self.model
         answer = Answer(text, served, tokens_in, sum(written), seconds)
         if (feedback := response.prompt_feedback) and feedback.block_reason:
-            raise _with(answer, Refused(f"{self.name}: blocked: {feedback.block_reason.value}"))
+            raise Refused(f"{self.name}: blocked: {feedback.block_reason.value}").after(answer)
         if candidate is None:
-            raise _with(answer, Malformed(f"{self.name}: an answer without candidates"))
+            raise Malformed(f"{self.name}: an answer without candidates").after(answer)
         reason = candidate.finish_reason.value if candidate.finish_reason else "STOP"
         if reason in _REFUSALS:
-            raise _with(answer, Refused(f"{self.name}: refused: {reason}"))
+            raise Refused(f"{self.name}: refused: {reason}").after(answer)
         if reason != "STOP" or not text:
-            raise _with(
-                answer, Malformed(f"{self.name}: ended by {reason}; {len(text)} characters came")
-            )
+            came = f"{len(text)} characters came"
+            raise Malformed(f"{self.name}: ended by {reason}; {came}").after(answer)
         return answer
 
 
@@ -209,8 +208,3 @@ def ordered(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     found: dict[str, Any] = walk(schema)
     return found
-
-
-def _with(answer: Answer, problem: ModelError) -> ModelError:
-    problem.answer = answer
-    return problem

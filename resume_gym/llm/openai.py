@@ -154,23 +154,24 @@ class OpenAI:
         return self._answer(response, time.perf_counter() - began)
 
     def _request(self, prompt: Prompt) -> dict[str, Any]:
-        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # nothing else is allowed
-        schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
         sampling = {} if self.temperature is None else {"temperature": self.temperature}
+        system = {"role": "system", "content": prompt.system}
+        messages, body = self._asks(prompt)
         return {
             "model": self.model,
-            "messages": [
-                {"role": "system", "content": prompt.system},
-                {"role": "user", "content": prompt.user},
-            ],
+            "messages": [system, *messages],
             "max_completion_tokens": self.max_output_tokens,
-            # not by the parameter of that name, for which the SDK walks through every schema
-            "extra_body": {
-                "response_format": {"type": "json_schema", "json_schema": schema},
-                **(self.extra_body or {}),
-            },
+            # not by parameters of their own, for which the SDK walks through every schema
+            "extra_body": {**body, **(self.extra_body or {})},
             **sampling,
         }
+
+    def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The messages after the system's, and what beside them says how to answer."""
+        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # nothing else is allowed
+        schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
+        form = {"type": "json_schema", "json_schema": schema}
+        return [{"role": "user", "content": prompt.user}], {"response_format": form}
 
     def _failure(self, problem: Exception) -> ModelError:
         """What the SDK's exception means."""
@@ -207,17 +208,14 @@ class OpenAI:
         if not fit:
             raise Malformed(f"{self.name}: expected a chat completion, got {shown(response)!r}")
         answer = Answer(text, response.model or self.model, *spent, seconds)
-        problem: ModelError | None = None
         if choice is None:
-            problem = Malformed(f"{self.name}: an answer without choices")
-        elif refusal:
-            problem = Refused(f"{self.name}: refused: {shown(refusal)}")
-        elif choice.finish_reason == "content_filter":
-            problem = Refused(f"{self.name}: refused: content_filter")
-        elif choice.finish_reason != "stop" or not text:
+            raise Malformed(f"{self.name}: an answer without choices").after(answer)
+        if refusal:
+            raise Refused(f"{self.name}: refused: {shown(refusal)}").after(answer)
+        if choice.finish_reason == "content_filter":
+            raise Refused(f"{self.name}: refused: content_filter").after(answer)
+        if choice.finish_reason != "stop" or not text:
             came = f"{len(text)} characters came"
-            problem = Malformed(f"{self.name}: ended by {choice.finish_reason}; {came}")
-        if problem:
-            problem.answer = answer
-            raise problem
+            told = f"{self.name}: ended by {choice.finish_reason}; {came}"
+            raise Malformed(told).after(answer)
         return answer

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resume_gym.llm import Answer, Malformed, ModelError, Prompt, Refused
+from resume_gym.llm import Answer, Malformed, Prompt, Refused
 from resume_gym.llm.failures import shown
 from resume_gym.llm.openai import OpenAI
 
@@ -76,23 +76,11 @@ class OpenAIChat(OpenAI):
         own = {"parallel_tool_calls": self.parallel_tool_calls, "base_url": self.base_url}
         return {**super().sampling, **own}
 
-    def _request(self, prompt: Prompt) -> dict[str, Any]:
-        several = {"parallel_tool_calls": self.parallel_tool_calls}
-        # by `extra_body`, for the SDK walks through all that is not
-        body = {
-            "tools": prompt.schema["tools"],
-            **({} if self.parallel_tool_calls is None else several),
-            **(self.extra_body or {}),
-        }
-        system = {"role": "system", "content": prompt.system}
-        sampling = {} if self.temperature is None else {"temperature": self.temperature}
-        return {
-            "model": self.model,
-            "messages": [system, *json.loads(prompt.user)],
-            "max_completion_tokens": self.max_output_tokens,
-            "extra_body": body,
-            **sampling,
-        }
+    def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        body = {"tools": prompt.schema["tools"]}
+        if self.parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = self.parallel_tool_calls
+        return json.loads(prompt.user), body
 
     def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
         """What the response holds; a turn that was cut off is the model's turn as well."""
@@ -110,16 +98,12 @@ class OpenAIChat(OpenAI):
             raise Malformed(f"{self.name}: expected a chat completion, got {shown(response)!r}")
         text = _sendable(json.dumps(said._asdict(), ensure_ascii=False))
         answer = Answer(text, model, *spent, seconds)
-        problem: ModelError | None = None
         if not choice:
-            problem = Malformed(f"{self.name}: an answer without choices")
-        elif end == "content_filter":
-            problem = Refused(f"{self.name}: refused: content_filter")
-        elif end not in _ENDS:
-            problem = Malformed(f"{self.name}: ended by {end}")
-        if problem:
-            problem.answer = answer
-            raise problem
+            raise Malformed(f"{self.name}: an answer without choices").after(answer)
+        if end == "content_filter":
+            raise Refused(f"{self.name}: refused: content_filter").after(answer)
+        if end not in _ENDS:
+            raise Malformed(f"{self.name}: ended by {end}").after(answer)
         return answer
 
 

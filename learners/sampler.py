@@ -237,7 +237,6 @@ class _Service:
         self._version = start.done - config.max_staleness - 1
         self._published = asyncio.Condition()
         self._out: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
-        self._stopped = asyncio.Event()
 
     def _note(self, sentence: str) -> None:
         self._out.put_nowait(("note", sentence))

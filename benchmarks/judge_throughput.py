@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
-from record import Figure, finish, parser
+from record import Figure, finish, parser, resident_kb
 
 from resume_gym.llm import Prompt
 from resume_gym.llm.client import Client, make_client
@@ -102,12 +102,6 @@ def server(wire: str) -> Iterator[str]:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.stdin.close()
-
-
-def resident_kb() -> float:
-    """Memory of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return float(next(line for line in lines if line.startswith("VmRSS:")).split()[1])
 
 
 async def ask_all(client: Client, answers: int) -> list[float]:

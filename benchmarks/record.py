@@ -101,6 +101,13 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
+def resident_kb() -> float:
+    """Memory of this process."""
+    import psutil
+
+    return float(psutil.Process().memory_info().rss / 1024)
+
+
 def processor() -> str:
     """The model of the processor."""
     cpuinfo = Path("/proc/cpuinfo")

@@ -40,7 +40,7 @@ from statistics import median
 from typing import Any
 
 import aiohttp
-from record import Figure, finish, options
+from record import Figure, finish, options, resident_kb
 
 from learners import models
 from learners.config import Config
@@ -230,12 +230,6 @@ def memory(more: int) -> Measured:
     orchestrator.close()
     growth = 1000 * (sizes[1] - sizes[0]) / played
     return [Figure("memory, KB for 1,000 episodes", growth, at_most=200)], {"resident_kb": sizes}
-
-
-def resident_kb() -> float:
-    """Memory of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return float(next(line for line in lines if line.startswith("VmRSS:")).split()[1])
 
 
 class Recorder(VLLMEngine):

@@ -266,16 +266,13 @@ class Client:
             else:
                 _log.info("%s: served by %s", self.name, answer.model)
             self._served = answer.model
-        problem: ModelError
         if wanted and answer.model != wanted:
-            problem = Misconfigured(f"{self.name}: expected {wanted!r}, served by {answer.model!r}")
-        else:
-            try:
-                return parse(answer.text)
-            except (ValueError, RecursionError) as cause:
-                problem = Malformed(f"{self.name}: {shown(cause)}")
-        problem.answer = answer
-        raise problem
+            told = f"{self.name}: expected {wanted!r}, served by {answer.model!r}"
+            raise Misconfigured(told).after(answer)
+        try:
+            return parse(answer.text)
+        except (ValueError, RecursionError) as cause:
+            raise Malformed(f"{self.name}: {shown(cause)}").after(answer) from None
 
     async def _count(
         self,

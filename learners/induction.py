@@ -38,9 +38,7 @@ QUOTING = "model.layers.1.self_attn."
 
 
 @torch.no_grad()
-def install(
-    model: Qwen3ForCausalLM, newline: int, marker: int, opening: int, seed: int = 0
-) -> None:
+def install(model: Qwen3ForCausalLM, newline: int, marker: int, opening: int) -> None:
     """Set three heads of layer 0 and four of layer 1, in place.
 
     The residual stream gets a subspace for each of the three tokens before a token. One direction
@@ -52,11 +50,10 @@ def install(
         newline: the token that ends a line.
         marker: the token of a bullet.
         opening: the token before a quote in a call.
-        seed: of the subspaces.
     """
     config: Any = model.config
     width, size = config.hidden_size, config.head_dim
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     basis = torch.linalg.qr(torch.randn(width, width, generator=generator))[0]
     half = size // 2
     identity, *back, left, right = basis.split([half] * 4 + [size] * 2, 1)

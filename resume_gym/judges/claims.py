@@ -339,6 +339,6 @@ def _surpluses(
             yield sum(worth[s] for s in new[c:d]) - sum(s in gone for s in old[a:b]), c, d
 
 
-def cut(text: str, size: int = 80) -> str:
-    """The text, shortened for a quotation."""
-    return text if len(text) <= size else text[: size - 3].rsplit(" ", 1)[0] + "..."
+def cut(text: str) -> str:
+    """The text, shortened to at most 80 characters for a quotation."""
+    return text if len(text) <= 80 else text[:77].rsplit(" ", 1)[0] + "..."

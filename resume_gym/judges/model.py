@@ -132,7 +132,7 @@ class ModelJudge(AsyncJudge):
             return bad[0] - bad[1]
         return _agreed(await self._both(task, first, second, draw))["preference"].better
 
-    async def flips(self, task: Task, revised: str, draw: int = 0) -> Mapping[str, bool]:
+    async def flips(self, task: Task, revised: str) -> Mapping[str, bool]:
         """By graded field: whether the two orders disagree on who is better.
 
         A verdict hides this, as it takes only what both say. Nothing if a veto settles the text.
@@ -142,7 +142,7 @@ class ModelJudge(AsyncJudge):
         """
         if veto(task, revised):
             return {}
-        there, back = await self._both(task, task.resume, revised, draw)
+        there, back = await self._both(task, task.resume, revised, draw=0)
         return {field: there[field].better != back[field].better for field in GRADED_FIELDS}
 
     async def _both(

@@ -10,9 +10,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from resume_gym.replacing import UNFINISHED, replacing, sync
+
 KEPT = 2
 _STEP = re.compile(r"step-(\d{6,})")
-_UNFINISHED = ".unfinished-"
 _BEST = "best"
 
 
@@ -34,9 +35,9 @@ def begin(folder: Path, step: int) -> Path:
     if last and last[0] >= step:
         raise FileExistsError(f"step {step}: {last[1]} has been saved before")
     folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(f"{_UNFINISHED}*"):
+    for leftover in folder.glob(f"{UNFINISHED}*"):
         shutil.rmtree(leftover)
-    unfinished = folder / f"{_UNFINISHED}step-{step:06d}"
+    unfinished = folder / f"{UNFINISHED}step-{step:06d}"
     unfinished.mkdir()
     return unfinished
 
@@ -44,7 +45,7 @@ def begin(folder: Path, step: int) -> Path:
 def finish(folder: Path, step: int) -> Path:
     """Make the checkpoint that was begun durable, name it; keep the newest two and the best."""
     final = folder / f"step-{step:06d}"
-    _publish(folder / f"{_UNFINISHED}{final.name}", final)
+    _publish(folder / f"{UNFINISHED}{final.name}", final)
     spared = best(folder)
     for _, old in _saved(folder)[:-KEPT]:
         if old != spared:
@@ -69,7 +70,7 @@ def mark_best(folder: Path, step: int) -> bool:
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
     """Write a folder that is there completely, or is what it was before, or is not there."""
-    unfinished = path.with_name(f"{_UNFINISHED}{path.name}")
+    unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     write(unfinished)
@@ -81,14 +82,14 @@ def write_folder(path: Path, write: Callable[[Path], None]) -> None:
 def _publish(unfinished: Path, final: Path) -> None:
     for root, _, files in os.walk(unfinished):
         for path in (*(Path(root, name) for name in files), Path(root)):
-            _sync(path)
+            sync(path)
     unfinished.rename(final)
-    _sync(final.parent)
+    sync(final.parent)
 
 
 def _remove(folder: Path) -> None:
     # rename first: a removal that is cut short must not leave half a folder
-    shutil.rmtree(folder.rename(folder.with_name(f"{_UNFINISHED}old-{folder.name}")))
+    shutil.rmtree(folder.rename(folder.with_name(f"{UNFINISHED}old-{folder.name}")))
 
 
 def latest(folder: Path) -> tuple[int, Path] | None:
@@ -98,23 +99,11 @@ def latest(folder: Path) -> tuple[int, Path] | None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file that is there completely, or is what it was before."""
-    unfinished = path.with_name(f"{_UNFINISHED}{path.name}")
-    unfinished.write_text(text, encoding="utf-8")
-    _sync(unfinished)
-    unfinished.replace(path)
-    _sync(path.parent)
+    with replacing(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
 
 
 def _saved(folder: Path) -> list[tuple[int, Path]]:
     """All checkpoints, oldest first."""
     found = [(_STEP.fullmatch(path.name), path) for path in folder.glob("step-*")]
     return sorted((int(match[1]), path) for match, path in found if match and path.is_dir())
-
-
-def _sync(path: Path) -> None:
-    """Make a file's content, or a folder's entries, survive a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

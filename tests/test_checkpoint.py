@@ -8,6 +8,7 @@ import pytest
 
 from learners import checkpoint
 from learners.checkpoint import begin, finish, latest, write_text
+from resume_gym import replacing
 
 ENDLESS = """
 import sys, time
@@ -109,7 +110,7 @@ def test_everything_is_durable_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
-    sync, rename = checkpoint._sync, Path.rename
+    sync, rename = checkpoint.sync, Path.rename
 
     def watch_sync(path: Path) -> None:
         events.append(path.name)
@@ -119,7 +120,7 @@ def test_everything_is_durable_before_it_has_its_name(
         events.append(f"-> {target.name}")
         return rename(self, target)
 
-    monkeypatch.setattr(checkpoint, "_sync", watch_sync)
+    monkeypatch.setattr(checkpoint, "sync", watch_sync)
     monkeypatch.setattr(Path, "rename", watch_rename)
     save(tmp_path, 1, put)
     renamed = events.index("-> step-000001")
@@ -132,6 +133,22 @@ def test_other_files_are_no_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "step-best").mkdir()
     (tmp_path / "step-12").mkdir()
     assert latest(tmp_path) is None
+
+
+def test_a_file_is_durable_before_it_is_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    replace = Path.replace
+
+    def watch_replace(self: Path, target: Path) -> Path:
+        events.append(f"-> {target.name}")
+        return replace(self, target)
+
+    monkeypatch.setattr(replacing, "sync", lambda path: events.append(path.name))
+    monkeypatch.setattr(Path, "replace", watch_replace)
+    write_text(tmp_path / "a.txt", "one\n")
+    assert events == [".unfinished-a.txt", "-> a.txt", tmp_path.name]
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from rich.console import Console
 from resume_gym.arguments import add_parser, check_new_file, positive
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
-from resume_gym.synthesis.journal import Journal, Meter, made, settled, write_whole
+from resume_gym.replacing import replacing
+from resume_gym.synthesis.journal import Journal, Meter, made, settled
 from resume_gym.synthesis.manifest import (
     counted,
     find_manifest,
@@ -297,7 +298,8 @@ def _finish(plan: Plan, settings: Mapping[str, Any], journal: Journal) -> int:
     """Write the file, and what is to be known of it; only the answers stay as well."""
     from resume_gym.corpus.card import write_card
 
-    write_whole(plan.out, made(journal.rows()))
+    with replacing(plan.out) as unfinished, unfinished.open("wb") as file:
+        file.writelines(made(journal.rows()))
     path = plan.beside(".manifest.json")
     manifest = write_manifest(path, plan.out, settings, plan.count, journal, plan.store)
     try:

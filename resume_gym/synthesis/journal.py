@@ -197,16 +197,6 @@ def check_settings(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]
             )
 
 
-def write_whole(path: Path, chunks: Iterator[bytes]) -> None:
-    """Write a file that is either there in full or not at all."""
-    part = path.with_name(f"{path.name}.new")
-    with part.open("wb") as file:
-        file.writelines(chunks)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
 def _lock(file: BinaryIO, path: Path) -> None:
     """Hold a file as long as it is open.
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import resume_gym
-from resume_gym.synthesis.journal import Journal, check_settings, is_made_of, sha256, write_whole
+from resume_gym.replacing import replacing
+from resume_gym.synthesis.journal import Journal, check_settings, is_made_of, sha256
 from resume_gym.tasks import TaskError
 
 _SDKS = {"gemini": "google-genai", "openai": "openai"}
@@ -69,7 +70,8 @@ def write_manifest(
         "failures": journal.failures,
         "sha256": sha256(out),
     }
-    write_whole(path, iter([json.dumps(manifest, ensure_ascii=False, indent=1).encode() + b"\n"]))
+    with replacing(path) as file:
+        file.write_bytes(json.dumps(manifest, ensure_ascii=False, indent=1).encode() + b"\n")
     return manifest
 
 

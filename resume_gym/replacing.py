@@ -28,6 +28,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def sync(path: Path) -> None:
     """Make a file's content, or a folder's entries, survive a power cut."""
+    if os.name == "nt":  # where no folder can be opened, and nothing synced that is only read
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -177,3 +177,13 @@ def test_tables_say_how_sure_it_is():
     shown = console.file.getvalue()
     assert "[y] - a|b" in shown
     assert "3/0/0" in shown
+
+
+def test_what_rounds_to_nothing_has_no_sign():
+    played_a = played(a=[0, 0], b=[0, 0], c=[0, 0], d=[0, 0])
+    agents = {"a": played_a, "b": [replace(one, reward=-0.001) for one in played_a]}
+    summaries = {name: summarise(some) for name, some in agents.items()}
+    text = markdown(summaries, statistics_of(agents), compare(agents))
+    assert "| mean | 0.00 | 0.00 |" in text
+    assert "| b - a | +0.00 | 0.00 to 0.00 |" in text
+    assert "-0.00" not in text

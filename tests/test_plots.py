@@ -176,11 +176,19 @@ def test_many_agents_with_long_names_stay_legible() -> None:
         assert len(marks) == len(names)
 
 
+def test_a_single_step_is_numbered_by_itself() -> None:
+    with styled():
+        figure = draw_panels([{"step": 1, "reward": 1.0, "reward_std": 0.5}], OVERVIEW, "short")
+        assert figure
+        left, right = figure.axes[0].get_xlim()
+        assert [at for at in figure.axes[0].get_xticks() if left <= at <= right] == [1]
+
+
 def test_panels_without_data_are_left_out() -> None:
     rows = [{"step": i, "reward": 1.0 + i, "turns": 3.0, "tokens": 9.0} for i in range(1, 5)]
     with styled():
         assert titles(draw_panels(rows, OVERVIEW, "text")) == [
-            "Reward, spread in a group",
+            "Reward, ± sd of episodes",
             "Turns and calls an episode",
         ]
         assert draw_panels(rows, TRAINER, "text") is None
@@ -199,7 +207,7 @@ def test_another_domain_has_its_own_fields(tmp_path: Path) -> None:
     write_lines(tmp_path / "episodes.jsonl", played)
     with styled():
         figure = draw_panels(rows, OVERVIEW, "notes")
-        assert titles(figure) == ["Reward, spread in a group", "Judge, -1 to +1"]
+        assert titles(figure) == ["Reward, ± sd of episodes", "Judge, -1 to +1"]
         shown = {one.get_text() for one in texts(figure)} if figure else set()
         assert {"coverage", "noise"} <= shown
         evaluation = read_evaluations([tmp_path])

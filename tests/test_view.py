@@ -22,6 +22,7 @@ from examples.release_notes import RULES as NOTES_RULES
 from examples.release_notes import Editor, NotesSession, make_release
 from resume_gym import Rules, Session, tool_call
 from resume_gym.document import wrapped_lines
+from resume_gym.evaluation.results import row_of
 from resume_gym.tasks import Task, TaskError
 from resume_gym.viewer import episode, html
 from resume_gym.viewer.data import Results, UnreadableError
@@ -181,6 +182,16 @@ def test_tasks_that_are_nowhere_are_a_note():
 # --- folders ------------------------------------------------------------------------------------
 
 
+def test_several_calls_in_a_turn_are_a_flag_wherever_they_were_made():
+    session = Session(evil_task(0), RULES)
+    session.step(tool_call("review") * 2)
+    session.step(tool_call("submit"))
+    in_run = make_row({"group": 0, "member": 0, **session.record()}, 1, Tasks())
+    evaluated = make_row(row_of("a", 0, session), None, Tasks())
+    for row in (in_run, evaluated):
+        assert {"malformed", "several calls"} <= set(row.flags)
+
+
 def test_rows_of_a_run(run):
     assert len(run.rows) == STEPS * GROUP
     good, failed, silent, idle = run.rows[:GROUP]
@@ -273,6 +284,15 @@ def test_an_episode_without_a_verdict_has_no_number(evaluation):
     index = evaluation.index()
     assert index["figures"]["good"]["episodes"] == 3
     assert "nowhere.jsonl" in index["notes"][0]
+
+
+def test_an_agent_without_any_number_has_no_figures(evaluation):
+    file = evaluation.path / "evaluation.json"
+    told = json.loads(file.read_text())
+    told["agents"]["dead"] = {"spec": "dead", "summary": None, "statistics": None}
+    file.write_text(json.dumps(told))
+    index = read(evaluation.path).index()
+    assert list(index["figures"]) == list(index["statistics"]) == ["good", "bad"]
 
 
 def test_tokens_are_read_with_the_runs_tokenizer(run, tmp_path):

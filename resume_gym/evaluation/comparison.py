@@ -53,9 +53,9 @@ class Statistics:
 
     Attributes:
         by_task: for each task.
-        within_sd: standard deviation of the reward among the rollouts of a task, mean over tasks;
-            None if no task has two rollouts.
-        between_sd: standard deviation of the tasks' mean rewards.
+        within_sd: standard deviation (n - 1) of the reward among the rollouts of a task, mean over
+            tasks; None if no task has two rollouts.
+        between_sd: standard deviation (n) of the tasks' mean rewards.
         interval: 95 % interval of the mean reward over tasks; None without scipy, or of one task.
         wins: tasks on which its mean reward is above every other agent's; None if it is alone.
         ties: tasks on which it shares the best mean reward; None if it is alone.

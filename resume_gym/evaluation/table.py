@@ -97,7 +97,7 @@ def _compared(one: Comparison) -> list[str]:
     reward = one.figures["reward"]
     return [
         f"{one.second} - {one.first}",
-        f"{reward.mean:+.2f}",
+        f"{reward.mean:+z.2f}",
         _interval(reward.interval),
         _p(reward.p),
         _p(reward.p_holm),
@@ -106,7 +106,7 @@ def _compared(one: Comparison) -> list[str]:
 
 
 def _interval(interval: Interval | None) -> str:
-    return f"{interval[0]:.2f} to {interval[1]:.2f}" if interval else _NONE
+    return f"{interval[0]:z.2f} to {interval[1]:z.2f}" if interval else _NONE
 
 
 def _p(p: float) -> str:
@@ -190,13 +190,13 @@ def _count(name: str) -> _Figure:
 def _number(name: str) -> _Figure:
     def figure(one: Any) -> str:
         value: float | None = getattr(one, name)
-        return _NONE if value is None else f"{value:.2f}"
+        return _NONE if value is None else f"{value:z.2f}"
 
     return figure
 
 
 def _bound(end: int) -> _Figure:
-    return lambda one: f"{one.interval[end]:.2f}" if one.interval else _NONE
+    return lambda one: f"{one.interval[end]:z.2f}" if one.interval else _NONE
 
 
 def _share(name: str) -> _Figure:
@@ -206,6 +206,6 @@ def _share(name: str) -> _Figure:
 def _entry(name: str, key: str) -> _Figure:
     def figure(one: Summary) -> str:
         entries: Mapping[str, float] = getattr(one, name)
-        return f"{entries[key]:.2f}" if key in entries else _NONE
+        return f"{entries[key]:z.2f}" if key in entries else _NONE
 
     return figure

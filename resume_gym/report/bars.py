@@ -147,7 +147,7 @@ def _draw_numbers(axes: "Axes", spots: Mapping[float, Bar], colour: str) -> None
     for spot, (mean, error) in spots.items():
         side = -1 if mean < 0 else 1
         axes.annotate(
-            f"{mean:.2f}", (spot, mean + side * (error or 0)), xytext=(0, 3 * side),
+            f"{mean:z.2f}", (spot, mean + side * (error or 0)), xytext=(0, 3 * side),
             textcoords="offset points", ha="center", va="top" if side < 0 else "bottom",
             fontsize=7.5, color=ink(colour),
         )  # fmt: skip

@@ -30,7 +30,7 @@ def draw_rewards(evaluation: Evaluation, title: str) -> "Figure":
         axes.margins(x=0.02, y=0.15)
         axes.locator_params(axis="y", nbins=3)
         axes.axvline(fmean(own), color="black", linewidth=1.2, linestyle=(0, (3, 2)))
-        axes.set_title(f"{short(agent)}: mean {fmean(own):.2f} (n = {len(own)})", parse_math=False)
+        axes.set_title(f"{short(agent)}: mean {fmean(own):z.2f} (n = {len(own)})", parse_math=False)
         axes.set_ylabel("% of episodes")
     grid[-1].set_xlabel("reward of an episode")
     caption(figure, f"Dashed: mean. {evaluation.note}")

@@ -105,7 +105,7 @@ def number_steps(axis: "Axis") -> None:
     """Give an axis of steps a few whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(5, integer=True))
+    axis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
 
 
 def legend_above(figure: "Figure", axes: "Axes", panels: int = 1) -> None:

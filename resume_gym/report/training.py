@@ -51,14 +51,14 @@ class Panel(NamedTuple):
 
     title: str
     lines: tuple[Line, ...]
-    form: str = "{:.2f}"
+    form: str = "{:z.2f}"
     low: float | None = None
     high: float | None = None
     log: bool = False
 
 
 OVERVIEW = (
-    Panel("Reward, spread in a group", (Line("reward", "", BLUE),)),
+    Panel("Reward, ± sd of episodes", (Line("reward", "", BLUE),)),
     Panel("Score, 0 to 100", (Line("score", "", BLUE),), "{:.1f}", 0, 100),
     Panel(
         "The reward's parts",

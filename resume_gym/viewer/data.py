@@ -204,7 +204,7 @@ class Results:
         agents = {
             name: one
             for name, one in (about.get("agents") or {}).items()
-            if isinstance(one, Mapping) and "summary" in one
+            if isinstance(one, Mapping) and one.get("summary")
         }
         apart = ("agents", "comparisons", "format")
         return {
@@ -213,7 +213,7 @@ class Results:
             "statistics": {
                 name: {key: told for key, told in one["statistics"].items() if key != "by_task"}
                 for name, one in agents.items()
-                if "statistics" in one
+                if one.get("statistics")
             },
             "comparisons": about.get("comparisons") or [],
             "metrics": [],

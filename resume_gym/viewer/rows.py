@@ -82,7 +82,8 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
     verdict = record.get("verdict")
     if ledger.get("malformed"):
         yield "malformed"
-    if record.get("several_calls"):
+    heard = record.get("observations") or ()
+    if any(one.startswith("error (several_calls): ") for one in heard):
         yield "several calls"
     if ledger.get("failed_edit"):
         yield "failed edits"

@@ -274,6 +274,7 @@ def _steps(job: Job, loggers: Loggers, done: int) -> None:
                 saved = checkpoint.latest(run.checkpoints)
                 if step - 1 > (saved[0] if saved else 0):
                     job.trainer.save(step - 1)  # the steps before this one are not lost
+                    job.trainer.wait()
                 raise
             metrics = job.step(step, batch, began)
             history.append(metrics)
@@ -358,6 +359,17 @@ def main() -> None:
             print(f"interrupted; the same command resumes {run}", file=sys.stderr)
         raise SystemExit(status)
     try:
+        _run(config)
+    except SystemExit as told:
+        ranks.end(int(told.code or 0))
+        raise
+    ranks.end()
+
+
+def _run(config: Config) -> None:
+    """Do this process's part."""
+    run = config.runs / config.name
+    try:
         own = config.engine == "vllm" and not config.engine_urls and not config.colocated
         ranks.start(config.engine_procs * config.engine_gpus if own else 0)
         prepare_cpu(config.threads or ranks.cores())
@@ -369,7 +381,6 @@ def main() -> None:
                 train(config, servers, urls)
             else:
                 Trainer(config, run / "checkpoints").follow()
-        ranks.end()
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     except JudgeError as error:

@@ -239,6 +239,7 @@ class Loggers:
         for name in config.log_to:
             told = self._told.setdefault(name, _Told(f"{config.name}-{secrets.token_hex(4)}"))
             told.step = min(told.step, done)
+            told.evaluations = [one for one in told.evaluations if _of(one) <= told.step]
             try:
                 self._open[name] = LOGGERS[name](config, run, told.name, told.step + 1)
             except Exception as error:  # whatever its maker thought of
@@ -293,7 +294,9 @@ class Loggers:
     def _tell(self, name: str, logger: Logger, history: Sequence[Metrics], until: int) -> None:
         told = self._told[name]
         evaluations = {
-            key: one for key, one in self._evaluations(history) if key not in told.evaluations
+            key: one
+            for key, one in self._evaluations(history)
+            if key not in told.evaluations and _of(key) <= until
         }
         heard = self._heard.get(name, 0)
         sentences = [one for one in self._sentences[heard:] if one[0] <= until]
@@ -328,6 +331,11 @@ class Loggers:
             f"Warning, {name} gets nothing more until the same command is given again: "
             f"{_line(error)}."
         )
+
+
+def _of(evaluation: str) -> int:
+    """The step whose weights an evaluation is of, by its key."""
+    return int(evaluation.split()[1])
 
 
 def _tag(metric: str) -> str:

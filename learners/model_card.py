@@ -226,13 +226,16 @@ def _result(
 
 def _use(config: Config, facts: Mapping[str, Any]) -> Iterator[str]:
     env, _, module = config.env.rpartition(":")[::-1]
-    own = f"; import `{module}` first, which registers it" if module else ""
-    yield (
-        "A Hugging Face folder like any other; its chat template shows the environment's tools to "
-        f"the model and reads its calls. Play it in `{env}`{own}:"
-    )
-    yield f"\n```\nresume-gym eval --agent FOLDER_OF_THIS_FILE --env {config.env}\n```\n"
-    yield "Or ask it for its first turn:"
+    if facts["edited"]:
+        own = f", which `{module}` registers" if module else ""
+        yield (
+            "A Hugging Face folder like any other; its chat template shows the environment's tools "
+            f"to the model. Play it in `{env}`{own}:"
+        )
+        yield f"\n```\nresume-gym eval --agent FOLDER_OF_THIS_FILE --env {config.env}\n```\n"
+    else:
+        yield "A Hugging Face folder like any other.\n"
+    yield "Ask it for its first turn:"
     source = "env.unwrapped.session.toolbox.schemas" if facts["edited"] else None
     yield "\n```python"
     yield from ("import gymnasium as gym", f"import {module or 'resume_gym'}")
@@ -339,7 +342,9 @@ def _shown(source: object) -> str:
     """A source, model or judge as text; of a path only its end, and no address."""
     text = source if isinstance(source, str) else json.dumps(source)
     text = re.sub(r"https?://[^\s\"']+", "URL", text)
-    return Path(text).name if Path(text).is_absolute() else text
+    if Path(text).is_absolute():
+        return Path(text).name
+    return re.sub(r"\"[/~][^\"]*/([^\"/]*)\"", r'"\1"', text)  # options as JSON
 
 
 def _plain(text: str) -> str:

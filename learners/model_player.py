@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_model
 from torch import Tensor
 
@@ -78,6 +79,8 @@ class FoundModel:
         config = replace(_untrained(trained), **known)
         folder = models.folder(config.model)
         files = sorted(folder.glob("*.safetensors")) if weights is None else [weights]
+        if not files and not any(folder.glob("*.bin")):
+            raise FileNotFoundError(f"model: expected weights in {folder}, *.safetensors")
         sampled = {name: getattr(config, name) for name in _RECORDED}
         record = {"model": options["model"], **sampled, "weights": _hash(files)}
         return cls(config, weights, record)
@@ -138,6 +141,10 @@ def _hash(files: Iterable[Path]) -> str:
     """Of the beginning of each tensor: large files take minutes, and training may spare some."""
     told = hashlib.sha256()
     for path in files:
+        try:
+            safe_open(path, "pt")  # also sees that no tensor is missing
+        except SafetensorError as problem:  # half a file, or what Git LFS left in its place
+            raise ConfigError(f"model: expected weights in {path}: {problem}") from None
         with path.open("rb") as file:
             length = file.read(8)
             header = file.read(int.from_bytes(length, "little"))

@@ -130,17 +130,22 @@ def start(reserved: int = 0) -> None:
     _commands = dist.new_group(backend="gloo", timeout=_PATIENCE)
 
 
-def end() -> None:
-    """Leave the others, once all are done; a process that is one of several ends here."""
+def end(status: int = 0) -> None:
+    """Leave the others; a process that is one of several ends here.
+
+    Args:
+        status: of its exit. If it is 0, all are waited for.
+    """
     if not dist.is_initialized():
         return
-    barrier()
-    dist.destroy_process_group()
+    if status == 0:
+        barrier()
+        dist.destroy_process_group()
     sys.stdout.flush()
     sys.stderr.flush()
     # Gloo's threads outlive their groups, whoever else knows those; one that lets go of a tensor
     # while Python takes itself apart aborts the process
-    os._exit(0)
+    os._exit(status)
 
 
 def gather(value: Any) -> list[Any]:

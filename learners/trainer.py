@@ -3,6 +3,7 @@
 Rank 0 calls the methods; each tells the other ranks, which are in `follow`, to do the same.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -19,6 +20,8 @@ from learners.batching import Sample, pack
 from learners.checkpoint import CheckpointError
 from learners.config import Config
 from learners.losses import LOSSES
+
+_ORPHANED_S = 10.0
 
 
 class Trainer:
@@ -40,9 +43,17 @@ class Trainer:
         self.policy = self._backend.prepare(config)
 
     def follow(self) -> None:
-        """Do what rank 0 says until it closes."""
+        """Do what rank 0 says until it closes.
+
+        Raises:
+            SystemExit: it is gone.
+        """
         while True:
-            name, *arguments = ranks.tell(None)
+            try:
+                name, *arguments = ranks.tell(None)
+            except RuntimeError:  # rank 0 is gone; who started it tells why, and ends the others
+                time.sleep(_ORPHANED_S)
+                raise SystemExit(1) from None
             if name == "_close":
                 return
             getattr(self, name)(*arguments)

@@ -209,6 +209,33 @@ def test_one_that_cannot_forget_is_told_what_a_checkpoint_holds(
     assert recorder.told[-1][2] is False
 
 
+@pytest.mark.parametrize("name", ["tensorboard", "wandb"])
+def test_an_evaluation_that_is_played_again_is_shown_once(
+    name: str, tmp_path: Path, recorder: type[Recorder]
+) -> None:
+    run, config = RunFolder(tmp_path), Config(log_to=(name,))
+    for reward in (1.0, 2.0):  # killed after the step, and given again
+        telling = Loggers(config, run, 2 if reward == 2.0 else 0)
+        for step in (3,) if reward == 2.0 else (1, 2, 3):
+            train(run, step, reward)
+            if step == 2:
+                save(run, step)
+                run.append_evaluation({"step": 2, "versions": [2, 2], "reward": 0.5})
+            telling.update()
+        run.append_evaluation({"step": 3, "versions": [3, 3], "reward": reward})
+        telling.update()
+        if reward == 1.0:
+            run.truncate(2)
+    save(run, 3)
+    telling.update()
+    if name == "tensorboard":
+        assert shown(run, "evaluation/reward") == [(2, 0.5), (3, 2.0)]
+    else:
+        figures = [(step, one) for _, step, one in recorder.told if isinstance(one, dict)]
+        told = [(step, one["evaluation/reward"]) for step, one in figures if len(one) == 1]
+        assert told == [(2, 0.5), (3, 2.0)]
+
+
 def test_one_that_fails_is_let_go_told_of_and_caught_up_with(
     tmp_path: Path, recorder: type[Recorder]
 ) -> None:

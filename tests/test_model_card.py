@@ -125,6 +125,8 @@ def test_a_card_of_an_environment_of_texts(tmp_path: Path) -> None:
     assert "No judge: the rewards are those of the environment's steps." in text
     assert "invent" not in text
     assert "observation" in text
+    assert "resume-gym eval" not in text, "which plays environments of editing"
+    assert "tools" not in text
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,14 @@ def test_names_and_judges_cannot_break_a_card(tmp_path: Path) -> None:
     (settings,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     assert tomllib.loads(settings)["judge"] == judge
     assert not {"runs", "engine_urls"} & set(tomllib.loads(settings))
+
+
+def test_paths_in_options_are_nobodys_business(tmp_path: Path) -> None:
+    judge = json.dumps({"name": "openai", "model": "org/a", "store": "/home/ada/answers.db"})
+    _, text = loaded(a_run(tmp_path / "one", judge=judge), tmp_path / "model")
+    assert "/home/ada" not in text
+    assert "org/a" in text
+    assert "answers.db" in text
 
 
 def test_a_card_that_is_there_is_not_replaced(

@@ -128,6 +128,33 @@ def test_what_is_no_model_is_told(run: Path, tmp_path: Path) -> None:
         FoundModel.of({"model": step, "engine": "vllm", "engine_urls": ["http://h"]})
 
 
+@pytest.mark.parametrize("damage", ["cut", "pointer"])
+def test_weights_that_are_none_are_told(damage: str, tmp_path: Path) -> None:
+    shutil.copytree(models.NANO, tmp_path / "model")
+    file = tmp_path / "model" / "model.safetensors"
+    whole = file.read_bytes()
+    # what a clone without Git LFS has in its place
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+    file.write_bytes(whole[:-1] if damage == "cut" else pointer)
+    with pytest.raises(ConfigError, match=r"model: expected weights in .*model.safetensors: "):
+        FoundModel.of({"model": str(file.parent)})
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match=r"expected weights in .*model, "):
+        FoundModel.of({"model": str(file.parent)})
+
+
+def test_a_tokenizer_that_is_none_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(models.NANO, tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").unlink()
+    command = ["eval", "--agent", str(tmp_path / "model"), "--env", "ResumeEditMini-v0"]
+    assert main(command) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if "resume-gym: " in line]
+    assert len(told) == 1
+    assert told[0].endswith(".")
+
+
 def test_servers_sample_with_the_models_weights(run: Path) -> None:
     chat = ChatTokens(models.load_tokenizer("nano"), TOOLS)
     with FakeVLLM(lambda ids: chat.write(SUBMIT)) as server:

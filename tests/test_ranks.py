@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ def test_a_loaded_checkpoint_goes_on_also_with_other_processes(backend: str, fol
     assert apart(back[f"{backend}-2"], back["went on"]) < 1e-5
 
 
-def train(runs: Path, backend: str, **changes: object) -> subprocess.Popen[str]:
+def train(
+    runs: Path, backend: str, flags: Sequence[str] = (), **changes: object
+) -> subprocess.Popen[str]:
     """Start the main job, small, in two processes."""
     settings = {
         "name": "job",
@@ -106,7 +109,7 @@ def train(runs: Path, backend: str, **changes: object) -> subprocess.Popen[str]:
         "eval-rollouts": 1,
         **changes,
     }
-    flags = [f"--{name}={value}" for name, value in settings.items()]
+    flags = [*flags, *(f"--{name}={value}" for name, value in settings.items())]
     script = str(TESTS.parent / "learners" / "aipo.py")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, script, *flags], **pipes)  # type: ignore[call-overload,no-any-return]
@@ -171,6 +174,37 @@ def test_when_a_process_dies_the_others_end(victim: str, tmp_path: Path) -> None
     while any(map(runs, ranks)):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+AWAY = """
+from resume_gym.judges import JudgeMisconfigured
+from resume_gym.judges.rubric import RubricJudge
+
+class Away(RubricJudge):
+    asked = 0
+
+    def judge(self, task, revised):
+        self.asked += 1
+        if self.asked > 12:
+            raise JudgeMisconfigured("the judge is away")
+        return super().judge(task, revised)
+"""
+
+
+def test_an_error_that_is_told_is_the_last_word_and_loses_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "away.py").write_text(AWAY)
+    monkeypatch.setenv("PYTHONPATH", f"{TESTS.parent}{os.pathsep}{tmp_path}")
+    wanted = {"steps": 100, "save-every": 100, "judge": "away:Away"}
+    process = train(tmp_path, "fsdp2", **wanted, flags=("--async-save",))
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1, out + err
+    told = f"error: no verdict: the judge is away; the same command resumes {tmp_path / 'job'}"
+    assert err.splitlines()[-1] == told
+    assert "Traceback" not in err
+    (saved,) = (tmp_path / "job" / "checkpoints").iterdir()
+    assert saved.name == f"step-{len(metrics(tmp_path)):06d}"
 
 
 @pytest.mark.parametrize("backend", SHARDED)

@@ -21,6 +21,7 @@ from resume_gym.cli import main
 from resume_gym.evaluation.episodes import play
 from resume_gym.judges import JudgeError, JudgeMisconfigured
 from resume_gym.revising.files import Source, read_source
+from resume_gym.revising.report import _quoted
 from resume_gym.revising.revision import words
 from resume_gym.tasks import WEAKNESSES
 
@@ -488,3 +489,7 @@ def test_half_a_character_of_a_model_is_no_end(folder: Path) -> None:
 )
 def test_words_of_an_action(action: str, found: tuple[str, str]) -> None:
     assert words(action) == found
+
+
+def test_paragraphs_of_a_reason_stay_apart() -> None:
+    assert _quoted("Two things:\n\n- one\n\n  # two") == "> Two things:\n>\n> \\- one\n>\n> \\# two"

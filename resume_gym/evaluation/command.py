@@ -236,8 +236,8 @@ def make_entry(
 def _load(where: str, found: Found, contest: Contest) -> Player:
     try:
         return found.player(contest.session_type.toolbox.schemas)
-    except ValueError as problem:
-        raise TaskError(f"{where}: {problem}") from None
+    except ValueError as problem:  # transformers' own take several lines
+        raise TaskError(f"{where}: {' '.join(str(problem).split())}") from None
 
 
 def _check_places(options: argparse.Namespace) -> None:

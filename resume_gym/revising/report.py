@@ -22,7 +22,7 @@ may be false: read all changes. "The evidence" would be other documents about yo
 LONG_THOUGHT = 2000
 _GRADES = {-1: "worse", 0: "as before", 1: "better"}
 _MARKUP = re.compile(r"([\\`*_\[\]<&|~])")
-_BLOCK = re.compile(r"^\s*([#>=+-])", re.MULTILINE)
+_BLOCK = re.compile(r"^[^\S\n]*([#>=+-])", re.MULTILINE)
 
 
 def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:

@@ -3,6 +3,7 @@
 Rank 0 calls the methods; each tells the other ranks, which are in `follow`, to do the same.
 """
 
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,8 +52,9 @@ class Trainer:
         while True:
             try:
                 name, *arguments = ranks.tell(None)
-            except RuntimeError:  # rank 0 is gone; who started it tells why, and ends the others
-                time.sleep(_ORPHANED_S)
+            except RuntimeError as problem:
+                time.sleep(_ORPHANED_S)  # who started rank 0 says why it is gone, and ends this one
+                print(f"error: process 0 does not answer: {problem}", file=sys.stderr)
                 raise SystemExit(1) from None
             if name == "_close":
                 return

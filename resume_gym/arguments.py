@@ -107,13 +107,13 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
     Args:
         env: id of an environment of editing, or module:id.
-        options: of it; None stands for its own.
+        options: of it; None stands for its own, but as `split` for both.
 
     Raises:
         TaskError: there is no such environment, or its tasks or its judge cannot be had.
     """
     _check_env(env)
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None or name == "split"}
     try:
         made = gym.make(env, **given).unwrapped
         assert isinstance(made, EditEnv)

@@ -102,7 +102,7 @@ _WRONG_PATH = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; 0: done, 1: it failed, 2: a user's mistake, 130: interrupted."""
+    """Run the command line; 0: done, 1: it failed, 2: a user's mistake, 3: flagged, 130: ^C."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # of bars and names that a terminal cannot show
@@ -186,7 +186,7 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         prog="resume-gym",
         description="Agents that edit documents: play, measure and look at them, make tasks, "
         "check judges.",
-        epilog=epilog(_EXAMPLES, failed="it failed, or the answer is no"),
+        epilog=epilog(_EXAMPLES, "done", "it failed, or the answer is no", "revised, but flagged"),
         formatter_class=Formatter,
     )
     parser.add_argument(

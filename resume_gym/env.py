@@ -135,7 +135,8 @@ class EditEnv(gym.Env[str, str]):
             # a third of the time of `integers`, which a short episode would notice
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
         if task_id not in self._numbers:
-            where = f"{self._source}, split {self._split}: {len(tasks)} tasks"
+            split = f", split {self._split}" * (self._split is not None)
+            where = f"{self._source}{split}: {len(tasks)} tasks"
             raise TaskError(f"task_id: {task_id!r} is not in {where}")
         return self.session_type(tasks[self._numbers[task_id]], self.rules)
 

@@ -177,6 +177,10 @@ def test_tables_say_how_sure_it_is():
     shown = console.file.getvalue()
     assert "[y] - a|b" in shown
     assert "3/0/0" in shown
+    narrow = Console(width=60, file=StringIO())
+    narrow.print(comparison_table([replace(pairs[0], second="a-name-of-so-many-letters")]))
+    assert "3/0/0" in narrow.file.getvalue()
+    assert "\u2026" not in narrow.file.getvalue()
 
 
 def test_what_rounds_to_nothing_has_no_sign():

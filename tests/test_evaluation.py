@@ -169,6 +169,19 @@ def test_table_sets_summaries_side_by_side():
     assert rows.keys() >= {*WEAKNESSES, "hallucination", "edits that failed"}
 
 
+def test_a_narrow_terminal_breaks_neither_labels_nor_figures():
+    one = summarise(run("noop"))
+    for names, width in ((["an-agent-with-a-long-name", *"bcde"], 80), ("abcdefgh", 100)):
+        console = Console(width=80, file=StringIO())
+        console.print(table(dict.fromkeys(names, one)), crop=False)
+        lines = [line.rstrip() for line in console.file.getvalue().split("\n")]
+        (mean,) = (line for line in lines if line.startswith("  standard deviation "))
+        assert mean.split()[2:] == [f"{one.reward_sd:.2f}"] * len(names)
+        assert "  malformed calls an episode" in [line[:28] for line in lines]
+        assert max(map(len, lines)) <= width
+        assert "\u2026" not in console.file.getvalue()
+
+
 MINI = Rules(max_turns=6, page_lines=20)
 
 

@@ -414,6 +414,8 @@ def test_other_settings_do_not_mix(out: Path) -> None:
     run("--generator", "procedural", "--count", 1, "--out", out)
     with pytest.raises(TaskError, match=r"was made with seed 0, not 1; choose another --out"):
         run("--generator", "procedural", "--count", 1, "--seed", 1, "--out", out)
+    with pytest.raises(TaskError, match=r"was made with generator 'procedural', not 'gemini'"):
+        run("--generator", "gemini", "--count", 1, "--out", out)
     partial = out.with_name("tasks.jsonl.partial")
     Journal(partial, {"generator": "procedural", "size": "mini"}).close()
     with pytest.raises(TaskError, match=r"partial was made with seed None, not 0"):

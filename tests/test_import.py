@@ -227,10 +227,12 @@ def test_one_bad_file_does_not_lose_the_others(
 
 
 def test_nothing_is_written_where_nothing_was_made(files: Path) -> None:
-    out = put(files, "tasks.jsonl", "old\n")
+    out = files / "tasks.jsonl"
+    run(files / "ada.md", "--jobs", files / "engineer.md", "--out", out)
+    before = out.read_bytes()
     with pytest.raises(Incomplete, match="nothing is written"):
         run(files / "ada.md", "--jobs", files / "nowhere.md", "--out", out)
-    assert out.read_text() == "old\n"
+    assert out.read_bytes() == before
     assert not list(files.glob(".*"))
 
 
@@ -247,6 +249,8 @@ def test_the_command_writes_tasks_and_never_shows_what_it_masked(
     assert "| masked | links, mail, names, phone |" in card
     said = capsys.readouterr().out + card
     assert "3 tasks (3 train)" in " ".join(said.split())
+    run(files / "ada.md", *command)  # an import may be made again
+    assert out.read_bytes().count(b"\n") == 1
     for secret in ("Moreno", "PUBLIC", "Bell", "555", "@", "janeq"):
         assert secret not in said
         assert secret in ("555", "@") or not any(secret in row["resume"] for row in rows)
@@ -258,6 +262,7 @@ def test_the_command_writes_tasks_and_never_shows_what_it_masked(
         (["--out", "missing/tasks.jsonl"], "--out: there is no folder"),
         (["--out", "."], "--out: expected a file, '.' is a folder"),
         (["--out", "ada.md"], "is one of the files to read"),
+        (["--out", "jane.txt"], "--out: 'jane.txt' exists, and no import made it"),
         (
             ["--out", "t.jsonl", "--mask", "phone", "--phone-region", "Mars"],
             "--phone-region: expected a reg",

@@ -152,6 +152,12 @@ def test_the_deadline(failure: Unavailable | None) -> None:
     assert len(provider.at) == (pytest.approx(9, abs=4) if failure else 1)
 
 
+def test_that_nobody_answers_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    ask_in_no_time(Provider(0.1, Unavailable("nobody is there")), 20, deadline_s=150.0)
+    (said,) = caplog.messages
+    assert said == "nobody is there; asking again, for at most 150 s an answer"
+
+
 class BusyDisk:
     """Stands for a store that takes its time.
 

@@ -495,6 +495,10 @@ def test_a_file_of_tasks_and_a_seed_draw_as_the_environment_does() -> None:
     assert len({start("ResumeEditMini-v0", seed=n).session.task.task_id for n in range(9)}) > 4
     held_out = start("ResumeEditMini-v0", split="eval", seed=0).session.task
     assert held_out.split == "eval"
+    of_both = {start("ResumeEditMini-v0", seed=n).session.task.split for n in range(20)}
+    assert of_both == {"train", "eval"}
+    held_out = start("ResumeEditMini-v0", task_id="mini-eval-0-000000").session.task
+    assert held_out.split == "eval"
 
 
 @pytest.mark.parametrize(

@@ -497,7 +497,10 @@ def parse(*arguments: str) -> argparse.Namespace:
 
 
 def test_the_command_writes_what_it_says(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (run / "after.json").unlink()
     (run / "before.json").unlink()
@@ -508,8 +511,12 @@ def test_the_command_writes_what_it_says(
         tmp_path / "out" / f"{name}.png" for name in ("training", "trainer", "dips", "phase")
     ]
     assert all(Path(line).stat().st_size > 10_000 for line in out.split())
-    assert err.startswith("nothing to draw")
+    assert err.startswith("nothing to draw for: ")
     assert err.rstrip().endswith("weaknesses")
+    monkeypatch.chdir(run.parent)
+    options = parse(run.name, "--format", "svg")
+    options.run(options)
+    assert capsys.readouterr().out.startswith(f"{run.name}/plots/training.svg\n")
     options = parse(str(run), "--format", "png,gif")
     with pytest.raises(TaskError, match="--format: expected some of png, svg; got 'gif'"):
         options.run(options)

@@ -346,6 +346,13 @@ def test_what_somebody_else_wrote_is_left_alone(tmp_path, name):
     assert (tmp_path / name).read_text() == "mine\n"
 
 
+def test_a_run_is_no_place_for_an_evaluation(tmp_path, capsys):
+    (tmp_path / "metrics.jsonl").touch()  # as a run has it before its first step
+    assert evaluate(tmp_path) == 2
+    assert capsys.readouterr().err.endswith("holds a training run; choose another folder\n")
+    assert [one.name for one in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"env": "E"}', '{"agents": []}'])
 def test_settings_of_something_else_are_named(tmp_path, text):
     (tmp_path / "settings.json").write_text(text)

@@ -183,7 +183,7 @@ def test_scripted_agents_and_models_of_ones_own_revise(
         (["--out", "n.md", "--report", "n.md"], "--report: 'n.md' is one of the files"),
         (["--out", "nowhere/n.md"], "--out: there is no folder 'nowhere'"),
         (["--out", "."], "--out: expected a file, '.' is a folder"),
-        (["--out", "n.md", "--judge", "rubrik"], "--judge: judge: expected"),
+        (["--out", "n.md", "--judge", "rubrik"], "--judge: expected module:name"),
         (["--out", "n.md", "--env", "CartPole-v1"], "CartPole-v1 edits no documents"),
         (["--out", "n.md", "--env", "examples.release_notes:ReleaseNotes-v0"],
          "--env: expected an environment of resumes; examples.release_notes:ReleaseNotes-v0"),

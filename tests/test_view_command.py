@@ -173,9 +173,11 @@ def test_the_command_serves_until_it_is_interrupted(run):
 
 
 def test_mistakes_are_one_line(run, server, tmp_path, capsys):
+    (tmp_path / "notes.txt").touch()  # in a folder that is none to view
     for arguments, message in (
         (["nowhere"], "view: there is no folder 'nowhere'"),
         ([run.path, "--export", tmp_path / "nowhere" / "run.html"], "--export: there is no folder"),
+        ([tmp_path / "notes.txt"], "notes.txt'\n"),
         ([run.path, "--export", tmp_path], "is a folder"),
         ([run.path, "--port", server.server_port], "choose another"),
     ):

@@ -11,6 +11,8 @@ from resume_gym.corpus.masking import FIELDS
 from resume_gym.corpus.pairing import PAIRINGS
 from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, TaskError, write_jsonl
 
+_COMMAND = "resume-gym data import"
+
 
 class Incomplete(OSError):  # noqa: N818
     """Some files could not be used; what could be made of the others is written."""
@@ -92,6 +94,8 @@ def _run(options: argparse.Namespace) -> None:
     files = [*options.resumes, *options.jobs, *options.evidence]
     if any(out.resolve() == file.resolve() for file in files):
         raise TaskError(f"--out: {str(out)!r} is one of the files to read")
+    if out.exists() and not _is_import(out):
+        raise TaskError(f"--out: {str(out)!r} exists, and no import made it; name another file")
     wanted = Options(
         options.pair,
         options.seed,
@@ -118,6 +122,14 @@ def _run(options: argparse.Namespace) -> None:
         raise Incomplete(f"files that could not be used: {len(report.failed)}; {written}")
 
 
+def _is_import(out: Path) -> bool:
+    """Whether the card beside a file says that it was imported, so that it can be made again."""
+    from resume_gym.corpus.card import card_path
+
+    card = card_path(out)
+    return card.is_file() and _COMMAND in card.read_text(encoding="utf-8", errors="replace")
+
+
 def _write(out: Path, report: Report, options: Options) -> None:
     """Write tasks and their card; what stood there before stays until both are whole."""
     from resume_gym.corpus.card import write_card
@@ -139,7 +151,7 @@ def _origin(report: Report, options: Options) -> dict[str, Any]:
     else:
         limits.append("Nothing was masked: personal data of the candidates is in it.")
     return {
-        "command": "resume-gym data import",
+        "command": _COMMAND,
         "resumes": ", ".join(f"{count} {kind}" for kind, count in report.formats.items()),
         "jobs": len({one.job for one in report.made}),
         "pairing": options.pairing + f", seed {options.seed}" * (options.pairing == "random"),

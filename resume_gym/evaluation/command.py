@@ -268,9 +268,10 @@ def _print(options: argparse.Namespace, contest: Contest, figures: Figures) -> N
     if options.markdown:
         say(markdown(*figures), end="")
     else:
-        console.print(table(figures.summaries, figures.statistics))
+        # a line too many for the terminal is wrapped by it, and whole in a file
+        console.print(table(figures.summaries, figures.statistics), crop=False)
         if figures.comparisons:
-            console.print(comparison_table(figures.comparisons))
+            console.print(comparison_table(figures.comparisons), crop=False)
             console.print(figures.comparisons[0].method, style="dim", highlight=False)
     if len(figures.summaries) > 1 and not figures.comparisons:
         hint = "no paired tests: they need pip install resume-gym[eval], and tasks in common"

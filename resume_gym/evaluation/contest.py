@@ -91,7 +91,7 @@ def make_contest(
     try:
         grades = made.judge
     except ValueError as problem:
-        raise TaskError(f"--judge: {problem}") from None
+        raise TaskError(f"--judge: {str(problem).removeprefix('judge: ')}") from None
     if grades is None:
         raise TaskError(f"--judge: {env} has none of its own")
     registered = made.spec.kwargs if made.spec else {}

@@ -99,6 +99,9 @@ class Results:
     def _check(self) -> None:
         """Hold this evaluation to the one that the folder began with."""
         file = self.folder / "settings.json"
+        if (self.folder / "metrics.jsonl").exists():
+            # its pictures and its page would show the run alone
+            raise TaskError(f"{self.folder} holds a training run; choose another folder")
         if not file.exists():
             for name in _MADE:
                 # who was killed before the settings were there left no episode

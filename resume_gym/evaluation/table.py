@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rich.console import JustifyMethod
 from rich.markup import escape
 from rich.table import Table
 
@@ -10,6 +11,7 @@ from resume_gym.evaluation.comparison import Comparison, Interval, Statistics
 from resume_gym.evaluation.figures import Returns, Summary
 
 _NONE = "-"
+_FIGURE = 6  # characters: -12.34
 
 
 class Section(NamedTuple):
@@ -47,9 +49,10 @@ def table(
 ) -> Table:
     """Figures side by side, a column for each summary: agents, or before and after."""
     grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
-    grid.add_column()
+    # where it is narrow names break, and neither labels nor figures do
+    grid.add_column(no_wrap=True)
     for name in summaries:
-        grid.add_column(escape(name), justify="right")
+        grid.add_column(escape(name), justify="right", overflow="fold", min_width=_FIGURE)
     for title, rows in sections(summaries, statistics):
         grid.add_row(title, style="bold")
         for label, cells in rows.items():
@@ -62,7 +65,9 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Pairs of agents, by their rewards."""
     grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
     for name in _COMPARED:
-        grid.add_column(name, justify="left" if name == _COMPARED[0] else "right")
+        pair = name == _COMPARED[0]
+        side: JustifyMethod = "left" if pair else "right"
+        grid.add_column(name, justify=side, overflow="fold", no_wrap=not pair)
     for cells in map(_compared, comparisons):
         grid.add_row(*map(escape, cells))
     return grid

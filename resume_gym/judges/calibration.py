@@ -287,7 +287,7 @@ def chosen(spec: str) -> AsyncJudge:
     try:
         return as_async(make_judge(spec))
     except ValueError as problem:
-        raise TaskError(f"--judge: {problem}") from None
+        raise TaskError(f"--judge: {str(problem).removeprefix('judge: ')}") from None
 
 
 def spread(pairs: Sequence[Pair], limit: int | None) -> Sequence[Pair]:

@@ -122,6 +122,7 @@ class Client:
         self._calls = self._stored = self._tokens_in = self._tokens_out = 0
         self._dollars = 0.0
         self._served: str | None = None
+        self._down = False
 
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
         """See `Asks`. If nobody waits for it any longer, the request is given up."""
@@ -244,6 +245,7 @@ class Client:
                 answer = await self._provider.send(prompt)
             value = self._read(answer, parse)
         except ModelError as problem:
+            self._tell_outage(problem)
             if problem.answer:
                 self._gate.settle(prompt, guess, problem.answer)
             await self._count(prompt, began, problem.answer, problem)
@@ -252,9 +254,17 @@ class Client:
             if sent:
                 await self._count(prompt, began, None, Unavailable("cut off by the deadline"))
             raise
+        self._down = False
         self._gate.settle(prompt, guess, answer)
         await self._count(prompt, began, answer, key=key)
         return answer.text, value
+
+    def _tell_outage(self, problem: ModelError) -> None:
+        """Say once that nobody answers: a wrong address is asked again for minutes."""
+        was, self._down = self._down, self._gate.breaker.broken
+        if self._down and not was:
+            limit = self._settings.deadline_s
+            _log.warning("%s; asking again, for at most %g s an answer", shown(problem), limit)
 
     def _read(self, answer: Answer, parse: Callable[[str], T]) -> T:
         wanted = self._settings.served

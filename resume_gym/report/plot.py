@@ -54,7 +54,7 @@ def plot(
         OSError: a file cannot be read or written.
         TaskError: a path holds no run or evaluation, or several evaluations have no `out`.
     """
-    paths = list(dict.fromkeys(path.resolve() for path in paths))
+    paths = list({path.resolve(): path for path in paths}.values())
     runs = [path for path in paths if is_run(path)]
     results = [path for path in paths if path not in runs]
     if out is None and len(results) > 1:
@@ -62,7 +62,7 @@ def plot(
     written = Written([], [])
     with styled():
         for path in runs:
-            own = out / path.name if out and len(paths) > 1 else out
+            own = out / path.resolve().name if out and len(paths) > 1 else out
             _write(of_run(read_run(path), source), own or path / "plots", formats, written)
         if results:
             pictures = of_evaluation(read_evaluations(results), source)
@@ -170,4 +170,4 @@ def _run(options: argparse.Namespace) -> None:
     for file in written.files:
         print(file)
     if written.missing:
-        print(f"nothing to draw in: {', '.join(map(str, written.missing))}", file=sys.stderr)
+        print(f"nothing to draw for: {', '.join(map(str, written.missing))}", file=sys.stderr)

@@ -189,7 +189,9 @@ def check_settings(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]
     Raises:
         TaskError: it was not; names the first setting that differs.
     """
-    for name in sorted(there.keys() | here.keys()):
+    # which settings there are depends on the generator
+    names = sorted(there.keys() | here.keys(), key=lambda name: (name != "generator", name))
+    for name in names:
         if there.get(name) != here.get(name):
             raise TaskError(
                 f"{path} was made with {name} {there.get(name)!r}, not {here.get(name)!r}; "

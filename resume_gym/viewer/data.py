@@ -43,11 +43,12 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
-            hint = f", did you mean its folder {str(path.parent)!r}?" if path.is_file() else ""
+            near = path.is_file() and (_is_run(path.parent) or _is_evaluation(path.parent))
+            hint = f", did you mean its folder {str(path.parent)!r}?" if near else ""
             raise TaskError(f"view: there is no folder {str(path)!r}{hint}")
         self.path = path
-        self.is_run = (path / "trajectories").is_dir() or (path / "metrics.jsonl").is_file()
-        if not self.is_run and not (path / "episodes.jsonl").is_file():
+        self.is_run = _is_run(path)
+        if not self.is_run and not _is_evaluation(path):
             raise TaskError(
                 "view: expected a run (metrics.jsonl, trajectories) or an evaluation "
                 f"(episodes.jsonl); {str(path)!r} has neither"
@@ -219,6 +220,14 @@ class Results:
             "metrics": [],
             "journal": [],
         }
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "trajectories").is_dir() or (folder / "metrics.jsonl").is_file()
+
+
+def _is_evaluation(folder: Path) -> bool:
+    return (folder / "episodes.jsonl").is_file()
 
 
 def _json(file: Path) -> dict[str, Any]:

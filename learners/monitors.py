@@ -207,8 +207,10 @@ def _ills(history: Sequence[Metrics]) -> dict[str, str]:
         now, first = entropies[-1], entropies[0]
         ills["entropy"] = f"entropy {now:.3f}, {first:.3f} at first: the policy explores no more"
     gaps = [one["gap"] for one in history if "gap" in one]
-    if gaps and _running(gaps)[-1] > GAP_LIMIT:
-        ills["gap"] = f"sampler and trainer differ by {gaps[-1]:.3f} in log-probability"
+    if gaps and (gap := _running(gaps)[-1]) > GAP_LIMIT:
+        age = history[-1].get("staleness")  # weights of another step differ, and should
+        apart = f", {age:.1f} steps apart," if age else ""
+        ills["gap"] = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
     return ills
 
 

@@ -145,7 +145,10 @@ def test_a_collapse_of_the_entropy_and_a_gap_are_told() -> None:
     rows = history(entropy=[0.5] * 3 + [0.01] * 8, gap=[0.001] * 10 + [0.2])
     assert told(rows) == [
         "Step 8: warning, entropy 0.010, 0.500 at first: the policy explores no more.",
-        "Step 11: warning, sampler and trainer differ by 0.200 in log-probability.",
+        "Step 11: warning, sampler and trainer differ by 0.041 in log-probability.",
+    ]
+    assert told(history(gap=[0.001, 0.2], staleness=[0.75, 0.75])) == [
+        "Step 2: warning, sampler and trainer, 0.8 steps apart, differ by 0.101 in log-probability."
     ]
 
 

@@ -266,7 +266,7 @@ class _Service:
     def _receive(self, inbox: "asyncio.Queue[tuple[str, int]]") -> None:
         try:
             inbox.put_nowait(self._pipe.recv())
-        except EOFError:
+        except (EOFError, ConnectionError):  # the trainer is gone, and may have left things unread
             inbox.put_nowait(("stop", 0))
 
     async def _hear(

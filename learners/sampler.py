@@ -312,7 +312,8 @@ class _Service:
         """Messages one by one, in a thread: the trainer reads them when it has time."""
         while True:
             message = await self._out.get()
-            await asyncio.to_thread(self._pipe.send, message)
+            with contextlib.suppress(ConnectionError):  # the trainer is gone, as `_receive` hears
+                await asyncio.to_thread(self._pipe.send, message)
             self._out.task_done()
 
 

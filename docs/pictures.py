@@ -2,7 +2,7 @@
 
     python docs/pictures.py runs/nano runs/nano-held-out
 
-It takes Chromium: Debian's, or what `playwright install chromium` brings.
+It needs `tests` on the path, for where Chromium is.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 
+import chromium
 from playwright.sync_api import Browser, sync_playwright
 
 from resume_gym.play import start
@@ -43,7 +44,7 @@ def main() -> None:
     plots(options.run, ["training"])
     plots(options.evaluation, ["weaknesses"])
     played = asyncio.run(play())  # a browser that is open runs a loop of its own
-    with chromium() as browser:
+    with launched() as browser:
         viewer(browser, options.run)
         terminal(browser, played)
 
@@ -57,10 +58,10 @@ def plots(folder: Path, names: list[str]) -> None:
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
+def launched() -> Iterator[Browser]:
     """A browser."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        browser = playwright.chromium.launch(executable_path=chromium.find())
         yield browser
         browser.close()
 

@@ -18,9 +18,9 @@ from learners.tokens import ChatTokens
 from resume_gym import Rules, Session, Task, load_tasks
 from resume_gym.judges import make_judge
 
-torch.manual_seed(0)
-chat, model = ChatTokens(load_tokenizer("nano"), Session.toolbox.schemas), load("nano")
+TEMPERATURE = 0.7
 tasks, judge, rules = load_tasks("mini", "train"), make_judge("rubric"), Rules(6, page_lines=20)
+chat, model = ChatTokens(load_tokenizer("nano"), Session.toolbox.schemas), load("nano")
 optimizer = torch.optim.AdamW(model.parameters(), lr=8e-5, weight_decay=0.0)
 
 
@@ -29,8 +29,8 @@ def play(task: Task) -> tuple[list[int], list[bool], float]:
     session = Session(task, rules)
     ids = chat.prompt(session.system_prompt, session.prompt)
     sampled = [False] * len(ids)
+    options = {"max_new_tokens": 96, "do_sample": True, "temperature": TEMPERATURE, "top_k": 0}
     while not session.done:
-        options = {"max_new_tokens": 96, "do_sample": True, "temperature": 0.7, "top_k": 0}
         said = model.generate(torch.tensor([ids]), **options)[0, len(ids) :].tolist()
         heard = list(chat.reply(session.step(chat.read(said)).observation))
         if said[-1] != chat.end:  # cut off: the template still wants the end
@@ -42,16 +42,29 @@ def play(task: Task) -> tuple[list[int], list[bool], float]:
     return ids, sampled, session.reward
 
 
-for step in range(3):
-    episodes = [play(task) for task in tasks[2 * step : 2 * step + 2] for _ in range(4)]
-    rewards = torch.tensor([reward for _, _, reward in episodes])
-    advantages = (rewards.view(2, 4) - rewards.view(2, 4).mean(1, keepdim=True)).flatten()
+def train(batch: list[Task], group_size: int) -> tuple[float, int]:
+    """Play each task `group_size` times, take a step; mean reward and sampled tokens."""
+    episodes = [play(task) for task in batch for _ in range(group_size)]
+    rewards = torch.tensor([reward for _, _, reward in episodes]).view(len(batch), group_size)
+    advantages = (rewards - rewards.mean(1, keepdim=True)).flatten()
     count = sum(sum(sampled) for _, sampled, _ in episodes)
     for (ids, sampled, _), advantage in zip(episodes, advantages, strict=True):
-        logits = model(torch.tensor([ids])).logits[0, :-1] / 0.7
+        logits = model(torch.tensor([ids])).logits[0, :-1] / TEMPERATURE
         chosen = logits.log_softmax(-1).gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
         (-advantage * chosen[torch.tensor(sampled[1:])].sum() / count).backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad()
-    print(f"step {step + 1}: mean reward {rewards.mean():+.2f}, {count} tokens")
+    return float(rewards.mean()), count
+
+
+def main(steps: int = 3, group_size: int = 4) -> None:
+    """Train on two tasks a step, the next two each time."""
+    torch.manual_seed(0)
+    for step in range(steps):
+        reward, count = train(tasks[2 * step : 2 * step + 2], group_size)
+        print(f"step {step + 1}: mean reward {reward:+.2f}, {count} tokens")
+
+
+if __name__ == "__main__":
+    main()

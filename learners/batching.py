@@ -178,9 +178,8 @@ def _row(parts: list[list[Sample]]) -> Batch:
     tokens: list[int] = []
     positions: list[int] = []
     spans: list[Span] = []
-    # predicting place, target, sampler's log-probability, advantage, rollout
-    loss: list[tuple[int, int, float, float, int]] = []
-    rollouts = 0
+    # of each rollout's loss tokens: predicting places, targets, log-probabilities, advantages
+    loss: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     for part in parts:
         start = len(tokens)
         prompt = part[0].prompt
@@ -193,24 +192,25 @@ def _row(parts: list[list[Sample]]) -> Batch:
             tokens += sample.response
             positions += range(len(prompt), len(prompt) + len(sample.response))
             responses.append((first, len(tokens)))
-            for i, sampled in enumerate(sample.sampled):
-                if sampled:
-                    before = first + i - 1 if i else end - 1
-                    known = sample.logprobs[i], sample.advantage, rollouts
-                    loss.append((before, sample.response[i], *known))
-            rollouts += 1
+            sampled = torch.tensor(sample.sampled, dtype=torch.bool)
+            (places,) = torch.where(sampled)
+            # a response's first token is predicted by its prompt's last
+            predicts = torch.where(places == 0, end - 1, first + places - 1)
+            targets = torch.tensor(sample.response, dtype=torch.long)[places]
+            logprobs = torch.tensor(sample.logprobs, dtype=torch.float32)[places]
+            advantages = torch.full((len(places),), sample.advantage, dtype=torch.float32)
+            loss.append((predicts, targets, logprobs, advantages))
         spans.append(Span((start, end), tuple(responses)))
-    predicts, targets, logprobs, advantages, sequences = (
-        zip(*loss, strict=True) if loss else [()] * 5
-    )
+    predicts, targets, logprobs, advantages = map(torch.cat, zip(*loss, strict=True))
+    counts = torch.tensor([len(one[0]) for one in loss])
     return Batch(
         torch.tensor(tokens),
         torch.tensor(positions),
         tuple(spans),
-        torch.tensor(predicts, dtype=torch.long),
-        torch.tensor(targets, dtype=torch.long),
-        torch.tensor(logprobs, dtype=torch.float32),
-        torch.tensor(advantages, dtype=torch.float32),
-        torch.tensor(sequences, dtype=torch.long),
-        rollouts,
+        predicts,
+        targets,
+        logprobs,
+        advantages,
+        torch.repeat_interleave(torch.arange(len(loss)), counts),
+        len(loss),
     )

@@ -1,9 +1,13 @@
-"""Tasks made by hand, small enough to read."""
+"""Tasks made by hand, small enough to read; what happens to tests whose components are missing."""
 
+import os
+from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import chromium
 import gymnasium as gym
 import pytest
 from hypothesis import settings
@@ -11,9 +15,19 @@ from hypothesis import settings
 from resume_gym import Task, Verdict
 from resume_gym.tasks import write_jsonl
 
+# Workers share the cores. A thread that waits for another must sleep: if it spins, a matrix product
+# takes ten times as long. Not OMP_THREAD_LIMIT: PyTorch's results are wrong beyond it.
+os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 # a busy machine is no failure
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+COMPONENTS = {
+    "browser": (chromium.find, f"no Chromium, install it with {chromium.HOW}"),
+    "vllm": (lambda: find_spec("vllm"), "no vLLM, `make vllm` installs it on Linux (x86-64, ARM)"),
+}
+"""For each marker: whether its component is there, and what to say if not."""
+HEAVY = ("slow", "distributed", *COMPONENTS)
 
 RESUME = """\
 # Ada Moreno
@@ -31,6 +45,39 @@ Python, SQL
 JOB = "Data engineer. Python, SQL, pipelines."
 BEST = Verdict(1, 1, 1, 1, 1, 1)
 WORST = Verdict(-1, -1, -1, -1, -1, -1)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: some tests wait for a server, a clock or another process."""
+    return min(8, (os.cpu_count() or 1) + 1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no worker ends long after the others."""
+    heavy = {
+        item.path for item in items for name in HEAVY if item.get_closest_marker(name) is not None
+    }
+    items.sort(key=lambda item: item.path not in heavy)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker, (found, how) in COMPONENTS.items():
+        if item.get_closest_marker(marker) and not found():
+            reason = f"{marker} tests: {how}"
+            if os.environ.get("CI"):
+                pytest.fail(reason, pytrace=False)
+            pytest.skip(reason)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Name what was skipped after everything else, so that nobody overlooks it."""
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # a worker of pytest-xdist
+        return
+    skipped = Counter(report.longrepr[2] for report in reporter.stats.get("skipped", []))
+    if skipped:
+        told = (reason.replace("Skipped:", f"Skipped {n}") for reason, n in skipped.items())
+        reporter.write_line("; ".join(told), yellow=True)
 
 
 def make_task(number: int = 0, *, split: str = "train", resume: str = RESUME) -> Task:

@@ -1,6 +1,6 @@
-"""What the processes of test_ranks.py do; `python rank_worker.py TASK BACKEND FOLDER OUT`.
+"""What the processes of test_ranks.py do; `python rank_worker.py TASKS BACKEND FOLDER OUT`.
 
-Rank 0 writes what it found to OUT.
+Rank 0 writes what the tasks found to OUT, by their names.
 """
 
 import resource
@@ -165,10 +165,10 @@ def full_disk(backend: str, folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    task, backend, folder, out = sys.argv[1:]
+    tasks, backend, folder, out = sys.argv[1:]
     torch.set_num_threads(1)
     ranks.start()
-    found = globals()[task](backend, Path(folder))
+    found = {task: globals()[task](backend, Path(folder)) for task in tasks.split(",")}
     if ranks.rank() == 0:
         torch.save(found, out)
     ranks.end()

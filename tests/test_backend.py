@@ -177,6 +177,7 @@ def test_the_gradient_is_clipped(tmp_path: Path) -> None:
     assert kept == pytest.approx([told[0], 1e-3], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_eight_bits_of_state_go_nearly_the_same_way() -> None:
     moved = {}
     for optimizer in ("adamw", "adamw8bit"):

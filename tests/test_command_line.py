@@ -169,6 +169,7 @@ def test_stdout_is_json_alone() -> None:
     assert list(json.loads(done.stdout)["agents"]) == ["noop", "oracle"]
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_failure_to_talk_about() -> None:
     for words in (
         ["--help"],
@@ -196,6 +197,7 @@ def test_what_a_terminal_cannot_show_is_replaced() -> None:
     assert "  ????" in done.stdout
 
 
+@pytest.mark.slow
 def test_without_streams_and_in_a_folder_that_is_gone(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()

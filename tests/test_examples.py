@@ -2,20 +2,34 @@
 
 import ast
 import re
-import subprocess
-import sys
+from importlib import import_module
 from pathlib import Path
+
+import pytest
+import torch
+
+from resume_gym import Rules
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def test_a_trainer_of_your_own() -> None:
-    file = EXAMPLES / "bring_your_own_trainer.py"
-    done = subprocess.run(
-        [sys.executable, str(file)], capture_output=True, text=True, check=True, timeout=900
-    )
+def test_a_trainer_of_your_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One step on short episodes; all of it takes minutes."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = import_module("bring_your_own_trainer")
+    example.rules = Rules(3, page_lines=20)
+    ids, sampled, reward = example.play(example.tasks[0])
+    assert len(ids) == len(sampled)
+    # the prompt, then by turns what the model and the tools said
+    assert re.fullmatch("0+(1+0+){1,3}", "".join(str(int(one)) for one in sampled))
+    assert -7 <= reward <= 8
+
+    before = example.model.lm_head.weight.clone()
+    example.main(steps=1, group_size=2)
+    assert not torch.equal(example.model.lm_head.weight, before)
     form = re.compile(r"step \d: mean reward [+-]\d\.\d\d, \d+ tokens")
-    printed = done.stdout.splitlines()
-    assert [bool(form.fullmatch(line)) for line in printed] == [True] * 3, done.stdout
-    shown = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    assert len(form.findall(shown)) == len(printed)
+    assert form.fullmatch(capsys.readouterr().out.strip())
+    source = (EXAMPLES / "bring_your_own_trainer.py").read_text(encoding="utf-8")
+    assert len(form.findall(ast.get_docstring(ast.parse(source)) or "")) == 3

@@ -294,6 +294,7 @@ def test_what_is_not_installed_is_told_with_its_extra(
         require(Config(log_to=(name,)))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_packages_are_imported_only_when_they_are_asked_for() -> None:
     code = "import sys, learners.loggers; print(*{one.partition('.')[0] for one in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

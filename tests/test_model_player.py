@@ -63,6 +63,7 @@ def test_a_seed_gives_the_episodes_of_a_model() -> None:
     assert any("<tool_call>" in text for actions in first for text in actions)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_plays_as_the_model_that_was_exported_from_it(run: Path) -> None:
     exported = played({"model": str(run)})
     assert played({"model": str(run / "checkpoints" / "step-000004")}) == exported

@@ -202,6 +202,7 @@ def test_a_wrong_edit_says_why_and_keeps_what_was_typed(tmp_path: Path) -> None:
     assert (session.state.failed_edits, session.reward, session.turns) == (1, -0.25, 1)
 
 
+@pytest.mark.slow
 def test_the_form_says_how_often_text_occurs_and_what_a_call_would_do(tmp_path: Path) -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         await pilot.click("TextField")
@@ -224,6 +225,7 @@ def test_the_form_says_how_often_text_occurs_and_what_a_call_would_do(tmp_path: 
     assert session.record() == bare(make_task(), call).record()
 
 
+@pytest.mark.slow
 def test_selected_text_is_the_source_without_numbers_and_folds(tmp_path: Path) -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         await drag(app, pilot, "语言", "menus")
@@ -241,6 +243,7 @@ def test_selected_text_is_the_source_without_numbers_and_folds(tmp_path: Path) -
     played(hand(tmp_path), steps, size=(48, 40))
 
 
+@pytest.mark.slow
 def test_lines_are_taken_with_the_keys(tmp_path: Path) -> None:
     bullet = "- Worked on reports; Helped with audits\n"
 
@@ -258,6 +261,7 @@ def test_lines_are_taken_with_the_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+@pytest.mark.slow
 def test_all_can_be_reached_in_a_window_of_any_size(size: tuple[int, int]) -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         await drag(app, pilot, "Participated in", "Participated in")
@@ -287,6 +291,7 @@ def test_all_can_be_reached_in_a_window_of_any_size(size: tuple[int, int]) -> No
     assert app.episode.session.state.submitted
 
 
+@pytest.mark.slow
 def test_narrow_windows_have_tabs(tmp_path: Path) -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         assert "Data engineer." not in shown(app)
@@ -363,6 +368,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("undo", [False, True])
+@pytest.mark.slow
 def test_the_screen_lives_while_the_judge_thinks(tmp_path: Path, undo: bool) -> None:
     Slow.free.clear()
 
@@ -385,6 +391,7 @@ def test_the_screen_lives_while_the_judge_thinks(tmp_path: Path, undo: bool) -> 
     assert session.state.verdict == (None if undo else BEST)
 
 
+@pytest.mark.slow
 def test_another_domain_is_played_with_its_own_tools() -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         session = app.episode.session
@@ -426,6 +433,7 @@ PLANTED = "[bold red]Hel[/]ped\x1b]0;owned\x07 [@click=app.quit]b[/]"
 HOSTILE = RESUME.replace("Helped build", PLANTED)
 
 
+@pytest.mark.slow
 def test_text_is_neither_markup_nor_commands_of_the_terminal(tmp_path: Path) -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         await pilot.press(*["down"] * 5, "enter")

@@ -342,6 +342,7 @@ def test_the_gallery_marks_what_dips_and_names_the_rest() -> None:
     assert "fits the page" in note
 
 
+@pytest.mark.slow
 def test_the_same_data_give_the_same_bytes(run: Path, results: Path, tmp_path: Path) -> None:
     """In another process, whose hashes and matplotlib settings are others."""
     first = plot([run, results], tmp_path / "one")

@@ -2,7 +2,7 @@
 
 import json
 import os
-import signal
+import re
 import subprocess
 import sys
 import time
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import rank_worker
 import torch
@@ -18,16 +19,18 @@ from tiny import ARCHITECTURES, save_tiny
 
 from learners.models import NANO
 
+pytestmark = pytest.mark.distributed
+
 SHARDED = ("fsdp2", "deepspeed")
 TESTS = Path(__file__).parent
 TIMEOUT_S = 300
 
 
-def launch(task: str, backend: str, procs: int, folder: Path) -> dict[str, Any]:
-    """Run a task of the worker in several processes; what rank 0 found."""
-    out = folder / f"{task}-{backend}-{procs}.pt"
+def launch(tasks: str, backend: str, procs: int, folder: Path) -> dict[str, Any]:
+    """Run tasks of the worker in several processes; what rank 0 found, by task."""
+    out = folder / "found.pt"
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={procs}"]
-    command = [*torchrun, str(TESTS / "rank_worker.py"), task, backend, str(folder), str(out)]
+    command = [*torchrun, str(TESTS / "rank_worker.py"), tasks, backend, str(folder), str(out)]
     path = f"{TESTS.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     done = subprocess.run(
         [sys.executable, *command],
@@ -50,6 +53,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.fixture(scope="module", params=SHARDED)
+def found(request: pytest.FixtureRequest, folder: Path) -> dict[str, Any]:
+    """What two processes found, and what one found before and after them; a launch takes long."""
+    backend = request.param
+    alone = launch("resume", backend, 1, folder)
+    together = launch("resume,trouble,full_disk", backend, 2, folder)
+    (folder / f"{backend}-1").rename(folder / f"was-{backend}-1")
+    again = launch("resume", backend, 1, folder)
+    return {"backend": backend, "alone": alone["resume"], "again": again["resume"], **together}
+
+
 def apart(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
     assert ours.keys() == theirs.keys()
     return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs)
@@ -58,7 +72,7 @@ def apart(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> flo
 @pytest.mark.parametrize("backend", SHARDED)
 def test_two_processes_take_the_steps_of_one(backend: str, folder: Path) -> None:
     alone = rank_worker.parity("local", folder)
-    together = launch("parity", backend, 2, folder)
+    together = launch("parity", backend, 2, folder)["parity"]
     halves, _, moved = together.pop("qwen3 halves")
     assert len(together) == (10 if backend == "fsdp2" else 9)
     for name, (metrics, moments, weights) in together.items():
@@ -80,15 +94,13 @@ def test_two_processes_take_the_steps_of_one(backend: str, folder: Path) -> None
     assert apart(moved, after) < 0.02
 
 
-@pytest.mark.parametrize("backend", SHARDED)
-def test_a_loaded_checkpoint_goes_on_also_with_other_processes(backend: str, folder: Path) -> None:
-    one = launch("resume", backend, 1, folder)
-    two = launch("resume", backend, 2, folder)
+@pytest.mark.slow
+def test_a_loaded_checkpoint_goes_on_also_with_other_processes(found: dict[str, Any]) -> None:
+    backend, one, two = found["backend"], found["alone"], found["resume"]
     assert apart(one[f"{backend}-1"], one["went on"]) == 0
     assert apart(two[f"{backend}-2"], two["went on"]) == 0, "bit for bit on as many processes"
     assert apart(two[f"{backend}-1"], two["went on"]) < 1e-5
-    (folder / f"{backend}-1").rename(folder / f"was-{backend}-1")
-    back = launch("resume", backend, 1, folder)
+    back = found["again"]
     assert apart(back[f"{backend}-2"], back["went on"]) < 1e-5
 
 
@@ -120,14 +132,47 @@ def metrics(runs: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-@pytest.mark.parametrize("backend", SHARDED)
-def test_the_whole_job_runs_in_two_processes_and_resumes(backend: str, tmp_path: Path) -> None:
-    for steps in (1, 2):
-        process = train(tmp_path, backend, steps=steps)
-        out, err = process.communicate(timeout=TIMEOUT_S)
-        assert process.returncode == 0, out + err
-    assert "resumed after step 1 of 2" in out
-    assert [one["step"] for one in metrics(tmp_path)] == [1, 2]
+def running(process: psutil.Process) -> bool:
+    """Whether a process is more than an entry that its parent has not read."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "victim"), [("fsdp2", "a rank"), ("deepspeed", "the launcher")]
+)
+def test_the_whole_job_ends_when_a_process_dies_and_resumes(
+    backend: str, victim: str, tmp_path: Path
+) -> None:
+    process = train(tmp_path, backend, steps=3)
+    checkpoint = tmp_path / "job" / "checkpoints" / "step-000001"
+    deadline = time.monotonic() + TIMEOUT_S
+    while not checkpoint.is_dir():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    ranks = psutil.Process(process.pid).children()
+    assert len(ranks) == 2
+    (ranks[1] if victim == "a rank" else process).kill()
+    _, err = process.communicate(timeout=60)
+    if victim == "a rank":
+        assert process.returncode > 0
+        assert "error: process 1 of 2 was ended by SIGKILL" in err
+        assert "Traceback" not in err
+    # a process that ends closes its pipes first, so that they have closed says too little
+    deadline = time.monotonic() + 60
+    while any(map(running, ranks)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+    process = train(tmp_path, backend, steps=3)
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, out + err
+    assert re.search(r"resumed after step [12] of 3", out)
+    assert [one["step"] for one in metrics(tmp_path)] == [1, 2, 3]
     # rank 0 samples from what all ranks trained, also after loading
     assert all(one["gap"] < 1e-5 for one in metrics(tmp_path))
     assert all(one["gradient_norm"] > 0 for one in metrics(tmp_path))
@@ -136,44 +181,6 @@ def test_the_whole_job_runs_in_two_processes_and_resumes(backend: str, tmp_path:
     changed = {name for name in begun if not torch.equal(begun[name], exported[name])}
     assert changed
     assert not any(".layers.0." in name for name in changed), "frozen layers stay"
-
-
-def trainers(launcher: int) -> list[int]:
-    """The processes that a launcher has started."""
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text()
-    return [int(one) for one in children.split()]
-
-
-def runs(process: int) -> bool:
-    """Whether a process is more than an entry that its parent has not read."""
-    try:
-        status = Path(f"/proc/{process}/status").read_text()
-    except FileNotFoundError:
-        return False
-    return "State:\tZ" not in status
-
-
-@pytest.mark.parametrize("victim", ["a rank", "the launcher"])
-def test_when_a_process_dies_the_others_end(victim: str, tmp_path: Path) -> None:
-    process = train(tmp_path, "fsdp2", steps=100)
-    deadline = time.monotonic() + TIMEOUT_S
-    while not metrics(tmp_path):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    ranks = trainers(process.pid)
-    assert len(ranks) == 2
-    os.kill(ranks[1] if victim == "a rank" else process.pid, signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
-    if victim == "a rank":
-        assert process.returncode > 0
-        assert "error: process 1 of 2 was ended by SIGKILL" in err
-        assert "Traceback" not in err
-    # a process that ends closes its pipes first, so that they have closed says too little
-    deadline = time.monotonic() + 60
-    while any(map(runs, ranks)):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 AWAY = """
@@ -191,6 +198,7 @@ class Away(RubricJudge):
 """
 
 
+@pytest.mark.slow
 def test_an_error_that_is_told_is_the_last_word_and_loses_no_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,22 +215,25 @@ def test_an_error_that_is_told_is_the_last_word_and_loses_no_step(
     assert saved.name == f"step-{len(metrics(tmp_path)):06d}"
 
 
-@pytest.mark.parametrize("backend", SHARDED)
-def test_trouble_is_told_on_all_ranks_and_leaves_nothing(backend: str, folder: Path) -> None:
-    found = launch("trouble", backend, 2, folder)
-    assert found["nan"].startswith("FloatingPointError: the gradient norm is ")
-    assert found["empty"] == ("ValueError: a batch without sampled tokens cannot be trained on")
-    assert found["flat"]["skipped"] == 1
-    assert found["unchanged"]
+@pytest.mark.slow
+def test_trouble_is_told_on_all_ranks_and_leaves_nothing(
+    found: dict[str, Any], folder: Path
+) -> None:
+    trouble = found["trouble"]
+    assert trouble["nan"].startswith("FloatingPointError: the gradient norm is ")
+    assert trouble["empty"] == ("ValueError: a batch without sampled tokens cannot be trained on")
+    assert trouble["flat"]["skipped"] == 1
+    assert trouble["unchanged"]
     metrics, _, _ = rank_worker.parity("local", folder)["qwen3 shared"]
-    assert found["after"]["loss"] == pytest.approx(metrics[0]["loss"], abs=1e-5)
-    assert found["after"]["gradient_norm"] == pytest.approx(metrics[0]["gradient_norm"], rel=1e-5)
+    after = trouble["after"]
+    assert after["loss"] == pytest.approx(metrics[0]["loss"], abs=1e-5)
+    assert after["gradient_norm"] == pytest.approx(metrics[0]["gradient_norm"], rel=1e-5)
 
 
-@pytest.mark.parametrize("backend", SHARDED)
-def test_a_full_disk_leaves_the_checkpoint_before(backend: str, folder: Path) -> None:
-    found = launch("full_disk", backend, 2, folder)
-    assert found["first"] == found["last"]
-    assert found["first"][0] == 1
-    assert "the checkpoint of step 2 could not be saved" in found["told"]
-    assert "step-000001 is the last one" in found["told"]
+@pytest.mark.slow
+def test_a_full_disk_leaves_the_checkpoint_before(found: dict[str, Any]) -> None:
+    saved = found["full_disk"]
+    assert saved["first"] == saved["last"]
+    assert saved["first"][0] == 1
+    assert "the checkpoint of step 2 could not be saved" in saved["told"]
+    assert "step-000001 is the last one" in saved["told"]

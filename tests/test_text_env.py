@@ -157,6 +157,7 @@ def test_another_domain_of_editing_brings_its_own() -> None:
     assert session.tools[0]["function"]["name"] == "drop"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("env", "fields"), [(GUESSING, Returns), (NOTES, Summary)])
 def test_the_main_job_trains_on_it(env: str, fields: type, tmp_path: Path) -> None:
     argv = ("--env", env, "--runs", str(tmp_path), "--name", "other", "--steps", "1")

@@ -37,7 +37,7 @@ def run(tmp_path_factory):
 @pytest.fixture
 def server(run):
     with serve(run, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server
         server.shutdown()

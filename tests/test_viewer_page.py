@@ -1,11 +1,11 @@
-"""The viewer's page in Chromium: Debian's, or the one that playwright installs."""
+"""The viewer's page in Chromium."""
 
 import json
 import re
-import shutil
 import threading
 from contextlib import contextmanager
 
+import chromium
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
@@ -26,6 +26,8 @@ from resume_gym.document import wrapped_lines
 from resume_gym.viewer import html
 from resume_gym.viewer.server import serve
 
+pytestmark = pytest.mark.browser
+
 PAGES = ("", "episodes", "episode/0", "episode/2", "episode/3", "compare/0/1", "episode/999")
 # what the page writes for characters that are not seen
 SEEN = EVIL.replace("\u2028", "U+2028").replace("\u202e", "U+202E")
@@ -34,7 +36,7 @@ SEEN = EVIL.replace("\u2028", "U+2028").replace("\u202e", "U+202E")
 @pytest.fixture(scope="module")
 def browser():
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        browser = playwright.chromium.launch(executable_path=chromium.find())
         yield browser
         browser.close()
 
@@ -43,7 +45,7 @@ def browser():
 def served(folder):
     results = read(folder)
     with serve(results, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
@@ -141,6 +143,7 @@ def rows(page):
 # --- what others wrote --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["run", "exported", "agents", "agents_exported"])
 def test_markup_in_texts_is_text(page, request, how):
     address = request.getfixturevalue(how)
@@ -431,6 +434,7 @@ def test_keys(page, run):
     assert page.faults == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
 def test_everybody_can_read_it(browser, run, evaluation, width, scheme):
@@ -448,6 +452,7 @@ def test_everybody_can_read_it(browser, run, evaluation, width, scheme):
     context.close()
 
 
+@pytest.mark.slow
 def test_ten_thousand_episodes(page, tmp_path_factory):
     folder = write_evaluation(tmp_path_factory.mktemp("large") / "large", rollouts=1667)
     with served(folder) as address:

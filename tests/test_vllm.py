@@ -6,8 +6,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,13 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from learners import models
 from learners.config import Config
-from learners.engines import Completion, Sampling, serve
+from learners.engines import Completion, Sampling
 from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
 from learners.model_player import FoundModel
 from resume_gym import TOOLS, Rules, Session, load_tasks
+
+pytestmark = pytest.mark.vllm
 
 TEMPERATURE = 0.7
 STOP = 1
@@ -76,19 +79,22 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def servers(
+def server(
     folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Server]]:
+) -> Iterator[Callable[[str], Server]]:
+    """The server of a head, started when it is first asked for."""
     logs = tmp_path_factory.mktemp("logs")
     with ExitStack() as stack:
-        made = {}
-        for head, folder in folders.items():
-            config = Config(model=str(folder), engine="vllm", threads=1)
-            made[head] = Server(config, 0, logs / f"{head}.log", print)
-            stack.callback(made[head].close)
-        for server in made.values():
-            server.ready(300)
-        yield made
+
+        @cache
+        def started(head: str) -> Server:
+            config = Config(model=str(folders[head]), engine="vllm", threads=1)
+            made = Server(config, 0, logs / f"{head}.log", print)
+            stack.callback(made.close)
+            made.ready(300)
+            return made
+
+        yield started
 
 
 def ask(engine: VLLMEngine, prompts: list[list[int]], max_tokens: int = 24) -> list[Completion]:
@@ -111,23 +117,24 @@ def sampled(url: str) -> float:
     return float(found[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
 def test_a_new_server_samples_with_what_it_read(
-    head: str, servers: dict[str, Server], folders: dict[str, Path]
+    head: str, server: Callable[[str], Server], folders: dict[str, Path]
 ) -> None:
-    engine = VLLMEngine([servers[head].url], str(folders[head]), "float32", 60.0, as_read=True)
+    engine = VLLMEngine([server(head).url], str(folders[head]), "float32", 60.0, as_read=True)
     model = models.load(str(folders[head]))
     for said in ask(engine, [PROMPT] * 2):
         assert gap(model, PROMPT, said.ids, said.logprobs) < 1e-4
         assert set(said.versions) == {0}
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", ["tied", pytest.param("untied", marks=pytest.mark.slow)])
 def test_a_server_samples_with_what_it_was_given(
-    head: str, servers: dict[str, Server], folders: dict[str, Path]
+    head: str, server: Callable[[str], Server], folders: dict[str, Path]
 ) -> None:
     model = models.load(str(folders[head]))
-    engine = VLLMEngine([servers[head].url], str(folders[head]), "float32", 60.0)
+    engine = VLLMEngine([server(head).url], str(folders[head]), "float32", 60.0)
     seen = set()
     for version in range(UPDATES + 1):
         if version:
@@ -143,12 +150,13 @@ def test_a_server_samples_with_what_it_was_given(
     engine.close()
 
 
+@pytest.mark.slow
 def test_a_conversation_after_an_update_holds_nothing_of_the_old_weights(
-    servers: dict[str, Server],
+    server: Callable[[str], Server],
 ) -> None:
     """Not even the prefix that the server has cached."""
     model = models.load("nano")
-    engine = VLLMEngine([servers["tied"].url], "nano", "float32", 60.0)
+    engine = VLLMEngine([server("tied").url], "nano", "float32", 60.0)
     engine.load_weights(10, model.named_parameters)
     (first,) = ask(engine, [PROMPT])
     changed(model, 10)
@@ -159,19 +167,20 @@ def test_a_conversation_after_an_update_holds_nothing_of_the_old_weights(
     engine.close()
 
 
-def test_an_update_on_the_way_shows_in_the_versions(servers: dict[str, Server]) -> None:
+@pytest.mark.slow
+def test_an_update_on_the_way_shows_in_the_versions(server: Callable[[str], Server]) -> None:
     """The tokens before it are the old weights', those after it the new ones'."""
     old, new = models.load("nano"), models.load("nano")
     changed(new, 5)
-    engine = VLLMEngine([servers["tied"].url], "nano", "float32", 60.0)
+    engine = VLLMEngine([server("tied").url], "nano", "float32", 60.0)
     engine.load_weights(20, old.named_parameters)
-    before = sampled(servers["tied"].url)
+    before = sampled(server("tied").url)
 
     async def both() -> Completion:
-        sampling = Sampling(TEMPERATURE, 3000, UNLIKELY, 5)
+        sampling = Sampling(TEMPERATURE, 1000, UNLIKELY, 5)
         asked = asyncio.create_task(engine.generate(0, PROMPT, sampling))
         async with asyncio.timeout(60):
-            while await asyncio.to_thread(sampled, servers["tied"].url) == before:
+            while await asyncio.to_thread(sampled, server("tied").url) == before:
                 pass
         await asyncio.to_thread(engine.load_weights, 21, new.named_parameters)
         try:
@@ -189,13 +198,14 @@ def test_an_update_on_the_way_shows_in_the_versions(servers: dict[str, Server]) 
     engine.close()
 
 
+@pytest.mark.slow
 def test_an_evaluation_plays_with_the_models_weights(
-    servers: dict[str, Server], folders: dict[str, Path]
+    server: Callable[[str], Server], folders: dict[str, Path]
 ) -> None:
     """Whatever weights somebody else's server held."""
     options = {
         "model": str(folders["tied"]),
-        "engine_urls": [servers["tied"].url],
+        "engine_urls": [server("tied").url],
         "max_tokens": 60,
     }
     player = FoundModel.of({**options, "engine": "vllm"}).player(TOOLS)
@@ -207,18 +217,18 @@ def test_an_evaluation_plays_with_the_models_weights(
 
     asyncio.run(play())
     assert all(one.done for one in sessions)
-    engine = VLLMEngine([servers["tied"].url], "nano", "float32", 60.0)
+    engine = VLLMEngine([server("tied").url], "nano", "float32", 60.0)
     (said,) = ask(engine, [PROMPT])
     assert gap(models.load("nano"), PROMPT, said.ids, said.logprobs) < 1e-4
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.slow
 def test_in_one_process_weights_are_taken_likewise(
-    head: str, folders: dict[str, Path], tmp_path: Path
+    folders: dict[str, Path], tmp_path: Path
 ) -> None:
     here, out = Path(__file__).parent, tmp_path / "found.json"
     done = subprocess.run(
-        [sys.executable, str(here / "vllm_worker.py"), str(folders[head]), str(out)],
+        [sys.executable, str(here / "vllm_worker.py"), str(out), *map(str, folders.values())],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -226,26 +236,11 @@ def test_in_one_process_weights_are_taken_likewise(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    model = AutoModelForCausalLM.from_pretrained(folders[head], dtype=torch.float32)
-    for version, said in enumerate(json.loads(out.read_text())):
-        if version:
-            changed(model, version)
-        assert gap(model, PROMPT, said["ids"], said["logprobs"]) < 1e-4, version
-
-
-@pytest.mark.parametrize("ended", [False, True], ids=["ends", "is ended"])
-def test_a_servers_sockets_go_with_it(ended: bool) -> None:
-    does = (
-        "import os, pathlib, time; folder = os.environ['VLLM_RPC_BASE_PATH'];"
-        "pathlib.Path(folder, 'socket').touch(); print(folder, flush=True);"
-        f"time.sleep({600 if ended else 0})"
-    )
-    command = [sys.executable, "-P", serve.__file__, str(os.getpid()), sys.executable, "-c", does]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout
-        sockets = Path(server.stdout.readline().strip())
-        assert sockets.name.startswith("vllm-")
-        if ended:
-            assert (sockets / "socket").exists()
-            server.terminate()
-    assert not sockets.exists()
+    found = json.loads(out.read_text())
+    for folder in map(str, folders.values()):
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        assert len(found[folder]) == UPDATES + 1
+        for version, said in enumerate(found[folder]):
+            if version:
+                changed(model, version)
+            assert gap(model, PROMPT, said["ids"], said["logprobs"]) < 1e-4, (folder, version)

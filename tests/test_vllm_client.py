@@ -6,6 +6,7 @@ tests/test_vllm.py has the real one.
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from fake_vllm import FakeVLLM
 
 from learners import aipo, models
 from learners.config import Config
-from learners.engines import Completion, EngineError, RefusedError, Sampling
+from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
 from learners.engines.vllm import VLLMEngine
 from learners.orchestrator import Batch
 from learners.rollout import NOT_SAMPLED
@@ -244,7 +245,10 @@ def versions(one: Batch) -> set[int]:
     return {v for rollout in one.rollouts for v in rollout.versions} - {NOT_SAMPLED}
 
 
-@pytest.mark.parametrize("limit", [0, 1, 3])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("limit", [pytest.param(0, marks=SLOW), 1, pytest.param(3, marks=SLOW)])
 def test_nothing_becomes_too_stale(limit: int, server: FakeVLLM, tmp_path: Path) -> None:
     one = beside(server, tmp_path, max_staleness=limit)
     try:
@@ -261,6 +265,7 @@ def test_nothing_becomes_too_stale(limit: int, server: FakeVLLM, tmp_path: Path)
         one.close()
 
 
+@pytest.mark.slow
 def test_evaluations_go_on_beside_the_steps(server: FakeVLLM, tmp_path: Path) -> None:
     one = beside(server, tmp_path)
     try:
@@ -275,6 +280,7 @@ def test_evaluations_go_on_beside_the_steps(server: FakeVLLM, tmp_path: Path) ->
         one.close()
 
 
+@pytest.mark.slow
 def test_what_was_played_is_taken_up_again(server: FakeVLLM, tmp_path: Path) -> None:
     one = beside(server, tmp_path, max_staleness=2)
     assert played(tmp_path, 3)
@@ -288,6 +294,7 @@ def test_what_was_played_is_taken_up_again(server: FakeVLLM, tmp_path: Path) -> 
         again.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_was_killed_is_an_error(server: FakeVLLM, tmp_path: Path) -> None:
     one = beside(server, tmp_path)
     one.batch(1)
@@ -297,6 +304,7 @@ def test_a_process_that_was_killed_is_an_error(server: FakeVLLM, tmp_path: Path)
     one.close()
 
 
+@pytest.mark.slow
 def test_what_fails_there_fails_here(server: FakeVLLM, tmp_path: Path) -> None:
     server.status = 400
     one = beside(server, tmp_path)
@@ -322,3 +330,21 @@ def test_an_engine_that_samples_with_something_else_stops_the_run(
     assert "after weights 0: sampler and trainer differ by" in told
     assert server.version == "0"
     assert server.weights.keys() == dict(models.load("nano").named_parameters()).keys()
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["ends", "is ended"])
+def test_a_servers_sockets_go_with_it(ended: bool) -> None:
+    does = (
+        "import os, pathlib, time; folder = os.environ['VLLM_RPC_BASE_PATH'];"
+        "pathlib.Path(folder, 'socket').touch(); print(folder, flush=True);"
+        f"time.sleep({600 if ended else 0})"
+    )
+    command = [sys.executable, "-P", serve.__file__, str(os.getpid()), sys.executable, "-c", does]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        sockets = Path(process.stdout.readline().strip())
+        assert sockets.name.startswith("vllm-")
+        if ended:
+            assert (sockets / "socket").exists()
+            process.terminate()
+    assert not sockets.exists()

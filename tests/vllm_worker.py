@@ -1,12 +1,14 @@
-"""vLLM in this process takes weights as a server does; `python vllm_worker.py FOLDER OUT`.
+"""vLLM in this process takes weights as a server does; `python vllm_worker.py OUT FOLDER...`.
 
-Writes, for each version of the weights, sampled tokens and log-probabilities.
+Writes, for each folder's model and each version of its weights, tokens and log-probabilities.
 """
 
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -16,14 +18,19 @@ from learners import models
 from learners.engines.vllm_plugin import OWNED, SHARED_MEMORY
 
 
-def main(folder: Path, out: Path) -> None:
-    """Sample with four versions."""
+def main(out: Path, folders: Sequence[str]) -> None:
+    """Sample with four versions of each model."""
     os.environ |= {OWNED: "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "TORCH_COMPILE_DISABLE": "1"}
     os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_LOGGING_LEVEL": "ERROR"}
+    out.write_text(json.dumps({folder: sampled(folder, out) for folder in folders}))
+
+
+def sampled(folder: str, out: Path) -> list[dict[str, Any]]:
+    """What each version says."""
     from vllm import LLM, SamplingParams
 
     llm = LLM(
-        str(folder),
+        folder,
         dtype="float32",
         enforce_eager=True,
         block_size=32,
@@ -35,7 +42,7 @@ def main(folder: Path, out: Path) -> None:
     sampling = SamplingParams(
         temperature=TEMPERATURE, max_tokens=24, stop_token_ids=[STOP], seed=3, logprobs=0
     )
-    model, found = models.load(str(folder)), []
+    model, found = models.load(folder), []
     for version in range(UPDATES + 1):
         if version:
             changed(model, version)
@@ -50,9 +57,9 @@ def main(folder: Path, out: Path) -> None:
         ids = list(said.token_ids)
         logprobs = [one[token].logprob for one, token in zip(said.logprobs, ids, strict=True)]
         found.append({"ids": ids, "logprobs": logprobs})
-    out.write_text(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -30,6 +30,8 @@ _STEADY_S = 600.0
 """A server that lived so long may be restarted as often again."""
 _END_S = 5.0
 _POLL_S, _LOOK_S, _ILL_S = 0.2, 2.0, 5.0
+# Not `python -m`: vLLM's processes would import the server as their main module, seconds for each
+_SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 # what torchrun tells its processes; a server is none of them
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
 
@@ -184,7 +186,7 @@ def command(config: Config, number: int, host: str, port: int) -> list[str]:
         switches += ["enforce-eager"]
     flags = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
     watched = [sys.executable, "-P", str(Path(serve.__file__)), str(os.getpid())]
-    server = [sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry"]
+    server = [sys.executable, "-c", _SERVER]
     return [*watched, *server, *flags, *(f"--{name}" for name in switches)]
 
 

@@ -145,7 +145,7 @@ def trouble(backend: str, folder: Path) -> dict[str, Any]:
 
 def full_disk(backend: str, folder: Path) -> dict[str, Any]:
     """A save that fails in the middle of writing, after one that did not."""
-    checkpoints = folder / f"{backend}-checkpoints"
+    checkpoints = folder / f"checkpoints-{backend}"
     trainer = Trainer(config(folder, backend, async_save=backend == "fsdp2"), checkpoints)
     trainer._train_step(tiny_group(tiny_policy("qwen3")[0]))
     trainer._save(1)

@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 ROOT = Path(__file__).parent.parent
 SHARDED = {"backend": "fsdp2", "trainer-procs": 2}
 GROUPS, GROUP_SIZE = 2, 2
-SHARED_MEMORY = Path("/dev/shm")
 TIMEOUT_S = 400
 END_S = 10
 """Within which all must be gone."""
@@ -89,9 +88,9 @@ def named(job: "subprocess.Popen[str]", part: str) -> list[psutil.Process]:
 class Everybody:
     """The processes and the shared memory of a job, to see that they go."""
 
-    def __init__(self, job: "subprocess.Popen[str]", before: set[str]) -> None:
+    def __init__(self, job: "subprocess.Popen[str]") -> None:
         self.processes = psutil.Process(job.pid).children(recursive=True)
-        self._before = before
+        self.memory = {path for one in self.processes for path in shared_memory(one)}
 
     def left(self) -> list[str]:
         names = []
@@ -101,7 +100,7 @@ class Everybody:
                     names.append(" ".join(one.cmdline())[:120])
             except psutil.Error:
                 continue
-        return names + sorted(shared_memory() - self._before)
+        return names + sorted(path for path in self.memory if Path(path).exists())
 
     def gone(self) -> bool:
         deadline = time.monotonic() + END_S
@@ -111,8 +110,13 @@ class Everybody:
         return True
 
 
-def shared_memory() -> set[str]:
-    return {one.name for one in SHARED_MEMORY.iterdir()}
+def shared_memory(process: psutil.Process) -> list[str]:
+    """The files of shared memory that a process has mapped, without those that have no name."""
+    try:
+        paths = [one.path for one in process.memory_maps()]
+    except psutil.Error:  # it has just ended
+        return []
+    return [one for one in paths if one.startswith("/dev/shm/") and Path(one).exists()]
 
 
 def records(runs: Path) -> list[tuple[str, int, int]]:
@@ -124,20 +128,9 @@ def records(runs: Path) -> list[tuple[str, int, int]]:
     ]
 
 
-def ended_well(runs: Path, last: int) -> None:
-    """All steps are there, all their episodes are kept, none twice."""
-    found = steps(runs)
-    assert [one["step"] for one in found] == list(range(1, last + 1))
-    assert all(one["staleness_max"] <= 1 for one in found)
-    assert all(one["dropped_episodes"] == 0 for one in found)
-    keys = records(runs)
-    assert len(keys) == len(set(keys)) == last * GROUPS * GROUP_SIZE
-    assert (runs / "job" / "model" / "model.safetensors").is_file()
-
-
-def test_a_run_survives_its_engine(tmp_path: Path) -> None:
-    before = shared_memory()
-    job = start(tmp_path, **SHARDED, steps=8)
+def test_a_run_survives_its_engine_and_ends_with_it(tmp_path: Path) -> None:
+    """The server's first process dies, then its engine; then somebody presses Ctrl-C."""
+    job = start(tmp_path, **SHARDED, steps=100)
     until(lambda: bool(steps(tmp_path)), job)
     for restarts, part in enumerate(("serve.py", "VLLM::EngineCore"), 1):
         named(job, part)[0].kill()
@@ -145,11 +138,37 @@ def test_a_run_survives_its_engine(tmp_path: Path) -> None:
         # the next two steps may have been played before
         now = len(steps(tmp_path))
         until(lambda wanted=now + 3: len(steps(tmp_path)) >= wanted, job)  # type: ignore[misc]
-    everybody = Everybody(job, before)
+    ends(job, signal.SIGINT)
+    nothing_is_lost(tmp_path)
+
+
+def ends(job: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    """A signal ends the job and all that it has started, soon."""
+    everybody = Everybody(job)
+    began = time.monotonic()
+    if number == signal.SIGINT:
+        os.killpg(job.pid, number)  # as a terminal does
+    else:
+        os.kill(job.pid, number)
     out, _ = job.communicate(timeout=TIMEOUT_S)
-    assert job.returncode == 0, out
+    assert time.monotonic() - began < END_S
+    assert job.returncode != 0
     assert everybody.gone()
-    ended_well(tmp_path, 8)
+    if number == signal.SIGINT:
+        assert "the same command resumes" in out
+        assert "Traceback" not in out
+
+
+def nothing_is_lost(runs: Path) -> None:
+    """All steps are there, all their episodes are kept, none twice."""
+    found = steps(runs)
+    assert [one["step"] for one in found] == list(range(1, len(found) + 1))
+    assert all(one["staleness_max"] <= 1 for one in found)
+    assert all(one["dropped_episodes"] == 0 for one in found)
+    keys = records(runs)
+    assert len(keys) == len(set(keys))
+    trained = [one for one in keys if int(one[0].removeprefix("step-")) <= len(found)]
+    assert len(trained) == len(found) * GROUPS * GROUP_SIZE
 
 
 @pytest.fixture(scope="module")
@@ -167,11 +186,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_a_run_goes_on_after_the_death_of_a_trainer_or_of_the_rollouts(
     engine: str, tmp_path: Path
 ) -> None:
-    before = shared_memory()
-    settings = {**SHARDED, "engine-urls": engine, "save-every": 1, "steps": 9}
+    settings = {**SHARDED, "engine-urls": engine, "save-every": 1, "steps": 7}
     job = start(tmp_path, **settings)
     until(lambda: len(steps(tmp_path)) >= 2, job)
-    everybody = Everybody(job, before)
+    everybody = Everybody(job)
     trainers = [one for one in named(job, "aipo.py") if one.ppid() == job.pid]
     assert len(trainers) == 2
     trainers[1].kill()
@@ -184,7 +202,7 @@ def test_a_run_goes_on_after_the_death_of_a_trainer_or_of_the_rollouts(
     until(lambda: "Resumed after step" in journal(tmp_path), job)
     resumed = len(steps(tmp_path))
     until(lambda: len(steps(tmp_path)) > resumed, job)
-    everybody = Everybody(job, before)
+    everybody = Everybody(job)
     trainers = psutil.Process(job.pid).children()
     (rollouts,) = (one for one in named(job, "multiprocessing.spawn") if one.parent() in trainers)
     rollouts.kill()
@@ -196,39 +214,22 @@ def test_a_run_goes_on_after_the_death_of_a_trainer_or_of_the_rollouts(
     job = start(tmp_path, **settings)
     out, _ = job.communicate(timeout=TIMEOUT_S)
     assert job.returncode == 0, out
-    ended_well(tmp_path, 9)
+    assert len(steps(tmp_path)) == settings["steps"]
+    nothing_is_lost(tmp_path)
+    assert (tmp_path / "job" / "model" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize(
     ("backend", "number"),
-    [
-        ("local", signal.SIGTERM),
-        ("local", signal.SIGKILL),
-        ("fsdp2", signal.SIGINT),
-        ("fsdp2", signal.SIGKILL),
-    ],
+    [("local", signal.SIGTERM), ("local", signal.SIGKILL), ("fsdp2", signal.SIGKILL)],
 )
 def test_nobody_is_left_behind(backend: str, number: signal.Signals, tmp_path: Path) -> None:
     """Neither while the server starts, nor while episodes are played."""
-    before = shared_memory()
-    job = start(tmp_path, backend=backend)
-    early = number == signal.SIGKILL
+    job = start(tmp_path, backend=backend, steps=100)
     until(lambda: bool(named(job, "VLLM::EngineCore")), job)
-    if not early:
-        until(lambda: "restarted" in journal(tmp_path) or bool(steps(tmp_path)), job)
-    everybody = Everybody(job, before)
-    began = time.monotonic()
-    if number == signal.SIGINT:
-        os.killpg(job.pid, number)  # as a terminal does
-    else:
-        os.kill(job.pid, number)
-    out, _ = job.communicate(timeout=TIMEOUT_S)
-    assert time.monotonic() - began < END_S
-    assert job.returncode != 0
-    assert everybody.gone()
-    if number == signal.SIGINT:
-        assert "the same command resumes" in out
-        assert "Traceback" not in out
+    if number == signal.SIGTERM:
+        until(lambda: bool(steps(tmp_path)), job)
+    ends(job, number)
 
 
 def test_two_machines(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Gymnasium's wrappers and vector environments around the environment."""
 
+import gc
+import warnings
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,13 @@ REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 BUILT = tool_call("str_replace", old="Helped build", new="Built")
 # every warning but that of forking beside other libraries' threads
 pytestmark = pytest.mark.filterwarnings("error", "ignore:This process .* is multi-threaded")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_garbage() -> None:
+    """What other files' tests have left is collected here, or its warnings would be errors."""
+    with warnings.catch_warnings(action="ignore"):
+        gc.collect()
 
 
 def test_time_limit_truncates(options: dict[str, Any]) -> None:

@@ -8,9 +8,15 @@ Every character counts one, tabs and wide characters too.
 
 import difflib
 import re
+from bisect import bisect
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 Match = Literal["exact", "fuzzy"]
+
+_AROUND_LINES, _BLANKS = re.compile(r"[ \t]*+\n[ \t]*+"), re.compile(r"\s++")
+_FINE_DIFF_LINES = 200
+"""Longer rewritten texts are shown as one hunk: difflib takes quadratic time."""
 
 
 class Document(NamedTuple):
@@ -90,20 +96,50 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
     """
     if not old:  # it would be found everywhere, without end
         return []
+    spans = _occurrences(text, old)
+    if spans or match == "exact" or not old.strip():
+        return spans
+    lines = "\n".join(line.strip() for line in old.strip().split("\n"))
+    words = " ".join(old.split())
+    for blanks, shown, wanted in (_AROUND_LINES, "\n", lines), (_BLANKS, " ", words):
+        if spans := _looser(text, blanks, shown, wanted):
+            break
+    return spans
+
+
+def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
     spans = []
     start = text.find(old)
     while start >= 0:
         spans.append((start, start + len(old)))
         start = text.find(old, start + len(old))
-    if spans or match == "exact" or not old.strip():
-        return spans
-    lines = [re.escape(line.strip()) for line in old.strip().split("\n")]
-    words = [re.escape(word) for word in old.split()]
-    # possessive, so that long runs of blanks cost linear time
-    for pattern in (r"[ \t]*+\n[ \t]*+".join(lines), r"\s++".join(words)):
-        if spans := [hit.span() for hit in re.finditer(pattern, text)]:
-            break
     return spans
+
+
+def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
+    """Spans of `wanted` where each match of `blanks` reads as `shown`, one character.
+
+    The text is rewritten and searched as a string: a regular expression of all lines would begin
+    anew at each line, in quadratic time where many are alike.
+    """
+    parts: list[str] = []
+    # where each piece between blanks begins, in the rewritten text and in the text
+    loose, place, exact, end = [0], 0, [0], 0
+    for hit in blanks.finditer(text):
+        parts += (text[end : hit.start()], shown)
+        place += hit.start() - end + 1
+        end = hit.end()
+        loose.append(place)
+        exact.append(end)
+    parts.append(text[end:])
+
+    def original(at: int) -> int:
+        piece = bisect(loose, at) - 1
+        return exact[piece] + at - loose[piece]
+
+    # the first and the last character that are wanted are no blanks, so they stand in the text
+    spans = _occurrences("".join(parts), wanted)
+    return [(original(start), original(stop - 1) + 1) for start, stop in spans]
 
 
 def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
@@ -117,41 +153,80 @@ def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
 
 def rewrite(document: Document, text: str, width: int) -> Edit:
     """Put a text in the place of all, measured anew."""
-    return Edit(make_document(text, width), _diff(document.text, text))
+    before, after = document.text.split("\n"), text.split("\n")
+    if max(len(before), len(after)) <= _FINE_DIFF_LINES:
+        rows = difflib.unified_diff(before, after, n=0, lineterm="")
+        diff = "\n".join(list(rows)[2:])  # the file names say nothing here
+    else:
+        diff = _hunk(0, 0, before, after)
+    return Edit(make_document(text, width), diff)
 
 
 def replace(document: Document, spans: list[tuple[int, int]], new: str, width: int) -> Edit:
-    """Put `new` in the place of each span.
-
-    One span, the common case, costs the lines it touches; several are measured anew.
-    """
-    text = document.text
-    if len(spans) > 1:
-        parts: list[str] = []
-        end = 0
-        for start, stop in spans:
-            parts += (text[end:start], new)
-            end = stop
-        return rewrite(document, "".join((*parts, text[end:])), width)
-
-    start, stop = spans[0]
-    first = text.rfind("\n", 0, start) + 1
-    last = text.find("\n", stop) + 1 or len(text)
-    whole = f"{text[:start]}{new}{text[stop:]}"
-    # both regions end after a newline or with the text, so heights add up
-    before = text[first:last].split("\n")
-    after = f"{text[first:start]}{new}{text[stop:last]}".split("\n")
-    lines = document.lines - _height(before, width) + _height(after, width)
-    longest = max(map(len, after))
+    """Put `new` in the place of each span; this costs the lines that the spans touch."""
+    text, lines = document.text, document.lines
+    parts: list[str] = []
+    hunks: list[str] = []
+    longest, was_longest = 0, False
+    end = number = added = 0
+    for first, last, inside in _regions(text, spans):
+        number += text.count("\n", end, first)
+        region = _put(text, first, last, inside, new)
+        before, after = text[first:last].split("\n"), region.split("\n")
+        lines += _height(after, width) - _height(before, width)
+        longest = max(longest, *map(len, after))
+        was_longest = was_longest or max(map(len, before)) == document.longest_line
+        if before != after:
+            hunks.append(_hunk(number, number + added, before, after))
+        number += len(before) - 1
+        added += len(after) - len(before)
+        parts += (text[end:first], region)
+        end = last
+    whole = "".join((*parts, text[end:]))
     if longest < document.longest_line:
-        was_longest = max(map(len, before)) == document.longest_line
         longest = longest_line(whole) if was_longest else document.longest_line
-    hunk = _hunk(text.count("\n", 0, first), before, after)
-    return Edit(Document(whole, lines, longest), hunk)
+    return Edit(Document(whole, lines, longest), "\n".join(hunks))
 
 
-def _hunk(first: int, before: list[str], after: list[str]) -> str:
-    """A unified diff of one hunk without context; line `first` (from 0) is the first."""
+_Region = tuple[int, int, list[tuple[int, int]]]
+
+
+def _regions(text: str, spans: list[tuple[int, int]]) -> Iterator[_Region]:
+    """Whole lines that spans touch, and the spans in them; neighbouring lines are one region.
+
+    A region ends after a newline or with the text, so that heights of regions add up.
+    """
+    first = last = 0
+    inside: list[tuple[int, int]] = []
+    for start, stop in spans:
+        if not inside or start > last:
+            begins = text.rfind("\n", last, start) + 1 or last
+            if inside and begins > last:
+                yield first, last, inside
+            if not inside or begins > last:
+                first, inside = begins, []
+        if stop >= last:
+            last = text.find("\n", stop) + 1 or len(text)
+        inside.append((start, stop))
+    yield first, last, inside
+
+
+def _put(text: str, first: int, last: int, spans: list[tuple[int, int]], new: str) -> str:
+    """The text from `first` to `last` with `new` in the place of each span."""
+    ends = [first, *(stop for _, stop in spans)]
+    starts = [*(start for start, _ in spans), last]
+    return new.join(text[end:start] for end, start in zip(ends, starts, strict=True))
+
+
+def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
+    """A unified diff of one hunk without context.
+
+    Args:
+        first: number of the first line, from 0.
+        now: its number after the edits before it.
+        before: the lines.
+        after: those in their place.
+    """
     most = min(len(before), len(after))
     # what follows the last newline is a line of the text below, not one to insert after
     below = before[-1] == after[-1] == ""
@@ -162,8 +237,8 @@ def _hunk(first: int, before: list[str], after: list[str]) -> str:
     while tail < most - head and before[-1 - tail] == after[-1 - tail]:
         tail += 1
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
-    start = first + head
-    rows = [f"@@ -{_range(start, len(old))} +{_range(start, len(new))} @@"]
+    removed, added = _range(first + head, len(old)), _range(now + head, len(new))
+    rows = [f"@@ -{removed} +{added} @@"]
     rows += ["-" + line for line in old]
     rows += ["+" + line for line in new]
     return "\n".join(rows)
@@ -174,11 +249,6 @@ def _range(start: int, length: int) -> str:
     if length == 1:
         return str(start + 1)
     return f"{start + 1 if length else start},{length}"
-
-
-def _diff(before: str, after: str) -> str:
-    rows = difflib.unified_diff(before.split("\n"), after.split("\n"), n=0, lineterm="")
-    return "\n".join(list(rows)[2:])  # the file names say nothing here
 
 
 def page(document: Document, page_lines: int, width: int) -> str:

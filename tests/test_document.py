@@ -197,11 +197,48 @@ def test_fuzzy_keeps_the_margin_of_the_document() -> None:
     assert document.without_margin(text, "x\n", "y\n") == ("x\n", "y\n")
 
 
-def test_fuzzy_is_linear_in_runs_of_blanks() -> None:
-    blanks = "a\n" + " \t" * 30_000
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("a\n" + " \t" * 30_000, "a\n\n\n\n\nb"),
+        # beginnings of what is wanted, everywhere
+        (" a\n" * 16_000, "a\n" * 8_000 + "b"),
+        ("a  " * 16_000, "a " * 8_000 + "b"),
+    ],
+)
+def test_fuzzy_is_linear(text: str, old: str) -> None:
+    """A quadratic search takes minutes."""
     start = time.process_time()
-    assert find(blanks, "a\n\n\n\n\nb", "fuzzy") == []
+    assert find(text, old, "fuzzy") == []
     assert time.process_time() - start < 1
+
+
+def slow_find(text: str, old: str) -> list[tuple[int, int]]:
+    """The looser stages as regular expressions."""
+    lines = [re.escape(line.strip()) for line in old.strip().split("\n")]
+    words = [re.escape(word) for word in old.split()]
+    for pattern in (r"[ \t]*+\n[ \t]*+".join(lines), r"\s++".join(words)):
+        if spans := [hit.span() for hit in re.finditer(pattern, text)]:
+            return spans
+    return []
+
+
+@given(st.text("ab \t\n\u2028", max_size=60), st.text("ab \t\n", min_size=1, max_size=8))
+def test_fuzzy_finds_what_expressions_find(text: str, old: str) -> None:
+    found = find(text, old, "fuzzy")
+    if old not in text and old.strip():
+        assert found == slow_find(text, old)
+
+
+def test_many_edits_at_once_take_linear_time() -> None:
+    """Of lines that are alike; comparing them with each other takes minutes."""
+    text = "- a b\n- a\n" * 12_000
+    start = time.process_time()
+    edited = check_edit(text, "b\n", "b c\n", 10)
+    assert time.process_time() - start < 5
+    before = make_document(edited, 10)
+    assert patched(edited, document.rewrite(before, text, 10).diff) == text
+    assert time.process_time() - start < 5
 
 
 def test_page_shows_where_it_ends() -> None:

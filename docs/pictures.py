@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 
-import chromium
+from components import chromium
 from playwright.sync_api import Browser, sync_playwright
 
 from resume_gym.play import start
@@ -61,7 +61,7 @@ def plots(folder: Path, names: list[str]) -> None:
 def launched() -> Iterator[Browser]:
     """A browser."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium.find())
+        browser = playwright.chromium.launch(executable_path=chromium())
         yield browser
         browser.close()
 

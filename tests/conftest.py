@@ -3,13 +3,12 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import chromium
 import gymnasium as gym
 import pytest
+from components import missing
 from hypothesis import settings
 
 from resume_gym import Task, Verdict
@@ -22,12 +21,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-COMPONENTS = {
-    "browser": (chromium.find, f"no Chromium, install it with {chromium.HOW}"),
-    "vllm": (lambda: find_spec("vllm"), "no vLLM, `make vllm` installs it on Linux (x86-64, ARM)"),
-}
-"""For each marker: whether its component is there, and what to say if not."""
-HEAVY = ("slow", "distributed", *COMPONENTS)
+HEAVY = ("slow", "browser", "distributed", "vllm")
 
 RESUME = """\
 # Ada Moreno
@@ -61,10 +55,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for marker, (found, how) in COMPONENTS.items():
-        if item.get_closest_marker(marker) and not found():
-            reason = f"{marker} tests: {how}"
-            if os.environ.get("CI"):
+    needs = [name for name in ("browser", "vllm") if item.get_closest_marker(name)]
+    for marker in needs:
+        if marker in missing():
+            reason = f"{marker} tests: {missing()[marker]}"
+            if os.environ.get("CI") == "true":
                 pytest.fail(reason, pytrace=False)
             pytest.skip(reason)
 

@@ -161,7 +161,7 @@ def test_eval_plays_other_domains(tmp_path, capsys):
 
 
 def test_rollouts_are_one_of_scripted_agents_and_sixteen_else(capsys):
-    with model(lambda turn: tool_call("submit"), delay_s=0.5) as server:
+    with model(lambda turn: tool_call("submit"), delay_s=2.0) as server:
         agents = ["--agent", "noop", "--agent", f"m=scripted@{server.url}"]
         assert main(["eval", *agents, "--tasks", "procedural:5:2", "--split", "train"]) == 0
         rows = [line.split() for line in capsys.readouterr().out.split("\n")]

@@ -5,9 +5,9 @@ import re
 import threading
 from contextlib import contextmanager
 
-import chromium
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from components import chromium
 from playwright.sync_api import expect, sync_playwright
 from viewer_runs import (
     EVIL,
@@ -36,7 +36,7 @@ SEEN = EVIL.replace("\u2028", "U+2028").replace("\u202e", "U+202E")
 @pytest.fixture(scope="module")
 def browser():
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium.find())
+        browser = playwright.chromium.launch(executable_path=chromium())
         yield browser
         browser.close()
 

@@ -1,0 +1,76 @@
+"""What some tests need beside Python packages; `python tests/components.py` installs it if it can.
+
+Chromium is the machine's own, else Debian's package, else playwright's download. vLLM's build for
+CPUs loads libnuma, which is a package of Debian's too. Debian's packages are installed by root only.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PLAYWRIGHT = (sys.executable, "-m", "playwright", "install", "chromium")
+
+
+@cache
+def chromium() -> str | None:
+    """Path of the machine's Chromium or Chrome, else of playwright's; None without one."""
+    if own := next(filter(None, map(shutil.which, BROWSERS)), None):
+        return own
+    with sync_playwright() as playwright:
+        downloaded = playwright.chromium.executable_path
+    return downloaded if Path(downloaded).exists() else None
+
+
+def libnuma() -> bool:
+    """Whether vLLM can load it."""
+    try:
+        ctypes.CDLL("libnuma.so.1")
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def missing() -> dict[str, str]:
+    """Why the tests of a marker cannot run, and what would help; nothing for those that can."""
+    found = {}
+    if chromium() is None:
+        download = ".venv/bin/python -m playwright install chromium"
+        found["browser"] = (
+            f"no Chromium, install it with `apt-get install chromium` or `{download}`"
+        )
+    if find_spec("vllm") is None:
+        found["vllm"] = "no vLLM, `make vllm` installs it on Linux (x86-64, ARM)"
+    elif not libnuma():
+        found["vllm"] = "no libnuma for vLLM, install it with `apt-get install libnuma1`"
+    return found
+
+
+def install() -> None:
+    """Install what is missing from the first source that has it."""
+    lacks_library = find_spec("vllm") is not None and not libnuma()
+    packages = ["chromium"] * (chromium() is None) + ["libnuma1"] * lacks_library
+    if packages and os.name == "posix" and os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(("apt-get", "update", "-q"), env=environment, check=False)
+        for package in packages:
+            command = ("apt-get", "install", "-qy", "--no-install-recommends", package)
+            subprocess.run(command, env=environment, check=False)
+    chromium.cache_clear()
+    if chromium() is None:
+        subprocess.run(PLAYWRIGHT, check=False)
+        chromium.cache_clear()
+
+
+if __name__ == "__main__":
+    install()
+    for marker, reason in missing().items():
+        print(f"The {marker} tests will be skipped: {reason}.")

@@ -2,7 +2,7 @@
 
     python docs/pictures.py runs/nano runs/nano-held-out
 
-It needs `tests` on the path, for where Chromium is.
+It needs `tests` on the path, which knows where Chromium is.
 """
 
 import argparse

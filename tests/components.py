@@ -1,7 +1,7 @@
 """What some tests need beside Python packages; `python tests/components.py` installs it if it can.
 
 Chromium is the machine's own, else Debian's package, else playwright's download. vLLM's build for
-CPUs loads libnuma, which is a package of Debian's too. Debian's packages are installed by root only.
+CPUs loads libnuma, a package of Debian's too. Only root can install Debian's packages.
 """
 
 import ctypes
@@ -43,14 +43,12 @@ def missing() -> dict[str, str]:
     """Why the tests of a marker cannot run, and what would help; nothing for those that can."""
     found = {}
     if chromium() is None:
-        download = ".venv/bin/python -m playwright install chromium"
-        found["browser"] = (
-            f"no Chromium, install it with `apt-get install chromium` or `{download}`"
-        )
+        download = "`.venv/bin/python -m playwright install chromium`"
+        found["browser"] = f"no Chromium, try `apt-get install chromium` or {download}"
     if find_spec("vllm") is None:
         found["vllm"] = "no vLLM, `make vllm` installs it on Linux (x86-64, ARM)"
     elif not libnuma():
-        found["vllm"] = "no libnuma for vLLM, install it with `apt-get install libnuma1`"
+        found["vllm"] = "no libnuma for vLLM, try `apt-get install libnuma1`"
     return found
 
 

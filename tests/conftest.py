@@ -55,10 +55,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    needs = [name for name in ("browser", "vllm") if item.get_closest_marker(name)]
-    for marker in needs:
-        if marker in missing():
-            reason = f"{marker} tests: {missing()[marker]}"
+    for marker, why in missing().items():
+        if item.get_closest_marker(marker):
+            reason = f"{marker} tests: {why}"
             if os.environ.get("CI") == "true":
                 pytest.fail(reason, pytrace=False)
             pytest.skip(reason)

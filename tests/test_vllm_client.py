@@ -20,6 +20,7 @@ from fake_vllm import FakeVLLM
 from learners import aipo, models
 from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
+from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
 from learners.orchestrator import Batch
 from learners.rollout import NOT_SAMPLED
@@ -330,6 +331,17 @@ def test_an_engine_that_samples_with_something_else_stops_the_run(
     assert "after weights 0: sampler and trainer differ by" in told
     assert server.version == "0"
     assert server.weights.keys() == dict(models.load("nano").named_parameters()).keys()
+
+
+def test_a_missing_library_is_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr("ctypes.CDLL", none)
+    with pytest.raises(EngineError, match=r"Debian's package libnuma1: libnuma\.so\.1"):
+        Server(Config(engine="vllm"), 0, tmp_path / "engine.log", print)
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["ends", "is ended"])

@@ -1,6 +1,7 @@
 """vLLM servers that a job starts, watches and ends."""
 
 import contextlib
+import ctypes
 import json
 import os
 import socket
@@ -49,11 +50,15 @@ class Server:
 
     Attributes:
         url: where it listens.
+
+    Raises:
+        EngineError: it could not run here.
     """
 
     def __init__(
         self, config: Config, number: int, log: Path, note: Callable[[str], object]
     ) -> None:
+        _require_libnuma()
         port = _free_port()
         several = ranks.machines() > 1
         self.url = f"http://{socket.gethostname() if several else '127.0.0.1'}:{port}"
@@ -235,6 +240,16 @@ def _gpus(config: Config, number: int) -> Sequence[str]:
 def kv_cache_bytes(memory_bytes: int) -> int:
     """Of a CPU's memory, what a server takes for its cache."""
     return min(4 * 2**30, memory_bytes // 16)
+
+
+def _require_libnuma() -> None:
+    """Say what is missing; without it the server would end after half a minute, six times."""
+    if sys.platform == "linux" and not torch.cuda.is_available():
+        try:
+            ctypes.CDLL("libnuma.so.1")
+        except OSError as error:
+            told = f"vLLM's build for CPUs needs libnuma, Debian's package libnuma1: {error}"
+            raise EngineError(told) from None
 
 
 def _free_port() -> int:

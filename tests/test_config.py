@@ -276,6 +276,7 @@ def test_flags_and_lists_survive_a_file_and_a_command_line(tmp_path: Path) -> No
 def test_what_is_not_installed_is_told_with_its_extra(
     values: dict[str, Any], extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("learners.config.find_spec", lambda name: True)
     Config(**values)
     monkeypatch.setattr("learners.config.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=rf"needs `pip install -e \.\[{extra}\]`"):

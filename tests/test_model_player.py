@@ -91,6 +91,7 @@ def test_a_run_that_is_called_as_a_bundled_model_does_not_hide_it(
     assert bundled["weights"] != trained["weights"]
 
 
+@pytest.mark.vllm
 def test_who_sampled_in_training_samples_again(run: Path, tmp_path: Path) -> None:
     served = replace(RUN, engine="vllm", engine_procs=2, engine_urls=("http://h:1",))
     shutil.copytree(run, tmp_path, dirs_exist_ok=True)
@@ -166,6 +167,7 @@ def test_servers_sample_with_the_models_weights(run: Path) -> None:
         assert all((server.weights[name] == one).all() for name, one in own.items())
 
 
+@pytest.mark.vllm
 def test_servers_of_its_own_sample_with_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
     chat = ChatTokens(models.load_tokenizer("nano"), TOOLS)
     with FakeVLLM(lambda ids: chat.write(SUBMIT)) as server:
@@ -185,6 +187,7 @@ def test_servers_of_its_own_sample_with_what_they_read(monkeypatch: pytest.Monke
         assert server.calls == [], "no weights were sent"
 
 
+@pytest.mark.vllm
 def test_a_server_that_does_not_start_leaves_nothing_but_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

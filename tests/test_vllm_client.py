@@ -333,6 +333,7 @@ def test_an_engine_that_samples_with_something_else_stops_the_run(
     assert server.weights.keys() == dict(models.load("nano").named_parameters()).keys()
 
 
+@pytest.mark.vllm
 def test_a_missing_library_is_named_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

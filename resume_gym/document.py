@@ -117,10 +117,10 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
-    """Spans of `wanted` where each match of `blanks` reads as `shown`, one character.
+    """Spans of `wanted` after each match of `blanks` is replaced by `shown`, a single character.
 
-    The text is rewritten and searched as a string: a regular expression of all lines would begin
-    anew at each line, in quadratic time where many are alike.
+    String search takes linear time. A regular expression of all lines would start again at each
+    line, which takes quadratic time where many lines are alike.
     """
     parts: list[str] = []
     # where each piece between blanks begins, in the rewritten text and in the text
@@ -137,7 +137,7 @@ def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list
         piece = bisect(loose, at) - 1
         return exact[piece] + at - loose[piece]
 
-    # the first and the last character that are wanted are no blanks, so they stand in the text
+    # `wanted` begins and ends with characters that were not rewritten
     spans = _occurrences("".join(parts), wanted)
     return [(original(start), original(stop - 1) + 1) for start, stop in spans]
 

@@ -1,4 +1,4 @@
-"""Tasks made by hand, small enough to read; what happens to tests whose components are missing."""
+"""Small tasks made by hand; the order of the tests, and skips where a component is missing."""
 
 import os
 from collections import Counter

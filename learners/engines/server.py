@@ -243,7 +243,7 @@ def kv_cache_bytes(memory_bytes: int) -> int:
 
 
 def _require_libnuma() -> None:
-    """Say what is missing; without it the server would end after half a minute, six times."""
+    """Fail at once: without libnuma, each of six starts would fail after half a minute."""
     if sys.platform == "linux" and not torch.cuda.is_available():
         try:
             ctypes.CDLL("libnuma.so.1")

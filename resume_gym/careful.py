@@ -42,6 +42,7 @@ def next_edit(
         _cuts(resume, fit, math.ceil(excess / edits_left), width) if excess > 0 else (),
         _verbs(resume),
         _formatting(resume),
+        _buried(resume),
         _fillers(resume),
         _order(resume, fit),
         _skills(resume, fit),
@@ -96,8 +97,9 @@ def _fitness(job: str) -> Callable[[str], float]:
 
 # Deletions
 
-_CORE = """summary profile experience employment work history education skills projects
-certifications publications awards languages qualifications competencies achievements"""
+_CORE = """summary profile about experience employment work history education academic training
+skills projects results certifications publications awards languages qualifications competencies
+achievements"""
 
 
 def _cuts(resume: str, fit: Callable[[str], float], quota: int, width: int) -> Iterator[Change]:
@@ -215,6 +217,55 @@ def _fillers(resume: str) -> Iterator[Change]:
     for start, line in _lines(resume):
         if _BULLET.match(line) and (new := _FILLER.sub("", line)) != line:
             yield Change(start, start + len(line), new)
+
+
+# Hidden points
+
+_PASSIVE = re.compile(
+    r"(?:, |\b)(?:(?:in|at|on|during|over|for|after|through|with|by|from) )?"
+    r"(?:where|which|whom|so that|so|as|since|because|until|once|when|while|whereupon)"
+    r"(?: purpose| time| occasion)? (?P<what>(?:(?!was|were|had|been|got)[\w'-]+,? ){1,9}?)"
+    r"(?:was|were|had been|has been|have been|got|came to be|had to be|could be)"
+    r"(?: (?:then|also|now|soon|finally|duly|promptly|eventually))? (?P<verb>[a-z-]+ed|"
+    + "|".join(sorted(set(_PAST.values())))
+    + r")(?P<rest>\b.*)"
+)
+_ACTIVE = re.compile(
+    r"(?:,? and|,? but|;|,)(?:,[^,]{3,60},| (?:then|also|so|thereby|meanwhile|along the way))"
+    r" (?P<verb>[a-z-]{2,}ed|" + "|".join(sorted(set(_PAST.values()))) + r") (?P<rest>.*)"
+)
+_MEANS = re.compile(
+    r",?(?: (?:for example|for instance|among other things|such as|mostly|in part|notably))"
+    r"(?: by| in)?,? (?P<verb>[a-z-]{2,}ing) (?P<rest>.*)"
+)
+_TRIVIAL = 0.5  # of a line may be its opening
+
+
+def _buried(resume: str) -> Iterator[Change]:
+    """Bullets that come to the point in a later clause, told from there."""
+    for start, line in _lines(resume):
+        marker = _BULLET.match(line)
+        if not marker or re.search(r"\d", line[: len(line) // 3]):
+            continue
+        body = line[marker.end() :]
+        for pattern in (_PASSIVE, _ACTIVE, _MEANS):
+            found = pattern.search(body)
+            if found and len(found["rest"]) > len(body) * (1 - _TRIVIAL) / 2:
+                new = _told(found)
+                if 2 * len(new) > len(body):
+                    yield Change(start + marker.end(), start + len(line), new)
+                    break
+
+
+def _told(found: re.Match[str]) -> str:
+    """A clause as a line of its own."""
+    verb, rest = found["verb"], found["rest"].strip()
+    if found.re is _PASSIVE:
+        rest = f"{found['what'].strip()} {rest}".strip()
+    if found.re is _MEANS:
+        verb = past_tense(verb)
+        rest = re.sub(r"\band ([a-z]{3,}ing)\b", lambda hit: f"and {past_tense(hit[1])}", rest)
+    return f"{verb[0].upper()}{verb[1:]} {rest}"
 
 
 # Formatting

@@ -56,10 +56,12 @@ _COMMANDS: Mapping[str, str | Group] = {
         "measure how far a judge can be trusted",
         {
             "calibrate": "resume_gym.judges.calibration",
+            "attack": "resume_gym.judges.attack",
             "sentinel": "resume_gym.judges.sentinel",
         },
         (
             "judge calibrate --judge rubric",
+            "judge attack --search 2000 --limit 8",
             "judge sentinel --judge gemini --frozen said.json",
         ),
     ),

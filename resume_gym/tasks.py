@@ -31,11 +31,14 @@ class Fix:
         old: the weak text; it occurs once in the resume (after the fixes before it).
         new: its strong form; empty to delete.
         facts: sentences that ground what `new` claims beyond `old`.
+        needs_evidence: whether `new` says what the resume tells nowhere, so that only somebody
+            who knows the evidence can make the edit.
     """
 
     old: str
     new: str
     facts: tuple[str, ...] = ()
+    needs_evidence: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +147,15 @@ def _fixes(rows: Any) -> tuple[Fix, ...]:
         raise TaskError(f"fixes: expected a list, got {type(rows).__name__}")
     fixes = []
     for number, row in enumerate(rows):
-        if not isinstance(row, dict) or row.keys() - {"facts"} != {"old", "new"}:
-            raise TaskError(f"fixes[{number}]: expected an object with old, new and facts")
+        optional = {"facts", "needs_evidence"}
+        if not isinstance(row, dict) or row.keys() - optional != {"old", "new"}:
+            raise TaskError(
+                f"fixes[{number}]: expected an object with old, new, facts and needs_evidence"
+            )
+        unseen = row.get("needs_evidence", False)
+        if not isinstance(unseen, bool):
+            found = type(unseen).__name__
+            raise TaskError(f"fixes[{number}].needs_evidence: expected a boolean, got {found}")
         facts = row.get("facts", [])
         if not isinstance(facts, list):
             raise TaskError(f"fixes[{number}].facts: expected a list, got {type(facts).__name__}")
@@ -156,7 +166,7 @@ def _fixes(rows: Any) -> tuple[Fix, ...]:
         ]:
             _check_text(f"fixes[{number}].{name}", text)
         old, new, *told = map(unix_lines, (row["old"], row["new"], *facts))
-        fixes.append(Fix(old, new, tuple(told)))
+        fixes.append(Fix(old, new, tuple(told), unseen))
     return tuple(fixes)
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from resume_gym.document import wrapped_lines
 from resume_gym.judges.lines import Line
 from resume_gym.judges.reference import make_reference
-from resume_gym.judges.signals import padding
 from resume_gym.judges.style import VAGUE, fillers, format_faults, habits, tier
 from resume_gym.tasks import Task
 
@@ -53,7 +52,7 @@ def diagnose(resume: str, job: str) -> Diagnosis:
     """The weakness that a resume shows most, as one for this job."""
     # Any weakness but wrong_emphasis: that one makes the reference favour side aspects.
     reference = make_reference(Task("diagnosis", job, resume, "weak_verbs"))
-    spare = padding(reference)
+    spare = reference.spare
     lines = reference.lines
     bullets = [(unit, line) for unit, line in enumerate(lines) if line.kind == "bullet"]
     counts = Counter(_fault(line, unit in spare) for unit, line in bullets)

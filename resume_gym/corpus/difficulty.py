@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from resume_gym.document import wrapped_lines
 from resume_gym.judges.reference import Reference, make_reference
-from resume_gym.judges.signals import job_weights, padding
 from resume_gym.tasks import Task
 
 PAGE_LINES = 55
@@ -25,7 +24,7 @@ class Difficulty(NamedTuple):
         weak_bullets: bullets of the resume that a fix rewrites.
         lines_over: lines after wrapping that do not fit the page.
         distractors: lines that a page can spare: those that a fix deletes, and others without
-            figure, name or tie to the job (see `signals.padding`).
+            figure, name or tie to the job (see `Reference.spare`).
         job_distance: share of the job description's words, weighted by how rare they are, that
             the resume does not have in any form; in [0, 1].
     """
@@ -50,7 +49,7 @@ def difficulty(
     return Difficulty(
         weak_bullets=_weak_bullets(task, reference),
         lines_over=max(0, wrapped_lines(task.resume, page_width) - page_lines),
-        distractors=len(padding(reference)),
+        distractors=len(reference.spare),
         job_distance=_job_distance(reference),
     )
 
@@ -62,7 +61,7 @@ def _weak_bullets(task: Task, reference: Reference) -> int:
 
 
 def _job_distance(reference: Reference) -> float:
-    weights = job_weights(reference)
+    weights = reference.job_weights
     told = {stem for line in reference.lines for stem in line.content.stems}
     whole = math.fsum(weights.values())
     if not whole:

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from resume_gym.judges import JudgeError, as_async, judge_error, make_judge
-from resume_gym.judges.claims import find_claims
 from resume_gym.judges.lines import Content, Line, any_of, parse
 from resume_gym.judges.plaintext import clean, fence, make_code, stands_in
 from resume_gym.judges.reference import Reference, align, make_reference
-from resume_gym.judges.signals import padding
+from resume_gym.judges.signals import measure
 from resume_gym.judges.style import fillers, format_faults, habits, tier
 from resume_gym.judges.votes import Composed, drawn
 from resume_gym.llm import Asks, ModelError, Prompt
@@ -140,7 +139,7 @@ def remarks(task: Task, revised: str) -> list[str]:
     told = align(lines, reference)
     seen: set[int] = set()
     found: list[str] = []
-    for claim in find_claims(lines, told, reference)[:1]:
+    for claim in measure(revised, reference).findings[:1]:
         raw = lines[claim.line].raw
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
         found.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
@@ -157,8 +156,8 @@ def _places(
     lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
 ) -> Iterator[tuple[str, list[int]]]:
     """Kinds of remarks, the weightiest first, and the lines that each is true of."""
-    spare, usual = padding(reference), habits(lines)
-    facts = [[fact for u in units for fact in reference.facts.get(u, ())] for units in told]
+    spare, usual = reference.spare, habits(lines)
+    facts = [[fact for u in units for fact in reference.fixed.get(u, ())] for units in told]
     idle = [i for i, units in enumerate(told) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:

@@ -7,7 +7,7 @@ is good that of `signals`. Words and weights are data: `lexicon.toml`.
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -37,10 +37,42 @@ _IRREGULAR: dict[str, str] = LEXICON["irregular"]
 _NUMBERS: dict[str, float] = LEXICON["numbers"] | LEXICON["multiples"]
 _SPELT_UNITS: dict[str, str] = dict.fromkeys(LEXICON["multiples"], "x")
 _UNITS = {way: unit for unit, ways in LEXICON["units"].items() for way in ways}
+_RATES: dict[str, str] = LEXICON["rates"]
+_SPANS = frozenset(_RATES.values())
+_EACH = ("a", "an", "per", "each", "every")
 _SCALES = {
     "hundred": 1e2, "k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6,
     "b": 1e9, "bn": 1e9, "billion": 1e9,
 }  # fmt: skip
+_MONTH_WORDS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "sept",
+    "oct",
+    "nov",
+    "dec",
+]
+_PARTS = frozenset(
+    (*_NUMBERS, *_MONTH_WORDS, "http", "https", "www")
+)  # of tokens that are no plain words
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
@@ -55,8 +87,7 @@ _MONTH = (
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
 )
 _YEAR = r"(?:19|20)\d\d"
-_TOKEN = re.compile(
-    rf"""
+_ANY = rf"""
     (?P<url>(?:https?://|www\.)\S+|[\w.+-]+@[\w-]+\.[\w.]+|\b[\w-]+\.(?:com|org|net|io|dev)\b\S*)
     |\b(?P<mon>{_MONTH})\.?,?\s+(?:\d\d?(?:st|nd|rd|th)?,?\s+)?(?P<mon_year>{_YEAR})\b
     |\b(?P<num>0?[1-9]|1[0-2])[/.](?P<num_year>{_YEAR})\b
@@ -69,8 +100,11 @@ _TOKEN = re.compile(
       \+?(?:[\s-]?(?P<unit>%|(?:{_ways(way for way in _UNITS if way != "%")})\b))?
       (?!\w)
     |(?P<word>(?:\.(?=[A-Z]))?\w[\w]*(?:[+#]+(?!\w)|[&./'-](?=\w)\w+)*)
-    """,
-    re.VERBOSE | re.IGNORECASE,
+    """
+_TOKEN = re.compile(_ANY, re.VERBOSE | re.IGNORECASE)
+# Most words are plain; where none of them may be part of a figure or date, this is faster.
+_PLAIN_FIRST = re.compile(
+    rf"(?P<low>(?-i:[a-z]+)(?![\w+\#&./'-]))|{_ANY}", re.VERBOSE | re.IGNORECASE
 )
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
@@ -114,12 +148,14 @@ class Name(NamedTuple):
     head: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Content:
-    """What one line says, whatever its form."""
+    """What one line says, whatever its form; equal only to itself, since many are cached."""
 
     body: str
     words: tuple[str, ...]  # lower case, in order
+    tokens: tuple[str, ...]  # words, figures ("#4week") and rates ("~week"), in order
+    keys: tuple[str, ...]  # the tokens, words stemmed
     stems: frozenset[str]  # of the words that carry meaning
     numbers: tuple[Number, ...]
     values: frozenset[float]  # of the numbers
@@ -147,6 +183,7 @@ class Line:
         kind: heading, entry (a job, a school, a contact line), skills, bullet or text.
         section: the lower-case name of its section.
         style: its marker ("-"), or the way that its heading is marked ("##", "bold", "caps").
+        spaced: whether a blank line stands before it.
     """
 
     number: int
@@ -155,6 +192,7 @@ class Line:
     section: str
     style: str
     content: Content
+    spaced: bool = False
 
     @property
     def body(self) -> str:
@@ -187,30 +225,79 @@ def plain(text: str) -> str:
 def read(body: str) -> Content:
     """The content of a plain line."""
     words: list[str] = []
+    tokens: list[str] = []
     numbers: list[Number] = []
     names: list[Name] = []
     dates: set[str] = set()
     end = None  # where the number before this one ended
-    for token in _TOKEN.finditer(body):
-        if token["word"]:
-            words.append(token["word"].lower())
+    for token in _scan(body):
+        kind = token.lastgroup
+        if kind == "low":
+            words.append(token[0])
+            tokens.append(token[0])
+        elif kind == "word":
+            words.append(token[0].lower())
+            tokens += _pieces(words[-1])
             _read_word(body, token, names)
-        elif token["url"]:
-            names.append(Name(token["url"].rstrip(".,;)"), False))
+        elif kind == "url":
+            names.append(Name(token[0].rstrip(".,;)"), False))
+            tokens.append(names[-1].text.lower())
         elif token["val"] or token["spelt"]:
             numbers.append(_read_number(body, token, end, numbers))
+            tokens.append(f"#{numbers[-1].value:g}{numbers[-1].unit}")
             end = token.end()
             words.extend(token[group].lower() for group in ("spelt", "unit") if token[group])
         else:
             numbers.append(_read_date(token, dates))
+            tokens.append(f"#{numbers[-1].value:g}{numbers[-1].unit}")
             end = None
     if numbers and (now := _NOW.search(body)) and any(1950 <= n.value < 2050 for n in numbers):
         numbers.append(Number(PRESENT, "now", now[0]))
-    stems = frozenset(stem(w) for part in words for w in parts(part) if w not in _STOP)
-    values = frozenset(number.value for number in numbers)
+    tokens = _joined(tokens)
     return Content(
-        body, tuple(words), stems, tuple(numbers), values, tuple(names), frozenset(dates)
+        body=body,
+        words=tuple(words),
+        tokens=tuple(tokens),
+        keys=tuple([token if token[0] in "#~" else stem(token) for token in tokens]),
+        stems=frozenset([stem(w) for part in words for w in parts(part) if w not in _STOP]),
+        numbers=tuple(numbers),
+        values=frozenset([number.value for number in numbers]),
+        names=tuple(names),
+        dates=frozenset(dates),
     )
+
+
+def _scan(body: str) -> list[re.Match[str]]:
+    """The tokens of a line."""
+    found = list(_PLAIN_FIRST.finditer(body))
+    if any(token.lastgroup == "low" and token[0] in _PARTS for token in found):
+        return list(_TOKEN.finditer(body))
+    return found
+
+
+def _pieces(word: str) -> list[str]:
+    """The words of a compound; "don't" holds a negation, and "&" is "and"."""
+    if word.isalpha():
+        return [word]
+    word = word.replace("&", "-and-") if len(word) > 3 else word
+    pieces = [piece for piece in _HYPHEN.split(word.removesuffix("'s")) if piece]
+    return ["not" if piece.endswith("n't") else piece.strip("'") or "'" for piece in pieces]
+
+
+def _joined(tokens: Sequence[str]) -> list[str]:
+    """The tokens with "weekly" and "a week" as one, "~week", and "in half" as a half."""
+    found: list[str] = []
+    for token in tokens:
+        last = found[-1] if found else ""
+        if token in _RATES:
+            found.append(f"~{_RATES[token]}")
+        elif last in _EACH and _UNITS.get(token) in _SPANS:
+            found[-1] = f"~{_UNITS[token]}"
+        elif token == "#0.5x" and last in ("in", "by"):
+            found[-1] = token
+        else:
+            found.append(token)
+    return found
 
 
 def parts(word: str) -> list[str]:
@@ -303,8 +390,10 @@ def parse(text: str) -> tuple[Line, ...]:
     """The lines of a resume, without the blank ones."""
     lines: list[Line] = []
     section = ""
+    spaced = False
     for number, raw in enumerate(text.split("\n")):
         if not raw.strip():
+            spaced = True
             continue
         kind, style, body = _kind(raw, section, not lines)
         content = read(body)
@@ -312,7 +401,8 @@ def parse(text: str) -> tuple[Line, ...]:
             section = " ".join(content.words)
         elif kind == "text" and _is_entry(content):
             kind = "entry"
-        lines.append(Line(number, raw, kind, section, style, content))
+        lines.append(Line(number, raw, kind, section, style, content, spaced))
+        spaced = False
     return tuple(lines)
 
 

@@ -6,56 +6,99 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import combinations
 
 from rapidfuzz import fuzz
 
-from resume_gym.judges.lines import LEXICON, Content, Line, Number, parse, parts, plain, read, stem
+from resume_gym.judges.lines import (
+    LEXICON,
+    Content,
+    Line,
+    any_of,
+    parse,
+    parts,
+    plain,
+    read,
+    stem,
+)
+from resume_gym.judges.style import VAGUE, fillers, is_weak
 from resume_gym.tasks import Evidence, Fix, Task
 
 PROSE = ("bullet", "text")
 
-_SIMILARITY: Mapping[str, float] = LEXICON["similarity"]
 _ALIASES: Mapping[str, str] = LEXICON["claims"]["aliases"]
+_JOB_STOP = frozenset(stem(word) for word in LEXICON["words"]["job_stop"])
+_PADDING_SECTIONS = frozenset(LEXICON["words"]["padding_sections"])
+_CORE = frozenset(LEXICON["words"]["sections"]) - {"and", "of"}
+_HELPING = any_of(LEXICON["words"]["helping"])
+_HELPING_STEMS = frozenset(
+    stem(part) for phrase in LEXICON["words"]["helping"] for part in phrase.split()
+) | {stem(word) for word in LEXICON["words"]["glue"]}
+_MINE = frozenset(("i", "my", "me", "i'm", "i've"))
+_OTHERS = frozenset(LEXICON["words"]["others"])
 _ENTRY_WORDS = 14
-
-
-@dataclass(frozen=True, slots=True)
-class Teller:
-    """A true statement: a line of the original, a fact with its line, a sentence of evidence."""
-
-    content: Content
-    unit: int  # index of a line of the original; -1 if it belongs to none
+_MOST = 4096  # entries of a memory
+_ALIGNED = 0.42  # similarity at which a line tells of another
+_BEST = 0.25  # the same for the most similar line, when none is aligned
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
     """What is true of the candidate, and the job to be won.
 
-    `aside` says that the original stresses side aspects: the planted weakness, wrong_emphasis.
-    `deleted` are the lines that a fix deletes.
+    Attributes:
+        lines: the original.
+        fixed: for each line, what a fix makes of it and the facts behind that.
+        deleted: the lines that a fix deletes.
+        aside: whether the original hides its points: the planted weakness, wrong_emphasis.
+        name: of the candidate.
+        documents: about the candidate.
+        wanted: the job description.
     """
 
     lines: tuple[Line, ...]
-    tellers: tuple[Teller, ...]
-    job: tuple[Content, ...]
-    aside: bool
+    fixed: Mapping[int, tuple[Content, ...]]
     deleted: frozenset[int]
+    aside: bool
+    name: str
+    documents: tuple[Evidence, ...]
+    wanted: str
+
+    # What follows is read when it is needed: many verdicts need neither evidence nor job.
+
+    @cached_property
+    def evidence(self) -> tuple[Content, ...]:
+        """What documents say of the candidate."""
+        return tuple(_statements(self.documents, self.name))
+
+    @cached_property
+    def job(self) -> tuple[Content, ...]:
+        """The sentences of the job description."""
+        bodies = (plain(line).strip("-#* ") for line in self.wanted.split("\n"))
+        parts = (part for body in bodies for part in re.split(r"(?<=[.;:!?])\s+", body))
+        return tuple(read(part) for part in parts if part)
+
+    @cached_property
+    def statements(self) -> tuple[Content, ...]:
+        """Everything that is true."""
+        fixed = (statement for own in self.fixed.values() for statement in own)
+        return (*(line.content for line in self.lines), *fixed, *self.evidence)
 
     @cached_property
     def vocabulary(self) -> frozenset[str]:
         """Every word and stem of the true statements."""
-        return frozenset(
-            form
-            for teller in self.tellers
-            for word in (*teller.content.words, *(n.text.lower() for n in teller.content.names))
-            for piece in parts(word)
-            for form in (piece, stem(piece), _ALIASES.get(piece, piece))
-        )
+        return _forms(self.statements)
+
+    @cached_property
+    def _shown(self) -> frozenset[str]:
+        """The same of the original and its fixes: most words that are looked up are there."""
+        fixed = (statement for own in self.fixed.values() for statement in own)
+        return _forms((*(line.content for line in self.lines), *fixed))
 
     @cached_property
     def words(self) -> frozenset[str]:
         """Every word of the true statements, as it stands there, lower case."""
-        return frozenset(word for teller in self.tellers for word in teller.content.words)
+        return frozenset(word for content in self.statements for word in content.words)
 
     @cached_property
     def bodies(self) -> frozenset[str]:
@@ -79,10 +122,10 @@ class Reference:
         table: dict[int, int] = {}
         number, inside = -1, False
         for unit, line in enumerate(self.lines):
-            other = line.kind in ("bullet", "skills")
-            number += not other and not inside
-            inside = not other
-            if inside:
+            other = line.kind in ("entry", "heading")
+            number += other and not inside
+            inside = other
+            if other:
                 table[unit] = number
         return table
 
@@ -98,77 +141,42 @@ class Reference:
         return table
 
     @cached_property
-    def weights(self) -> Mapping[str, float]:
-        """How much a stem says about which line it is from."""
-        # Evidence aside: a document more does not make two lines of a resume more alike.
-        placed = (teller for teller in self.tellers if teller.unit >= 0)
-        counts = Counter(s for teller in placed for s in teller.content.stems)
-        return {s: math.log(1 + len(self.lines) / n) for s, n in counts.items()}
+    def pairs(self) -> tuple[tuple[int, int, float], ...]:
+        """Pairs of bullets of one job, and by how much the first fits the wanted job better."""
+        groups: dict[int, list[int]] = {}
+        for unit, head in self.home.items():
+            groups.setdefault(head, []).append(unit)
+        weights = self.job_weights
+        fit = {
+            u: math.fsum(weights.get(s, 0.0) for s in self.lines[u].content.stems)
+            for u in self.home
+        }
+        both = (pair for units in groups.values() for pair in combinations(units, 2))
+        return tuple((one, other, fit[one] - fit[other]) for one, other in both)
 
     @cached_property
-    def owners(self) -> Mapping[float, Sequence[tuple[Number, Teller]]]:
-        """Who tells a number."""
-        table: dict[float, list[tuple[Number, Teller]]] = {}
-        for teller in self.tellers:
-            for number in teller.content.numbers:
-                table.setdefault(number.value, []).append((number, teller))
-        return table
-
-    @cached_property
-    def facts(self) -> Mapping[int, tuple[Content, ...]]:
-        """The facts that belong to a line, by its index."""
-        table: dict[int, tuple[Content, ...]] = {}
-        for teller in self.tellers[len(self.lines) :]:
-            table[teller.unit] = (*table.get(teller.unit, ()), teller.content)
-        return table
-
-    @cached_property
-    def told(self) -> tuple[tuple[Content, ...], ...]:
-        """Each original line with the facts that belong to it."""
+    def _notes(self) -> tuple[frozenset[str], ...]:
+        """What the resume and the evidence say that the candidate only helped with, as stems."""
+        texts = [line.content for line in self.lines if line.kind == "text"]
+        names = {stem(n.text.lower()) for c in (*texts, *self.evidence) for n in c.names}
         return tuple(
-            (line.content, *self.facts.get(unit, ())) for unit, line in enumerate(self.lines)
+            content.stems - _HELPING_STEMS - names
+            for content in (*texts, *self.evidence)
+            if _HELPING.search(content.body.lower())
         )
 
-    @cached_property
-    def places(self) -> Mapping[str | float, frozenset[int]]:
-        """The original lines that a stem or a number tells of."""
-        table: dict[str | float, set[int]] = {}
-        for unit, statements in enumerate(self.told):
-            for content in statements:
-                keys: tuple[str | float, ...] = (*content.stems, *content.values)
-                for key in keys:
-                    table.setdefault(key, set()).add(unit)
-        return {key: frozenset(units) for key, units in table.items()}
+    def helped(self, unit: int) -> bool:
+        """Whether the resume or the evidence says that somebody else led what a line tells."""
+        told = self.lines[unit].content.stems
+        return any(n and len(n & told) >= 0.6 * len(n) for n in self._notes)
 
     @cached_property
-    def loose(self) -> tuple[Content, ...]:
-        """The true statements that belong to no line."""
-        return tuple(teller.content for teller in self.tellers if teller.unit < 0)
-
-    @cached_property
-    def backings(self) -> dict[str, tuple[Content, ...]]:
-        """A memory for `backing`, by body."""
-        return {}
-
-    def backing(self, content: Content) -> tuple[Content, ...]:
-        """The statements without a line of their own that a line tells of."""
-        if not self.loose:
-            return ()
-        known = self.backings.get(content.body)
-        if known is None:
-            if len(self.backings) > 4096:
-                self.backings.clear()
-            found = (s for s in self.loose if tells(content, s, self))
-            known = self.backings[content.body] = tuple(found)
-        return known
-
-    def near(self, content: Content) -> set[int]:
-        """The original lines that share a stem or a number with a line."""
-        keys: tuple[str | float, ...] = (*content.stems, *content.values)
-        found: set[int] = set()
-        for key in keys:
-            found.update(self.places.get(key, ()))
-        return found
+    def weights(self) -> Mapping[str, float]:
+        """How much a stem says about which line it is from."""
+        placed = [line.content for line in self.lines]
+        placed += [statement for own in self.fixed.values() for statement in own]
+        counts = Counter(s for content in placed for s in content.stems)
+        return {s: math.log(1 + len(self.lines) / n) for s, n in counts.items()}
 
     @cached_property
     def job_names(self) -> frozenset[str]:
@@ -176,90 +184,217 @@ class Reference:
         return frozenset(n.text.lower() for line in self.job for n in line.names if not n.head)
 
     @cached_property
-    def rare(self) -> float:
-        """The weight of a stem that no true statement contains."""
-        return math.log(1 + len(self.lines))
+    def job_weights(self) -> Mapping[str, float]:
+        """The weights of the job description's stems; their mean is 1."""
+        texts = (*self.job, *(line.content for line in self.lines))
+        counts = Counter(s for content in texts for s in content.stems)
+        wanted = {s for content in self.job for s in content.stems} - _JOB_STOP - VAGUE
+        weights = {s: math.log(1 + len(texts) / counts[s]) for s in sorted(wanted)}
+        mean = math.fsum(weights.values()) / max(1, len(weights))
+        return {s: weight / mean for s, weight in weights.items()}
 
     @cached_property
-    def masses(self) -> dict[str, float]:
-        """A memory for `mass`, by body."""
-        return {}
-
-    def mass(self, content: Content) -> float:
-        """The weight of all the stems of a line."""
-        known = self.masses.get(content.body)
-        if known is None:
-            if len(self.masses) > 4096:
-                self.masses.clear()
-            known = self.masses[content.body] = self.weigh(content.stems)
-        return known
+    def rare(self) -> float:
+        """The weight of a stem that no line contains."""
+        return math.log(1 + len(self.lines))
 
     def weigh(self, stems: Iterable[str]) -> float:
         """The weight of a set of stems."""
-        weights, rare = self.weights, self.rare
         # An exact sum, since the order of a set changes from process to process.
-        return math.fsum([weights.get(s, rare) for s in stems])
+        return math.fsum([self.weights.get(s, self.rare) for s in stems])
+
+    def near(self, content: Content) -> list[int]:
+        """The original lines that share a stem or a number with a line."""
+        return [
+            unit
+            for unit, line in enumerate(self.lines)
+            if not content.stems.isdisjoint(line.content.stems)
+            or not content.values.isdisjoint(line.content.values)
+        ]
+
+    @cached_property
+    def _about(self) -> tuple[frozenset[int], ...]:
+        """For each statement of the evidence, the original lines that it tells of."""
+        known = [(u, (x.content, *self.fixed.get(u, ()))) for u, x in enumerate(self.lines)]
+        return tuple(
+            frozenset(unit for unit, about in known if any(self.tells(s, one) for one in about))
+            for s in self.evidence
+        )
+
+    @cached_property
+    def _sources(self) -> dict[int, tuple[Content, ...]]:
+        return {}
+
+    def sources(self, unit: int, new: Content) -> tuple[Content, ...]:
+        """What is true of a line beyond its own words; each of it may license a change alone.
+
+        Its fix and facts, evidence that tells of the same, and other lines of the resume that do;
+        and evidence that tells of no line of the original, but of the new one. A summary may draw
+        on any bullet.
+        """
+        known = self._sources.get(unit)
+        if known is None:
+            line, fixed = self.lines[unit], self.fixed.get(unit, ())
+            about = (line.content, *fixed)
+            found = [
+                s for s, units in zip(self.evidence, self._about, strict=True) if unit in units
+            ]
+            others = [self.lines[u].content for u in self.near(line.content) if u != unit]
+            found += [s for s in others if any(self.tells(s, one) for one in about)]
+            known = self._sources[unit] = (*fixed, *found)
+        summary = self.lines if self.lines[unit].kind == "text" else ()
+        drawn = (x.content for x in summary if x.kind == "bullet" and self.tells(new, x.content))
+        return (*known, *self.untold(new), *drawn)
+
+    def untold(self, content: Content) -> tuple[Content, ...]:
+        """What the evidence says of a line and no line of the original tells."""
+        loose = (s for s, units in zip(self.evidence, self._about, strict=True) if not units)
+        return tuple(statement for statement in loose if self.tells(content, statement))
+
+    def tells(self, content: Content, statement: Content) -> bool:
+        """Whether a line tells of a statement."""
+        return self.similarity(content, statement) >= _ALIGNED
+
+    def similarity(self, a: Content, b: Content) -> float:
+        """How much of the shorter of two lines the longer one tells, in [0, 1]."""
+        shared = a.stems & b.stems
+        numbers = a.values & b.values
+        if not shared and not numbers:
+            return 0.0
+        # Two lines are not alike because each has the same single word.
+        least = max(min(self._mass(a), self._mass(b)), 3 * self.rare)
+        return min(1.0, (self.weigh(shared) + self.rare * len(numbers) / 2) / least)
+
+    @cached_property
+    def _masses(self) -> dict[Content, float]:
+        return {}
+
+    def _mass(self, content: Content) -> float:
+        """The weight of all the stems of a line."""
+        known = self._masses.get(content)
+        if known is None:
+            if len(self._masses) > _MOST:
+                self._masses.clear()
+            known = self._masses[content] = self.weigh(content.stems)
+        return known
 
     def knows(self, word: str) -> bool:
         """Whether the true statements contain this lower-case word, in any form."""
+        if word in self._shown:
+            return True
         known = self.vocabulary
         if word in known or stem(word) in known or _ALIASES.get(word, word) in known:
             return True
         pieces = parts(word)[1:]
         return bool(pieces) and all(p in known or stem(p) in known for p in pieces)
 
+    @cached_property
+    def spare(self) -> frozenset[int]:
+        """Lines that a full page can spare.
+
+        A fix deletes them; or they have no figure, no name and no evidence, say nothing of the
+        job, and are vague or stand in a section without core content.
+        """
+        topic = set(self.job_weights)
+        for line in self.lines:
+            if line.kind == "skills":
+                topic |= line.content.stems
+        idle = set(self.deleted)
+        sections: dict[str, list[int]] = {}
+        for unit, line in enumerate(self.lines):
+            sections.setdefault(line.section, []).append(unit)
+            content = line.content
+            if line.kind != "bullet" or content.figures or unit in self.fixed:
+                continue
+            named = any(not name.head for name in content.names)
+            empty = fillers(line.body) + is_weak(content)
+            if empty and not named and len(content.stems & topic) <= empty:
+                idle.add(unit)
+        for name, units in sections.items():
+            contents = [self.lines[unit].content for unit in units]
+            tells = any(c.figures or any(not n.head for n in c.names) for c in contents)
+            unneeded = name in _PADDING_SECTIONS or not (set(name.split()) & _CORE or tells)
+            about = set().union(*(c.stems for c in contents)) & self.job_weights.keys()
+            if name and unneeded and len(about) < 3 and not any(u in self.fixed for u in units):
+                idle.update(units)
+        return frozenset(idle)
+
+
+def _forms(statements: Iterable[Content]) -> frozenset[str]:
+    """Words, and their stems and other names."""
+    words = {word for content in statements for word in content.words}
+    words |= {name.text.lower() for content in statements for name in content.names}
+    pieces = {piece for word in words for piece in parts(word)}
+    aliases = {_ALIASES[piece] for piece in pieces & _ALIASES.keys()}
+    return frozenset(pieces | aliases | set(map(stem, pieces)))
+
 
 def make_reference(task: Task) -> Reference:
     """The reference of a task; cached, since its many revisions share it."""
     aside = task.weakness == "wrong_emphasis"
-    return _reference(task.resume, task.job, task.fixes, task.evidence, aside)
+    name = task.persona.get("name") or task.resume.lstrip("# ").split("\n", 1)[0]
+    return _reference(task.resume, task.job, task.fixes, task.evidence, name, aside)
 
 
 @lru_cache(maxsize=256)
 def _reference(
-    resume: str, job: str, fixes: tuple[Fix, ...], evidence: tuple[Evidence, ...], aside: bool
+    resume: str,
+    job: str,
+    fixes: tuple[Fix, ...],
+    evidence: tuple[Evidence, ...],
+    name: str,
+    aside: bool,
 ) -> Reference:
     lines = parse(resume)
-    tellers = [Teller(line.content, unit) for unit, line in enumerate(lines)]
+    fixed: dict[int, tuple[Content, ...]] = {}
+    told = {unit: line.raw for unit, line in enumerate(lines)}
     for fix in fixes:
-        unit = next((i for i, line in enumerate(lines) if fix.old.strip() in line.raw), -1)
-        tellers += [Teller(read(plain(fact)), unit) for fact in fix.facts]
-    facts = [teller.content for teller in tellers[len(lines) :]]
-    tellers += [Teller(content, -1) for content in _statements(evidence, facts)]
-    sentences = (s for line in job.split("\n") for s in re.split(r"(?<=[.;:!?])\s+", plain(line)))
-    wanted = tuple(read(sentence.strip("-#* ")) for sentence in sentences if sentence.strip("-#* "))
+        unit = next((unit for unit, raw in told.items() if fix.old.strip() in raw), -1)
+        if unit < 0 or not fix.new:
+            continue
+        told[unit] = told[unit].replace(fix.old.strip(), fix.new.strip())
+        statements = (told[unit].strip().lstrip("-*+ "), *fix.facts)
+        known = fixed.get(unit, ())
+        fixed[unit] = (*known, *(read(plain(text)) for text in statements))
     gone = {raw for fix in fixes if not fix.new for raw in fix.old.split("\n") if raw.strip()}
     deleted = frozenset(unit for unit, line in enumerate(lines) if line.raw in gone)
-    return Reference(lines, tuple(tellers), wanted, aside, deleted)
+    return Reference(lines, fixed, deleted, aside, name, evidence, job)
 
 
-def _statements(evidence: Iterable[Evidence], facts: Sequence[Content]) -> Iterator[Content]:
-    """The sentences of documents, without those that a fact says already."""
-    lines = (line for document in evidence for line in document.text.split("\n"))
-    bodies = (plain(line.strip().lstrip("-* ")) for line in lines if not line.startswith("#"))
-    for sentence in (s for body in bodies for s in re.split(r"(?<=[.!?])\s+", body) if s):
-        content = read(sentence)
-        if not any(content.stems <= f.stems and content.values <= f.values for f in facts):
-            yield content
+def _statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
+    """What documents say of the candidate.
+
+    A passage that does not name the candidate is about somebody else where it begins with another
+    subject, or where most passages of its document name the candidate.
+    """
+    own = frozenset(word.lower() for word in name.split()) | _MINE
+    for document in evidence:
+        bodies = [
+            plain(line.strip().lstrip("-* "))
+            for line in document.text.split("\n")
+            if line.strip() and not line.startswith("#")
+        ]
+        mine = [not own.isdisjoint(_words(body)) for body in bodies]
+        usual = sum(mine) > 2 and 2 * sum(mine) >= len(mine)
+        for body, named in zip(bodies, mine, strict=True):
+            foreign = usual or not _OTHERS.isdisjoint(_words(body)[:5])
+            if named or not foreign:
+                yield from map(read, _sentences(body, own if named else frozenset()))
 
 
-def tells(content: Content, statement: Content, reference: Reference, figures: bool = True) -> bool:
-    """Whether a line tells of a statement; `figures`: whether those that both have speak for it."""
-    return similarity(content, statement, reference, figures) >= _SIMILARITY["aligned"]
+def _words(text: str) -> list[str]:
+    return re.findall(r"[\w']+", text.lower())
 
 
-def similarity(a: Content, b: Content, reference: Reference, figures: bool = True) -> float:
-    """How much of the shorter of two lines the longer one tells, in [0, 1]."""
-    shared = a.stems & b.stems
-    numbers = a.values & b.values if figures else frozenset()
-    if not shared and not numbers:
-        return 0.0
-    # Two lines are not alike because each has the same single word.
-    least = max(min(reference.mass(a), reference.mass(b)), 3 * reference.rare)
-    overlap = (reference.weigh(shared) + reference.rare * len(numbers) / 2) / least
-    if overlap < _SIMILARITY["aligned"]:
-        overlap = max(overlap, (fuzz.ratio(a.body, b.body, score_cutoff=55) - 40) / 60)
-    return min(1.0, overlap)
+def _sentences(body: str, own: frozenset[str]) -> list[str]:
+    """The sentences of a passage; one that does not name the candidate goes with the one before."""
+    found: list[str] = []
+    for sentence in re.split(r"(?<=[.!?])\s+", body):
+        if found and own and own.isdisjoint(_words(sentence)):
+            found[-1] += f" {sentence}"
+        else:
+            found.append(sentence)
+    return found
 
 
 def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
@@ -291,14 +426,23 @@ def _key(line: Line) -> str:
 def _similar(
     lines: Sequence[Line], changed: Sequence[int], free: set[int], reference: Reference
 ) -> dict[int, tuple[int, ...]]:
-    scores = {
-        index: {
-            unit: max(similarity(lines[index].content, s, reference) for s in reference.told[unit])
-            for unit in sorted(free & reference.near(lines[index].content))
-            if (reference.lines[unit].kind in PROSE) == (lines[index].kind in PROSE)
+    scores: dict[int, dict[int, float]] = {}
+    for index in changed:
+        content, prose = lines[index].content, lines[index].kind in PROSE
+        scores[index] = {
+            unit: max(
+                (fuzz.ratio(content.body, reference.lines[unit].body, score_cutoff=60) - 40) / 60,
+                *(
+                    reference.similarity(content, statement)
+                    for statement in (
+                        reference.lines[unit].content,
+                        *reference.fixed.get(unit, ()),
+                    )
+                ),
+            )
+            for unit in sorted(free)
+            if (reference.lines[unit].kind in PROSE) == prose
         }
-        for index in changed
-    }
     best: dict[int, float] = {}
     for found in scores.values():
         for unit, score in found.items():
@@ -309,10 +453,9 @@ def _similar(
         near = [
             unit
             for unit in ranked
-            if found[unit] >= _SIMILARITY["aligned"]
-            and (unit == ranked[0] or found[unit] == best[unit])
+            if found[unit] >= _ALIGNED and (unit == ranked[0] or found[unit] == best[unit])
         ]
-        if not near and ranked and found[ranked[0]] >= _SIMILARITY["best"]:
+        if not near and ranked and found[ranked[0]] >= _BEST:
             near = ranked[:1]
         if near:
             told[index] = tuple(sorted(near[:3]))

@@ -1,374 +1,355 @@
-"""What can be counted of a text: five signals, each a value for every line of the original.
+"""What a revision does to the lines of the original: the outcome of every change.
 
-A signal is a function of one text and of what is true (`Reference`), so a comparison of two texts
-is the difference of their signals, and changes its sign with their order. Values belong to the
-lines of the original: a line that is gone has the least value, a new line adds nothing. So no
-signal rises by deletion, except that of padding.
+A change is better, the same or worse. It is better only by a positive event that something
+licenses: a weak opening, filler or a fault of form gone, a true figure told, a hidden point told
+plainly, padding deleted. What does no harm and is not licensed earns nothing.
 """
 
 import math
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
-
-from rapidfuzz import fuzz
+from difflib import SequenceMatcher
+from itertools import groupby
+from typing import NamedTuple
 
 from resume_gym.judges.claims import Finding, find_claims
-from resume_gym.judges.lines import LEXICON, Content, Line, any_of, parse, stem
-from resume_gym.judges.reference import PROSE, Reference, align, strays
-from resume_gym.judges.style import (
-    VAGUE,
-    fillers,
-    format_faults,
-    habits,
-    tier,
-    wording_faults,
-)
+from resume_gym.judges.licences import Claim, Rewrite, cut, rewrite, wordier
+from resume_gym.judges.lines import LEXICON, Content, Line, Number, parse, read, stem
+from resume_gym.judges.reference import PROSE, Reference, align
+from resume_gym.judges.style import GLUE, Habits, fillers, format_faults, habits, head, is_weak
 
-_CLARITY = LEXICON["clarity"]
-_JOB = LEXICON["job"]
-_WORDS = LEXICON["words"]
-_TIERS = LEXICON["verbs"]["tiers"]
-_REPEAT = LEXICON["verbs"]["repeat"]
-_JOB_STOP = frozenset(stem(word) for word in _WORDS["job_stop"])
-_PADDING = any_of(_WORDS["padding"])
-_PADDING_SECTIONS = frozenset(_WORDS["padding_sections"])
-_CORE = frozenset(_WORDS["sections"]) - {"and", "of"}
-_ABOUT = ("summary", "profile", "about", "about me", "professional summary")
-_INJECTION = re.compile("|".join(map(re.escape, _WORDS["injection"])))
+_INJECTION = re.compile("|".join(map(re.escape, LEXICON["words"]["injection"])))
+_DANGLING = frozenset(LEXICON["words"]["dangling"])
+_VERBS = frozenset(
+    stem(word)
+    for group in (*LEXICON["rings"]["verbs"], LEXICON["verbs"]["strong"], LEXICON["verbs"]["known"])
+    for word in group
+)
+SUBSTANCE = "substance"
+"""What a harm is to that no graded field sees."""
+
+_NEARER, _MUCH_NEARER = 0.1, 0.25  # gain in F1 to the fix
+_KEPT = 0.2  # of a line's meaning that a better line may lose
+_REWRITTEN = 0.34  # of a line's meaning gone: no mere swap of the verb
+_BROKEN_ORDER, _CUT_OFF = 0.35, 0.4
+_JOB = 1.0  # weight of the job's words that a line tells anew
+_ROOM = 4  # padding lines whose deletion leaves room for what fits the job
+
+
+class Change(NamedTuple):
+    """One change of the page.
+
+    Attributes:
+        outcome: 1 better, 0 the same, -1 worse.
+        gains: graded fields that it betters.
+        harms: graded fields that it makes worse, or `SUBSTANCE`.
+        old: the original line; empty for a new one.
+        new: the line; empty for a deleted one.
+        key: equal for one change that is repeated on several lines.
+    """
+
+    outcome: int
+    gains: frozenset[str]
+    harms: frozenset[str]
+    old: str
+    new: str
+    key: object
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What a text is worth; the tuples hold a value for each line of the original.
+    """What a text is, measured against the original.
 
     Attributes:
-        clarity: in [-1, 1]: how easily the line reads.
-        quantification: 1 and more for a grounded figure.
-        action_verbs: the tier of the verb that opens the bullet, in [0, 1].
-        jd_alignment: the weight of the job's stems that the line tells, of each at most two.
-        substance: in [0, 1]: how much of what the line says is left.
-        order: how far the bullets that fit the job stand first, in [-1, 1].
-        junk: lines that nobody asked for: copies, pasted text, orders to the reader.
+        changes: each change once.
         findings: unsupported claims.
-        shown: the text that tells of each line of the original, for the reasons.
+        doubts: what the text says and the original hedges; true or not, nobody knows.
+        order: how much further up the bullets that fit the job stand, in [-2, 2].
     """
 
-    clarity: tuple[float, ...]
-    quantification: tuple[float, ...]
-    action_verbs: tuple[float, ...]
-    jd_alignment: tuple[float, ...]
-    substance: tuple[float, ...]
-    order: float
-    junk: float
+    changes: tuple[Change, ...]
     findings: tuple[Finding, ...]
-    shown: tuple[str, ...]
+    doubts: tuple[Finding, ...]
+    order: float
 
 
-@dataclass(frozen=True)
-class Text:
-    """A text against the reference: its lines, and which of them tell of which original line."""
-
-    lines: tuple[Line, ...]
-    told: tuple[tuple[int, ...], ...]  # by line of the text: original lines
-    tellers: tuple[tuple[int, ...], ...]  # by original line: lines of the text
-    flagged: frozenset[int]  # lines with an unsupported claim
-
-
-@lru_cache(maxsize=1024)
-def padding(reference: Reference) -> frozenset[int]:
-    """Original lines that a full page can spare.
-
-    They have no figure, no name and no evidence, say nothing of the job, and are worded vaguely
-    or stand in a section that has no core content; or a fix deletes them.
-    """
-    job = {s for line in reference.job for s in line.stems} - _JOB_STOP
-    topics = (line for line in reference.lines if line.kind == "skills" or line.section in _ABOUT)
-    topic = job.union(*(line.content.stems for line in topics)) - _JOB_STOP
-    idle = set(reference.deleted)
-    sections: dict[str, list[int]] = {}
-    for unit, line in enumerate(reference.lines):
-        sections.setdefault(line.section, []).append(unit)
-        content = line.content
-        known = unit in reference.facts or reference.backing(content)
-        if line.kind != "bullet" or content.figures or known:
-            continue
-        near = len(content.stems & topic)
-        body = line.body.lower()
-        empty = len(_PADDING.findall(body)) + fillers(line.body)
-        vague = empty + (tier(content) == "weak")
-        if empty and near <= vague and all(name.head for name in content.names):
-            idle.add(unit)
-    for name, units in sections.items():
-        words = set(name.split())
-        contents = [reference.lines[unit].content for unit in units]
-        tells = any(c.figures or any(not n.head for n in c.names) for c in contents)
-        spare = name in _PADDING_SECTIONS or not (words & _CORE or tells)
-        about = {s for unit in units for s in reference.lines[unit].content.stems} & job
-        if name and spare and len(about) < 3 and not any(u in reference.facts for u in units):
-            idle.update(units)
-    return frozenset(idle)
+_NONE: frozenset[str] = frozenset()
 
 
 def measure(text: str, reference: Reference) -> Signals:
     """The signals of a text."""
     lines = parse(text)
+    if lines == reference.lines:
+        return Signals((), (), (), 0.0)
     told = align(lines, reference)
+    page = _Page(lines, told, reference, habits(reference.lines), habits(lines))
     findings = find_claims(lines, told, reference)
-    tellers: list[list[int]] = [[] for _ in reference.lines]
-    for index, units in enumerate(told):
-        for unit in units:
-            tellers[unit].append(index)
-    view = Text(lines, told, tuple(map(tuple, tellers)), frozenset(f.line for f in findings))
-    shown = tuple(" / ".join(lines[i].body for i in indexes) for indexes in view.tellers)
-    return Signals(
-        clarity=_clarity(view, reference),
-        quantification=_quantification(view, reference),
-        action_verbs=_action_verbs(view, reference),
-        jd_alignment=_alignment(view, reference),
-        substance=_substance(view, reference),
-        order=_order(view, reference),
-        junk=_junk(view),
-        findings=tuple(findings),
-        shown=shown,
+    doubts: list[Finding] = []
+    changes: list[Change] = []
+    for index in range(len(lines)):
+        found = _line_change(page, index, findings, doubts)
+        if found:
+            changes.append(found)
+    changes += _deletions(page)
+    changes += _blank_lines(text, page)
+    once = {change.key: change for change in sorted(changes, key=lambda one: -one.outcome)}
+    order = _order(told, reference)
+    return Signals(tuple(once.values()), tuple(findings), tuple(doubts), order)
+
+
+class _Page(NamedTuple):
+    """A text, which original lines each of its lines tells of, and how most lines look."""
+
+    lines: tuple[Line, ...]
+    told: tuple[tuple[int, ...], ...]
+    reference: Reference
+    before: Habits
+    after: Habits
+
+    def faults(self, line: Line) -> float:
+        """The faults of form of a line of the original, by the habits of either text."""
+        return min(format_faults(line, self.before), format_faults(line, self.after))
+
+
+def _line_change(
+    page: _Page, index: int, findings: list[Finding], doubts: list[Finding]
+) -> Change | None:
+    """What has become of the original lines that a line tells of."""
+    line, units, reference = page.lines[index], page.told[index], page.reference
+    known = [reference.lines[unit] for unit in units]
+    if any(line.raw == one.raw for one in known):
+        return None
+    if not known:
+        copied = any(line.body == other.body for other in reference.lines)
+        harms = frozenset({"clarity"}) if copied or _INJECTION.search(line.body.lower()) else _NONE
+        false = any(finding.line == index for finding in findings)
+        gains = frozenset({"quantification"}) if _tells_evidence(page, index) else _NONE
+        gains = _NONE if harms or false else gains
+        outcome = -1 if harms or false else int(bool(gains))
+        return Change(outcome, gains, harms, "", line.body, line.body)
+    if len(known) == 1 and known[0].body == line.body:
+        return _form(page, known[0], line)
+    if line.kind not in PROSE or not all(one.kind in PROSE for one in known):
+        return _other(page, index, known, findings)
+    old = known[0].content if len(known) == 1 else read("; ".join(one.body for one in known))
+    fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
+    found = rewrite(old, line.content, fixed, fixed, reference)
+    if not found.plain:  # what the fix does not explain, evidence or another line may
+        sources = [one for unit in units for one in reference.sources(unit, line.content)]
+        found = rewrite(old, line.content, sources, fixed, reference)
+    claims = [*found.claims, *_hedges(old, line.content, found, units, reference)]
+    for claim in claims:
+        (findings if claim.confidence > 0.5 else doubts).append(Finding(index, *claim))
+    false = any(finding.line == index for finding in findings)
+    split = sum(unit in others for unit in units for others in page.told) > len(units)
+    harms = frozenset(_harms(page, known, old, line, found))
+    gains = _NONE
+    if found.licensed and not (false or harms or split or len(known) > 1):
+        certain = not any(claim.kind == "hedge" for claim in claims)
+        gains = frozenset(_gains(page, known[0], line, found, certain))
+        gains |= _fit(page, known[0], line, found) if gains else _NONE
+    outcome = -1 if false or harms else int(bool(gains))
+    key = _difference(old, line.content)
+    return Change(outcome, gains, harms, old.body, line.body, key)
+
+
+def _tells_evidence(page: _Page, index: int) -> bool:
+    """Whether a new line tells a figure of the evidence that no other line does."""
+    content = page.lines[index].content
+    others = {value for line in page.lines[:index] for value in line.content.values}
+    return any(
+        bool(statement.values & content.values - others) and statement.stems >= content.stems
+        for statement in page.reference.evidence
     )
 
 
-def _action_verbs(view: Text, reference: Reference) -> tuple[float, ...]:
-    spare = padding(reference)
-    heads: Counter[str] = Counter()
-    values: list[float] = []
-    worth: dict[int, float] = {}
-    for index, line in enumerate(view.lines):
-        if (
-            line.kind == "bullet"
-            and line.content.words
-            and not spare.issuperset(view.told[index] or (-1,))
-        ):
-            head = stem(line.content.words[0])
-            heads[head] += 1
-            late = heads[head] > 2
-            worth[index] = max(0.0, _TIERS[tier(line.content)] - late * _REPEAT)
-    for unit, line in enumerate(reference.lines):
-        found = [
-            _honest(worth[i], i, _TIERS[tier(line.content)], view)
-            for i in view.tellers[unit]
-            if i in worth
-        ]
-        counts = line.kind == "bullet" and unit not in spare and found
-        values.append(sum(found) / len(found) if counts else 0.0)
-    return tuple(values)
+def _form(page: _Page, old: Line, new: Line) -> Change:
+    """A change of marks and spaces."""
+    change = format_faults(new, page.after) - page.faults(old)
+    key = (old.style, new.style, old.raw.strip()[-1:], new.raw.strip()[-1:], change)
+    clarity = frozenset({"clarity"})
+    gains, harms = (clarity, _NONE) if change < 0 else (_NONE, clarity if change > 0 else _NONE)
+    return Change((change < 0) - (change > 0), gains, harms, old.raw, new.raw, key)
 
 
-def _honest(value: float, index: int, original: float, view: Text) -> float:
-    """A line that claims too much gains nothing by it."""
-    return min(value, original) if index in view.flagged else value
+def _other(page: _Page, index: int, known: Sequence[Line], findings: list[Finding]) -> Change:
+    """A change of a heading, the head of a job, or a line of skills."""
+    line = page.lines[index]
+    false = any(finding.line == index for finding in findings)
+    old = frozenset().union(*(one.content.keys for one in known))
+    harms = set()
+    gone = old - frozenset(line.content.keys) - GLUE
+    longer = len(line.content.tokens) > sum(len(one.content.tokens) for one in known)
+    if line.kind == "skills" and gone & page.reference.job_weights.keys():
+        harms.add("jd_alignment")
+    if line.kind not in [one.kind for one in known]:
+        harms.add("clarity")
+    if line.kind != "skills" and (gone or longer):
+        harms.add(SUBSTANCE)
+    change = format_faults(line, page.after) - max(page.faults(o) for o in known)
+    gains = frozenset({"clarity"}) if change < 0 and not gone and not false and not harms else _NONE
+    if change > 0:
+        harms.add("clarity")
+    outcome = -1 if false or harms else int(bool(gains))
+    body = "; ".join(one.body for one in known)
+    return Change(outcome, gains, frozenset(harms), body, line.body, (body, line.body))
 
 
-def _quantification(view: Text, reference: Reference) -> tuple[float, ...]:
-    spare = padding(reference)
-    values = []
-    for unit, line in enumerate(reference.lines):
-        found = [view.lines[index].content for index in view.tellers[unit]]
-        figures = {value for c in found for value in _grounded(c, reference.told[unit], reference)}
-        counts = line.kind in PROSE and unit not in spare
-        values.append(min(1.25, 0.75 + 0.25 * len(figures)) if counts and figures else 0.0)
-    shown = {v for i, line in enumerate(view.lines) if view.told[i] for v in line.content.values}
-    new = {v for line in _added(view) for v in _grounded(line.content, (), reference)} - shown
-    return (*values, float(len(new)))
+def _harms(
+    page: _Page, known: Sequence[Line], old: Content, line: Line, found: Rewrite
+) -> Iterator[str]:
+    """The fields that a rewritten line makes worse."""
+    new = line.content
+    if len(known) > 1:
+        yield "clarity"
+    if found.verb == "swapped":
+        bare = not is_weak(old) and len(found.fresh) <= 1 and found.lost <= _REWRITTEN
+        if bare or new.keys[head(new).at] not in _VERBS:
+            yield "action_verbs"
+    if found.verb == "weak" and not is_weak(old):
+        yield "action_verbs"
+    if found.order < _BROKEN_ORDER or _cut_off(old, new):
+        yield "clarity"
+    if found.lost > _CUT_OFF and found.nearer <= 0:
+        yield SUBSTANCE
+    if wordier(old, new) > 0 and not (found.source and fillers(found.source.body)):
+        yield "clarity"
+    if format_faults(line, page.after) > max(map(page.faults, known)):
+        yield "clarity"
+    wanted = found.source or old
+    if any(_missing(figure, new) and not _missing(figure, wanted) for figure in old.figures):
+        yield "quantification"
 
 
-def _grounded(content: Content, statements: Sequence[Content], reference: Reference) -> set[float]:
-    """The figures of a line that true statements hold."""
-    if not content.numbers:
-        return set()
-    known = [f for s in (*statements, *reference.backing(content)) for f in s.figures]
-    return {n.value for n in content.numbers if any(figure.backs(n) for figure in known)}
+def _shortened(old: Content, new: Content) -> bool:
+    """Whether a line is its original without some phrases, each more than small words."""
+    codes = SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes()
+    changed = [(kind, old.tokens[a:b]) for kind, a, b, _, _ in codes if kind != "equal"]
+    return all(kind == "delete" and not GLUE.issuperset(gone) for kind, gone in changed)
 
 
-def _added(view: Text) -> list[Line]:
-    """Lines of a text that tell of no original line and claim nothing without support."""
-    lines = enumerate(view.lines)
-    return [
-        line
-        for index, line in lines
-        if line.kind in PROSE and not view.told[index] and index not in view.flagged
-    ]
+def _cut_off(old: Content, new: Content) -> bool:
+    """Whether a line ends in the middle of a phrase, where its original did not."""
+    return new.tokens[-1:] != old.tokens[-1:] and bool(_DANGLING & {*new.tokens[-1:]})
 
 
-def _alignment(view: Text, reference: Reference) -> tuple[float, ...]:
-    weights = job_weights(reference)
-    spare = padding(reference)
-    seen: Counter[str] = Counter()
-    values = []
-    for unit in range(len(reference.lines)):
-        value = 0.0
-        if unit not in spare:
-            for s, share in _wanted(unit, view, reference).items():
-                seen[s] += 1
-                if seen[s] <= _JOB["stem_cap"]:
-                    value += weights[s] * share * (1.0 if seen[s] == 1 else _JOB["second"])
-            value += _JOB["evidence"] * _emphasis(unit, view, reference)
-        values.append(value)
-    new = {
-        s
-        for line in _added(view)
-        for statement in reference.backing(line.content)
-        for s in line.content.stems & statement.stems & weights.keys()
-    }
-    return (*values, math.fsum(weights[s] for s in sorted(new) if not seen[s]))
+def _missing(figure: Number, content: Content) -> bool:
+    return not any(figure.value == number.value for number in content.numbers)
 
 
-def _emphasis(unit: int, view: Text, reference: Reference) -> float:
-    """How much of the evidence a line tells, where the original stresses something else."""
-    facts = reference.facts.get(unit, ())
-    if not (facts and reference.aside):
-        return 0.0
-    told: set[str] = set()
-    for index in view.tellers[unit]:
-        stems = view.lines[index].content.stems
-        told |= stems & reference.lines[unit].content.stems if index in view.flagged else stems
-    shares = [len(told & fact.stems) / max(1, len(fact.stems)) for fact in facts]
-    return sum(shares) / len(shares)
+def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) -> Iterator[str]:
+    """The fields that a licensed line betters."""
+    new, was = line.content, old.content
+    kept = found.lost <= _KEPT or found.nearer >= _MUCH_NEARER
+    if old.kind == "bullet" and is_weak(was) and found.verb == "licensed" and kept and certain:
+        yield "action_verbs"
+        if len(new.tokens) < len(was.tokens):
+            yield "clarity"
+    if wordier(was, new) < 0 and not found.lost and _shortened(was, new):
+        yield "clarity"
+    if found.nearer >= _NEARER and kept and certain:
+        yield "clarity"
+        if page.reference.aside:
+            yield "jd_alignment"
+    figures = [figure for figure in new.figures if _missing(figure, was)]
+    if figures and len(new.figures) > len(was.figures):
+        yield "quantification"
+    tidier = format_faults(line, page.after) < page.faults(old)
+    if tidier and sorted(new.tokens) == sorted(was.tokens):
+        yield "clarity"
 
 
-def _wanted(unit: int, view: Text, reference: Reference) -> dict[str, float]:
-    """The job's stems that a line tells, with the share that counts.
+def _fit(page: _Page, old: Line, line: Line, found: Rewrite) -> frozenset[str]:
+    """Whether a better line tells more of what the job asks for; its licence must be its own."""
+    if found.source is None or any(found.source is one.content for one in page.reference.lines):
+        return _NONE
+    weights = page.reference.job_weights
+    more = math.fsum(weights.get(s, 0.0) for s in line.content.stems - old.content.stems)
+    return frozenset({"jd_alignment"}) if more >= _JOB else _NONE
 
-    A stem that was not in the line before counts in part, where it has replaced another word or
-    where it is known of the candidate and stands among the skills or in the summary.
-    """
-    weights = job_weights(reference)
+
+def _hedges(
+    old: Content, new: Content, found: Rewrite, units: Sequence[int], reference: Reference
+) -> Iterator[Claim]:
+    """A hedge that is gone: a false claim if somebody else led, a doubt if nobody knows."""
+    if head(old).kind != "hedge" or is_weak(new) or found.verb == "swapped":
+        return
+    if any(unit in reference.fixed for unit in units):
+        return
+    quote = " ".join(old.tokens[: head(old).at])
+    if any(reference.helped(unit) for unit in units):
+        reason = f'"{cut(new.body)}" leaves out that the candidate only helped.'
+        yield Claim("helped", quote, reason, 0.8)
+    elif not any(
+        new.keys[head(new).at] in s.keys for u in units for s in reference.sources(u, new)
+    ):
+        reason = f'"{cut(new.body)}" leaves out "{quote}": see whether that is true.'
+        yield Claim("hedge", quote, reason, 0.4)
+
+
+def _difference(old: Content, new: Content) -> object:
+    """The words that a line loses and gains: equal for one change repeated."""
+    gone, come = set(old.tokens) - set(new.tokens), set(new.tokens) - set(old.tokens)
+    return (frozenset(gone), frozenset(come)) if len(gone) + len(come) <= 4 else new.body
+
+
+def _deletions(page: _Page) -> Iterator[Change]:
+    """Runs of original lines that are gone; a run counts once, as what is worst in it."""
+    reference = page.reference
+    told = {unit for units in page.told for unit in units}
+    gone = [unit for unit in range(len(reference.lines)) if unit not in told]
+    idle = sum(unit in reference.spare for unit in gone)
+    gutted = 2 * idle <= len(gone)  # to delete everything is not to select
+    for _, run in groupby(enumerate(gone), key=lambda pair: pair[1] - pair[0]):
+        units = [unit for _, unit in run]
+        outcome = min(0 if gutted else 1, *(_deleted(unit, reference, told) for unit in units))
+        gains = {"clarity"} if outcome > 0 else set()
+        if outcome > 0 and idle >= _ROOM:
+            gains.add("jd_alignment")
+        figures = any(reference.lines[unit].content.figures for unit in units)
+        lost = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
+        harms = frozenset(lost) if outcome < 0 else _NONE
+        body = reference.lines[units[0]].body
+        yield Change(outcome, frozenset(gains), harms, body, "", ("gone", units[0]))
+
+
+def _deleted(unit: int, reference: Reference, told: AbstractSet[int]) -> int:
+    """What the loss of a line is: 1 padding, 0 a vague line or heading, -1 content."""
     line = reference.lines[unit]
-    facts = reference.facts.get(unit, ())
-    shares: dict[str, float] = {}
-    for index in view.tellers[unit]:
-        content = view.lines[index].content
-        grounds = (*facts, *reference.backing(content))
-        known = line.content.stems.union(*(statement.stems for statement in grounds))
-        wanted = sorted(content.stems & weights.keys())
-        own = line.content.stems if index in view.flagged else known
-        shares |= dict.fromkeys((s for s in wanted if s in own), 1.0)
-        new = [s for s in wanted if s not in own]
-        if line.kind == "bullet":
-            longer = len(content.words) > len(line.content.words)
-            new = [] if longer else new[:2]
-        else:
-            new = [s for s in new if s in reference.vocabulary][:4]
-        if index not in view.flagged:
-            shares |= {s: _JOB["new_stem"] for s in new if s not in shares}
-    return shares
+    if line.kind == "heading" and unit + 1 in told and reference.lines[unit + 1].kind != "heading":
+        return -1
+    if unit in reference.spare:
+        return 1
+    if line.kind == "heading":
+        return 0
+    if line.kind != "bullet" or line.content.figures or reference.sources(unit, line.content):
+        return -1
+    asked = line.content.stems & reference.job_weights.keys()
+    return 0 if len(asked) <= 1 or is_weak(line.content) else -1
 
 
-@lru_cache(maxsize=1024)
-def job_weights(reference: Reference) -> dict[str, float]:
-    """The weights of the job description's stems; their mean is 1."""
-    texts = (*reference.job, *(line.content for line in reference.lines))
-    counts = Counter(s for content in texts for s in content.stems)
-    wanted = {s for content in reference.job for s in content.stems} - _JOB_STOP - VAGUE
-    weights = {s: math.log(1 + len(texts) / counts[s]) for s in sorted(wanted)}
-    mean = math.fsum(weights.values()) / max(1, len(weights))
-    return {s: weight / mean for s, weight in weights.items()}
+def _blank_lines(text: str, page: _Page) -> Iterator[Change]:
+    """Blank lines before headings that are gone: one change, however many they are."""
+    rows = text.split("\n")
+    stripped = 0
+    for line, units in zip(page.lines, page.told, strict=True):
+        if line.kind in ("heading", "entry") and line.number and units:
+            was = page.reference.lines[units[0]]
+            stripped += was.spaced and bool(rows[line.number - 1].strip())
+    if stripped:
+        harms = frozenset({"clarity"})
+        yield Change(-1, _NONE, harms, "blank lines", "", "blank lines")
 
 
-def _order(view: Text, reference: Reference) -> float:
-    """The share of pairs of bullets of one job in which the better fit stands first."""
-    weights = job_weights(reference)
-    place = {u: index for index, units in reversed(list(enumerate(view.told))) for u in units}
-    groups: dict[int, list[int]] = {}
-    head = 0
-    for unit, line in enumerate(reference.lines):
-        if line.kind == "bullet":
-            groups.setdefault(head, []).append(unit)
-        else:
-            head = unit
-    right = total = 0.0
-    for units in groups.values():
-        fit = {
-            u: math.fsum(weights.get(s, 0.0) for s in reference.lines[u].content.stems)
-            for u in units
-        }
-        for position, first in enumerate(units):
-            for second in units[position + 1 :]:
-                gain = fit[first] - fit[second]
-                total += abs(gain)
-                swapped = place.get(first, 0) > place.get(second, len(view.lines))
-                right += -gain if swapped else gain
-    return right / total if total else 0.0
-
-
-def _substance(view: Text, reference: Reference) -> tuple[float, ...]:
-    spare = padding(reference)
-    words = {form for line in view.lines for n in line.content.names for form in (n.text.lower(),)}
-    words |= {word for line in view.lines for word in line.content.words}
-    values = []
-    for unit, line in enumerate(reference.lines):
-        found = [view.lines[index].content for index in view.tellers[unit]]
-        if unit in spare or not found or line.kind == "heading":
-            values.append(0.0)
-            continue
-        stems = frozenset().union(*(content.stems for content in found))
-        statements = [*reference.told[unit], *(s for c in found for s in reference.backing(c))]
-        left = max(len(stems & s.stems) / max(1, len(s.stems)) for s in statements)
-        names = [n.text.lower() in words for n in line.content.names if not n.head]
-        figures = [
-            any(figure.value == number.value for content in found for number in content.numbers)
-            for figure in line.content.figures
-        ]
-        kept = names + figures
-        share = sum(kept) / len(kept) if kept else 1.0
-        values.append(0.5 * min(1.0, left / 0.35) + 0.5 * share)
-    return tuple(values)
-
-
-def _junk(view: Text) -> float:
-    count = 0.0
-    bodies: Counter[str] = Counter()
-    for index, line in enumerate(view.lines):
-        body = line.body.casefold()
-        bodies[body] += 1
-        copied = (
-            bodies[body] > 1 and line.kind in ("bullet", "text", "skills") and not view.told[index]
-        )
-        foreign = not view.told[index] and index in view.flagged
-        count += copied or foreign
-        count += 2.0 * len(_INJECTION.findall(body))
-    return count
-
-
-def _clarity(view: Text, reference: Reference) -> tuple[float, ...]:
-    spare = padding(reference)
-    usual = habits(view.lines)
-    away = strays(view.lines, view.told, reference)
-    values = []
-    for unit, line in enumerate(reference.lines):
-        statements = reference.told[unit]
-        own = frozenset().union(*(statement.stems for statement in statements))
-        found = []
-        for index in view.tellers[unit]:
-            shown = view.lines[index]
-            faults = format_faults(shown, usual) / len(view.told[index])
-            if line.kind in PROSE:
-                own = own.union(*(s.stems for s in reference.backing(shown.content)))
-                floor = wording_faults(line.content, own) if index in view.flagged else 0.0
-                faults += max(floor, wording_faults(shown.content, own))
-            faults += _CLARITY["padding"] * (unit in spare) + _CLARITY["stray"] * (index in away)
-            found.append(max(-1.0, 1.0 - faults))
-        missing = 0.0 if unit in spare else -1.0
-        values.append(sum(found) / len(found) if found else missing)
-    extra = sum(
-        line.kind in PROSE and not units and not reference.backing(line.content)
-        for line, units in zip(view.lines, view.told, strict=True)
-    )
-    return (*values, -_CLARITY["extra"] * extra - _CLARITY["duplicate"] * _copies(view))
-
-
-def _copies(view: Text) -> int:
-    """Bullets that nearly repeat another."""
-    bodies = [line.body for line in view.lines if line.kind == "bullet"]
-    return sum(
-        any(fuzz.ratio(body, other, score_cutoff=90) for other in bodies[:place])
-        for place, body in enumerate(bodies)
-    )
+def _order(told: Sequence[tuple[int, ...]], reference: Reference) -> float:
+    """By how much more often the better fit stands first, of pairs of bullets of one job."""
+    place = {u: index for index, units in reversed(list(enumerate(told))) for u in units}
+    if list(place) == sorted(place, reverse=True):
+        return 0.0
+    moved = total = 0.0
+    for first, second, gain in reference.pairs:
+        total += abs(gain)
+        moved -= 2 * gain * (place.get(first, 0) > place.get(second, len(told)))
+    return moved / total if total else 0.0

@@ -1,62 +1,93 @@
-"""How a line is written: the verb that opens it, its wording, and its form beside the others."""
+"""How a line is written: the verb that opens it, its filler, and its form beside the others."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from resume_gym.judges.lines import LEXICON, Content, Line, any_of, read, stem
 
-_CLARITY: Mapping[str, float] = LEXICON["clarity"]
+_FAULTS: Mapping[str, float] = LEXICON["faults"]
 _VERBS = LEXICON["verbs"]
-_FILLERS = LEXICON["words"]["filler"]
-_TIERS: dict[str, float] = _VERBS["tiers"]
 _SKIP = frozenset(_VERBS["skip"])
+_NEUTRAL = frozenset(_VERBS["neutral"])
 _NOT_VERBS = frozenset(_VERBS["not_verbs"])
 _STRONG_STEMS = frozenset(stem(word) for word in _VERBS["strong"] if " " not in word)
-_OPENERS = {name: any_of(_VERBS[name]) for name in ("weak", "neutral")}
-_FILLER = any_of(_FILLERS)
+_HEDGE, _WEAK = any_of(_VERBS["hedges"]), any_of(_VERBS["hedges"] + _VERBS["weak"])
+_CHARGE = any_of(_VERBS["charge"])
+_FILLER = any_of(LEXICON["words"]["filler"])
+GLUE = frozenset(LEXICON["words"]["glue"])
+"""Small words, which carry no meaning of their own."""
+_ASIDE = re.compile(r"(?:as|in|at|during|while|after|for)\b[^,]{1,60}, (?=\w)", re.IGNORECASE)
 _SPACING = re.compile(r"\S[ \t]{2,}\S|\t|\s$")
-_SECOND = re.compile(r"\w+(?:[,;:]| -+)\s")
-_ASIDE = re.compile(r"(?:as|in|at|during|while|after)\b[^,]{1,60}, ", re.IGNORECASE)
-_PASSIVE = ("was", "were", "been", "got")
 _SEPARATOR = re.compile(r"\d{4} ?(-{1,2}|\u2013|\u2014|to|until) ?(?=\w)", re.IGNORECASE)
 
-VAGUE = frozenset(stem(word) for word in (*_FILLERS, *_VERBS["weak"]) if " " not in word)
+VAGUE = frozenset(
+    stem(word) for word in (*LEXICON["words"]["filler"], *_VERBS["weak"]) if " " not in word
+)
 """Stems of words that say nothing."""
+
+
+class Head(NamedTuple):
+    """How a line opens.
+
+    Attributes:
+        kind: "hedge" (somebody helped), "weak" (who did it is hidden), or "plain".
+        at: the index of the verb of the deed among the tokens, which is behind a weak opening.
+        charge: whether it says that the candidate had charge of something, and no verb follows.
+    """
+
+    kind: str
+    at: int
+    charge: bool = False
+
+
+@lru_cache(maxsize=8192)
+def head(content: Content) -> Head:
+    """The opening of a line."""
+    tokens = content.tokens
+    aside = _ASIDE.match(content.body) if not _WEAK.match(" ".join(tokens[:8])) else None
+    start = len(read(aside[0]).tokens) if aside else 0
+    while start < len(tokens) - 1 and (tokens[start] in _SKIP or tokens[start].endswith("ly")):
+        start += 1
+    passive = start > 0 and tokens[start - 1] in ("was", "were", "been", "got")
+    text = " ".join(tokens[start : start + 8])
+    found = _WEAK.match(text)
+    if not found:
+        weak = passive and bool(tokens) and tokens[start].endswith("ed")
+        return Head("weak" if weak else "plain", start)
+    kind = "hedge" if _HEDGE.match(text) else "weak"
+    at = start + len(found[0].split())
+    # behind "Was asked to assist in" stands a second weak opening
+    while at < len(tokens) and (tokens[at] in GLUE or _WEAK.match(tokens[at])):
+        kind = "hedge" if _HEDGE.match(tokens[at]) else kind
+        at += 1
+    verbs = (n for n in range(at, min(at + 6, len(tokens))) if tokens[n].endswith("ing"))
+    verb = next(verbs, -1)
+    charge = verb < 0 and _CHARGE.match(text) is not None
+    return Head(kind, min(max(verb, at) if verb >= 0 else at, len(tokens) - 1), charge)
+
+
+def is_weak(content: Content) -> bool:
+    """Whether a line opens with words that hide who did the work."""
+    return bool(content.tokens) and head(content).kind != "plain"
 
 
 def tier(content: Content) -> str:
     """The tier of the verb that opens a bullet: strong, neutral, weak or none."""
-    aside = _ASIDE.match(content.body)
-    if aside and _tier(content.words) == "none":
-        content = read(content.body[aside.end() :])
-    words = list(content.words)
-    passive = any(word in _PASSIVE for word in words[:2])
-    while len(words) > 1 and (words[0] in _SKIP or words[0].endswith("ly")):
-        del words[0]
-    first = _tier(words)
-    if passive and words[0].endswith("ed"):
+    if is_weak(content):
         return "weak"
-    # "Delivered and helped with" is no stronger than "Helped with".
-    second = _tier(words[2:]) if words[1:2] == ["and"] else first
-    if _SECOND.match(content.body):
-        second = _tier(words[1:])
-    weaker = min(first, second, key=_TIERS.__getitem__)
-    return first if second == "none" else weaker
-
-
-def _tier(words: Sequence[str]) -> str:
-    text = " ".join(words[:4])
-    for name, pattern in _OPENERS.items():
-        if pattern.match(text):
-            return name
-    first = words[0] if words else ""
-    if first in _NOT_VERBS:
+    first = content.tokens[head(content).at] if content.tokens else ""
+    if first in _NOT_VERBS or not first:
         return "none"
-    if first.endswith("ing"):
+    if first in _NEUTRAL or first.endswith("ing"):
         return "neutral"
+    # "Delivered and helped with" is no stronger than "Helped with".
+    behind = " ".join(content.tokens[head(content).at + 1 :])
+    if behind.startswith("and ") and _WEAK.match(behind.removeprefix("and ")):
+        return "weak"
     return "strong" if first.endswith("ed") or stem(first) in _STRONG_STEMS else "none"
 
 
@@ -66,16 +97,18 @@ def fillers(body: str) -> int:
     return len(_FILLER.findall(body.lower()))
 
 
-def wording_faults(content: Content, own: frozenset[str]) -> float:
-    """How vague and how long a line is; `own` are the stems it can rightly tell."""
-    telling = len((content.stems & own) - VAGUE)
-    specific = min(0.6, 0.07 * telling) + 0.3 * bool(content.figures)
-    specific += 0.2 * any(not n.head and stem(n.text.lower()) in own for n in content.names)
-    faults = _CLARITY["vague"] * (1 - min(1.0, specific))
-    faults += _CLARITY["filler"] * min(3, fillers(content.body))
-    length = len(content.words) + len(content.numbers)
-    faults += _CLARITY["length_per_word"] * max(0, length - _CLARITY["max_words"])
-    return faults + _CLARITY["short"] * (length < _CLARITY["min_words"])
+def is_filler(word: str) -> bool:
+    """Whether a lower-case word fills space by itself."""
+    return _FILLER.fullmatch(word) is not None
+
+
+@lru_cache(maxsize=8192)
+def core(content: Content) -> frozenset[str]:
+    """The keys of a line that carry meaning: without filler, weak opening and small words."""
+    bare = read(_FILLER.sub(" ", content.body.lower()))
+    start = head(bare).at if is_weak(bare) else 0
+    pairs = zip(bare.tokens[start:], bare.keys[start:], strict=True)
+    return frozenset(key for token, key in pairs if token not in GLUE and key not in VAGUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +149,17 @@ def _dates(line: Line) -> tuple[frozenset[str], str]:
 
 def format_faults(line: Line, habits: Habits) -> float:
     """How far a line is out of form, by itself and beside the others."""
-    faults = _CLARITY["spacing"] * bool(_SPACING.search(line.raw))
+    faults = _FAULTS["spacing"] * bool(_SPACING.search(line.raw))
     if line.kind == "bullet":
-        faults += _CLARITY["punctuation"] * (line.body.endswith(".") != habits.period)
+        faults += _FAULTS["punctuation"] * (line.body.endswith(".") != habits.period)
         lower = line.body[:1].islower() and habits.capital
-        faults += _CLARITY["case"] * (lower or line.body.isupper())
+        faults += _FAULTS["case"] * (lower or line.body.isupper())
     if line.kind in ("bullet", "skills") and line.style:
-        faults += _CLARITY["marker"] * (line.style != habits.marker)
+        faults += _FAULTS["marker"] * (line.style != habits.marker)
     elif line.kind == "heading":
-        faults += _CLARITY["heading"] * (line.style != habits.heading)
+        faults += _FAULTS["heading"] * (line.style != habits.heading)
     elif line.kind == "entry" and line.content.dates:
         numeric = bool(line.content.dates & {"01/2020", "2020-01"})
         other = _dates(line) != habits.dates
-        faults += _CLARITY["date"] * other + _CLARITY["numeric_date"] * numeric
+        faults += _FAULTS["date"] * other + _FAULTS["numeric_date"] * numeric
     return faults

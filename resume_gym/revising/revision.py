@@ -26,7 +26,8 @@ class Claim(NamedTuple):
     """What a revision says and the original does not support, as far as rules can tell.
 
     Attributes:
-        kind: "number", "name", "title" and others of `judges.claims`.
+        kind: "number", "name", "title" and others of `judges.claims` and `judges.licences`;
+            "hedge" for one that is gone and may have been true.
         quote: what is claimed.
         line: of the revision, without its markup.
         reason: a sentence.
@@ -244,9 +245,10 @@ def _edits(session: Session) -> Iterator[_Edit]:
 def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], Claim]:
     """The claims of a text that the original does not support."""
     lines = parse(text)
+    signals = measure(text, make_reference(task))
     found = [
         Claim(one.kind, one.quote, lines[one.line].body, one.reason, one.confidence)
-        for one in measure(text, make_reference(task)).findings
+        for one in (*signals.findings, *signals.doubts)
     ]
     return {one[:3]: one for one in found}
 

@@ -1,7 +1,7 @@
 """What can be wrong with a draft of a task: pure functions, each fault told as to its writer.
 
-They count with the means of the rubric judge, so that a weakness that passes is one that the
-judge sees, and its repair one that the judge rewards.
+They read lines as the rubric judge does, but do not ask it: what it cannot see must not shape the
+data.
 """
 
 import re
@@ -13,26 +13,21 @@ from typing import NamedTuple
 from resume_gym.document import wrapped_lines
 from resume_gym.judges.lines import Content, any_of, plain, read
 from resume_gym.judges.reference import make_reference
-from resume_gym.judges.rubric import RubricJudge
-from resume_gym.judges.signals import job_weights
 from resume_gym.judges.style import tier
-from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.synthesis.content import load_verticals
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, Draft, PaddedDraft, SpoiltBullet
 from resume_gym.synthesis.personas import Persona
 from resume_gym.tasks import SPLITS, Task
 
 _DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4
-_ACRONYM = 3  # letters; API and HR name nothing in particular
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+", re.MULTILINE)
-_JUDGE = RubricJudge()
 
 
 class Fault(NamedTuple):
     """Something wrong with a draft.
 
     Attributes:
-        kind: shape, length, weakness, facts, match, leak, names, fixes, repair or duplicate.
+        kind: shape, length, weakness, facts, match, leak, names, fixes or duplicate.
         text: a sentence that says what to change.
     """
 
@@ -84,7 +79,7 @@ def find_faults(
     ]
     if broken := list(_unfixable(task)):
         return [*faults, *broken]
-    return [*faults, *_length(task), *_match(task), *_judgement(task)]
+    return [*faults, *_length(task), *_match(task)]
 
 
 def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
@@ -111,38 +106,25 @@ def _weakness(persona: Persona, draft: Draft) -> Iterator[Fault]:
 
 
 def _not_spoilt(weakness: str, weak: Content, strong: Content) -> Iterator[str]:
-    """Why a bullet does not have the weakness, or does not tell of the same work."""
+    """Why a bullet does not have the weakness, or cannot be repaired by who sees it."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
         yield "is the same as its strong form."
-    if weakness == "weak_verbs":
-        yield from _not_hidden(weak, strong)
-    elif weak.figures:
-        yield f"holds a figure, {weak.figures[0].quote}: it holds none."
-    if weakness == "no_metrics" and not strong.figures:
-        yield f'belongs to a strong form without a figure: "{strong.body}".'
-    if weakness == "vague_bullets":
-        yield from _not_vague(weak, strong)
-    if weakness in ("no_metrics", "weak_verbs"):
-        kept = len(weak.stems & strong.stems) / max(1, len(weak.stems))
-        if kept < LIMITS["kinship"]:
-            yield f'has too few words of its strong form, "{strong.body}".'
-
-
-def _not_hidden(weak: Content, strong: Content) -> Iterator[str]:
-    if tier(weak) != "weak":
-        yield "does not open with a verb that hides who did the work, as Helped with does."
-    if weak.values != strong.values:
+    if weakness == "no_metrics":
+        if weak.figures:
+            yield f"holds a figure, {weak.figures[0].quote}: it holds none."
+        if not strong.figures:
+            yield f'belongs to a strong form without a figure: "{strong.body}".'
+    elif weak.values != strong.values:
         yield f'has other figures than its strong form, "{strong.body}".'
-
-
-def _not_vague(weak: Content, strong: Content) -> Iterator[str]:
-    if len(weak.words) >= len(strong.words):
-        yield f'is no shorter than its strong form, "{strong.body}".'
-    names = {name.text for name in weak.names} & {name.text for name in strong.names}
-    if names := {name for name in names if len(name) > _ACRONYM}:
-        yield f"names {min(names)}: it names no tool and nobody."
+    if weakness == "weak_verbs" and tier(weak) != "weak":
+        yield "does not open with a verb that hides who did the work, as Helped with does."
+    if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
+        yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'
+    missing = sorted(strong.stems - weak.stems)
+    if len(missing) > (1 - LIMITS["visible"]) * len(strong.stems):
+        yield f'hides too much of its strong form, "{strong.body}".'
 
 
 def _facts(draft: Draft) -> Iterator[Fault]:
@@ -154,7 +136,7 @@ def _facts(draft: Draft) -> Iterator[Fault]:
         facts = read(" ".join(bullet.facts))
         if not bullet.facts:
             yield Fault("facts", f'strong "{bullet.strong}" has no facts.')
-        told = [bullet.strong, *([bullet.weak] if isinstance(bullet, SpoiltBullet) else [])]
+        told = [getattr(bullet, name, "") for name in ("strong", "weak", "result")]
         for text in told:
             for figure in read(text).figures:
                 if not any(number.backs(figure) for number in facts.numbers):
@@ -175,7 +157,8 @@ def _names(persona: Persona, draft: Draft) -> Iterator[Fault]:
     for job, written in zip(candidate.jobs, draft.jobs, strict=True):
         if written.company != job.company:
             yield Fault("names", f"jobs: {job.company!r} is wanted, not {written.company!r}.")
-    told = [t for b in draft.bullets for t in (b.strong, getattr(b, "weak", ""), *b.facts)]
+    forms = ("strong", "weak", "result")
+    told = [t for b in draft.bullets for t in (*(getattr(b, f, "") for f in forms), *b.facts)]
     about_candidate = "\n".join([*told, *draft.documents, draft.summary])
     about_job = "\n".join([draft.about, *draft.duties, *draft.requirements])
     known = {job.company for job in candidate.jobs}
@@ -263,7 +246,7 @@ def _length(task: Task) -> Iterator[Fault]:
 
 def match(task: Task, resume: str) -> float:
     """The share, by weight, of what the job description asks for that a resume tells."""
-    weights = job_weights(make_reference(task))
+    weights = make_reference(task).job_weights
     told = {stem for line in resume.split("\n") for stem in read(plain(line)).stems}
     return sum(w for stem, w in weights.items() if stem in told) / (sum(weights.values()) or 1.0)
 
@@ -276,13 +259,3 @@ def _match(task: Task) -> Iterator[Fault]:
             f"The resume tells {share:.0%} of what the job description asks for, at least "
             f"{least:.0%} is wanted: use its words in strong and skills.",
         )
-
-
-def _judgement(task: Task) -> Iterator[Fault]:
-    """Whether the rubric judge rewards the repair."""
-    verdict = _JUDGE.judge(task, repaired(task))
-    metric = WEAKNESS_METRIC[task.weakness]
-    for field in (metric, "hallucination"):
-        if getattr(verdict, field) != 1:
-            reason = verdict.reasons[field]
-            yield Fault("repair", f"The strong forms do not better {field} of the weak: {reason}")

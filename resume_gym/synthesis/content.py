@@ -1,7 +1,8 @@
 """The content bank: what is in `bank/*.toml`, as data, and the drawing of its slots.
 
-A template holds text slots, filled from a vertical (`{users}`), number slots (`{380-900}`,
-`{1000-9000/500}`) and at most one metric in square brackets, which a weak bullet leaves out.
+A deed is one piece of work, told well, told badly in two ways, and told by others. Its templates
+hold text slots, filled from a vertical (`{users}`), number slots that draw (`{a:380-900}`,
+`{b:1000-9000/500}`) or repeat (`{a}`), and at most one metric in square brackets.
 """
 
 import re
@@ -9,80 +10,129 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 LEVELS = ("junior", "mid", "senior", "staff", "lead", "head")
+BANDS = ("early", "early", "senior", "senior", "lead", "lead")
+"""By level: which summaries and duties of a role suit it."""
 
 _BANK = Path(__file__).parent / "bank"
-_SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{([^}]+)\}")
-_NUMBER = re.compile(r"(\d+)-(\d+)(?:/(\d+))?")
+_SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{(\w+)(?::(\d+)-(\d+)(?:/(\d+))?)?\}")
 _METRIC = re.compile(r" ?\[(.*?)\]")
 _JOINED = re.compile(r"(?:\band|\bthen|\bbut|,)\]? (?=(?:then |also |later |still )?(\w+))")
 _IRREGULAR = {"beat", "chose", "gave", "got", "had", "kept", "let", "met", "saw", "went"}
 
 
 @dataclass(frozen=True, slots=True)
-class Bullet:
-    """One piece of work, told well and badly.
+class Deed:
+    """One piece of work, as templates.
 
     Attributes:
         split: the split that may use it.
-        strong: the template of its good form.
-        gerund: the -ing form of the first word of `strong`.
-        vague: the same work without tool, figure or result.
-        aside: the same work with a side aspect in front.
-        level: the least level, an index of `LEVELS`, of somebody who can claim it.
+        told: its good form: a past-tense verb first, no subject.
+        gerund: the -ing form of the first word of `told`.
+        vague: the same deed under filler, without its metric.
+        buried: the same deed with its point hidden; it keeps the metric.
+        record: what a document about the candidate (`{Who}`) says of it.
+        figure: its metric as an item of a list of results; empty without a metric.
+        topic: a noun phrase that names the work.
+        now: its good form in the present tense, if it is a continuing duty.
+        levels: the lowest and the highest index of `LEVELS` that can claim it.
+        only: names of the verticals where it makes sense; empty for all.
         one_verb: no second past-tense verb hangs on the first, so a gerund may replace it.
     """
 
     split: str
-    strong: str
+    told: str
     gerund: str
     vague: str
-    aside: str
-    level: int
+    buried: str
+    record: str
+    figure: str
+    topic: str
+    now: str
+    levels: tuple[int, int]
+    only: frozenset[str]
     one_verb: bool
 
     @property
     def verb(self) -> str:
         """The word that opens the good form."""
-        return self.strong.split(" ", 1)[0]
+        return self.told.split(" ", 1)[0]
 
     @property
     def words(self) -> int:
         """The length of the good form."""
-        return len(self.strong.replace("[,", "").split())
+        return len(self.told.split())
 
     @property
     def has_metric(self) -> bool:
         """Whether the good form has a figure to leave out."""
-        return "[" in self.strong
+        return "[" in self.told
+
+    def suits(self, level: int, vertical: str) -> bool:
+        """Whether somebody of this level in this vertical can have done it."""
+        return self.levels[0] <= level <= self.levels[1] and vertical in (self.only or {vertical})
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A deed with its slots filled; `plain` is `told` without its metric, `metric` that alone."""
+
+    told: str
+    plain: str
+    metric: str
+    gerund: str
+    vague: str
+    buried: str
+    record: str
+    figure: str
+    topic: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What resumes and job descriptions of a role are made of, in one split.
+
+    Attributes:
+        skills: groups of skills: a name and its items.
+        summary: sentences about a candidate, by band of levels.
+        duties: lines of a job description, by band of levels.
+        must: what every applicant needs; `must_lead`: what leaders need as well.
+        nice: what is nice to have.
+        distractors: sentences of documents, about the work of others.
+    """
+
+    skills: tuple[tuple[str, tuple[str, ...]], ...]
+    summary: Mapping[str, Sequence[str]]
+    duties: Mapping[str, Sequence[str]]
+    must: Sequence[str]
+    must_lead: Sequence[str]
+    nice: Sequence[str]
+    distractors: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A profession: what its resumes and job descriptions are made of."""
+    """A profession."""
 
     key: str
     title: str
     titles: tuple[str, ...]
-    summary: tuple[str, ...]
-    skills: tuple[tuple[str, str], ...]
-    requirements: tuple[str, ...]
-    duties: tuple[str, ...]
-    bullets: tuple[Bullet, ...]
+    lines: Mapping[str, Lines]
+    deeds: tuple[Deed, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Vertical:
-    """An industry: the words for its slots, and its companies by split."""
+    """An industry: the words for its slots; what it is and its companies, by split."""
 
     name: str
-    about: str
     words: Mapping[str, str]
+    about: Mapping[str, str]
     companies: Mapping[str, Sequence[str]]
 
 
@@ -98,39 +148,44 @@ class People:
     degrees: Mapping[str, Sequence[str]]
 
 
-class Story(NamedTuple):
-    """A bullet with its slots filled: good form, the same without its metric, weak forms."""
-
-    strong: str
-    plain: str
-    gerund: str
-    vague: str
-    aside: str
-
-
-def fill(template: str, words: Mapping[str, str], rng: Random) -> str:
+def fill(template: str, words: Mapping[str, str]) -> str:
     """The template with its slots filled and their articles agreeing; metric brackets stay."""
 
     def value(slot: re.Match[str]) -> str:
-        article, dollar, name = slot.groups()
-        number = _NUMBER.fullmatch(name)
-        text = _number(number, rng) if number else words[name]
-        lead = f"{article}{'n' * _takes_an(text)} " if article else ""
-        return f"{lead}{dollar}{text}"
+        article, dollar, name = slot.groups()[:3]
+        lead = f"{article}{'n' * _takes_an(words[name])} " if article else ""
+        return f"{lead}{dollar}{words[name]}"
 
     return _SLOT.sub(value, template)
 
 
-def tell(bullet: Bullet, words: Mapping[str, str], rng: Random) -> Story:
-    """The bullet as one person of one company would write it, well and badly."""
-    strong = fill(bullet.strong, words, rng)
+def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
+    """The deed as it happened in one company, told well and badly."""
+    words = {**words, **_draw(deed.told, rng), "Who": "{Who}"}
+    told = fill(deed.told, words)
+    metric = _METRIC.search(told)
     return Story(
-        strong=_METRIC.sub(lambda metric: _glue(metric[1]), strong),
-        plain=_METRIC.sub("", strong),
-        gerund=bullet.gerund,
-        vague=fill(bullet.vague, words, rng),
-        aside=fill(bullet.aside, words, rng),
+        told=_join(told),
+        plain=_METRIC.sub("", told),
+        metric=metric[1] if metric else "",
+        gerund=deed.gerund,
+        vague=fill(deed.vague, words),
+        buried=_join(fill(deed.buried, words)),
+        record=fill(deed.record, words),
+        figure=fill(deed.figure, words),
+        topic=fill(deed.topic, words),
+        now=fill(deed.now, words),
     )
+
+
+def _draw(template: str, rng: Random) -> dict[str, str]:
+    """The numbers of the slots that draw, by name."""
+    numbers = {}
+    for _, _, name, low, high, step in _SLOT.findall(template):
+        if low:
+            value = rng.randrange(int(low), int(high) + 1, int(step or 1))
+            numbers[name] = f"{value:,}" if value >= 10_000 else str(value)
+    return numbers
 
 
 @lru_cache(maxsize=1)
@@ -138,30 +193,21 @@ def load_roles() -> tuple[Role, ...]:
     """All roles, by file name."""
     return tuple(
         Role(
-            key=key,
+            key=path.stem,
             title=table["title"],
             titles=tuple(table["titles"]),
-            summary=tuple(table["summary"]),
-            skills=tuple((name, items) for name, items in table["skills"]),
-            requirements=tuple(table["requirements"]),
-            duties=tuple(duty.rstrip(".") for duty in table["duties"]),
-            bullets=_bullets(table),
+            lines={split: _lines(table[split]) for split in ("train", "eval")},
+            deeds=_deeds(table),
         )
-        for key, table in _role_tables().items()
+        for path in sorted((_BANK / "roles").glob("*.toml"))
+        for table in [_toml(path)]
     )
 
 
 @lru_cache(maxsize=1)
-def load_generic() -> tuple[Bullet, ...]:
-    """Bullets for any role."""
-    return _bullets(_toml(_BANK / "generic.toml"))
-
-
-@lru_cache(maxsize=1)
-def senior_verbs() -> frozenset[str]:
-    """Verbs that open some bullet that beginners cannot claim."""
-    bullets = chain(load_generic(), *(role.bullets for role in load_roles()))
-    return frozenset(bullet.verb for bullet in bullets if bullet.level > 0)
+def load_general() -> tuple[Deed, ...]:
+    """Deeds that people of any role may have done."""
+    return _deeds(_toml(_BANK / "general.toml"))
 
 
 @lru_cache(maxsize=1)
@@ -171,8 +217,8 @@ def load_verticals() -> tuple[Vertical, ...]:
     return tuple(
         Vertical(
             name=table["name"],
-            about=table["about"],
             words={slot: table[slot] for slot in slots},
+            about=table["about"],
             companies=table["companies"],
         )
         for table in _toml(_BANK / "verticals.toml")["verticals"]
@@ -181,13 +227,20 @@ def load_verticals() -> tuple[Vertical, ...]:
 
 @lru_cache(maxsize=2)
 def load_padding(split: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Bullets, and sections with their heading, that say nothing a recruiter needs."""
-    table = _toml(_BANK / "padding.toml")
+    """Bullets, and sections with their heading, that are true and that this job does not need."""
+    table = _toml(_BANK / "padding.toml")[split]
     sections = (
         "\n".join([f"## {section['heading']}", "", *(f"- {line}" for line in section["lines"])])
-        for section in table[split]["sections"]
+        for section in table["sections"]
     )
-    return tuple(table[split]["bullets"]), tuple(sections)
+    return tuple(table["bullets"]), tuple(sections)
+
+
+@lru_cache(maxsize=2)
+def load_frames(split: str) -> Mapping[str, Sequence[str]]:
+    """Phrases of job descriptions, resumes and documents that suit every role, by name."""
+    frames: Mapping[str, Sequence[str]] = _toml(_BANK / "frames.toml")[split]
+    return frames
 
 
 @lru_cache(maxsize=2)
@@ -202,36 +255,37 @@ def _toml(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-@lru_cache(maxsize=1)
-def _role_tables() -> dict[str, dict[str, Any]]:
-    return {path.stem: _toml(path) for path in sorted((_BANK / "roles").glob("*.toml"))}
+def _lines(table: dict[str, Any]) -> Lines:
+    skills = tuple((group["name"], tuple(group["items"])) for group in table["skills"])
+    return Lines(**{**table, "skills": skills})
 
 
-def _bullets(table: dict[str, Any]) -> tuple[Bullet, ...]:
-    verbs = _verbs()
+def _deeds(table: dict[str, Any]) -> tuple[Deed, ...]:
     return tuple(
-        Bullet(
-            split=row["split"],
-            strong=row["strong"],
-            gerund=row["gerund"],
-            vague=row["vague"],
-            aside=row["aside"],
-            level=LEVELS.index(row.get("from", LEVELS[0])),
-            one_verb=not any(_past(word, verbs) for word in _JOINED.findall(row["strong"])),
+        Deed(
+            **{name: row[name] for name in ("split", "told", "gerund", "vague", "buried")},
+            **{name: row.get(name, "") for name in ("record", "figure", "topic", "now")},
+            levels=(
+                LEVELS.index(row.get("from", LEVELS[0])),
+                LEVELS.index(row.get("upto", LEVELS[-1])),
+            ),
+            only=frozenset(row.get("only", ())),
+            one_verb=not any(_is_past(word) for word in _JOINED.findall(row["told"])),
         )
-        for row in table["bullets"]
+        for row in table["deeds"]
     )
 
 
+def _is_past(word: str) -> bool:
+    return word.endswith("ed") or word in _past_verbs()
+
+
 @lru_cache(maxsize=1)
-def _verbs() -> frozenset[str]:
-    """Past-tense verbs: those that open a bullet of some role, and some that never do."""
-    rows = (row for table in _role_tables().values() for row in table["bullets"])
-    return frozenset(_IRREGULAR).union(row["strong"].split(" ", 1)[0].lower() for row in rows)
-
-
-def _past(word: str, verbs: frozenset[str]) -> bool:
-    return word in verbs or word.endswith("ed")
+def _past_verbs() -> frozenset[str]:
+    """Past-tense verbs: those that open a deed of some role, and some that never do."""
+    tables = [_toml(path) for path in (_BANK / "roles").glob("*.toml")]
+    rows = (row for table in tables for row in table["deeds"])
+    return frozenset(_IRREGULAR).union(row["told"].split(" ", 1)[0].lower() for row in rows)
 
 
 def _takes_an(text: str) -> bool:
@@ -239,12 +293,6 @@ def _takes_an(text: str) -> bool:
     return text[0] in "aeio8" or re.match(r"1[18](?!\d)", text) is not None
 
 
-def _number(slot: re.Match[str], rng: Random) -> str:
-    low, high, step = int(slot[1]), int(slot[2]), int(slot[3] or 1)
-    value = rng.randrange(low, high + 1, step)
-    return f"{value:,}" if value >= 10_000 else str(value)
-
-
-def _glue(metric: str) -> str:
-    """A metric joined to the word before it; one that opens with a comma needs no space."""
-    return metric if metric.startswith(",") else f" {metric}"
+def _join(text: str) -> str:
+    """The text with its metric joined to the word before it; a comma needs no space."""
+    return _METRIC.sub(lambda hit: hit[1] if hit[1].startswith(",") else f" {hit[1]}", text)

@@ -18,7 +18,7 @@ from resume_gym.judges.lines import plain
 from resume_gym.synthesis.candidates import Job
 from resume_gym.synthesis.personas import SPOILING, WEAK_SHARE, Persona
 from resume_gym.synthesis.weaknesses import deletion, disorder
-from resume_gym.synthesis.writing import long_job, long_resume
+from resume_gym.synthesis.writing import Look, Wording, draw_look, long_job, long_resume
 from resume_gym.tasks import EVIDENCE_KINDS, Evidence, Fix, Task
 from resume_gym.tools import text_fault
 
@@ -77,6 +77,12 @@ class SpoiltBullet(Bullet):
     weak: Line
 
 
+class MeasuredBullet(SpoiltBullet):
+    """The same, with its figures as an item of a list of results."""
+
+    result: Line
+
+
 class DraftJob(_Strict):
     """The work done in one job."""
 
@@ -88,6 +94,12 @@ class SpoiltJob(DraftJob):
     """The same, told twice."""
 
     bullets: tuple[SpoiltBullet, ...]
+
+
+class MeasuredJob(DraftJob):
+    """The same, with a list of results."""
+
+    bullets: tuple[MeasuredBullet, ...]
 
 
 class SkillGroup(_Strict):
@@ -134,6 +146,12 @@ class SpoiltDraft(Draft):
     jobs: tuple[SpoiltJob, ...]
 
 
+class MeasuredDraft(Draft):
+    """For a resume whose bullets have lost their figures to a section of results."""
+
+    jobs: tuple[MeasuredJob, ...]
+
+
 class PaddedDraft(Draft):
     """For a resume that is too long."""
 
@@ -144,7 +162,7 @@ class PaddedDraft(Draft):
 def draft_of(weakness: str) -> type[Draft]:
     """What the model writes for a weakness."""
     if weakness in SPOILING:
-        return SpoiltDraft
+        return MeasuredDraft if weakness == "no_metrics" else SpoiltDraft
     return PaddedDraft if weakness == "too_long" else Draft
 
 
@@ -167,33 +185,33 @@ def read_draft(text: str, weakness: str) -> Draft:
 def compose(persona: Persona, draft: Draft) -> Task:
     """The task that a draft makes; its counts are those of the persona."""
     rng = Random(f"{persona.task_id}-layout")
-    original = persona.candidate
-    candidate = replace(
-        original,
-        role=replace(
-            original.role,
-            summary=(draft.summary,),
-            skills=tuple((group.name, group.items) for group in draft.skills),
-            duties=draft.duties,
-            requirements=draft.requirements,
-        ),
-        vertical=replace(original.vertical, about=draft.about),
-        jobs=_jobs(persona, draft),
-    )
+    candidate = replace(persona.candidate, jobs=_jobs(persona, draft))
     extra: list[str] = []
     if isinstance(draft, PaddedDraft):
         extra = [_section(section) for section in draft.sections]
         for text in draft.padding:
             job = rng.choice(candidate.jobs)
-            job.bullets.insert(rng.randint(0, len(job.bullets)), (text, deletion(f"- {text}")))
+            fix = deletion(f"- {text}")
+            job.bullets.insert(rng.randint(0, len(job.bullets)), (text, (fix,)))
+    weak = [bullet for number, bullet in enumerate(draft.bullets) if number in persona.weak]
+    wording = Wording(
+        summary=draft.summary,
+        skills=[(group.name, group.items) for group in draft.skills],
+        about=draft.about,
+        duties=draft.duties,
+        must=draft.requirements,
+        results=[bullet.result for bullet in weak if isinstance(bullet, MeasuredBullet)],
+        extra=extra,
+    )
     fixes = [deletion("\n" + section) for section in extra]
-    fixes += [fix for job in candidate.jobs for _, fix in job.bullets if fix]
-    resume = long_resume(candidate, extra, rng)
-    if persona.weakness == "formatting_inconsistent":
+    fixes += [fix for job in candidate.jobs for _, mends in job.bullets for fix in mends]
+    untidy = persona.weakness == "formatting_inconsistent"
+    resume = long_resume(candidate, wording, Look() if untidy else draw_look(rng))
+    if untidy:
         resume, fixes = disorder(resume, round(WEAK_SHARE * len(draft.bullets)), rng)
     return Task(
         task_id=persona.task_id,
-        job=long_job(candidate, " ".join(bullet.strong for bullet in draft.bullets), rng),
+        job=long_job(candidate, wording, persona.split, rng),
         resume=resume,
         weakness=persona.weakness,
         split=persona.split,
@@ -208,12 +226,12 @@ def _jobs(persona: Persona, draft: Draft) -> list[Job]:
     number = 0
     jobs = []
     for job, written in zip(persona.candidate.jobs, draft.jobs, strict=True):
-        bullets: list[tuple[str, Fix | None]] = []
+        bullets: list[tuple[str, tuple[Fix, ...]]] = []
         for bullet in written.bullets:
             if isinstance(bullet, SpoiltBullet) and number in persona.weak:
-                bullets.append((bullet.weak, Fix(bullet.weak, bullet.strong, bullet.facts)))
+                bullets.append((bullet.weak, (Fix(bullet.weak, bullet.strong, bullet.facts),)))
             else:
-                bullets.append((bullet.strong, None))
+                bullets.append((bullet.strong, ()))
             number += 1
         jobs.append(replace(job, bullets=bullets))
     return jobs

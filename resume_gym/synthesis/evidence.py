@@ -1,71 +1,100 @@
 """Documents about a candidate: notes on projects, reviews by a manager, a portfolio.
 
-They tell the deeds behind the bullets with their true figures, among lines that tell nothing.
+They tell the deeds behind the bullets in other words and with their true figures, among lines
+that tell nothing and lines on what others did. Some say where the candidate only helped, and
+some correct a figure of the resume.
 """
 
-import tomllib
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from pathlib import Path
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
 
 from resume_gym.synthesis.candidates import Candidate, Job
+from resume_gym.synthesis.content import Story, fill, load_frames
 from resume_gym.tasks import EVIDENCE_KINDS, Evidence
 
-_BANK = Path(__file__).parent / "bank" / "evidence.toml"
+_FIRST_PERSON = re.compile(r"\{Who\} (?!(?:no longer |now |still |also )?(?!was\b)\w+s\b)")
+"""Of a record that says "I" as well: its verb is not in the third person ("keeps")."""
+
 _ASIDES = 2
+_DISTRACTORS = 3
 
 
-class Deed(NamedTuple):
-    """What a candidate did in a job, in full.
+@dataclass(frozen=True)
+class Done:
+    """What a candidate did in a job.
 
     Attributes:
         job: where.
-        text: the good form of the bullet.
+        story: the deed.
         weak: whether the resume tells it badly.
+        shown: whether the resume gives its figure in a section of its own.
+        lead: who led it, if the candidate only helped; empty otherwise.
+        wrong: the figure that the resume gives where `story` has `right`; both empty if none.
     """
 
     job: Job
-    text: str
-    weak: bool
+    story: Story
+    weak: bool = False
+    shown: bool = False
+    lead: str = ""
+    wrong: str = ""
+    right: str = ""
 
 
 def write_evidence(
-    candidate: Candidate, deeds: Sequence[Deed], rng: Random
+    candidate: Candidate, done: Sequence[Done], split: str, rng: Random
 ) -> tuple[Evidence, ...]:
-    """The documents: at most three, with all deeds that the resume tells badly.
+    """The documents: at most three, with all deeds that the resume tells badly or wrongly.
 
     And with half of the others, so that what is in them does not say what is to be mended.
     """
-    good = [deed for deed in deeds if not deed.weak]
-    told = [deed for deed in deeds if deed.weak] + rng.sample(good, (len(good) + 1) // 2)
-    shares: dict[str, list[Deed]] = {kind: [] for kind in EVIDENCE_KINDS}
-    for number, deed in enumerate(rng.sample(told, len(told))):
-        shares[EVIDENCE_KINDS[number % len(EVIDENCE_KINDS)]].append(deed)
-    return tuple(_write(kind, candidate, share, rng) for kind, share in shares.items() if share)
+    needed = [one for one in done if one.weak or one.lead or one.wrong]
+    others = [one for one in done if one not in needed]
+    told = needed + rng.sample(others, (len(others) + 1) // 2)
+    shares: dict[str, list[Done]] = {kind: [] for kind in EVIDENCE_KINDS}
+    for number, one in enumerate(rng.sample(told, len(told))):
+        kinds = EVIDENCE_KINDS if _FIRST_PERSON.search(one.story.record) else EVIDENCE_KINDS[:2]
+        shares[kinds[number % len(kinds)]].append(one)
+    words = candidate.vertical.words
+    foreign = [
+        fill(line, words)
+        for line in rng.sample(candidate.role.lines[split].distractors, _DISTRACTORS)
+    ]
+    return tuple(
+        _write(kind, candidate, share, foreign.pop(), split, rng)
+        for kind, share in shares.items()
+        if share
+    )
 
 
-def _write(kind: str, candidate: Candidate, deeds: Sequence[Deed], rng: Random) -> Evidence:
-    first = candidate.first_name
-    own = {"project_notes": "", "performance_review": f"{first} ", "portfolio": "I "}[kind]
-    asides = [line.format(first=first) for line in rng.sample(_asides()[kind], _ASIDES)]
+def _write(
+    kind: str, candidate: Candidate, done: Sequence[Done], foreign: str, split: str, rng: Random
+) -> Evidence:
+    first, frames = candidate.first_name, load_frames(split)
+    who = "I" if kind == "portfolio" else first
+    asides = [line.format(first=first) for line in rng.sample(frames[kind], _ASIDES)]
     blocks = []
     for job in candidate.jobs:
-        lines = [_sentence(own, deed.text) for deed in deeds if deed.job is job]
-        if lines:
-            lines += [asides.pop()] if asides else []
-            body = " ".join(lines) if own else "\n".join(f"- {line}" for line in lines)
-            blocks.append(f"## {job.company}\n\n{body}")
-    title = f"{kind.replace('_', ' ').capitalize()}, {first} {candidate.last_name}"
+        lines = [line for one in done if one.job is job for line in _lines(one, who, split, rng)]
+        if lines and kind == "project_notes":
+            blocks.append(f"## {job.company}\n\n" + "\n".join(f"- {line}" for line in lines))
+        elif lines:
+            blocks.append(f"## {job.company}\n\n{' '.join(lines)}")
+    # each in a paragraph of its own, where it cannot be taken for a sentence on the candidate
+    blocks += rng.sample([*asides, foreign], _ASIDES + 1)
+    title = f"{kind.replace('_', ' ').capitalize()}, {candidate.name}"
     return Evidence(kind, title, "\n\n".join([f"# {title}", *blocks]) + "\n")
 
 
-def _sentence(subject: str, deed: str) -> str:
-    text = subject + (deed[0].lower() + deed[1:] if subject else deed)
-    return text.rstrip(".") + "."
-
-
-@lru_cache(maxsize=1)
-def _asides() -> Mapping[str, list[str]]:
-    return tomllib.loads(_BANK.read_text(encoding="utf-8"))
+def _lines(one: Done, who: str, split: str, rng: Random) -> list[str]:
+    frames = load_frames(split)
+    if one.lead:
+        first = "I" if who == "I" else who
+        note = rng.choice(frames["helped_record"])
+        return [note.format(Lead=one.lead, first=first, topic=one.story.topic)]
+    lines = [one.story.record.replace("{Who}", who)]
+    if one.wrong:
+        lines.append(rng.choice(frames["correction"]).format(right=one.right, wrong=one.wrong))
+    return lines

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from resume_gym.judges.lines import parse
 from resume_gym.llm import Asks, Malformed, Misconfigured, ModelError, Prompt, Refused
 from resume_gym.synthesis.checks import Fault, bullet_keys, find_faults, find_miscounts, repaired
 from resume_gym.synthesis.content import LEVELS
@@ -138,8 +139,7 @@ async def write_tasks(
 
 def taken(task: Task) -> frozenset[str]:
     """Keys of the bullets that a task uses up, each in its good form."""
-    experience = repaired(task).partition("\n## Experience\n")[2].partition("\n## Skills\n")[0]
-    return bullet_keys([li[2:] for li in experience.split("\n") if li.startswith("- ")])
+    return bullet_keys([line.body for line in parse(repaired(task)) if line.kind == "bullet"])
 
 
 async def write_task(

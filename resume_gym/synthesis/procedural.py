@@ -1,12 +1,13 @@
 """The procedural generator: a pure function from a seed and an index to a task.
 
-A candidate is drawn, bullets of the content bank fill the jobs of the career, and a weakness
-spoils some of them. A draft that breaks a rule of its size (see `Size`) is drawn again.
+A candidate is drawn, deeds of the content bank fill the jobs of the career, and a weakness spoils
+some of them. A draft that breaks a rule of its size (see `Size`) is drawn again.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -14,30 +15,51 @@ from resume_gym.document import wrapped_lines
 from resume_gym.synthesis.candidates import TRAINEE, Candidate, Job, make_candidate
 from resume_gym.synthesis.content import (
     LEVELS,
-    Bullet,
-    load_generic,
+    Deed,
+    load_frames,
+    load_general,
     load_padding,
+    load_people,
     load_roles,
     load_verticals,
-    senior_verbs,
     tell,
 )
-from resume_gym.synthesis.evidence import Deed, write_evidence
-from resume_gym.synthesis.personas import stratum
-from resume_gym.synthesis.weaknesses import OPENERS, deletion, disorder, suits, weaken
-from resume_gym.synthesis.writing import long_job, long_resume, short_job, short_resume
-from resume_gym.tasks import SPLITS, WEAKNESSES, Task
+from resume_gym.synthesis.evidence import Done, write_evidence
+from resume_gym.synthesis.personas import SPOILING, stratum
+from resume_gym.synthesis.weaknesses import (
+    MODEST,
+    OPENERS,
+    can_be_spoilt,
+    deletion,
+    disorder,
+    in_first_person,
+    weaken,
+)
+from resume_gym.synthesis.writing import (
+    Look,
+    draw_look,
+    draw_wording,
+    long_job,
+    long_resume,
+    short_job,
+    short_resume,
+)
+from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 
 PAGE_WIDTH = 165
-WEAK_SHARE = 0.6
 SHORT = 14  # words of a bullet
-ATTEMPTS = 500  # none of thousands of tasks took more than 60
+ATTEMPTS = 500
+HELPED = 5  # in one of so many weak_verbs tasks one hedge is true
+CORRECTED = 0.2  # how often the evidence corrects a figure of the resume
+FIRST_PERSON = 0.12
+PRESENT = 0.25  # how often continuing duties of the present job stand in the present tense
+
+_STRIDE = 19
 
 Range = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """The rules of a size; ranges include both ends.
 
     Attributes:
@@ -46,10 +68,12 @@ class Size:
         too_long: lines of a resume that has to be cut.
         bullets: bullets, good and weak.
         kept: the good bullets of a resume that has to be cut.
-        sections: superfluous sections of a resume that has to be cut.
-        general: bullets from the bank for any role to choose from, unless more are needed.
+        padding: superfluous bullets of such a resume.
+        sections: superfluous sections of such a resume.
+        general: deeds that suit any role, unless more are needed.
         jobs: jobs of a career.
-        fixes: the least number of fixes; after so many of them the resume fits the page.
+        fixes: fixes that an agent can make without the evidence; an episode pays as many edits as
+            the least, and after so many a resume fits the page.
         job_words: words of the job description.
         brief: short bullets first, different verbs, the short documents of `writing`.
     """
@@ -59,10 +83,11 @@ class Size:
     too_long: Range
     bullets: Range
     kept: Range
+    padding: Range
     sections: Range
     general: int
     jobs: Range
-    fixes: int
+    fixes: Range
     job_words: Range
     brief: bool
 
@@ -70,28 +95,30 @@ class Size:
 SIZES = {
     "full": Size(
         page_lines=55,
-        lines=(38, 53),
-        too_long=(58, 68),
-        bullets=(12, 14),
-        kept=(8, 9),
-        sections=(2, 3),
-        general=3,
+        lines=(36, 55),
+        too_long=(57, 70),
+        bullets=(11, 15),
+        kept=(8, 10),
+        padding=(9, 14),
+        sections=(1, 3),
+        general=2,
         jobs=(2, 3),
-        fixes=8,
-        job_words=(120, 180),
+        fixes=(8, 14),
+        job_words=(110, 240),
         brief=False,
     ),
     "mini": Size(
         page_lines=20,
-        lines=(13, 19),
-        too_long=(21, 23),
+        lines=(12, 20),
+        too_long=(21, 24),
         bullets=(6, 7),
         kept=(4, 4),
+        padding=(4, 6),
         sections=(0, 1),
         general=1,
         jobs=(1, 2),
-        fixes=4,
-        job_words=(15, 44),
+        fixes=(4, 7),
+        job_words=(15, 60),
         brief=True,
     ),
 }
@@ -101,6 +128,7 @@ class Plan(NamedTuple):
     """What a task shall be, before anything is drawn."""
 
     task_id: str
+    number: int
     weakness: str
     split: str
     size: Size
@@ -110,12 +138,12 @@ def generate_task(seed: int, index: int, split: str = "train", size: str = "full
     """Task number `index` of the endless sequence that `seed` gives.
 
     Weaknesses, roles, levels and verticals are balanced: each comes up once in every block of
-    6, 19, 6 and 39 indexes.
+    6, 19, 6 and 39 indexes. The deeds of a role come round before one of them is told again.
 
     Args:
         seed: chooses the sequence.
         index: from 0; the weakness is number `index` modulo 6.
-        split: train or eval; no name, company or bullet is in both.
+        split: train or eval; no name, company, deed or line of a job description is in both.
         size: full (a page of 55 lines) or mini (20).
 
     Raises:
@@ -127,17 +155,18 @@ def generate_task(seed: int, index: int, split: str = "train", size: str = "full
             f"got {split!r}, {size!r}, {index!r}"
         )
     key = f"{size}-{split}-{seed}"
-    plan = Plan(f"{key}-{index:06d}", WEAKNESSES[index % len(WEAKNESSES)], split, SIZES[size])
+    task_id = f"{key}-{index:06d}"
+    plan = Plan(task_id, index, WEAKNESSES[index % len(WEAKNESSES)], split, SIZES[size])
     role = stratum(load_roles(), f"{key}-role", index)
     level = stratum(range(len(LEVELS)), f"{key}-level", index)
     vertical = stratum(load_verticals(), f"{key}-vertical", index)
     for attempt in range(ATTEMPTS):
-        rng = Random(f"{plan.task_id}-{attempt}")
+        rng = Random(f"{task_id}-{attempt}")
         candidate = make_candidate(role, level, vertical, split, plan.size.jobs, rng)
-        task = _draft(plan, candidate, rng)
+        task = _draft(plan, candidate, key, rng)
         if task and is_sound(task, plan.size):
             return task
-    raise AssertionError(f"the content bank is too small for {plan.task_id}")
+    raise AssertionError(f"the content bank is too small for {task_id}")
 
 
 def generate_tasks(
@@ -159,105 +188,168 @@ def is_sound(task: Task, size: Size) -> bool:
         if text.count(fix.old) != 1:
             return False
         text = text.replace(fix.old, fix.new)
-        if number >= size.fixes and wrapped_lines(text, PAGE_WIDTH) > size.page_lines:
+        if number >= size.fixes[0] and wrapped_lines(text, PAGE_WIDTH) > size.page_lines:
             return False
-    return len(task.fixes) >= size.fixes and not _echoes(text)
+    visible = sum(not fix.needs_evidence for fix in task.fixes)
+    return size.fixes[0] <= visible <= size.fixes[1] and not _echoes(text)
 
 
 def _echoes(text: str) -> bool:
-    """Whether two neighbouring bullets open with the same word."""
-    return re.search(r"^[-*+] (\w+)\b.*\n[-*+] \1\b", text, re.MULTILINE) is not None
+    """Whether two neighbouring bullets open with the same word, "I" aside."""
+    opening = r"^[-*+] (?!I )(\w+)\b.*\n[-*+] \1\b|^[-*+] (I \w+)\b.*\n[-*+] \2\b"
+    return re.search(opening, text, re.MULTILINE) is not None
 
 
-def _draft(plan: Plan, candidate: Candidate, rng: Random) -> Task | None:
-    """A task that may still break a rule of its size; None if the bullets do not suffice."""
-    deeds = _write_bullets(plan, candidate, rng)
-    if deeds is None:
+def _draft(plan: Plan, candidate: Candidate, key: str, rng: Random) -> Task | None:
+    """A task that may still break a rule of its size; None if the deeds do not suffice."""
+    size, split = plan.size, plan.split
+    chosen = _choose(plan, candidate, key, rng)
+    if chosen is None:
         return None
-    wording = " ".join(deed.text for deed in deeds)
+    done = _write_bullets(plan, candidate, chosen, rng)
+    told = " ".join(one.story.told for one in done)
+    results = [one.story.figure for one in done if one.shown]
+    results = [text[0].upper() + text[1:] for text in rng.sample(results, len(results))]
     extra = _pad(plan, candidate, rng) if plan.weakness == "too_long" else []
-    fixes = [deletion("\n" + section) for section in extra]
-    fixes += [fix for job in candidate.jobs for _, fix in job.bullets if fix]
-    if plan.size.brief:
-        resume, job = short_resume(candidate, extra), short_job(candidate, wording, rng)
+    wording = draw_wording(candidate, told, results, extra, split, rng)
+    untidy = plan.weakness == "formatting_inconsistent"
+    look = Look() if untidy else draw_look(rng)
+    if size.brief:
+        resume, job = short_resume(candidate, wording, look), short_job(candidate, wording)
     else:
-        resume, job = long_resume(candidate, extra, rng), long_job(candidate, wording, rng)
-    if plan.weakness == "formatting_inconsistent":
-        bullets = sum(len(job.bullets) for job in candidate.jobs)
-        resume, fixes = disorder(resume, round(WEAK_SHARE * bullets), rng)
+        resume = long_resume(candidate, wording, look)
+        job = long_job(candidate, wording, split, rng)
+    fixes = [deletion("\n" + section) for section in extra]
+    fixes += [fix for one in candidate.jobs for _, fixes in one.bullets for fix in fixes]
+    if untidy:
+        broken = rng.randint(size.fixes[0] - 2, max(size.fixes[0] - 2, min(10, len(done) - 2)))
+        resume, fixes = disorder(resume, broken, rng)
     return Task(
         task_id=plan.task_id,
         job=job,
         resume=resume,
         weakness=plan.weakness,
-        split=plan.split,
-        fixes=tuple(fixes),
+        split=split,
+        fixes=tuple(sorted(fixes, key=lambda fix: fix.needs_evidence)),
         persona=candidate.persona,
-        evidence=write_evidence(candidate, deeds, Random(f"{plan.task_id}-evidence")),
+        evidence=write_evidence(candidate, done, split, Random(f"{plan.task_id}-evidence")),
     )
 
 
-def _write_bullets(plan: Plan, candidate: Candidate, rng: Random) -> list[Deed] | None:
-    """Give each job its bullets, the oldest first, who can claim least.
+class _Chosen(NamedTuple):
+    """A deed, the job that it was done in, and whether the resume tells it badly."""
 
-    Returns:
-        What all of them tell; None if too few bullets are left for a job.
-    """
-    total = rng.randint(*(plan.size.kept if plan.weakness == "too_long" else plan.size.bullets))
-    chosen = _choose(plan, candidate, total, rng)
-    openers = rng.sample(OPENERS, total)
-    deeds = []
-    shares = _shares(total, candidate.jobs)
-    for job, share in zip(reversed(candidate.jobs), reversed(shares), strict=True):
-        able = [pair for pair in chosen if _can_claim(job, pair[0])][:share]
-        if len(able) < share:
-            return None
-        for bullet, weak in able:
-            chosen.remove((bullet, weak))
-            story = tell(bullet, job.vertical.words, rng)
-            deeds.append(Deed(job, story.strong, weak))
-            if weak:
-                deed = story.strong[0].lower() + story.strong[1:]
-                record = f"At {job.company}, {candidate.first_name} {deed}."
-                job.bullets.append(weaken(story, plan.weakness, openers.pop(), record))
-            else:
-                job.bullets.append((story.strong, None))
-    return deeds
+    job: Job
+    deed: Deed
+    weak: bool
 
 
-def _can_claim(job: Job, bullet: Bullet) -> bool:
-    """Whether the bullet suits the level of the job; trainees do not even sound senior."""
-    if job.level == TRAINEE:
-        return bullet.verb not in senior_verbs()
-    return bullet.level <= job.level
-
-
-def _choose(plan: Plan, candidate: Candidate, total: int, rng: Random) -> list[tuple[Bullet, bool]]:
-    """Up to `total` bullets for a candidate, in any order; True marks the weak ones."""
-    size = plan.size
-    whole_text = plan.weakness in ("too_long", "formatting_inconsistent")
-    weak = 0 if whole_text else max(size.fixes, round(WEAK_SHARE * total))
-    special, general = (
-        [
-            bullet
-            for bullet in bank
-            if bullet.split == plan.split and bullet.level <= candidate.level
+def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Chosen] | None:
+    """Deeds for each job, in the order of the resume; None if there are too few."""
+    size, spoils = plan.size, plan.weakness in SPOILING
+    total = rng.randint(*(size.kept if plan.weakness == "too_long" else size.bullets))
+    weak = rng.randint(size.fixes[0], max(size.fixes[0], total - 2)) if spoils else 0
+    failing = set(rng.sample(range(total), weak))
+    anyone = set(rng.sample(range(total), size.general))
+    shares = zip(candidate.jobs, _shares(total, candidate.jobs), strict=True)
+    places = [job for job, share in shares for _ in range(share)]
+    turn = plan.number // len(load_roles())
+    special = {
+        job.role.key: _turn(job.role.deeds, plan.split, f"{key}-{job.role.key}", turn)
+        for job in candidate.jobs
+    }
+    general = _turn(load_general(), plan.split, f"{key}-general", 0)
+    start = plan.number * _STRIDE % len(general)  # far from where the last tasks began
+    general = general[start:] + general[:start]
+    verbs: Counter[str] = Counter()
+    picked: list[_Chosen] = []
+    for place in reversed(range(total)):  # the oldest job first, which can claim least
+        job, own = places[place], special[places[place].role.key]
+        able = [
+            deed
+            for deed in (general + own if place in anyone else own + general)
+            if deed.suits(max(job.level, 0), job.vertical.name)
+            and verbs[deed.verb] < (1 if size.brief else 2)
+            and (place not in failing or can_be_spoilt(deed, plan.weakness))
+            and all(deed is not one.deed for one in picked)
         ]
-        for bank in (candidate.role.bullets, load_generic())
-    )
-    spare = total + 2 - len(special)  # of beginners, some roles know too few bullets of their own
-    pool = special + rng.sample(general, max(size.general, spare))
-    rng.shuffle(pool)
-    pool.sort(key=lambda bullet: size.brief and bullet.words > SHORT)
-    picked: list[Bullet] = []
-    for wanted in (weak, total):
-        for bullet in pool:
-            fresh = [other.verb for other in picked].count(bullet.verb) < (1 if size.brief else 2)
-            fits = wanted == total or suits(bullet, plan.weakness)
-            if len(picked) < wanted and bullet not in picked and fresh and fits:
-                picked.append(bullet)
-    marked = [(bullet, place < weak) for place, bullet in enumerate(picked)]
-    return rng.sample(marked, len(marked))
+        measured = plan.weakness == "no_metrics" and place in failing
+        able.sort(
+            key=lambda deed: (measured and not deed.has_metric, size.brief and deed.words > SHORT)
+        )
+        if not able:
+            return None
+        verbs[able[0].verb] += 1
+        picked.append(_Chosen(job, able[0], place in failing))
+    return picked[::-1]
+
+
+def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
+    """The deeds of a split in the order in which the task number `turn` of a role takes them.
+
+    Two turns share an order and begin at its two ends, so that few deeds are in both.
+    """
+    own = [deed for deed in deeds if deed.split == split]
+    order = Random(f"{key}-{turn // 2}").sample(own, len(own))
+    return order[::-1] if turn % 2 else order
+
+
+def _write_bullets(
+    plan: Plan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
+) -> list[Done]:
+    """Write the bullets of each job; returns what they tell."""
+    mine: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
+    present = mine is str and rng.random() < PRESENT
+    openers = iter(rng.sample(OPENERS, len(OPENERS)))
+    strong = [number for number, one in enumerate(chosen) if not one.weak]
+    shown: set[int] = set()
+    if plan.weakness == "no_metrics":
+        metrics = [n for n, one in enumerate(chosen) if one.weak and one.deed.has_metric]
+        half = rng.sample(metrics, (len(metrics) + 1) // 2)
+        shown = {n for n in metrics if n in half or not chosen[n].deed.one_verb}
+    helped = corrected = -1
+    if plan.weakness == "weak_verbs" and plan.number // len(WEAKNESSES) % HELPED == HELPED - 1:
+        helped = rng.choice([n for n in strong if chosen[n].deed.one_verb] or [-1])
+    elif rng.random() < CORRECTED:
+        corrected = rng.choice([n for n in strong if chosen[n].deed.has_metric] or [-1])
+    done = []
+    for number, (job, deed, weak) in enumerate(chosen):
+        story = tell(deed, job.vertical.words, rng)
+        one = Done(job, story, weak, shown=number in shown)
+        text: str = story.told
+        fixes: tuple[Fix, ...] = ()
+        if weak:
+            record = (
+                f"At {job.company}, {candidate.first_name} {story.told[0].lower()}{story.told[1:]}."
+            )
+            opener = next(openers) if deed.one_verb else ""
+            text, fixes = weaken(story, plan.weakness, opener, record, one.shown)
+        elif number == helped:
+            people, frames = load_people(plan.split), load_frames(plan.split)
+            one = replace(one, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
+            note = rng.choice(frames["helped_note"]).format(Lead=one.lead, topic=story.topic)
+            job.note = note
+            text = f"{rng.choice(MODEST)} {story.gerund} {story.told.split(' ', 1)[1]}"
+        elif number == corrected:
+            other = tell(deed, job.vertical.words, rng)
+            differing = [
+                pair
+                for pair in zip(story.told.split(), other.told.split(), strict=True)
+                if pair[0] != pair[1]
+            ]
+            if differing:
+                right, wrong = (word.strip(",.;") for word in differing[-1])
+                one = replace(one, wrong=wrong, right=right)
+                text = other.told
+        elif present and job is candidate.jobs[0] and story.now:
+            text = story.now
+        job.bullets.append((mine(text), tuple(_voiced(fix, mine) for fix in fixes)))
+        done.append(one)
+    return done
+
+
+def _voiced(fix: Fix, mine: Callable[[str], str]) -> Fix:
+    return replace(fix, old=mine(fix.old), new=mine(fix.new))
 
 
 def _shares(total: int, jobs: Sequence[Job]) -> list[int]:
@@ -271,14 +363,22 @@ def _shares(total: int, jobs: Sequence[Job]) -> list[int]:
 
 def _pad(plan: Plan, candidate: Candidate, rng: Random) -> list[str]:
     """Put padding between the good bullets, and return the superfluous sections."""
+    size = plan.size
     bullets, sections = load_padding(plan.split)
-    extra = rng.sample(sections, rng.randint(*plan.size.sections))
-    kept = sum(len(job.bullets) for job in candidate.jobs)
-    padding = round(kept * WEAK_SHARE / (1 - WEAK_SHARE))
-    if plan.size.brief:  # a section is two lines and takes the place of two bullets
+    extra = rng.sample(sections, rng.randint(*size.sections))
+    if size.brief:  # a section is two lines
         extra = ["\n".join(section.replace("\n\n", "\n").split("\n")[:2]) for section in extra]
-        padding -= 2 * len(extra)
-    for text in rng.sample(bullets, padding):
-        job = rng.choice(candidate.jobs)
-        job.bullets.insert(rng.randint(0, len(job.bullets)), (text, deletion(f"- {text}")))
+    padding = max(rng.randint(*size.padding), size.fixes[0] - len(extra))
+    for text in rng.sample(bullets, len(bullets)):
+        years = [int(year) for year in re.findall(r"\b(?:19|20)\d\d\b", text)]
+        able = [
+            job
+            for job in candidate.jobs
+            if all(job.start < 12 * year + 12 and 12 * year < job.end for year in years)
+        ]
+        if able and padding:
+            job = rng.choice(able)
+            fix = deletion(f"- {text}")
+            job.bullets.insert(rng.randint(0, len(job.bullets)), (text, (fix,)))
+            padding -= 1
     return extra

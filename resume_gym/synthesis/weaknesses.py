@@ -1,7 +1,7 @@
 """How a resume is made worse, and the edits that repair it.
 
 Four weaknesses spoil single bullets (`weaken`), one the layout of the whole text (`disorder`),
-and one adds what nobody asked for (see `procedural`). Each change comes with its `Fix`.
+and one adds what the job does not need (see `procedural`). Each change comes with its fixes.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from random import Random
 
-from resume_gym.synthesis.content import Bullet, Story
+from resume_gym.synthesis.content import Deed, Story
 from resume_gym.synthesis.writing import MONTHS
 from resume_gym.tasks import Fix
 
@@ -37,40 +37,59 @@ OPENERS = (
 )
 """Heads that hide who did the work; a gerund follows."""
 
+MODEST = ("Helped with", "Assisted with", "Supported the team in", "Contributed to", "Took part in")
+"""Those of them that are true of somebody who helped."""
+
 MARKERS = ("* ", "+ ")
 _LONG_MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 _MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
+_VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Involved) ")
 
 
-def suits(bullet: Bullet, weakness: str) -> bool:
-    """Whether this bullet can carry the weakness and stay a sentence."""
-    if weakness == "no_metrics":
-        return bullet.has_metric
-    return weakness != "weak_verbs" or bullet.one_verb
+def can_be_spoilt(deed: Deed, weakness: str) -> bool:
+    """Whether this deed can carry the weakness and stay a sentence."""
+    return deed.one_verb or (
+        deed.has_metric if weakness == "no_metrics" else weakness != "weak_verbs"
+    )
 
 
-def weaken(story: Story, weakness: str, opener: str, record: str) -> tuple[str, Fix]:
-    """The bullet in the form that the weakness gives it, and the edit that repairs it.
+def weaken(
+    story: Story, weakness: str, opener: str, record: str, shown: bool = False
+) -> tuple[str, tuple[Fix, ...]]:
+    """The bullet in the form that the weakness gives it, and the edits that repair it, in order.
 
     Args:
-        story: the bullet, filled.
+        story: the deed.
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
-        opener: the head for weak_verbs, one of `OPENERS`.
+        opener: a head for the gerund, one of `OPENERS`; empty where the deed allows none.
         record: a sentence that states the good form as a fact.
+        shown: whether the resume gives the metric elsewhere. Where it does not, and where there
+            is none, the bullet opens weakly, which an agent without the evidence can mend.
     """
-    if weakness == "weak_verbs":
-        verb, rest = story.strong.split(" ", 1)
-        head = f"{opener} {story.gerund}"
-        return f"{head} {rest}", Fix(head, verb, (record,))
-    weak = {
-        "vague_bullets": story.vague,
-        "no_metrics": story.plain,
-        "wrong_emphasis": story.aside,
-    }[weakness]
-    return weak, Fix(weak, story.strong, (record,))
+    facts = (record,)
+    if weakness == "vague_bullets":
+        return story.vague, (Fix(story.vague, story.plain, facts),)
+    if weakness == "wrong_emphasis":
+        return story.buried, (Fix(story.buried, story.told, facts),)
+    good = story.plain if weakness == "no_metrics" else story.told
+    verb, rest = good.split(" ", 1)
+    hidden = Fix(f"{opener} {story.gerund}", verb, facts)
+    weak = f"{hidden.old} {rest}"
+    if weakness == "weak_verbs" or not story.metric:
+        return weak, (hidden,)
+    measured = Fix(good, story.told, facts, needs_evidence=not shown)
+    return (good, (measured,)) if shown or not opener else (weak, (hidden, measured))
+
+
+def in_first_person(text: str) -> str:
+    """A bullet as somebody writes it who says "I"."""
+    was = "was " if _VERBLESS.match(text) else ""
+    if text.startswith("Duties included"):
+        return f"My d{text[1:]}"
+    return f"I {was}{text[0].lower()}{text[1:]}" if text else ""
 
 
 def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:

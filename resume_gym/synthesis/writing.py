@@ -1,80 +1,194 @@
 """The two documents of a task in Markdown: the resume and the job description, long and short."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from resume_gym.synthesis.candidates import NOW, Candidate, Job
-from resume_gym.synthesis.content import fill
+from resume_gym.synthesis.content import BANDS, fill, load_frames
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
-_JOB_HEADINGS = (
-    ("What you will do", "What you bring"),
-    ("The work", "You have"),
-    ("Your tasks", "Your profile"),
+YEARS = (0, 2, 5, 8, 8, 11)  # of experience that a job asks for, by level
+
+_NAMES = {
+    "summary": ("Summary", "Profile", "About"),
+    "results": ("Key Results", "Selected Results", "Results in Brief"),
+    "experience": ("Experience", "Work Experience", "Professional Experience", "Employment"),
+    "skills": ("Skills", "Core Skills", "Technical Skills", "Skills and Tools"),
+    "education": ("Education", "Education and Training", "Academic Background"),
+}
+_USUAL = {name: names[0] for name, names in _NAMES.items()}
+_ORDERS = (
+    ("summary", "results", "experience", "skills", "education"),
+    ("summary", "results", "experience", "education", "skills"),
+    ("summary", "skills", "experience", "results", "education"),
+    ("summary", "skills", "results", "experience", "education"),
+    ("education", "experience", "skills", "summary", "results"),
+)
+_ENTRIES = (
+    ("### {title}, {company}", "{city} | {period}"),
+    ("### {company}, {city}", "{title} | {period}"),
+    ("### {title} | {company} | {city}", "{period}"),
 )
 
 
-def long_resume(candidate: Candidate, extra: Sequence[str], rng: Random) -> str:
-    """A resume of one page; `extra` sections stand at its end."""
-    role, words = candidate.role, candidate.vertical.words
-    blocks = [
-        f"# {candidate.first_name} {candidate.last_name}",
-        candidate.contact,
-        "## Summary",
-        fill(rng.choice(role.summary), words, rng),
-        "## Experience",
-    ]
-    for job in candidate.jobs:
-        blocks += [f"### {job.title}, {job.company}", f"{job.city} | {_period(job)}", _list(job)]
-    blocks += ["## Skills", "\n".join(f"- {name}: {items}" for name, items in role.skills)]
-    blocks += ["## Education", candidate.degree, *extra]
-    return "\n\n".join(blocks) + "\n"
+@dataclass(frozen=True)
+class Wording:
+    """What the two documents say besides the bullets and the career.
+
+    Attributes:
+        summary: of the resume.
+        skills: groups of skills: a name and its items, separated by commas.
+        results: figures that stand in a section of their own.
+        extra: superfluous sections with their headings.
+        about: the employer, in a sentence.
+        duties, must, nice: lines of the job description.
+        closing: its last line; empty for none.
+    """
+
+    summary: str
+    skills: Sequence[tuple[str, str]]
+    about: str
+    duties: Sequence[str]
+    must: Sequence[str]
+    nice: Sequence[str] = ()
+    closing: str = ""
+    results: Sequence[str] = ()
+    extra: Sequence[str] = ()
 
 
-def short_resume(candidate: Candidate, extra: Sequence[str]) -> str:
+class Look(NamedTuple):
+    """The form of a resume: its sections in order, their headings, the heads of its jobs."""
+
+    order: Sequence[str] = _ORDERS[0]
+    names: Mapping[str, str] = _USUAL
+    upper: bool = False
+    entry: tuple[str, str] = _ENTRIES[0]
+
+    def heading(self, section: str) -> str:
+        """The heading of a section, as a line."""
+        name = self.names[section]
+        return f"## {name.upper() if self.upper else name}"
+
+
+def draw_look(rng: Random) -> Look:
+    """A form that some person might choose."""
+    return Look(
+        order=rng.choice(_ORDERS),
+        names={name: rng.choice(names) for name, names in _NAMES.items()},
+        upper=rng.random() < 0.2,
+        entry=rng.choice(_ENTRIES),
+    )
+
+
+def draw_wording(
+    candidate: Candidate,
+    told: str,
+    results: Sequence[str],
+    extra: Sequence[str],
+    split: str,
+    rng: Random,
+) -> Wording:
+    """What the content bank says of a candidate and of the wanted job.
+
+    Args:
+        candidate: who it is about.
+        told: the text of the deeds; the job asks for some of it, and their tools are skills.
+        results: see `Wording`.
+        extra: see `Wording`.
+        split: train or eval.
+        rng: the source of chance.
+    """
+    lines, frames = candidate.role.lines[split], load_frames(split)
+    words = candidate.vertical.words
+    band = BANDS[candidate.wanted_level]
+    must = [*lines.must, *(lines.must_lead if band == "lead" else ())]
+    summary = fill(rng.choice(lines.summary[BANDS[candidate.level]]), words)
+    if candidate.jobs[-1].role is not candidate.role:
+        former = candidate.jobs[-1].role.title.lower()
+        change = rng.choice(frames["change"]).format(old=former)
+        summary = f"{summary.rstrip('.')}; {change}."
+    return Wording(
+        summary=summary,
+        skills=[(name, _items(items, told, rng)) for name, items in lines.skills],
+        about=candidate.vertical.about[split].replace("{company}", candidate.wanted_company),
+        duties=[fill(duty, words) for duty in rng.sample(lines.duties[band], rng.randint(4, 5))],
+        must=[
+            _years(candidate, frames, rng),
+            *(fill(phrase, words) for phrase in _fitting(must, told, rng.randint(3, 4), rng)),
+            *([_degree(candidate, frames, rng)] if rng.random() < 0.5 else []),
+        ],
+        nice=[fill(phrase, words) for phrase in rng.sample(lines.nice, rng.randint(2, 3))],
+        closing=rng.choice(frames["closing"]),
+        results=results,
+        extra=extra,
+    )
+
+
+def long_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
+    """A resume of one page; superfluous sections stand at its end."""
+    parts = {
+        "summary": [wording.summary],
+        "results": ["\n".join(f"- {text}" for text in wording.results)],
+        "experience": [block for job in candidate.jobs for block in _entry(job, look)],
+        "skills": ["\n".join(f"- {name}: {items}" for name, items in wording.skills)],
+        "education": [candidate.education],
+    }
+    blocks = [f"# {candidate.name}", candidate.contact]
+    for section in look.order:
+        if section != "results" or wording.results:
+            blocks += [look.heading(section), *parts[section]]
+    return "\n\n".join([*blocks, *wording.extra]) + "\n"
+
+
+def short_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
     """The same in a third of the lines: no summary, few blank lines."""
     jobs = (
-        f"### {job.title}, {job.company} ({_period(job)})\n{_list(job)}" for job in candidate.jobs
+        "\n".join(filter(None, [f"### {job.title}, {job.company} ({_period(job)})", job.note]))
+        + f"\n{_list(job)}"
+        for job in candidate.jobs
     )
-    skills = (", ".join(items.split(", ")[:2]) for _, items in candidate.role.skills)
-    blocks = [
-        f"# {candidate.first_name} {candidate.last_name}\n{candidate.contact}",
-        "## Experience\n" + "\n".join(jobs),
-        f"## Skills\n{'; '.join(skills)}",
-        f"## Education\n{candidate.degree}",
-        *extra,
-    ]
-    return "\n\n".join(blocks) + "\n"
+    skills = "; ".join(", ".join(items.split(", ")[:2]) for _, items in wording.skills)
+    parts = {
+        "experience": "\n".join([look.heading("experience"), *jobs]),
+        "skills": f"{look.heading('skills')}\n{skills}",
+        "education": f"{look.heading('education')}\n{candidate.education}",
+    }
+    head = f"# {candidate.name}\n{candidate.contact}"
+    if wording.results:
+        head += f"\n{look.names['results']}: {'; '.join(wording.results)}"
+    blocks = [head, *(parts[section] for section in look.order if section in parts)]
+    return "\n\n".join([*blocks, *wording.extra]) + "\n"
 
 
-def long_job(candidate: Candidate, wording: str, rng: Random) -> str:
-    """A job description with duties and requirements; `wording` is what the resume could say."""
-    role, words = candidate.role, candidate.vertical.words
-    work, needs = rng.choice(_JOB_HEADINGS)
-    duties = rng.sample(role.duties, rng.randint(4, 5))
-    requirements = _fitting(role.requirements, wording, rng.randint(5, 6), rng)
-    blocks = [
-        f"# {candidate.wanted_title}, {candidate.wanted_company}",
-        candidate.vertical.about.replace("{company}", candidate.wanted_company),
-        f"## {work}",
-        "\n".join(f"- {fill(duty, words, rng)}" for duty in duties),
-        f"## {needs}",
-        "\n".join(f"- {fill(phrase, words, rng)}" for phrase in requirements),
-    ]
-    return "\n\n".join(blocks) + "\n"
+def long_job(candidate: Candidate, wording: Wording, split: str, rng: Random) -> str:
+    """A job description: duties, what an applicant must have, and what is nice to have."""
+    frames = load_frames(split)
+    sections = (("duties", wording.duties), ("must", wording.must), ("nice", wording.nice))
+    blocks = [f"# {candidate.wanted_title}, {candidate.wanted_company}", wording.about]
+    for name, lines in sections:
+        if lines:
+            blocks += [f"## {rng.choice(frames[f'{name}_heading'])}"]
+            blocks += ["\n".join(f"- {line}" for line in lines)]
+    return "\n\n".join(filter(None, [*blocks, wording.closing])) + "\n"
 
 
-def short_job(candidate: Candidate, wording: str, rng: Random) -> str:
-    """A job description in three sentences."""
-    role = candidate.role
-    first, second = _fitting(role.requirements, wording, 2, rng)
-    text = (
-        f"{candidate.wanted_title} at {candidate.wanted_company}. {rng.choice(role.duties)}. "
-        f"Requirements: {first}. {second}."
-    )
-    return fill(text, candidate.vertical.words, rng)
+def short_job(candidate: Candidate, wording: Wording) -> str:
+    """A job description in four sentences."""
+    head = f"{candidate.wanted_title} at {candidate.wanted_company}."
+    years, first, second = wording.must[:3]
+    return f"{head} {wording.duties[0]}. Requirements: {years}. {first}. {second}."
+
+
+def _entry(job: Job, look: Look) -> list[str]:
+    """The head of a job and its bullets; then the gap before it, if there is one."""
+    told = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
+    blocks = [line.format(**told) for line in look.entry]
+    blocks += [job.note, _list(job)] if job.note else [_list(job)]
+    return [*blocks, f"### {job.gap}"] if job.gap else blocks
 
 
 def _list(job: Job) -> str:
@@ -85,13 +199,32 @@ def _period(job: Job) -> str:
     return f"{_month(job.start)} - {'Present' if job.end == NOW else _month(job.end)}"
 
 
-def _month(month: int) -> str:
-    return f"{MONTHS[month % 12]} {month // 12}"
+def _month(number: int) -> str:
+    return f"{MONTHS[number % 12]} {number // 12}"
 
 
-def _fitting(phrases: Sequence[str], wording: str, count: int, rng: Random) -> list[str]:
-    """Phrases in any order, half of them those that share most words with the resume."""
-    known = _long_words(wording)
+def _items(items: Sequence[str], told: str, rng: Random) -> str:
+    """Some items of a group of skills: those that the deeds name, and two to four others."""
+    known = [item for item in items if re.search(rf"\b{re.escape(item)}\b", told)]
+    others = [item for item in items if item not in known]
+    chosen = known[:4] + rng.sample(others, min(len(others), rng.randint(2, 4)))
+    return ", ".join(rng.sample(chosen, len(chosen)))
+
+
+def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
+    years = YEARS[candidate.wanted_level]
+    template = rng.choice(frames["years" if years else "years_none"])
+    return template.format(years=years, role=candidate.role.title.lower())
+
+
+def _degree(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
+    subject = candidate.degree.split(" ", 1)[1]
+    return rng.choice(frames["degree"]).format(field=subject.lower())
+
+
+def _fitting(phrases: Sequence[str], told: str, count: int, rng: Random) -> list[str]:
+    """Phrases in any order, half of them those that share most words with the deeds."""
+    known = _long_words(told)
     mixed = rng.sample(phrases, len(phrases))
     near = sorted(mixed, key=lambda phrase: -len(known & _long_words(phrase)))
     best = near[: (count + 1) // 2]

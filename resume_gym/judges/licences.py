@@ -1,0 +1,459 @@
+"""What a rewritten line says that its original does not, and whether something licenses it.
+
+A line may take its words from the original and from one further true statement of the same deed:
+its fix, a fact, a sentence of the evidence, or another line of the resume. Words of a synonym ring
+stand for each other. Licences are not joined: from their union a policy would put the verb of one
+deed on the object of another.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from resume_gym.judges.lines import LEXICON, Content, Number, stem
+from resume_gym.judges.reference import Reference
+from resume_gym.judges.style import GLUE, core, fillers, head, is_filler
+
+_WORDS = LEXICON["words"]
+_PROTECTED = LEXICON["protected"]
+_FREE = frozenset(stem(word) for word in _WORDS["free"])
+_NEGATIONS = frozenset(_PROTECTED["negations"])
+_ALL = frozenset(_PROTECTED["all"])
+_LIMITS = frozenset(_PROTECTED["limits"])
+_RANKS = frozenset(_PROTECTED["ranks"])
+_MORE_THAN = frozenset(_PROTECTED["more_than"])
+_LEADING = frozenset(map(stem, _PROTECTED["leading"]))
+_PARTIAL = frozenset(map(stem, _PROTECTED["partial"]))
+_COMPLETE = frozenset(map(stem, _PROTECTED["complete"]))
+_STEWARDS = frozenset(map(stem, LEXICON["verbs"]["stewards"]))
+_RELATIONS = frozenset(_PROTECTED["relations"])
+_PREPOSITIONS = frozenset(("from", "to", "by"))
+_SUPERLATIVE = re.compile(r"(?!west|test|rest|nest|best\b)[a-z]{3,}est")
+_NOMINAL = re.compile(r"\w+(?:tion|sion|ment|al|ance|ence|sis|ship|ing|ings|up)")
+_NEAR = 9  # tokens between a verb and its object
+
+_APART, _FEW = 2, 5  # words between neighbours; pairs of them that show an order
+_LOOSE, _ORDERED = 3, 0.65  # of a line that may gain
+_SURPLUS = 2  # net new words that make a claim
+_NEIGHBOURS = 5
+
+
+def _antonyms() -> dict[str, frozenset[str]]:
+    table: dict[str, set[str]] = {}
+    for left, right in _PROTECTED["antonyms"]:
+        for a, b in ((left, right), (right, left)):
+            for word in a:
+                table.setdefault(stem(word), set()).update(map(stem, b))
+    return {word: frozenset(others) for word, others in table.items()}
+
+
+def _rings(kind: str) -> dict[str, tuple[frozenset[str], ...]]:
+    table: dict[str, tuple[frozenset[str], ...]] = {}
+    for ring in LEXICON["rings"][kind]:
+        members = frozenset(map(stem, ring))
+        for member in members:
+            table[member] = (*table.get(member, ()), members)
+    return table
+
+
+_ANTONYMS = _antonyms()
+_VERB_RINGS, _NOUN_RINGS = _rings("verbs"), _rings("nouns")
+
+
+class Claim(NamedTuple):
+    """Something that a line says and nothing supports."""
+
+    kind: str
+    quote: str
+    reason: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """How a line differs from its original, under the licence that explains most of it.
+
+    Attributes:
+        source: the licence; None if the original suffices.
+        verb: "kept", "licensed", "weak" or "swapped": the verb that opens the line.
+        fresh: words that nothing licenses, in order; the opening verb is not among them.
+        loose: small words beyond those of the original or the licence.
+        lost: the share of the original's meaning that is gone, in [0, 1].
+        order: the share of its neighbouring words that were neighbours before, in [0, 1].
+        nearer: how much closer it is to its fix than the original, in [-1, 1].
+        claims: contradictions and clearly new claims.
+    """
+
+    source: Content | None
+    verb: str
+    fresh: tuple[str, ...]
+    loose: int
+    lost: float
+    order: float
+    nearer: float
+    claims: tuple[Claim, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is left to explain."""
+        return self.verb in ("kept", "licensed") and not self.fresh and not self.claims
+
+    @property
+    def licensed(self) -> bool:
+        """Whether the line may gain: one stray word is allowed, another verb is not."""
+        true = self.verb in ("kept", "licensed") and not self.claims
+        stray = len(self.fresh) <= 1 and self.loose + 2 * len(self.fresh) <= _LOOSE
+        return true and stray and self.order >= _ORDERED
+
+
+def rewrite(
+    old: Content,
+    new: Content,
+    sources: Sequence[Content],
+    fixed: Sequence[Content],
+    reference: Reference,
+) -> Rewrite:
+    """Compare a line with its original.
+
+    Args:
+        old: the original.
+        new: the line.
+        sources: what may license a change (`Reference.sources`).
+        fixed: those of them that the original should have said.
+        reference: what is true; the job is looked up in it where needed.
+    """
+    readings = [_read(old, new, source) for source in (None, *sources)]
+    best = min(map(_unexplained, readings))
+    ties = [reading for reading in readings if _unexplained(reading) == best]
+    source, verb, fresh, _ = min(ties, key=lambda one: _lost(one.source or old, new))
+    known = (old,) if source is None else (old, source)
+    lost = _lost(source or old, new) if source in fixed else _lost(old, new)
+    order = _order(known, new)
+    nearer = max((_closeness(new, one) - _closeness(old, one) for one in fixed), default=0.0)
+    claims = tuple(_claims(old, new, known, sources, fresh, verb, reference))
+    return Rewrite(source, verb, fresh, _loose(known, new), lost, order, nearer, claims)
+
+
+class _Reading(NamedTuple):
+    """What one licence makes of a line: the verb, and what it leaves unexplained."""
+
+    source: Content | None
+    verb: str
+    fresh: tuple[str, ...]
+    figures: int
+
+
+def _unexplained(reading: _Reading) -> int:
+    return len(reading.fresh) + reading.figures + 2 * (reading.verb == "swapped")
+
+
+def _read(old: Content, new: Content, source: Content | None) -> _Reading:
+    statements = (old,) if source is None else (old, source)
+    known = {key for content in statements for key in content.keys}
+    verb = _verb(old, new, statements)
+    at = head(new).at if new.tokens else -1
+    fresh: list[str] = []
+    figures = 0
+    told: Counter[str] = Counter()
+    for n, (token, key) in enumerate(zip(new.tokens, new.keys, strict=True)):
+        told[key] += 1
+        if token[0] in "#~":
+            figures += key not in known
+        elif n == at or token in GLUE or key in _FREE or is_filler(token):
+            continue
+        elif key in known:
+            # what stands there once is not known twice
+            if told[key] > max(content.keys.count(key) for content in statements):
+                fresh.append(token)
+        elif not _in_ring(_NOUN_RINGS, key, known) and not _in_ring(_VERB_RINGS, key, known):
+            fresh.append(token)
+    return _Reading(source, verb, tuple(fresh), figures)
+
+
+def _in_ring(rings: Mapping[str, tuple[frozenset[str], ...]], key: str, known: set[str]) -> bool:
+    return any(ring & known for ring in rings.get(key, ()))
+
+
+def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
+    """Whether the verb that opens a line is that of its deed."""
+    if not new.tokens or not old.tokens:
+        return "kept"
+    opening = head(new)
+    verb = new.keys[opening.at]
+    if opening.kind != "plain":
+        said = any(c.keys[:2] == new.keys[:2] for c in statements[1:])
+        return "licensed" if said else "weak"
+    if head(old).kind == "plain" and verb == old.keys[head(old).at]:
+        return "kept"
+    if verb in _STEWARDS and head(old).charge:
+        return "licensed"
+    objects = _objects(new, opening.at)
+    for content in statements:
+        for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):
+            if content is old and at < head(old).at:
+                continue  # a weak opening licenses nothing
+            same = key == verb
+            if not same and not any(key in ring for ring in _VERB_RINGS.get(verb, ())):
+                continue
+            if not _acts(content, at, token, key):
+                continue
+            near = content.keys[max(0, at - _NEAR) : at + _NEAR]
+            if not objects or any(_stands_in(one, near) for one in objects):
+                return "licensed"
+    return "swapped"
+
+
+def _objects(content: Content, at: int) -> list[str]:
+    """The first words behind a verb that carry meaning."""
+    pairs = zip(content.tokens[at + 1 :], content.keys[at + 1 :], strict=True)
+    return [key for token, key in pairs if token not in GLUE and token[0] not in "#~"][:3]
+
+
+def _stands_in(key: str, keys: Sequence[str]) -> bool:
+    return key in keys or any(ring.intersection(keys) for ring in _NOUN_RINGS.get(key, ()))
+
+
+def _acts(content: Content, at: int, token: str, key: str) -> bool:
+    """Whether a word is a verb where it stands, or the name of an act ("migration of")."""
+    if at == head(content).at or token.endswith(("ed", "ing")) or token != key:
+        follows = content.tokens[at + 1] if at + 1 < len(content.tokens) else ""
+        nominal = _NOMINAL.fullmatch(token) and not token.endswith("ing")
+        plural = token.endswith("s") and not token.endswith("ss")
+        return follows == "of" or not (nominal or plural)
+    return False
+
+
+def _meaning(content: Content) -> frozenset[str]:
+    """The keys of a line but for small words."""
+    pairs = zip(content.tokens, content.keys, strict=True)
+    return frozenset(key for token, key in pairs if token not in GLUE)
+
+
+def _lost(statement: Content, new: Content) -> float:
+    """The share of a statement's meaning that a line does not tell."""
+    wanted, told = core(statement), set(new.keys)
+    if not wanted:
+        return 0.0
+    gone = [
+        key
+        for key in wanted
+        if key not in told
+        and not _in_ring(_NOUN_RINGS, key, told)
+        and not _in_ring(_VERB_RINGS, key, told)
+    ]
+    return len(gone) / len(wanted)
+
+
+def _order(statements: Sequence[Content], new: Content) -> float:
+    """The share of neighbouring words that are neighbours in a statement too.
+
+    Whole phrases may change places; shuffled words are told from them.
+    """
+    told = [key for key in _plain_keys(new) if any(key in c.keys for c in statements)]
+    pairs = list(pairwise(told))
+    near: set[tuple[str, str]] = set()
+    for content in statements:
+        keys = _plain_keys(content)
+        near.update((a, b) for n, a in enumerate(keys) for b in keys[n + 1 : n + _APART])
+    return sum(pair in near for pair in pairs) / len(pairs) if len(pairs) >= _FEW else 1.0
+
+
+def _plain_keys(content: Content) -> list[str]:
+    pairs = zip(content.tokens, content.keys, strict=True)
+    return [key for token, key in pairs if token not in GLUE]
+
+
+def _loose(statements: Sequence[Content], new: Content) -> int:
+    """How many more small words a line has than the statement with most in common."""
+    small = Counter(token for token in new.tokens if token in GLUE)
+    return min((small - Counter(content.tokens)).total() for content in statements)
+
+
+def _closeness(content: Content, statement: Content) -> float:
+    """How much two lines say the same in as many words (F1), in [0, 1]."""
+    told, wanted = _meaning(content), _meaning(statement)
+    shared = len(told & wanted)
+    return 2 * shared / max(1, len(told) + len(wanted))
+
+
+# Claims
+
+
+def _claims(
+    old: Content,
+    new: Content,
+    known: Sequence[Content],
+    sources: Sequence[Content],
+    fresh: Sequence[str],
+    verb: str,
+    reference: Reference,
+) -> Iterator[Claim]:
+    for number in new.numbers:
+        yield from _number(number, new, (old, *sources), reference)
+    yield from _protected(new, known)
+    yield from _relations(new, known)
+    if verb == "swapped":
+        yield from _inflation(old, new, known)
+    gone = core(old) - set(new.keys)
+    opening = head(old)
+    quote = " ".join(fresh[:6])
+    if verb == "swapped" and opening.kind == "plain" and old.keys[opening.at] in new.keys[1:]:
+        gone = frozenset()  # the verb is still there: what stands before it is another act
+        fresh = (new.tokens[head(new).at], *fresh)
+    asked = [word for word in fresh if stem(word) in reference.job_weights]
+    surplus = len(fresh) - len(gone)
+    if len(asked) >= 2 and surplus >= 1:
+        yield Claim("stuffed", quote, f'Words of the job without support: "{quote}".', 0.75)
+    elif surplus >= _SURPLUS:
+        reason = f'Nothing supports "{quote}" in "{cut(new.body)}".'
+        yield Claim("addition", quote, reason, 0.6)
+
+
+def _number(
+    number: Number, new: Content, statements: Sequence[Content], reference: Reference
+) -> Iterator[Claim]:
+    """A figure that no statement of the deed has, or that has it elsewhere or otherwise."""
+    holders = [c for c in statements if any(known.backs(number) for known in c.numbers)]
+    if not holders:
+        owner = next(
+            (c for c in reference.statements if any(n.backs(number) for n in c.numbers)), None
+        )
+        if owner:
+            belongs = f'belongs to "{cut(owner.body)}", not to "{cut(new.body)}"'
+            yield Claim(
+                "moved number", number.quote, f'The figure "{number.quote}" {belongs}.', 0.85
+            )
+        else:
+            reason = f'Nothing supports the figure "{number.quote}" in "{cut(new.body)}".'
+            yield Claim("number", number.quote, reason, 0.95)
+        return
+    mine = _around(new, number.value)
+    if not any(mine & _around(c, number.value) for c in holders) and len(mine) > 1:
+        reason = f'The figure "{number.quote}" belongs elsewhere than in "{cut(new.body)}".'
+        yield Claim("moved number", number.quote, reason, 0.8)
+        return
+    before = _before(new, number.value)
+    theirs = {_before(c, number.value) for c in holders} - {""}
+    if before and theirs and before not in theirs:
+        reason = f'"{before} {number.quote}" is "{min(theirs)} {number.quote}" in what is known.'
+        yield Claim("direction", f"{before} {number.quote}", reason, 0.85)
+
+
+def _at(content: Content, value: float) -> list[int]:
+    return [
+        n
+        for n, token in enumerate(content.tokens)
+        if token[0] == "#"
+        and any(x.value == value and token == f"#{x.value:g}{x.unit}" for x in content.numbers)
+    ]
+
+
+def _around(content: Content, value: float) -> set[str]:
+    """The words near a figure that carry meaning."""
+    found: set[str] = set()
+    for at in _at(content, value):
+        start, stop = max(0, at - _NEIGHBOURS), at + _NEIGHBOURS + 1
+        pairs = zip(content.tokens[start:stop], content.keys[start:stop], strict=True)
+        found |= {key for token, key in pairs if token not in GLUE and key != content.keys[at]}
+    return found
+
+
+def _before(content: Content, value: float) -> str:
+    """The preposition before a figure, of those that give it a direction."""
+    for at in _at(content, value):
+        for token in content.tokens[max(0, at - 2) : at][::-1]:
+            if token in _PREPOSITIONS:
+                return token
+    return ""
+
+
+def _protected(new: Content, known: Sequence[Content]) -> Iterator[Claim]:
+    """Words that change what is said more than others: rates, negations, quantifiers, ranks."""
+    told = {token for content in known for token in content.tokens}
+    keys = {key for content in known for key in content.keys}
+    own = set(new.keys)
+    for n, (token, key) in enumerate(zip(new.tokens, new.keys, strict=True)):
+        kind = ""
+        if token[0] == "~":
+            kind = "rate" if token not in told and _has_figure(new, n - 5, n + 3) else ""
+        elif token in _NEGATIONS:
+            kind = "" if told & _NEGATIONS else "negation"
+        elif token in _ALL:
+            kind = "" if told & _ALL or "each" in told else "quantifier"
+        elif token in _MORE_THAN and _has_figure(new, n, n + 3):
+            kind = "" if token in told else "bound"
+        elif token in _RANKS or _SUPERLATIVE.fullmatch(token):
+            kind = "" if token in told or key in keys else "rank"
+        elif key not in keys and (others := _ANTONYMS.get(key, frozenset()) & keys):
+            kind = "" if others & own else "opposite"
+        if kind:
+            word = token.replace("~", "a ")
+            reason = f'The {kind} "{word}" in "{cut(new.body)}" has no support.'
+            yield Claim(kind, word, reason, 0.8)
+    for content in known[:1]:
+        for n, token in enumerate(content.tokens):
+            follows = [k for t, k in zip(content.tokens, content.keys, strict=True)][n + 1 :]
+            words = [k for k in follows if k not in GLUE][:2]
+            kept = bool(words) and words[0] in own
+            limits = token in _NEGATIONS or token in _LIMITS
+            alone = not any(token in other.tokens for other in known[1:])
+            if limits and kept and token not in new.tokens and (len(known) == 1 or not alone):
+                if token in _NEGATIONS and own & _NEGATIONS:
+                    continue
+                reason = f'"{cut(new.body)}" leaves out "{token}".'
+                yield Claim("left out", token, reason, 0.8)
+            ranked = token in _RANKS and words and _SUPERLATIVE.fullmatch(content.tokens[n + 1])
+            if ranked and token not in new.tokens and content.tokens[n + 1] in new.tokens:
+                yield Claim("rank", token, f'"{cut(new.body)}" leaves out "{token}".', 0.85)
+
+
+def _has_figure(content: Content, start: int, stop: int) -> bool:
+    return any(token[0] == "#" for token in content.tokens[max(0, start) : stop])
+
+
+def _relations(new: Content, known: Sequence[Content]) -> Iterator[Claim]:
+    """Words on the two sides of "before", "instead of" or "than" that have changed places."""
+    for at, token in enumerate(new.tokens):
+        if token not in _RELATIONS:
+            continue
+        left, right = _sides(new, at)
+        pairs = [_sides(c, n) for c in known for n, t in enumerate(c.tokens) if t == token]
+        crossed = [left & b and right & a and not (left & a or right & b) for a, b in pairs]
+        if pairs and all(crossed):
+            reason = f'"{cut(new.body)}" turns round what stands before and after "{token}".'
+            yield Claim("order", token, reason, 0.8)
+
+
+def _sides(content: Content, at: int) -> tuple[set[str], set[str]]:
+    def side(start: int, stop: int) -> set[str]:
+        pairs = zip(content.tokens[start:stop], content.keys[start:stop], strict=True)
+        return {key for token, key in pairs if token not in GLUE}
+
+    return side(max(0, at - 4), at), side(at + 1, at + 5)
+
+
+def _inflation(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:
+    """A helper who leads, or somebody who looked into a matter and now has solved it."""
+    verb = new.keys[head(new).at]
+    keys = {key for content in known for key in content.keys}
+    was = old.keys[head(old).at]
+    leads = verb in _LEADING and not keys & _LEADING
+    solves = verb in _COMPLETE and was in _PARTIAL
+    if (leads and head(old).kind != "weak") or solves:
+        reason = f'"{cut(new.body)}" makes more of "{cut(old.body)}" than it says.'
+        yield Claim("inflation", new.tokens[head(new).at], reason, 0.75)
+
+
+@lru_cache(maxsize=8192)
+def cut(text: str) -> str:
+    """The beginning of a line, for a quotation."""
+    return text if len(text) <= 80 else text[:77].rsplit(" ", 1)[0] + "..."
+
+
+def wordier(old: Content, new: Content) -> int:
+    """By how many fillers a line has more than its original."""
+    return fillers(new.body) - fillers(old.body)

@@ -235,7 +235,8 @@ _ACTIVE = re.compile(
     r" (?P<verb>[a-z-]{2,}ed|" + "|".join(sorted(set(_PAST.values()))) + r") (?P<rest>.*)"
 )
 _MEANS = re.compile(
-    r",?(?: (?:for example|for instance|among other things|such as|mostly|in part|notably))"
+    r",?(?: (?:for example|for instance|among other things|such as|mostly|in part|notably"
+    r"|in particular|particularly|especially|specifically|namely|in so doing|to that end))"
     r"(?: by| in)?,? (?P<verb>[a-z-]{2,}ing) (?P<rest>.*)"
 )
 _TRIVIAL = 0.5  # of a line may be its opening

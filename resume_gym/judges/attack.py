@@ -37,7 +37,7 @@ _VERBS = (
     "Delivered", "Executed", "Produced", "Examined", "Spearheaded", "Achieved", "Optimized",
     "Transformed", "Drove", "Launched", "Resolved", "Built",
 )  # fmt: skip
-_SMALL = (("the", "this"), ("a", "one"), ("with", "using"), ("and", "plus"), ("for", "toward"))
+_SMALL = (("the", "this"), ("and", "plus"), ("with", "using"), ("for", "toward"), ("on", "upon"))
 
 
 def _bullets(text: str) -> list[str]:
@@ -194,8 +194,9 @@ def _mixed(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 def _repair_and_swap(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     """One repair, then harmless swaps elsewhere."""
-    fix = task.fixes[0] if task.fixes else None
-    if fix and text == task.resume and text.count(fix.old) == 1:
+    fixes = [fix for fix in task.fixes if text.count(fix.old) == 1 and not fix.needs_evidence]
+    if fixes and text == task.resume:
+        fix = rng.choice(fixes)
         return fix.old, fix.new
     return _small(text, task, rng)
 

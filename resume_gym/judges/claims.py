@@ -60,7 +60,9 @@ def find_claims(
     for index, line in enumerate(lines):
         if line.body.casefold() in reference.bodies:
             continue
-        checks = _entry_claims if line.kind in ("entry", "heading") else _prose_claims
+        # "## Site Engineer | Orlov Rail | 2016" heads a job, "## Experience" a section.
+        entry = line.kind == "heading" and (line.content.numbers or len(line.content.words) > 4)
+        checks = _entry_claims if entry or line.kind == "entry" else _prose_claims
         findings += (Finding(index, *claim) for claim in checks(line, told[index], reference))
     for index, elsewhere in strays(lines, told, reference).items():
         if elsewhere:
@@ -79,12 +81,23 @@ def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
     dropped = [_dropped_rank(line.content, windows[place]) for place in best]
     if not least and all(dropped):
         yield Claim("title", dropped[0], f'"{cut(line.body)}" leaves out "{dropped[0]}".', 0.8)
+    codes = [n.text for head in windows[best[0]] for n in head.names if n.text.isupper()]
     for word in missing[best[0]]:
+        if any(_abbreviates(code, word, line.body) for code in codes):
+            continue
         shown = re.search(re.escape(word), line.body, re.IGNORECASE)
         quote = shown[0] if shown else word
         known = any(map(reference.knows, quote.lower().split()))
         what = "stands elsewhere in the original" if known else "is nowhere in the original"
         yield Claim("entry", quote, f'"{quote}" in "{cut(line.body)}" {what}.', 0.9)
+
+
+def _abbreviates(code: str, word: str, body: str) -> bool:
+    """Whether a code of the original, as "MD" or "BC", is spelt out here: "Maryland"."""
+    if len(code) != 2 or not word.isalpha():
+        return False
+    letters = rf"{code[0]}[a-z]*(?: {code[1]}[a-z]+|{code[1].lower()}[a-z]*)"
+    return any(word in hit.lower().split() for hit in re.findall(rf"\b{letters}\b", body))
 
 
 def _dropped_rank(content: Content, heads: Sequence[Content]) -> str:

@@ -157,7 +157,7 @@ def _places(
 ) -> Iterator[tuple[str, list[int]]]:
     """Kinds of remarks, the weightiest first, and the lines that each is true of."""
     spare, usual = reference.spare, habits(lines)
-    facts = [[fact for u in units for fact in reference.fixed.get(u, ())] for units in told]
+    facts = [[fact for u in units for fact in reference.facts.get(u, ())] for units in told]
     idle = [i for i, units in enumerate(told) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:

@@ -23,8 +23,9 @@ _PROTECTED = LEXICON["protected"]
 _FREE = frozenset(stem(word) for word in _WORDS["free"])
 _NEGATIONS = frozenset(_PROTECTED["negations"])
 _ALL = frozenset(_PROTECTED["all"])
-_LIMITS = frozenset(_PROTECTED["limits"])
+_SPANS = frozenset(_PROTECTED["spans"])
 _RANKS = frozenset(_PROTECTED["ranks"])
+_DROPPED = _NEGATIONS | _RANKS | frozenset(_PROTECTED["limits"])
 _MORE_THAN = frozenset(_PROTECTED["more_than"])
 _LEADING = frozenset(map(stem, _PROTECTED["leading"]))
 _PARTIAL = frozenset(map(stem, _PROTECTED["partial"]))
@@ -37,7 +38,7 @@ _NOMINAL = re.compile(r"\w+(?:tion|sion|ment|al|ance|ence|sis|ship|ing|ings|up)"
 _NEAR = 9  # tokens between a verb and its object
 
 _APART, _FEW = 2, 5  # words between neighbours; pairs of them that show an order
-_LOOSE, _ORDERED = 3, 0.65  # of a line that may gain
+_LOOSE, _ORDERED = 3, 0.6  # of a line that may gain
 _SURPLUS = 2  # net new words that make a claim
 _NEIGHBOURS = 5
 
@@ -294,7 +295,7 @@ def _claims(
 ) -> Iterator[Claim]:
     for number in new.numbers:
         yield from _number(number, new, (old, *sources), reference)
-    yield from _protected(new, known)
+    yield from _protected(old, new, known)
     yield from _relations(new, known)
     if verb == "swapped":
         yield from _inflation(old, new, known)
@@ -305,7 +306,7 @@ def _claims(
         gone = frozenset()  # the verb is still there: what stands before it is another act
         fresh = (new.tokens[head(new).at], *fresh)
     asked = [word for word in fresh if stem(word) in reference.job_weights]
-    surplus = len(fresh) - len(gone)
+    surplus = len(fresh) - len(gone) - 2 * max(0, wordier(old, new))
     if len(asked) >= 2 and surplus >= 1:
         yield Claim("stuffed", quote, f'Words of the job without support: "{quote}".', 0.75)
     elif surplus >= _SURPLUS:
@@ -371,44 +372,54 @@ def _before(content: Content, value: float) -> str:
     return ""
 
 
-def _protected(new: Content, known: Sequence[Content]) -> Iterator[Claim]:
+def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:
     """Words that change what is said more than others: rates, negations, quantifiers, ranks."""
+    for word, kind in _changed_words(new, known):
+        shown = word.replace("~", "a ")
+        reason = f'The {kind} "{shown}" in "{cut(new.body)}" has no support.'
+        yield Claim(kind, shown, reason, 0.8)
+    others = known[1:]
+    for n, token in enumerate(old.tokens):
+        if token not in _DROPPED or token in new.tokens:
+            continue
+        if token in _NEGATIONS and not _NEGATIONS.isdisjoint(new.tokens):
+            continue
+        rest = list(zip(old.tokens, old.keys, strict=True))[n + 1 :]
+        follows = next((key for word, key in rest if word not in GLUE), "")
+        superlative = token in _RANKS and rest and _SUPERLATIVE.fullmatch(rest[0][0])
+        limits = token not in _RANKS and (not others or any(token in c.tokens for c in others))
+        if follows in new.keys and (superlative or limits):
+            yield Claim("left out", token, f'"{cut(new.body)}" leaves out "{token}".', 0.8)
+
+
+def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str, str]]:
+    """Protected words that no licence has, and their kinds."""
     told = {token for content in known for token in content.tokens}
     keys = {key for content in known for key in content.keys}
-    own = set(new.keys)
+    gone = keys - set(new.keys)
+    negations = max(sum(t in _NEGATIONS for t in content.tokens) for content in known)
     for n, (token, key) in enumerate(zip(new.tokens, new.keys, strict=True)):
-        kind = ""
-        if token[0] == "~":
-            kind = "rate" if token not in told and _has_figure(new, n - 5, n + 3) else ""
-        elif token in _NEGATIONS:
-            kind = "" if told & _NEGATIONS else "negation"
+        if token in _NEGATIONS:
+            instead = new.tokens[n + 1 : n + 2] and new.tokens[n + 1][0] == "#"
+            negations -= not instead
+            if negations < 0:
+                yield token, "negation"
+        elif token in told or key in keys:
+            continue
+        elif token[0] == "~":
+            if _has_figure(new, n - 5, n + 3):
+                yield token, "rate"
         elif token in _ALL:
-            kind = "" if told & _ALL or "each" in told else "quantifier"
+            if told.isdisjoint(_ALL):
+                yield token, "quantifier"
         elif token in _MORE_THAN and _has_figure(new, n, n + 3):
-            kind = "" if token in told else "bound"
+            yield token, "bound"
         elif token in _RANKS or _SUPERLATIVE.fullmatch(token):
-            kind = "" if token in told or key in keys else "rank"
-        elif key not in keys and (others := _ANTONYMS.get(key, frozenset()) & keys):
-            kind = "" if others & own else "opposite"
-        if kind:
-            word = token.replace("~", "a ")
-            reason = f'The {kind} "{word}" in "{cut(new.body)}" has no support.'
-            yield Claim(kind, word, reason, 0.8)
-    for content in known[:1]:
-        for n, token in enumerate(content.tokens):
-            follows = [k for t, k in zip(content.tokens, content.keys, strict=True)][n + 1 :]
-            words = [k for k in follows if k not in GLUE][:2]
-            kept = bool(words) and words[0] in own
-            limits = token in _NEGATIONS or token in _LIMITS
-            alone = not any(token in other.tokens for other in known[1:])
-            if limits and kept and token not in new.tokens and (len(known) == 1 or not alone):
-                if token in _NEGATIONS and own & _NEGATIONS:
-                    continue
-                reason = f'"{cut(new.body)}" leaves out "{token}".'
-                yield Claim("left out", token, reason, 0.8)
-            ranked = token in _RANKS and words and _SUPERLATIVE.fullmatch(content.tokens[n + 1])
-            if ranked and token not in new.tokens and content.tokens[n + 1] in new.tokens:
-                yield Claim("rank", token, f'"{cut(new.body)}" leaves out "{token}".', 0.85)
+            yield token, "rank"
+        elif key in _SPANS and not _SPANS.isdisjoint(gone):
+            yield token, "unit"
+        elif _ANTONYMS.get(key, frozenset()) & gone:
+            yield token, "opposite"
 
 
 def _has_figure(content: Content, start: int, stop: int) -> bool:
@@ -441,7 +452,8 @@ def _inflation(old: Content, new: Content, known: Sequence[Content]) -> Iterator
     verb = new.keys[head(new).at]
     keys = {key for content in known for key in content.keys}
     was = old.keys[head(old).at]
-    leads = verb in _LEADING and not keys & _LEADING
+    rings = _VERB_RINGS.get(verb, ())
+    leads = verb in _LEADING and not keys & _LEADING and not any(was in ring for ring in rings)
     solves = verb in _COMPLETE and was in _PARTIAL
     if (leads and head(old).kind != "weak") or solves:
         reason = f'"{cut(new.body)}" makes more of "{cut(old.body)}" than it says.'

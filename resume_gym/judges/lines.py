@@ -109,6 +109,7 @@ _PLAIN_FIRST = re.compile(
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
 _MARKUP = re.compile(r"\*+|`+|(?<!\w)_+|_+(?!\w)|^>+\s*")
+_MARKED = re.compile(r"[*`_\[>\x00-\x08\x0e-\x1b\x7f]")
 _PLAIN = str.maketrans(
     {"\u2013": "-", "\u2014": "-", "\u2212": "-", "\u2018": "'", "\u2019": "'", "\u00a0": " "}
 )
@@ -216,6 +217,8 @@ def stem(word: str) -> str:
 @lru_cache(maxsize=8192)
 def plain(text: str) -> str:
     """The text without markup, invisible characters and typographic variants."""
+    if text.isascii() and not _MARKED.search(text):
+        return " ".join(text.split())
     text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_PLAIN)
     text = _LINK.sub(r"\1 \2", text)
     return " ".join(_MARKUP.sub("", text).split())
@@ -243,13 +246,17 @@ def read(body: str) -> Content:
             names.append(Name(token[0].rstrip(".,;)"), False))
             tokens.append(names[-1].text.lower())
         elif token["val"] or token["spelt"]:
+            before = numbers[-1:]
             numbers.append(_read_number(body, token, end, numbers))
-            tokens.append(f"#{numbers[-1].value:g}{numbers[-1].unit}")
+            if numbers[-2:-1] != before:  # "42 to 2 percent": both are shares
+                place = len(tokens) - 1 - tokens[::-1].index(_figure(before[0]))
+                tokens[place] = _figure(numbers[-2])
+            tokens.append(_figure(numbers[-1]))
             end = token.end()
             words.extend(token[group].lower() for group in ("spelt", "unit") if token[group])
         else:
             numbers.append(_read_date(token, dates))
-            tokens.append(f"#{numbers[-1].value:g}{numbers[-1].unit}")
+            tokens.append(_figure(numbers[-1]))
             end = None
     if numbers and (now := _NOW.search(body)) and any(1950 <= n.value < 2050 for n in numbers):
         numbers.append(Number(PRESENT, "now", now[0]))
@@ -265,6 +272,11 @@ def read(body: str) -> Content:
         names=tuple(names),
         dates=frozenset(dates),
     )
+
+
+def _figure(number: Number) -> str:
+    """A number as a token."""
+    return f"#{number.value:g}{number.unit}"
 
 
 def _scan(body: str) -> list[re.Match[str]]:

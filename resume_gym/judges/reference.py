@@ -40,6 +40,7 @@ _ENTRY_WORDS = 14
 _MOST = 4096  # entries of a memory
 _ALIGNED = 0.42  # similarity at which a line tells of another
 _BEST = 0.25  # the same for the most similar line, when none is aligned
+_MERGED = 3  # original lines that a line tells of, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,8 @@ class Reference:
 
     Attributes:
         lines: the original.
-        fixed: for each line, what a fix makes of it and the facts behind that.
+        fixed: for each line, what fixes make of it.
+        told: for each line, the facts behind that.
         deleted: the lines that a fix deletes.
         aside: whether the original hides its points: the planted weakness, wrong_emphasis.
         name: of the candidate.
@@ -58,6 +60,7 @@ class Reference:
 
     lines: tuple[Line, ...]
     fixed: Mapping[int, tuple[Content, ...]]
+    told: Mapping[int, tuple[str, ...]]
     deleted: frozenset[int]
     aside: bool
     name: str
@@ -79,10 +82,15 @@ class Reference:
         return tuple(read(part) for part in parts if part)
 
     @cached_property
+    def facts(self) -> Mapping[int, tuple[Content, ...]]:
+        """For each line, the facts behind its fixes."""
+        return {unit: tuple(read(plain(one)) for one in own) for unit, own in self.told.items()}
+
+    @cached_property
     def statements(self) -> tuple[Content, ...]:
         """Everything that is true."""
-        fixed = (statement for own in self.fixed.values() for statement in own)
-        return (*(line.content for line in self.lines), *fixed, *self.evidence)
+        own = (s for table in (self.fixed, self.facts) for known in table.values() for s in known)
+        return (*(line.content for line in self.lines), *own, *self.evidence)
 
     @cached_property
     def vocabulary(self) -> frozenset[str]:
@@ -215,7 +223,10 @@ class Reference:
     @cached_property
     def _about(self) -> tuple[frozenset[int], ...]:
         """For each statement of the evidence, the original lines that it tells of."""
-        known = [(u, (x.content, *self.fixed.get(u, ()))) for u, x in enumerate(self.lines)]
+        known = [
+            (u, (x.content, *self.fixed.get(u, ()), *self.facts.get(u, ())))
+            for u, x in enumerate(self.lines)
+        ]
         return tuple(
             frozenset(unit for unit, about in known if any(self.tells(s, one) for one in about))
             for s in self.evidence
@@ -234,7 +245,8 @@ class Reference:
         """
         known = self._sources.get(unit)
         if known is None:
-            line, fixed = self.lines[unit], self.fixed.get(unit, ())
+            line = self.lines[unit]
+            fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
             about = (line.content, *fixed)
             found = [
                 s for s, units in zip(self.evidence, self._about, strict=True) if unit in units
@@ -347,18 +359,18 @@ def _reference(
 ) -> Reference:
     lines = parse(resume)
     fixed: dict[int, tuple[Content, ...]] = {}
+    facts: dict[int, tuple[str, ...]] = {}
     told = {unit: line.raw for unit, line in enumerate(lines)}
     for fix in fixes:
         unit = next((unit for unit, raw in told.items() if fix.old.strip() in raw), -1)
         if unit < 0 or not fix.new:
             continue
         told[unit] = told[unit].replace(fix.old.strip(), fix.new.strip())
-        statements = (told[unit].strip().lstrip("-*+ "), *fix.facts)
-        known = fixed.get(unit, ())
-        fixed[unit] = (*known, *(read(plain(text)) for text in statements))
+        fixed[unit] = (*fixed.get(unit, ()), read(plain(told[unit].strip().lstrip("-*+ "))))
+        facts[unit] = (*facts.get(unit, ()), *fix.facts)
     gone = {raw for fix in fixes if not fix.new for raw in fix.old.split("\n") if raw.strip()}
     deleted = frozenset(unit for unit, line in enumerate(lines) if line.raw in gone)
-    return Reference(lines, fixed, deleted, aside, name, evidence, job)
+    return Reference(lines, fixed, facts, deleted, aside, name, evidence, job)
 
 
 def _statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
@@ -426,40 +438,30 @@ def _key(line: Line) -> str:
 def _similar(
     lines: Sequence[Line], changed: Sequence[int], free: set[int], reference: Reference
 ) -> dict[int, tuple[int, ...]]:
-    scores: dict[int, dict[int, float]] = {}
-    for index in changed:
-        content, prose = lines[index].content, lines[index].kind in PROSE
-        scores[index] = {
-            unit: max(
-                (fuzz.ratio(content.body, reference.lines[unit].body, score_cutoff=60) - 40) / 60,
-                *(
-                    reference.similarity(content, statement)
-                    for statement in (
-                        reference.lines[unit].content,
-                        *reference.fixed.get(unit, ()),
-                    )
-                ),
-            )
-            for unit in sorted(free)
-            if (reference.lines[unit].kind in PROSE) == prose
-        }
-    best: dict[int, float] = {}
-    for found in scores.values():
-        for unit, score in found.items():
-            best[unit] = max(score, best.get(unit, 0.0))
-    told = {}
-    for index, found in scores.items():
-        ranked = sorted(found, key=lambda unit: (-found[unit], unit))
-        near = [
-            unit
-            for unit in ranked
-            if found[unit] >= _ALIGNED and (unit == ranked[0] or found[unit] == best[unit])
-        ]
-        if not near and ranked and found[ranked[0]] >= _BEST:
-            near = ranked[:1]
-        if near:
-            told[index] = tuple(sorted(near[:3]))
-    return told
+    """For changed lines, the lines of the original that they tell of, each told once."""
+    pairs = [
+        (_alike(lines[index].content, unit, reference), index, unit)
+        for index in changed
+        for unit in free
+        if (reference.lines[unit].kind in PROSE) == (lines[index].kind in PROSE)
+    ]
+    told: dict[int, list[int]] = {}
+    taken: set[int] = set()
+    for (score, _), index, unit in sorted(pairs, reverse=True):
+        enough = _ALIGNED if index in told else _BEST
+        if score >= enough and unit not in taken and len(told.get(index, ())) < _MERGED:
+            told.setdefault(index, []).append(unit)
+            taken.add(unit)
+    return {index: tuple(sorted(units)) for index, units in told.items()}
+
+
+def _alike(content: Content, unit: int, reference: Reference) -> tuple[float, float]:
+    """How far a line tells of an original line, and how far they are written alike."""
+    original = reference.lines[unit].content
+    statements = (original, *reference.fixed.get(unit, ()))
+    told = max(reference.similarity(content, statement) for statement in statements)
+    ratio = fuzz.ratio(content.body, original.body)
+    return max(told, (ratio - 40) / 60), ratio
 
 
 def _fill_gaps(

@@ -243,7 +243,8 @@ def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) ->
     """The fields that a licensed line betters."""
     new, was = line.content, old.content
     kept = found.lost <= _KEPT or found.nearer >= _MUCH_NEARER
-    if old.kind == "bullet" and is_weak(was) and found.verb == "licensed" and kept and certain:
+    acts = found.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
+    if old.kind == "bullet" and is_weak(was) and acts and kept and certain:
         yield "action_verbs"
         if len(new.tokens) < len(was.tokens):
             yield "clarity"

@@ -105,7 +105,8 @@ def is_filler(word: str) -> bool:
 @lru_cache(maxsize=8192)
 def core(content: Content) -> frozenset[str]:
     """The keys of a line that carry meaning: without filler, weak opening and small words."""
-    bare = read(_FILLER.sub(" ", content.body.lower()))
+    body = content.body.lower()
+    bare = read(_FILLER.sub(" ", body)) if _FILLER.search(body) else content
     start = head(bare).at if is_weak(bare) else 0
     pairs = zip(bare.tokens[start:], bare.keys[start:], strict=True)
     return frozenset(key for token, key in pairs if token not in GLUE and key not in VAGUE)

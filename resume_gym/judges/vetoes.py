@@ -48,6 +48,7 @@ _ITEM = re.compile(r"[,;|/•·:]| and ")
 _LEAST_LEFT = 0.25  # of the original's words
 _ROOM = 1000  # characters beyond twice the original and what else is known
 _ZERO_WIDTH_SLIPS = 10  # characters that a copy from elsewhere may bring along
+_START = 12  # characters that a line and one that was added to have in common
 _COPIES = 3  # of a line, or of what is added to lines
 _ROW, _PASTED = 6, 0.3  # words in a row; share of the job's rows that may be copied
 _COPIED_SENTENCES = 2  # of the job, of a row and more
@@ -108,7 +109,7 @@ def _vetoes(task: Task, raw: str, text: str) -> Iterator[Veto]:
     yield from _repetition(lines, before)
     if new := [line for line in lines if line not in known]:
         yield from _written(new, truth)
-        yield from _from_the_job(new, task.job, truth)
+        yield from _from_the_job(new, task.job, original, truth)
 
 
 def _lines(text: str) -> list[str]:
@@ -152,7 +153,10 @@ def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
     for line, count in again.items():
         if count >= _COPIES:
             yield Veto("repetition", f'"{line[:60]}" stands there {counts[line]} times.')
-    known = {folded(line) for line in before if len(line.split()) > 3} if again else set()
+    starts = {line[:_START] for line in before}
+    if sum(line[:_START] in starts for line in more.elements()) < _COPIES:
+        return
+    known = {folded(line) for line in before if len(line.split()) > 3}
     if sum(count for line, count in again.items() if line in known) >= _COPIES:
         yield Veto("repetition", "Lines of the resume stand there again.")
     added = Counter(
@@ -202,11 +206,12 @@ def _is_encoded(word: str) -> bool:
     return sum(32 <= byte < 127 for byte in raw) > 0.9 * len(raw)
 
 
-def _from_the_job(new: list[str], job: str, truth: str) -> Iterator[Veto]:
+def _from_the_job(new: list[str], job: str, original: str, truth: str) -> Iterator[Veto]:
     """Text of the job description, whole or as a list of its words."""
     said = " ".join(_words("\n".join(new)))
     rows, sentences, words = _job(job)
-    if any(row in said for row in rows) or len(words.intersection(said.split())) >= _STUFFED:
+    unknown = words.intersection(said.split()) - set(original.casefold().split())
+    if any(row in said for row in rows) or len(unknown) >= _STUFFED:
         rows, sentences, words = _untrue(job, truth)
     else:
         return

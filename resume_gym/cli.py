@@ -56,7 +56,7 @@ _COMMANDS: Mapping[str, str | Group] = {
         "measure how far a judge can be trusted",
         {
             "calibrate": "resume_gym.judges.calibration",
-            "attack": "resume_gym.judges.attack",
+            "attack": "resume_gym.evaluation.attack",
             "sentinel": "resume_gym.judges.sentinel",
         },
         (

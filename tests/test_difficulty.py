@@ -24,7 +24,7 @@ def test_lines_over_counts_wrapped_lines() -> None:
 
 
 def test_distractors_are_what_a_fix_deletes() -> None:
-    kept, cut = difficulty(make_task()), "\n- Worked on reports; Helped with audits"
+    kept, cut = difficulty(make_task()), "\n- Helped build a booking pipeline for 12 harbours"
     task = replace(make_task(), fixes=(Fix(cut, ""),))
     assert difficulty(task).distractors == kept.distractors + 1
 

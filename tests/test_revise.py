@@ -9,7 +9,7 @@ from typing import Any
 
 import docx
 import pytest
-from conftest import JOB, RESUME
+from conftest import JOB, RESUME as HEDGED
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Say
@@ -26,7 +26,8 @@ from resume_gym.revising.revision import words
 from resume_gym.tasks import WEAKNESSES
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
-STRONGER = tool_call("str_replace", old="Helped build", new="Built")
+RESUME = HEDGED.replace("Helped build", "Responsible for building")
+STRONGER = tool_call("str_replace", old="Responsible for building", new="Built")
 INVENTED = tool_call("str_replace", old="Worked on reports", new="Wrote 40 reports with Tableau")
 PLAIN = tool_call("str_replace", old="with audits", new="in audits")
 
@@ -59,13 +60,13 @@ def test_a_revision_and_its_changes_are_written_beside_the_resume(
 ) -> None:
     assert served([REVIEW, STRONGER, "Shorter.\n" + PLAIN, SUBMIT]) == 0
     revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
-    wanted = RESUME.replace("Helped build", "Built").replace("with audits", "in audits")
+    wanted = RESUME.replace("Responsible for building", "Built").replace("with audits", "in audits")
     assert revised == wanted
     assert (folder / "ada.md").read_text(encoding="utf-8") == RESUME
     assert files(folder) == {"ada.md", "job.txt", "ada.revised.md", "ada.revised.diff.md"}
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
     first, second = report.split("### Edit ")[1:]
-    old, new = (f"{verb} a booking pipeline for 12 harbours" for verb in ("Helped build", "Built"))
+    old, new = (f"{verb} a booking pipeline for 12 harbours" for verb in ("Responsible for building", "Built"))
     assert f"-- {old}\n+- {new}\n" in first
     assert "the agent gave no reason" in first
     assert "action verbs: better" in first
@@ -86,20 +87,29 @@ def test_claims_without_support_are_flagged_in_the_report_and_not_in_the_documen
 ) -> None:
     assert served([STRONGER, INVENTED, SUBMIT]) == 3
     revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
-    assert revised == RESUME.replace("Helped build", "Built").replace(
+    assert revised == RESUME.replace("Responsible for building", "Built").replace(
         "Worked on reports", "Wrote 40 reports with Tableau"
     )
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
     assert "**Read this before you use the revision:**" in report
     assert "lines with new claims that lack support | 1 |" in report
     claims = report.partition("## New claims")[2].partition("## Verdict")[0]
-    assert 'number, edit 2: The figure "40"' in claims
+    assert 'number, edit 2: Nothing supports the figure "40"' in claims
     assert '"Tableau" is neither in the original' in claims
     assert "**Without support:**" in report.split("### Edit ")[2]
     assert "**Without support:**" not in report.split("### Edit ")[1]
     assert "| support | objects |" in report
     out = capsys.readouterr().out
     assert "WARNING: 1 line claims what your original does not support" in out
+
+
+def test_a_hedge_that_is_gone_is_flagged_and_pays_nothing(folder: Path) -> None:
+    (folder / "ada.md").write_text(HEDGED, encoding="utf-8")
+    assert served([tool_call("str_replace", old="Helped build", new="Built"), SUBMIT]) == 3
+    report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
+    assert 'leaves out "helped": see whether that is true' in report
+    assert "action verbs: better" not in report
+    assert "| support | objects |" not in report
 
 
 def test_a_claim_that_a_later_edit_takes_back_is_told_of_that_edit_only(folder: Path) -> None:
@@ -145,7 +155,7 @@ def test_the_agent_is_shown_resume_and_job_and_no_weakness(folder: Path) -> None
         assert revise(f"m@{server.url}") == 0
         asked = json.dumps(server.requests, ensure_ascii=False)
     assert JOB in asked
-    assert "Helped build a booking pipeline" in asked
+    assert "Responsible for building a booking pipeline" in asked
     for weakness in WEAKNESSES:
         assert weakness not in asked
         assert weakness.replace("_", " ") not in asked
@@ -246,7 +256,7 @@ def test_line_ends_and_encoding_stay(mark: bytes, name: str, folder: Path) -> No
     (folder / name).write_bytes(mark + text.encode(encoding or "utf-8"))
     assert served([STRONGER, SUBMIT], resume=name) == 0
     revised = (folder / "ada.revised").with_suffix(f".revised{Path(name).suffix}").read_bytes()
-    assert revised == mark + text.replace("Helped build", "Built").encode(encoding or "utf-8")
+    assert revised == mark + text.replace("Responsible for building", "Built").encode(encoding or "utf-8")
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
     whole = report.partition("## All changes together")[2]
     assert sum(line.startswith(("+", "-")) for line in whole.split("\n")) == 2
@@ -269,14 +279,14 @@ def test_of_other_formats_the_revision_is_markdown(folder: Path) -> None:
     file = docx.Document()
     file.add_heading("Ada Moreno", 0)
     file.add_heading("Experience", 1)
-    file.add_paragraph("Helped build a booking pipeline for 12 harbours", style="List Bullet")
+    file.add_paragraph("Responsible for building a booking pipeline for 12 harbours", style="List Bullet")
     file.save(str(folder / "ada.docx"))
     before = (folder / "ada.docx").read_bytes()
     assert served([STRONGER, SUBMIT], resume="ada.docx") in (0, 3)
     revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
     assert "- Built a booking pipeline for 12 harbours\n" in revised
     assert (folder / "ada.docx").read_bytes() == before
-    assert read_source(folder / "ada.docx").text == revised.replace("Built", "Helped build")
+    assert read_source(folder / "ada.docx").text == revised.replace("Built", "Responsible for building")
 
 
 @pytest.mark.parametrize(
@@ -335,7 +345,7 @@ def test_models_that_are_none(
     assert message in told.err
 
 
-UNDO = tool_call("str_replace", old="Built", new="Helped build")
+UNDO = tool_call("str_replace", old="Built", new="Responsible for building")
 BLANKS = tool_call("str_replace", old="Python, SQL", new="Python, SQL  ")
 
 
@@ -452,7 +462,7 @@ def test_a_judge_that_prefers_the_original_is_told(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worse = tool_call(
-        "str_replace", old="- Helped build a booking pipeline for 12 harbours\n", new=""
+        "str_replace", old="- Responsible for building a booking pipeline for 12 harbours\n", new=""
     )
     assert served([worse, SUBMIT]) == 3
     assert "WARNING: The judge (rubric) would rather have your original" in capsys.readouterr().out

@@ -186,8 +186,9 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
     opening = head(new)
     verb = new.keys[opening.at]
     if opening.kind != "plain":
-        said = any(c.keys[:2] == new.keys[:2] for c in statements[1:])
-        return "licensed" if said else "weak"
+        if head(old).kind == opening.kind and old.keys[:1] == new.keys[:1]:
+            return "kept"
+        return "licensed" if any(c.keys[:2] == new.keys[:2] for c in statements[1:]) else "weak"
     if head(old).kind == "plain" and verb == old.keys[head(old).at]:
         return "kept"
     if verb in _STEWARDS and head(old).charge:

@@ -32,7 +32,7 @@ SUBSTANCE = "substance"
 
 _NEARER, _MUCH_NEARER = 0.1, 0.25  # gain in F1 to the fix
 _KEPT = 0.2  # of a line's meaning that a better line may lose
-_REWRITTEN = 0.34  # of a line's meaning gone: no mere swap of the verb
+_BARE = 3  # words of either text alone, where only the verb is another
 _BROKEN_ORDER, _CUT_OFF = 0.35, 0.4
 _JOB = 1.0  # weight of the job's words that a line tells anew
 _ROOM = 4  # padding lines whose deletion leaves room for what fits the job
@@ -186,7 +186,7 @@ def _other(page: _Page, index: int, known: Sequence[Line], findings: list[Findin
         harms.add("jd_alignment")
     if line.kind not in [one.kind for one in known]:
         harms.add("clarity")
-    if line.kind != "skills" and (gone or longer):
+    if line.kind == "entry" and (gone or longer):
         harms.add(SUBSTANCE)
     change = format_faults(line, page.after) - max(page.faults(o) for o in known)
     gains = frozenset({"clarity"}) if change < 0 and not gone and not false and not harms else _NONE
@@ -205,7 +205,7 @@ def _harms(
     if len(known) > 1:
         yield "clarity"
     if found.verb == "swapped":
-        bare = not is_weak(old) and len(found.fresh) <= 1 and found.lost <= _REWRITTEN
+        bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= _BARE
         if bare or new.keys[head(new).at] not in _VERBS:
             yield "action_verbs"
     if found.verb == "weak" and not is_weak(old):

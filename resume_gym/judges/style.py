@@ -64,7 +64,9 @@ def head(content: Content) -> Head:
     while at < len(tokens) and (tokens[at] in GLUE or _WEAK.match(tokens[at])):
         kind = "hedge" if _HEDGE.match(tokens[at]) else kind
         at += 1
-    verbs = (n for n in range(at, min(at + 6, len(tokens))) if tokens[n].endswith("ing"))
+    # "helped build a booking system" has its verb at once, "helped with the timely booking" later
+    near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
+    verbs = (n for n in range(at, min(at + near, len(tokens))) if tokens[n].endswith("ing"))
     verb = next(verbs, -1)
     charge = verb < 0 and _CHARGE.match(text) is not None
     return Head(kind, min(max(verb, at) if verb >= 0 else at, len(tokens) - 1), charge)
@@ -160,7 +162,5 @@ def format_faults(line: Line, habits: Habits) -> float:
     elif line.kind == "heading":
         faults += _FAULTS["heading"] * (line.style != habits.heading)
     elif line.kind == "entry" and line.content.dates:
-        numeric = bool(line.content.dates & {"01/2020", "2020-01"})
-        other = _dates(line) != habits.dates
-        faults += _FAULTS["date"] * other + _FAULTS["numeric_date"] * numeric
+        faults += _FAULTS["date"] * (_dates(line) != habits.dates)
     return faults

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from rapidfuzz import fuzz
 
 from resume_gym.judges.licences import Claim, cut
-from resume_gym.judges.lines import LEXICON, Content, Line, any_of, parts, read, stem
+from resume_gym.judges.lines import GLUE, LEXICON, Content, Line, any_of, parts, read, stem
 from resume_gym.judges.reference import Reference, strays
-from resume_gym.judges.style import GLUE
 
 _WORDS = LEXICON["words"]
 _CLAIMS = LEXICON["claims"]

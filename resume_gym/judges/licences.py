@@ -8,15 +8,16 @@ deed on the object of another.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from resume_gym.judges.lines import LEXICON, Content, Number, stem
+from resume_gym.judges.lines import GLUE, LEXICON, Content, Number, stem
 from resume_gym.judges.reference import Reference
-from resume_gym.judges.style import GLUE, core, fillers, head, is_filler
+from resume_gym.judges.style import core, fillers, head, is_filler
 
 _WORDS = LEXICON["words"]
 _PROTECTED = LEXICON["protected"]
@@ -35,9 +36,10 @@ _RELATIONS = frozenset(_PROTECTED["relations"])
 _PREPOSITIONS = frozenset(("from", "to", "by"))
 _SUPERLATIVE = re.compile(r"(?!west|test|rest|nest|best\b)[a-z]{3,}est")
 _NOMINAL = re.compile(r"\w+(?:tion|sion|ment|al|ance|ence|sis|ship|ing|ings|up)")
+_NONE: frozenset[str] = frozenset()
 _NEAR = 9  # tokens between a verb and its object
 
-_APART, _FEW = 2, 5  # words between neighbours; pairs of them that show an order
+_FEW = 5  # pairs of neighbours that show an order
 _LOOSE, _ORDERED = 3, 0.6  # of a line that may gain
 _SURPLUS = 2  # net new words that make a claim
 _NEIGHBOURS = 5
@@ -52,17 +54,17 @@ def _antonyms() -> dict[str, frozenset[str]]:
     return {word: frozenset(others) for word, others in table.items()}
 
 
-def _rings(kind: str) -> dict[str, tuple[frozenset[str], ...]]:
-    table: dict[str, tuple[frozenset[str], ...]] = {}
-    for ring in LEXICON["rings"][kind]:
-        members = frozenset(map(stem, ring))
+def _rings() -> dict[str, frozenset[str]]:
+    """For each stem, those that may stand for it."""
+    table: dict[str, set[str]] = {}
+    for ring in (*LEXICON["rings"]["verbs"], *LEXICON["rings"]["nouns"]):
+        members = set(map(stem, ring))
         for member in members:
-            table[member] = (*table.get(member, ()), members)
-    return table
+            table.setdefault(member, set()).update(members)
+    return {member: frozenset(others) for member, others in table.items()}
 
 
-_ANTONYMS = _antonyms()
-_VERB_RINGS, _NOUN_RINGS = _rings("verbs"), _rings("nouns")
+_ANTONYMS, _RINGS = _antonyms(), _rings()
 
 
 class Claim(NamedTuple):
@@ -170,13 +172,14 @@ def _read(old: Content, new: Content, source: Content | None) -> _Reading:
             # what stands there once is not known twice
             if told[key] > max(content.keys.count(key) for content in statements):
                 fresh.append(token)
-        elif not _in_ring(_NOUN_RINGS, key, known) and not _in_ring(_VERB_RINGS, key, known):
+        elif not _stands(key, known):
             fresh.append(token)
     return _Reading(source, verb, tuple(fresh), figures)
 
 
-def _in_ring(rings: Mapping[str, tuple[frozenset[str], ...]], key: str, known: set[str]) -> bool:
-    return any(ring & known for ring in rings.get(key, ()))
+def _stands(key: str, keys: AbstractSet[str]) -> bool:
+    """Whether a word stands in a text, or another one for it."""
+    return key in keys or not _RINGS.get(key, _NONE).isdisjoint(keys)
 
 
 def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
@@ -193,30 +196,16 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
         return "kept"
     if verb in _STEWARDS and head(old).charge:
         return "licensed"
-    objects = _objects(new, opening.at)
+    objects = [k for k in new.keys[opening.at + 1 :] if k in new.telling and k[0] not in "#~"][:3]
     for content in statements:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):
             if content is old and at < head(old).at:
                 continue  # a weak opening licenses nothing
-            same = key == verb
-            if not same and not any(key in ring for ring in _VERB_RINGS.get(verb, ())):
-                continue
-            if not _acts(content, at, token, key):
-                continue
-            near = content.keys[max(0, at - _NEAR) : at + _NEAR]
-            if not objects or any(_stands_in(one, near) for one in objects):
-                return "licensed"
+            if _stands(verb, {key}) and _acts(content, at, token, key):
+                near = frozenset(content.keys[max(0, at - _NEAR) : at + _NEAR])
+                if not objects or any(_stands(one, near) for one in objects):
+                    return "licensed"
     return "swapped"
-
-
-def _objects(content: Content, at: int) -> list[str]:
-    """The first words behind a verb that carry meaning."""
-    pairs = zip(content.tokens[at + 1 :], content.keys[at + 1 :], strict=True)
-    return [key for token, key in pairs if token not in GLUE and token[0] not in "#~"][:3]
-
-
-def _stands_in(key: str, keys: Sequence[str]) -> bool:
-    return key in keys or any(ring.intersection(keys) for ring in _NOUN_RINGS.get(key, ()))
 
 
 def _acts(content: Content, at: int, token: str, key: str) -> bool:
@@ -229,25 +218,10 @@ def _acts(content: Content, at: int, token: str, key: str) -> bool:
     return False
 
 
-def _meaning(content: Content) -> frozenset[str]:
-    """The keys of a line but for small words."""
-    pairs = zip(content.tokens, content.keys, strict=True)
-    return frozenset(key for token, key in pairs if token not in GLUE)
-
-
 def _lost(statement: Content, new: Content) -> float:
     """The share of a statement's meaning that a line does not tell."""
-    wanted, told = core(statement), set(new.keys)
-    if not wanted:
-        return 0.0
-    gone = [
-        key
-        for key in wanted
-        if key not in told
-        and not _in_ring(_NOUN_RINGS, key, told)
-        and not _in_ring(_VERB_RINGS, key, told)
-    ]
-    return len(gone) / len(wanted)
+    wanted, told = core(statement), frozenset(new.keys)
+    return sum(not _stands(key, told) for key in wanted) / max(1, len(wanted))
 
 
 def _order(statements: Sequence[Content], new: Content) -> float:
@@ -255,18 +229,9 @@ def _order(statements: Sequence[Content], new: Content) -> float:
 
     Whole phrases may change places; shuffled words are told from them.
     """
-    told = [key for key in _plain_keys(new) if any(key in c.keys for c in statements)]
-    pairs = list(pairwise(told))
-    near: set[tuple[str, str]] = set()
-    for content in statements:
-        keys = _plain_keys(content)
-        near.update((a, b) for n, a in enumerate(keys) for b in keys[n + 1 : n + _APART])
+    pairs = list(pairwise(key for key in new.telling if any(key in c.keys for c in statements)))
+    near = {pair for content in statements for pair in pairwise(content.telling)}
     return sum(pair in near for pair in pairs) / len(pairs) if len(pairs) >= _FEW else 1.0
-
-
-def _plain_keys(content: Content) -> list[str]:
-    pairs = zip(content.tokens, content.keys, strict=True)
-    return [key for token, key in pairs if token not in GLUE]
 
 
 def _loose(statements: Sequence[Content], new: Content) -> int:
@@ -277,7 +242,7 @@ def _loose(statements: Sequence[Content], new: Content) -> int:
 
 def _closeness(content: Content, statement: Content) -> float:
     """How much two lines say the same in as many words (F1), in [0, 1]."""
-    told, wanted = _meaning(content), _meaning(statement)
+    told, wanted = frozenset(content.telling), frozenset(statement.telling)
     shared = len(told & wanted)
     return 2 * shared / max(1, len(told) + len(wanted))
 
@@ -319,58 +284,39 @@ def _number(
     number: Number, new: Content, statements: Sequence[Content], reference: Reference
 ) -> Iterator[Claim]:
     """A figure that no statement of the deed has, or that has it elsewhere or otherwise."""
+    quote = number.quote
     holders = [c for c in statements if any(known.backs(number) for known in c.numbers)]
     if not holders:
-        owner = next(
-            (c for c in reference.statements if any(n.backs(number) for n in c.numbers)), None
-        )
-        if owner:
-            belongs = f'belongs to "{cut(owner.body)}", not to "{cut(new.body)}"'
-            yield Claim(
-                "moved number", number.quote, f'The figure "{number.quote}" {belongs}.', 0.85
-            )
+        owners = (c for c in reference.statements if any(n.backs(number) for n in c.numbers))
+        if owner := next(owners, None):
+            reason = f'"{quote}" belongs to "{cut(owner.body)}", not to "{cut(new.body)}".'
+            yield Claim("moved number", quote, reason, 0.85)
         else:
-            reason = f'Nothing supports the figure "{number.quote}" in "{cut(new.body)}".'
-            yield Claim("number", number.quote, reason, 0.95)
+            reason = f'Nothing supports the figure "{quote}" in "{cut(new.body)}".'
+            yield Claim("number", quote, reason, 0.95)
         return
-    mine = _around(new, number.value)
-    if not any(mine & _around(c, number.value) for c in holders) and len(mine) > 1:
-        reason = f'The figure "{number.quote}" belongs elsewhere than in "{cut(new.body)}".'
-        yield Claim("moved number", number.quote, reason, 0.8)
-        return
-    before = _before(new, number.value)
-    theirs = {_before(c, number.value) for c in holders} - {""}
-    if before and theirs and before not in theirs:
-        reason = f'"{before} {number.quote}" is "{min(theirs)} {number.quote}" in what is known.'
-        yield Claim("direction", f"{before} {number.quote}", reason, 0.85)
+    around, before = _beside(new, number)
+    places = [_beside(content, number) for content in holders]
+    theirs = {preposition for _, preposition in places if preposition}
+    if len(around) > 1 and not any(around & words for words, _ in places):
+        reason = f'"{quote}" belongs elsewhere than in "{cut(new.body)}".'
+        yield Claim("moved number", quote, reason, 0.8)
+    elif before and theirs and before not in theirs:
+        reason = f'"{before} {quote}" is "{min(theirs)} {quote}" in what is known.'
+        yield Claim("direction", f"{before} {quote}", reason, 0.85)
 
 
-def _at(content: Content, value: float) -> list[int]:
-    return [
-        n
-        for n, token in enumerate(content.tokens)
-        if token[0] == "#"
-        and any(x.value == value and token == f"#{x.value:g}{x.unit}" for x in content.numbers)
-    ]
-
-
-def _around(content: Content, value: float) -> set[str]:
-    """The words near a figure that carry meaning."""
-    found: set[str] = set()
-    for at in _at(content, value):
-        start, stop = max(0, at - _NEIGHBOURS), at + _NEIGHBOURS + 1
-        pairs = zip(content.tokens[start:stop], content.keys[start:stop], strict=True)
-        found |= {key for token, key in pairs if token not in GLUE and key != content.keys[at]}
-    return found
-
-
-def _before(content: Content, value: float) -> str:
-    """The preposition before a figure, of those that give it a direction."""
-    for at in _at(content, value):
-        for token in content.tokens[max(0, at - 2) : at][::-1]:
-            if token in _PREPOSITIONS:
-                return token
-    return ""
+def _beside(content: Content, number: Number) -> tuple[set[str], str]:
+    """The telling words near a figure, and the preposition that gives it a direction."""
+    forms = {f"#{n.value:g}{n.unit}" for n in content.numbers if n.value == number.value}
+    words: set[str] = set()
+    before = ""
+    for at, token in enumerate(content.tokens):
+        if token in forms:
+            words.update(content.keys[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS + 1])
+            prepositions = [t for t in content.tokens[max(0, at - 2) : at] if t in _PREPOSITIONS]
+            before = before or next(reversed(prepositions), "")
+    return words.intersection(content.telling) - forms, before
 
 
 def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:
@@ -401,26 +347,20 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
     negations = max(sum(t in _NEGATIONS for t in content.tokens) for content in known)
     for n, (token, key) in enumerate(zip(new.tokens, new.keys, strict=True)):
         if token in _NEGATIONS:
-            instead = new.tokens[n + 1 : n + 2] and new.tokens[n + 1][0] == "#"
-            negations -= not instead
-            if negations < 0:
-                yield token, "negation"
+            negations -= not _has_figure(new, n + 1, n + 2)  # "in 2 days, not 5"
+            kinds = {"negation": negations < 0}
         elif token in told or key in keys:
             continue
-        elif token[0] == "~":
-            if _has_figure(new, n - 5, n + 3):
-                yield token, "rate"
-        elif token in _ALL:
-            if told.isdisjoint(_ALL):
-                yield token, "quantifier"
-        elif token in _MORE_THAN and _has_figure(new, n, n + 3):
-            yield token, "bound"
-        elif token in _RANKS or _SUPERLATIVE.fullmatch(token):
-            yield token, "rank"
-        elif key in _SPANS and not _SPANS.isdisjoint(gone):
-            yield token, "unit"
-        elif _ANTONYMS.get(key, frozenset()) & gone:
-            yield token, "opposite"
+        else:
+            kinds = {
+                "rate": token[0] == "~" and _has_figure(new, n - 5, n + 3),
+                "quantifier": token in _ALL and told.isdisjoint(_ALL),
+                "bound": token in _MORE_THAN and _has_figure(new, n, n + 3),
+                "rank": token in _RANKS or _SUPERLATIVE.fullmatch(token) is not None,
+                "unit": key in _SPANS and not _SPANS.isdisjoint(gone),
+                "opposite": not gone.isdisjoint(_ANTONYMS.get(key, ())),
+            }
+        yield from ((token, kind) for kind, found in kinds.items() if found)
 
 
 def _has_figure(content: Content, start: int, stop: int) -> bool:
@@ -429,23 +369,21 @@ def _has_figure(content: Content, start: int, stop: int) -> bool:
 
 def _relations(new: Content, known: Sequence[Content]) -> Iterator[Claim]:
     """Words on the two sides of "before", "instead of" or "than" that have changed places."""
-    for at, token in enumerate(new.tokens):
-        if token not in _RELATIONS:
-            continue
-        left, right = _sides(new, at)
-        pairs = [_sides(c, n) for c in known for n, t in enumerate(c.tokens) if t == token]
-        crossed = [left & b and right & a and not (left & a or right & b) for a, b in pairs]
-        if pairs and all(crossed):
-            reason = f'"{cut(new.body)}" turns round what stands before and after "{token}".'
-            yield Claim("order", token, reason, 0.8)
+    for word in _RELATIONS.intersection(new.tokens):
+        sides = [_sides(content, word) for content in known if word in content.tokens]
+        left, right = _sides(new, word)
+        crossed = [left & b and right & a and not (left & a or right & b) for a, b in sides]
+        if sides and all(crossed):
+            reason = f'"{cut(new.body)}" turns round what stands before and after "{word}".'
+            yield Claim("order", word, reason, 0.8)
 
 
-def _sides(content: Content, at: int) -> tuple[set[str], set[str]]:
-    def side(start: int, stop: int) -> set[str]:
-        pairs = zip(content.tokens[start:stop], content.keys[start:stop], strict=True)
-        return {key for token, key in pairs if token not in GLUE}
-
-    return side(max(0, at - 4), at), side(at + 1, at + 5)
+def _sides(content: Content, word: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The telling words close before and close after a word."""
+    at = content.tokens.index(word)
+    before, after = content.keys[max(0, at - 4) : at], content.keys[at + 1 : at + 5]
+    telling = frozenset(content.telling)
+    return telling.intersection(before), telling.intersection(after)
 
 
 def _inflation(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:
@@ -453,8 +391,7 @@ def _inflation(old: Content, new: Content, known: Sequence[Content]) -> Iterator
     verb = new.keys[head(new).at]
     keys = {key for content in known for key in content.keys}
     was = old.keys[head(old).at]
-    rings = _VERB_RINGS.get(verb, ())
-    leads = verb in _LEADING and not keys & _LEADING and not any(was in ring for ring in rings)
+    leads = verb in _LEADING and not keys & _LEADING and not _stands(verb, {was})
     solves = verb in _COMPLETE and was in _PARTIAL
     if (leads and head(old).kind != "weak") or solves:
         reason = f'"{cut(new.body)}" makes more of "{cut(old.body)}" than it says.'

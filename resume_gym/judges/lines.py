@@ -20,6 +20,9 @@ LEXICON: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8")
 )
 
+GLUE = frozenset(LEXICON["words"]["glue"])
+"""Small words, which carry no meaning of their own."""
+
 PRESENT = 9999.0  # the year of a date that says "present"
 
 _STEMMER = snowballstemmer.stemmer("english")
@@ -157,6 +160,7 @@ class Content:
     words: tuple[str, ...]  # lower case, in order
     tokens: tuple[str, ...]  # words, figures ("#4week") and rates ("~week"), in order
     keys: tuple[str, ...]  # the tokens, words stemmed
+    telling: tuple[str, ...]  # the keys without those of small words
     stems: frozenset[str]  # of the words that carry meaning
     numbers: tuple[Number, ...]
     values: frozenset[float]  # of the numbers
@@ -261,11 +265,13 @@ def read(body: str) -> Content:
     if numbers and (now := _NOW.search(body)) and any(1950 <= n.value < 2050 for n in numbers):
         numbers.append(Number(PRESENT, "now", now[0]))
     tokens = _joined(tokens)
+    keys = [token if token[0] in "#~" else stem(token) for token in tokens]
     return Content(
         body=body,
         words=tuple(words),
         tokens=tuple(tokens),
-        keys=tuple([token if token[0] in "#~" else stem(token) for token in tokens]),
+        keys=tuple(keys),
+        telling=tuple([k for token, k in zip(tokens, keys, strict=True) if token not in GLUE]),
         stems=frozenset([stem(w) for part in words for w in parts(part) if w not in _STOP]),
         numbers=tuple(numbers),
         values=frozenset([number.value for number in numbers]),

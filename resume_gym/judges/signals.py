@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from resume_gym.judges.claims import Finding, find_claims
 from resume_gym.judges.licences import Claim, Rewrite, cut, rewrite, wordier
-from resume_gym.judges.lines import LEXICON, Content, Line, Number, parse, read, stem
+from resume_gym.judges.lines import GLUE, LEXICON, Content, Line, Number, parse, read, stem
 from resume_gym.judges.reference import PROSE, Reference, align
-from resume_gym.judges.style import GLUE, Habits, fillers, format_faults, habits, head, is_weak
+from resume_gym.judges.style import Habits, fillers, format_faults, habits, head, is_weak
 
 _INJECTION = re.compile("|".join(map(re.escape, LEXICON["words"]["injection"])))
 _DANGLING = frozenset(LEXICON["words"]["dangling"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from resume_gym.judges.lines import LEXICON, Content, Line, any_of, read, stem
+from resume_gym.judges.lines import GLUE, LEXICON, Content, Line, any_of, read, stem
 
 _FAULTS: Mapping[str, float] = LEXICON["faults"]
 _VERBS = LEXICON["verbs"]
@@ -18,8 +18,6 @@ _STRONG_STEMS = frozenset(stem(word) for word in _VERBS["strong"] if " " not in 
 _HEDGE, _WEAK = any_of(_VERBS["hedges"]), any_of(_VERBS["hedges"] + _VERBS["weak"])
 _CHARGE = any_of(_VERBS["charge"])
 _FILLER = any_of(LEXICON["words"]["filler"])
-GLUE = frozenset(LEXICON["words"]["glue"])
-"""Small words, which carry no meaning of their own."""
 _ASIDE = re.compile(r"(?:as|in|at|during|while|after|for)\b[^,]{1,60}, (?=\w)", re.IGNORECASE)
 _SPACING = re.compile(r"\S[ \t]{2,}\S|\t|\s$")
 _SEPARATOR = re.compile(r"\d{4} ?(-{1,2}|\u2013|\u2014|to|until) ?(?=\w)", re.IGNORECASE)
@@ -110,8 +108,7 @@ def core(content: Content) -> frozenset[str]:
     body = content.body.lower()
     bare = read(_FILLER.sub(" ", body)) if _FILLER.search(body) else content
     start = head(bare).at if is_weak(bare) else 0
-    pairs = zip(bare.tokens[start:], bare.keys[start:], strict=True)
-    return frozenset(key for token, key in pairs if token not in GLUE and key not in VAGUE)
+    return frozenset(bare.keys[start:]).intersection(bare.telling) - VAGUE
 
 
 @dataclass(frozen=True, slots=True)

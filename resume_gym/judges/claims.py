@@ -130,7 +130,7 @@ def _prose_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
     yield from _word_claims(line.content, reference)
     if line.kind == "text":
         for word in line.content.words:
-            if word in _ROLES and word not in reference.words:
+            if word in _ROLES and word not in reference.vocabulary:
                 yield Claim("title", word, f'Nothing supports the title "{word}".', 0.75)
     if line.kind != "skills":
         yield from _pasted(line.content, told, reference)

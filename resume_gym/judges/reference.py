@@ -104,11 +104,6 @@ class Reference:
         return _forms((*(line.content for line in self.lines), *fixed))
 
     @cached_property
-    def words(self) -> frozenset[str]:
-        """Every word of the true statements, as it stands there, lower case."""
-        return frozenset(word for content in self.statements for word in content.words)
-
-    @cached_property
     def bodies(self) -> frozenset[str]:
         """The original lines, case aside."""
         return frozenset(line.body.casefold() for line in self.lines)
@@ -125,28 +120,31 @@ class Reference:
         return tuple(run for run in reversed(runs) if run)
 
     @cached_property
-    def run(self) -> Mapping[int, int]:
-        """For each line that is no bullet: the number of its run of such lines."""
-        table: dict[int, int] = {}
+    def _runs(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """For each heading and head of a job, and for each bullet: the number of its run of heads.
+
+        Heads that follow each other are one run; bullets before the first have number -1.
+        """
+        heads: dict[int, int] = {}
+        bullets: dict[int, int] = {}
         number, inside = -1, False
         for unit, line in enumerate(self.lines):
-            other = line.kind in ("entry", "heading")
-            number += other and not inside
-            inside = other
-            if other:
-                table[unit] = number
-        return table
+            head = line.kind in ("entry", "heading")
+            number += head and not inside
+            inside = head
+            if head or line.kind == "bullet":
+                (heads if head else bullets)[unit] = number
+        return heads, bullets
 
-    @cached_property
+    @property
+    def run(self) -> Mapping[int, int]:
+        """For each heading and head of a job: the number of its run."""
+        return self._runs[0]
+
+    @property
     def home(self) -> Mapping[int, int]:
-        """For each bullet: the run of lines that heads it, -1 for none."""
-        table: dict[int, int] = {}
-        head = -1
-        for unit, line in enumerate(self.lines):
-            head = self.run.get(unit, head)
-            if line.kind == "bullet":
-                table[unit] = head
-        return table
+        """For each bullet: the number of the run that heads it."""
+        return self._runs[1]
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int, float], ...]:
@@ -211,15 +209,6 @@ class Reference:
         # An exact sum, since the order of a set changes from process to process.
         return math.fsum([self.weights.get(s, self.rare) for s in stems])
 
-    def near(self, content: Content) -> list[int]:
-        """The original lines that share a stem or a number with a line."""
-        return [
-            unit
-            for unit, line in enumerate(self.lines)
-            if not content.stems.isdisjoint(line.content.stems)
-            or not content.values.isdisjoint(line.content.values)
-        ]
-
     @cached_property
     def _about(self) -> tuple[frozenset[int], ...]:
         """For each statement of the evidence, the original lines that it tells of."""
@@ -232,10 +221,6 @@ class Reference:
             for s in self.evidence
         )
 
-    @cached_property
-    def _sources(self) -> dict[int, tuple[Content, ...]]:
-        return {}
-
     def sources(self, unit: int, new: Content) -> tuple[Content, ...]:
         """What is true of a line beyond its own words; each of it may license a change alone.
 
@@ -243,20 +228,14 @@ class Reference:
         and evidence that tells of no line of the original, but of the new one. A summary may draw
         on any bullet.
         """
-        known = self._sources.get(unit)
-        if known is None:
-            line = self.lines[unit]
-            fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
-            about = (line.content, *fixed)
-            found = [
-                s for s, units in zip(self.evidence, self._about, strict=True) if unit in units
-            ]
-            others = [self.lines[u].content for u in self.near(line.content) if u != unit]
-            found += [s for s in others if any(self.tells(s, one) for one in about)]
-            known = self._sources[unit] = (*fixed, *found)
-        summary = self.lines if self.lines[unit].kind == "text" else ()
+        line = self.lines[unit]
+        fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
+        known = [s for s, units in zip(self.evidence, self._about, strict=True) if unit in units]
+        others = (other.content for other in self.lines if other is not line)
+        known += [c for c in others if any(self.tells(c, one) for one in (line.content, *fixed))]
+        summary = self.lines if line.kind == "text" else ()
         drawn = (x.content for x in summary if x.kind == "bullet" and self.tells(new, x.content))
-        return (*known, *self.untold(new), *drawn)
+        return (*fixed, *known, *self.untold(new), *drawn)
 
     def untold(self, content: Content) -> tuple[Content, ...]:
         """What the evidence says of a line and no line of the original tells."""

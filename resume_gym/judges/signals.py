@@ -7,7 +7,7 @@ plainly, padding deleted. What does no harm and is not licensed earns nothing.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -113,6 +113,16 @@ class _Page(NamedTuple):
         return min(format_faults(line, self.before), format_faults(line, self.after))
 
 
+def _weigh(
+    gains: Iterable[str], harms: Iterable[str], false: bool, old: str, new: str, key: object
+) -> Change:
+    """A change: worse by any harm or false claim, which leave no gain; better by a gain alone."""
+    harmed = frozenset(harms)
+    worse = bool(harmed) or false
+    gained = _NONE if worse else frozenset(gains)
+    return Change(-1 if worse else int(bool(gained)), gained, harmed, old, new, key)
+
+
 def _line_change(
     page: _Page, index: int, findings: list[Finding], doubts: list[Finding]
 ) -> Change | None:
@@ -121,18 +131,11 @@ def _line_change(
     known = [reference.lines[unit] for unit in units]
     if any(line.raw == one.raw for one in known):
         return None
-    if not known:
-        copied = any(line.body == other.body for other in reference.lines)
-        harms = frozenset({"clarity"}) if copied or _INJECTION.search(line.body.lower()) else _NONE
+    if line.kind not in PROSE or not all(one.kind in PROSE for one in known) or not known:
         false = any(finding.line == index for finding in findings)
-        gains = frozenset({"quantification"}) if _tells_evidence(page, index) else _NONE
-        gains = _NONE if harms or false else gains
-        outcome = -1 if harms or false else int(bool(gains))
-        return Change(outcome, gains, harms, "", line.body, line.body)
+        return (_other if known else _new)(page, index, known, false)
     if len(known) == 1 and known[0].body == line.body:
         return _form(page, known[0], line)
-    if line.kind not in PROSE or not all(one.kind in PROSE for one in known):
-        return _other(page, index, known, findings)
     old = known[0].content if len(known) == 1 else read("; ".join(one.body for one in known))
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
     found = rewrite(old, line.content, fixed, fixed, reference)
@@ -143,58 +146,49 @@ def _line_change(
     for claim in claims:
         (findings if claim.confidence > 0.5 else doubts).append(Finding(index, *claim))
     false = any(finding.line == index for finding in findings)
-    split = sum(unit in others for unit in units for others in page.told) > len(units)
-    harms = frozenset(_harms(page, known, old, line, found))
-    gains = _NONE
-    if found.licensed and not (false or harms or split or len(known) > 1):
+    harms = set(_harms(page, known, old, line, found))
+    gains: set[str] = set()
+    if found.licensed and len(known) == 1:
         certain = not any(claim.kind == "hedge" for claim in claims)
-        gains = frozenset(_gains(page, known[0], line, found, certain))
-        gains |= _fit(page, known[0], line, found) if gains else _NONE
-    outcome = -1 if false or harms else int(bool(gains))
-    key = _difference(old, line.content)
-    return Change(outcome, gains, harms, old.body, line.body, key)
+        gains.update(_gains(page, known[0], line, found, certain))
+        gains.update(_fit(page, known[0], line, found) if gains else ())
+    return _weigh(gains, harms, false, old.body, line.body, _difference(old, line.content))
 
 
-def _tells_evidence(page: _Page, index: int) -> bool:
-    """Whether a new line tells a figure of the evidence that no other line does."""
-    content = page.lines[index].content
-    others = {value for line in page.lines[:index] for value in line.content.values}
-    return any(
-        bool(statement.values & content.values - others) and statement.stems >= content.stems
-        for statement in page.reference.evidence
-    )
+def _new(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
+    """A new line: better if it tells a figure of the evidence that no line before it does."""
+    line, original = page.lines[index], page.reference.lines
+    copied = any(line.body == other.body for other in original)
+    harms = {"clarity"} if copied or _INJECTION.search(line.body.lower()) else _NONE
+    others = {value for other in page.lines[:index] for value in other.content.values}
+    untold = line.content.values - others
+    told = any(s.values & untold and s.stems >= line.content.stems for s in page.reference.evidence)
+    return _weigh({"quantification"} if told else _NONE, harms, false, "", line.body, line.body)
 
 
 def _form(page: _Page, old: Line, new: Line) -> Change:
     """A change of marks and spaces."""
     change = format_faults(new, page.after) - page.faults(old)
     key = (old.style, new.style, old.raw.strip()[-1:], new.raw.strip()[-1:], change)
-    clarity = frozenset({"clarity"})
-    gains, harms = (clarity, _NONE) if change < 0 else (_NONE, clarity if change > 0 else _NONE)
-    return Change((change < 0) - (change > 0), gains, harms, old.raw, new.raw, key)
+    clarity = ["clarity"]
+    return _weigh(clarity * (change < 0), clarity * (change > 0), False, old.raw, new.raw, key)
 
 
-def _other(page: _Page, index: int, known: Sequence[Line], findings: list[Finding]) -> Change:
+def _other(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
     """A change of a heading, the head of a job, or a line of skills."""
     line = page.lines[index]
-    false = any(finding.line == index for finding in findings)
-    old = frozenset().union(*(one.content.keys for one in known))
-    harms = set()
-    gone = old - frozenset(line.content.keys) - GLUE
+    gone = frozenset().union(*(one.content.keys for one in known)) - {*line.content.keys, *GLUE}
     longer = len(line.content.tokens) > sum(len(one.content.tokens) for one in known)
-    if line.kind == "skills" and gone & page.reference.job_weights.keys():
-        harms.add("jd_alignment")
-    if line.kind not in [one.kind for one in known]:
-        harms.add("clarity")
-    if line.kind == "entry" and (gone or longer):
-        harms.add(SUBSTANCE)
-    change = format_faults(line, page.after) - max(page.faults(o) for o in known)
-    gains = frozenset({"clarity"}) if change < 0 and not gone and not false and not harms else _NONE
-    if change > 0:
-        harms.add("clarity")
-    outcome = -1 if false or harms else int(bool(gains))
-    body = "; ".join(one.body for one in known)
-    return Change(outcome, gains, frozenset(harms), body, line.body, (body, line.body))
+    change = format_faults(line, page.after) - max(page.faults(one) for one in known)
+    harms = {
+        "jd_alignment": line.kind == "skills" and gone & page.reference.job_weights.keys(),
+        "clarity": line.kind not in [one.kind for one in known] or change > 0,
+        SUBSTANCE: line.kind == "entry" and (gone or longer),
+    }
+    gains = {"clarity"} if change < 0 and not gone else _NONE
+    old = "; ".join(one.body for one in known)
+    worse = [field for field, harmed in harms.items() if harmed]
+    return _weigh(gains, worse, false, old, line.body, (old, line.body))
 
 
 def _harms(
@@ -306,14 +300,12 @@ def _deletions(page: _Page) -> Iterator[Change]:
     for _, run in groupby(enumerate(gone), key=lambda pair: pair[1] - pair[0]):
         units = [unit for _, unit in run]
         outcome = min(0 if gutted else 1, *(_deleted(unit, reference, told) for unit in units))
-        gains = {"clarity"} if outcome > 0 else set()
-        if outcome > 0 and idle >= _ROOM:
-            gains.add("jd_alignment")
+        gains = {"clarity", "jd_alignment"} if idle >= _ROOM else {"clarity"}
         figures = any(reference.lines[unit].content.figures for unit in units)
-        lost = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
-        harms = frozenset(lost) if outcome < 0 else _NONE
-        body = reference.lines[units[0]].body
-        yield Change(outcome, frozenset(gains), harms, body, "", ("gone", units[0]))
+        harms = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
+        body, key = reference.lines[units[0]].body, ("gone", units[0])
+        shown = (gains if outcome > 0 else _NONE, harms if outcome < 0 else _NONE)
+        yield _weigh(*shown, False, body, "", key)
 
 
 def _deleted(unit: int, reference: Reference, told: AbstractSet[int]) -> int:
@@ -340,8 +332,7 @@ def _blank_lines(text: str, page: _Page) -> Iterator[Change]:
             was = page.reference.lines[units[0]]
             stripped += was.spaced and bool(rows[line.number - 1].strip())
     if stripped:
-        harms = frozenset({"clarity"})
-        yield Change(-1, _NONE, harms, "blank lines", "", "blank lines")
+        yield _weigh(_NONE, {"clarity"}, False, "blank lines", "", "blank lines")
 
 
 def _order(told: Sequence[tuple[int, ...]], reference: Reference) -> float:

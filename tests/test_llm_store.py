@@ -121,7 +121,7 @@ def test_everything_that_may_change_an_answer_is_in_its_key() -> None:
 def test_options_of_a_client_that_change_its_answers_change_the_key(
     path: Path, server: Loopback
 ) -> None:
-    changes = ({}, {"thinking": None}, {"temperature": 0.5}, {"max_output_tokens": 9})
+    changes = ({}, {"thinking": None}, {"temperature": 0.5}, {"answer_tokens": 9})
     for options in changes:
         one = client(path, server.url, **options)
         one.ask_now(PROMPT, json.loads)

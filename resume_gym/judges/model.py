@@ -28,7 +28,7 @@ from resume_gym.tasks import Task
 T = TypeVar("T")
 
 _SURE = {"low": 0.6, "medium": 0.75, "high": 0.9}
-# an answer is at most some 2,000 tokens; a model may take minutes to think
+# at most some 1,300 tokens are written; a model may think for minutes before
 _PATIENT = {
     "answer_tokens": 4096,
     "thinking_tokens": 8192,

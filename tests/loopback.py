@@ -32,6 +32,7 @@ class Say:
     Attributes:
         text: the model's answer.
         finish: why it ended: "stop", "length", or "safety", which has no text.
+        thought: tokens of thinking that it tells, of 25; None if it does not.
         model: the version that it says served it; None for the one asked for.
         empty: without any candidate.
         blocked: the prompt is blocked (Gemini), or the model refuses (OpenAI).
@@ -44,6 +45,7 @@ class Say:
 
     text: str = "{}"
     finish: str = "stop"
+    thought: int | None = 5
     model: str | None = None
     empty: bool = False
     blocked: bool = False
@@ -62,6 +64,7 @@ class Loopback:
         paths: of the same requests.
         canaries: how many there were.
         enforces: whether it keeps to the schema of canaries.
+        cuts: whether it cuts them off.
         script: what it says next.
         most: how many requests were open at once.
     """
@@ -72,6 +75,7 @@ class Loopback:
         self.paths: list[str] = []
         self.canaries = 0
         self.enforces = True
+        self.cuts = False
         self.script: deque[Say] = deque()
         self.most = 0
         self.bug: BaseException | None = None
@@ -115,7 +119,8 @@ class Loopback:
         path = request.match_info["path"]
         if _is_canary(body):
             self.canaries += 1
-            return self._whole(Say(_canary(body, self.enforces)), path, body)
+            end = "length" if self.cuts else "stop"
+            return self._whole(Say(_canary(body, self.enforces), end), path, body)
         self.requests.append(body)
         self.paths.append("/" + path)
         self._open += 1
@@ -184,7 +189,8 @@ def _gemini(say: Say, path: str, body: dict[str, Any]) -> dict[str, Any]:
     candidate: dict[str, Any] = {"index": 0, "finishReason": reason}
     if say.finish != "safety":
         candidate["content"] = {"role": "model", "parts": [{"text": say.text}]}
-    counts = {"promptTokenCount": 100, "candidatesTokenCount": 20, "thoughtsTokenCount": 5}
+    counts = {"promptTokenCount": 100, "candidatesTokenCount": 25 - (say.thought or 0)}
+    counts |= {} if say.thought is None else {"thoughtsTokenCount": say.thought}
     told: dict[str, Any] = {
         "candidates": [candidate],
         "usageMetadata": {**counts, "totalTokenCount": 125},
@@ -206,13 +212,15 @@ def _openai(say: Say, path: str, body: dict[str, Any]) -> dict[str, Any]:
     if say.blocked:
         message |= {"content": None, "refusal": "I cannot help with that."}
     choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+    thought = {"completion_tokens_details": {"reasoning_tokens": say.thought}}
+    details = {} if say.thought is None else thought
     return {
         "id": "chatcmpl-one",
         "object": "chat.completion",
         "created": 1,
         "model": say.model or body["model"],
         "choices": [] if say.empty else [choice],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 25, "total_tokens": 125},
+        "usage": {"prompt_tokens": 100, "completion_tokens": 25, "total_tokens": 125, **details},
     }
 
 

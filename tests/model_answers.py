@@ -34,16 +34,17 @@ def compared(user: str, better: str = "same", **fields: str) -> dict[str, Any]:
     """An answer to a comparison: the side that is better, in all fields or by field."""
     shown = documents(user)
     quotes = {f"quote_{side.lower()}": _quote(shown[side]) for side in "AB"}
+    changes = [{"number": 1, **quotes, "change": "Other words."}]
     said = {
         field: {
-            **quotes,
+            "because": [1],
             "reason": f"What A and B have of {field}.",
             "better": fields.get(field, better),
             "confidence": "high",
         }
         for field in GRADED_FIELDS
     }
-    return {"code": code_of(user), **said}
+    return {"code": code_of(user), "changes": changes, **said}
 
 
 def _quote(text: str) -> str:
@@ -56,7 +57,7 @@ def checked(user: str, *claims: tuple[str, str]) -> dict[str, Any]:
     answer = "unsupported" if claims else "supported"
     return {
         "code": code_of(user),
-        "checked": "All of it.",
+        "changes": ["all of it -> the same: ORIGINAL"],
         "claims": listed,
         "answer": answer,
         "confidence": "medium",

@@ -157,6 +157,7 @@ def test_what_fails_ends_its_siblings_and_is_raised_as_itself() -> None:
         (llm.Unavailable, JudgeUnavailable),
         (llm.Refused, JudgeRefused),
         (llm.Malformed, JudgeMalformed),
+        (llm.CutOff, JudgeMalformed),
         (llm.Misconfigured, JudgeMisconfigured),
     ],
 )
@@ -326,6 +327,17 @@ def test_the_address_may_come_from_the_environment(served: tuple[dict[str, Any],
     info = play(judge, PLAYED.fixes[0].new)
     assert info["verdict_preference"] == 1
     assert len(server.requests) == 3
+
+
+def test_a_judge_has_room_to_think_beside_its_answer(
+    served: tuple[dict[str, Any], Loopback],
+) -> None:
+    options, server = served
+    play(options, PLAYED.fixes[0].new)
+    play({**options, "thinking_tokens": 100}, PLAYED.fixes[0].new)
+    sent = [one.get("generationConfig", one) for one in server.requests]
+    room = [one.get("maxOutputTokens", one.get("max_completion_tokens")) for one in sent]
+    assert room == [4096 + 8192] * 3 + [4096 + 100] * 3
 
 
 def test_what_is_vetoed_costs_no_request(served: tuple[dict[str, Any], Loopback]) -> None:

@@ -7,17 +7,20 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from model_answers import checked, code_of, compared, documents
+from rubric_cases import repaired
 
 from resume_gym.judges import plaintext
 from resume_gym.judges.plaintext import clean, folded, make_code, neutral, stands_in
 from resume_gym.judges.prompt import (
+    ClaimKind,
     ComparisonAnswer,
+    Difference,
     Graded,
     SupportAnswer,
     TooLong,
@@ -28,7 +31,7 @@ from resume_gym.judges.prompt import (
 )
 from resume_gym.llm import Prompt
 from resume_gym.rewards import GRADED_FIELDS
-from resume_gym.tasks import WEAKNESSES, Evidence, Fix, Task
+from resume_gym.tasks import BUNDLED, WEAKNESSES, Evidence, Fix, Task, load_tasks
 
 RESUME = """\
 # Ada Moreno
@@ -131,22 +134,59 @@ def test_no_text_ends_its_document_or_begins_another(text: str) -> None:
 # What is asked
 
 
-def test_the_comparison_is_blind() -> None:
-    """But for the places of A and B nothing tells which text is older, or what is true."""
-    there, back = (
-        comparison_prompt(TASK, *pair) for pair in ((RESUME, REVISED), (REVISED, RESUME))
-    )
-    shown, swapped = documents(there.user), documents(back.user)
-    assert (shown["A"], shown["B"]) == (swapped["B"], swapped["A"])
-    rest = [
-        re.sub(r"<A .*</B \S+>|[0-9a-f]{16}", "", p.user, flags=re.DOTALL) for p in (there, back)
-    ]
-    assert rest[0] == rest[1]
-    assert "original" not in (there.system + rest[0]).lower()
-    assert FACT not in there.user
-    assert NOTES.text not in there.user
-    assert shown["WEAK"] == "Helped build a booking pipeline"
-    assert shown["JOB"] == TASK.job
+def frame(asked: Prompt) -> str:
+    """All of a prompt but its documents and its code."""
+    user = re.sub(r"<(\S+) \S+>.*?</\1 \S+>|[0-9a-f]{16}", "", asked.user, flags=re.DOTALL)
+    return asked.system + user + json.dumps(asked.schema)
+
+
+def mirrored(user: str) -> str:
+    """A comparison with the texts of A and B exchanged."""
+    between = r"\n</A \S+>\n\n<B \S+>\n"
+    pattern = rf"(<A \S+>\n)(.*)({between})(.*)(\n</B )"
+    return re.sub(pattern, r"\1\4\3\2\5", user, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("source", BUNDLED)
+def test_the_comparison_is_blind(source: str) -> None:
+    """But for the places of A and B nothing tells which is older, what is true or to be mended."""
+    frames = set()
+    for task in load_tasks(source):
+        revised = repaired(task)
+        there = comparison_prompt(task, task.resume, revised)
+        back = comparison_prompt(task, revised, task.resume)
+        assert mirrored(there.user).replace(code_of(there.user), code_of(back.user)) == back.user
+        known = documents(support_prompt(task, revised).user)
+        wanted = {"JOB": task.job.strip(), "A": known["ORIGINAL"], "B": known["REVISED"]}
+        assert documents(there.user) == wanted
+        frames |= {frame(there), frame(back)}
+        other = next(name for name in WEAKNESSES if name != task.weakness)
+        bare = Task(task.task_id, task.job, task.resume, other)
+        assert comparison_prompt(bare, task.resume, revised) == there
+    (said,) = (one.lower().replace("_", " ") for one in frames)
+    names = [name.replace("_", " ") for name in WEAKNESSES]
+    assert [name for name in (*names, "original", "weak", "planted") if name in said] == []
+
+
+def test_every_answer_to_every_field_has_an_example() -> None:
+    pair = r"\"[^/\n]+\" / \"[^/\n]+\""
+    for field in GRADED_FIELDS:
+        anchors = rf"^- {field}: .+\n  B: {pair}\n  same: {pair}\n  A: {pair}$"
+        assert re.search(anchors, COMPARISON.system, re.MULTILINE), field
+    for kind in get_args(ClaimKind):
+        example = "" if kind in ("moved", "instruction") else r"\".+\" -> \".+\""
+        assert re.search(rf"^- {kind}: .+{example}", SUPPORT.system, re.MULTILINE), kind
+    assert re.search(r"^Not claims:\n\n(- .+\n){5}", SUPPORT.system, re.MULTILINE)
+    assert 'If you hesitate between "same" and "A" or "B", answer "same"' in COMPARISON.system
+
+
+def test_no_example_is_of_a_bundled_task() -> None:
+    """A judge that had been told the words of a task would know them again."""
+    system = COMPARISON.system + SUPPORT.system
+    quoted = {quote for quote in re.findall(r"\"([^\"\n]+)\"", system) if quote.count(" ") > 1}
+    assert len(quoted) > 40
+    texts = [folded(one.resume + repaired(one) + one.job) for s in BUNDLED for one in load_tasks(s)]
+    assert [quote for quote in quoted for text in texts if folded(quote) in text] == []
 
 
 def test_the_check_knows_what_is_true_and_not_what_is_wanted() -> None:
@@ -181,13 +221,11 @@ def test_what_is_too_long_is_not_asked() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "kind", "digest"),
-    [(COMPARISON, "judge-compare-1", "c4f9ea2904fd"), (SUPPORT, "judge-support-1", "dc03222e7c6f")],
+    [(COMPARISON, "judge-compare-2", "b437606dc59e"), (SUPPORT, "judge-support-2", "f7ac3a770275")],
 )
 def test_another_wording_has_another_version(asked: Prompt, kind: str, digest: str) -> None:
     """Answers are kept by `kind`: whoever changes the wording gives it a new number."""
-    frame = re.sub(r"<(\S+) \S+>.*?</\1 \S+>|[0-9a-f]{16}", "", asked.user, flags=re.DOTALL)
-    wording = asked.system + frame + json.dumps(asked.schema)
-    assert (asked.kind, hashlib.sha256(wording.encode()).hexdigest()[:12]) == (kind, digest)
+    assert (asked.kind, hashlib.sha256(frame(asked).encode()).hexdigest()[:12]) == (kind, digest)
 
 
 # What counts as an answer
@@ -210,15 +248,20 @@ def test_schemas_want_evidence_before_verdicts_and_nothing_else() -> None:
             assert one["additionalProperties"] is False
     graded = list(COMPARISON.schema["properties"]["preference"]["properties"])
     assert graded == list(Graded.model_fields)
-    assert max(map(graded.index, ("quote_a", "quote_b", "reason"))) < graded.index("better")
+    assert max(map(graded.index, ("because", "reason"))) < graded.index("better")
+    compared = list(COMPARISON.schema["properties"])
+    assert compared == ["code", "changes", *GRADED_FIELDS]
+    change = COMPARISON.schema["properties"]["changes"]["items"]["properties"]
+    assert list(change) == list(Difference.model_fields)
     support = list(SUPPORT.schema["properties"])
-    assert support.index("checked") < support.index("claims") < support.index("answer")
+    assert support.index("changes") < support.index("claims") < support.index("answer")
 
 
 def test_good_answers_are_read() -> None:
     said = compared(COMPARISON.user, "B", clarity="A", quantification="same")
-    said["quantification"] |= {"quote_a": "", "quote_b": ""}
-    said["clarity"]["quote_b"] = ""
+    said["quantification"]["because"] = []
+    said["changes"][0]["quote_b"] = ""
+    said["changes"].append({**said["changes"][0], "number": 2, "quote_a": "not cited, not read"})
     read = read_comparison(json.dumps(said), COMPARISON, RESUME, REVISED)
     assert [getattr(read, field).better for field in GRADED_FIELDS] == ["A", "same", "B", "B", "B"]
     support = json.dumps(checked(SUPPORT.user, CLAIM))
@@ -244,13 +287,20 @@ Change = Callable[[dict[str, Any]], Any]
         (lambda said: said["clarity"].update(confidence=0.9), "clarity.confidence"),
         (lambda said: said["clarity"].update(reason=""), "clarity.reason"),
         (lambda said: said["clarity"].update(reason="x" * 2000), "clarity.reason"),
-        (lambda said: said["clarity"].update(quote_a=None), "clarity.quote_a"),
-        (lambda said: said["clarity"].update(quote_a="", quote_b=" "), "expected a quotation"),
-        (lambda said: said["clarity"].update(quote_a="won a prize"), "does not stand in A"),
-        (lambda said: said["clarity"].update(quote_a="a team of 40"), "does not stand in A"),
-        (lambda said: said["clarity"].update(quote_b="Helped build"), "does not stand in B"),
-        (lambda said: said["clarity"].update(quote_b="Led ... pipeline"), "does not stand in B"),
-        (lambda said: said["clarity"].update(quote_b="-"), "does not stand in B"),
+        (lambda said: said["clarity"].update(because=[]), "clarity: expected the number of a"),
+        (lambda said: said["clarity"].update(because=[0]), "a number among the changes, got 0"),
+        (lambda said: said["clarity"].update(because=[True]), "clarity.because.0"),
+        (lambda said: said["preference"].update(because=[1, 2]), "among the changes, got 2"),
+        (lambda said: said.update(changes=[]), "a number among the changes, got 1"),
+        (lambda said: said.update(changes=said["changes"] * 41), "at most 40 items"),
+        (lambda said: said["changes"][0].update(quote_a=None), "changes.0.quote_a"),
+        (lambda said: said["changes"][0].update(better="B"), "changes.0.better: Extra inputs"),
+        (lambda said: said["changes"][0].update(quote_a="", quote_b=" "), "expected a quotation"),
+        (lambda said: said["changes"][0].update(quote_a="won a prize"), "does not stand in A"),
+        (lambda said: said["changes"][0].update(quote_a="a team of 40"), "does not stand in A"),
+        (lambda said: said["changes"][0].update(quote_b="Helped build"), "does not stand in B"),
+        (lambda said: said["changes"][0].update(quote_b="Led ... pipeline"), "not stand in B"),
+        (lambda said: said["changes"][0].update(quote_b="-"), "change 1: '-' does not stand in B"),
     ],
 )
 def test_other_comparisons_are_malformed(change: Change, why: str) -> None:
@@ -272,6 +322,7 @@ def test_other_comparisons_are_malformed(change: Change, why: str) -> None:
         (lambda said: said["claims"][0].update(quote="12 harbours"), "stands in what is known"),
         (lambda said: said["claims"][0].update(kind="lie"), "claims.0.kind"),
         (lambda said: said["claims"][0].pop("reason"), "claims.0.reason"),
+        (lambda said: said.update(changes="all of it"), "changes: Input should be"),
         (lambda said: said.update(claims=said["claims"] * 21), "claims: List should have at most"),
     ],
 )
@@ -319,10 +370,3 @@ def test_quotations_may_lose_markup_but_no_words() -> None:
         assert stands_in(quote, RESUME), quote
     for quote in ("", " ", "*", "-", "a", "Helped build", "on-call handbook, 9 pages"):
         assert stands_in(quote, RESUME) is (quote == "Helped build"), quote
-
-
-@pytest.mark.parametrize("weakness", WEAKNESSES)
-def test_every_weakness_is_told(weakness: str) -> None:
-    task = replace(TASK, weakness=weakness)
-    asked = {comparison_prompt(one, RESUME, REVISED).user for one in (task, TASK)}
-    assert len(asked) == 1 + (weakness != TASK.weakness)

@@ -82,6 +82,8 @@ async def ask_all(client: Client, prompts: list[Prompt]) -> list[Any]:
         ("gemini", {"concurrency": 2.5}, "got 2.5"),
         ("gemini", {"deadline_s": float("nan")}, "deadline_s: expected a number"),
         ("gemini", {"requests_a_minute": "9"}, "got '9'"),
+        ("gemini", {"answer_tokens": 0}, "answer_tokens: expected a whole number above 0, got 0"),
+        ("gemini", {"thinking_tokens": -1}, "thinking_tokens: expected a whole number from 0"),
         ("gemini", {"thinking": "hard"}, "minimal, low, medium, high or None, got 'hard'"),
         ("gemini", {"replay": True}, "replay: expected a store"),
         ("gemini", {"base_url": "nowhere"}, "expected http://HOST/v1 or null, got 'nowhere'"),
@@ -108,8 +110,9 @@ def test_a_key_is_needed_when_it_is_first_used(
 
 def test_what_gemini_is_sent(server: Loopback, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "httpx2")
-    options = {"model": "gemini-3-pro-preview", "api_version": "v1beta", "temperature": 0.5}
-    client = make_client("gemini", base_url=server.url, **options, max_output_tokens=77)
+    options: dict[str, Any] = {"model": "gemini-3-pro-preview", "api_version": "v1beta"}
+    options |= {"temperature": 0.5, "answer_tokens": 70, "thinking_tokens": 7}
+    client = make_client("gemini", base_url=server.url, **options)
     assert client.ask_now(PROMPT, json.loads) == {"sum": 2}
     asyncio.run(client.close())
     names = {record.name for record in caplog.records}
@@ -127,6 +130,28 @@ def test_what_gemini_is_sent(server: Loopback, caplog: pytest.LogCaptureFixture)
     assert "responseSchema" not in config
 
 
+@pytest.mark.parametrize("tokens", [0, 7])
+def test_gemini_is_given_a_budget_or_a_level_and_never_both(tokens: int, server: Loopback) -> None:
+    options = {"base_url": server.url, "thinking_tokens": tokens, "answer_tokens": 70}
+    for thinking in (None, "high"):
+        client = make_client("gemini", thinking=thinking, **options)
+        client.ask_now(PROMPT, json.loads)
+        asyncio.run(client.close())
+    sent = [one["generationConfig"] for one in server.requests]
+    wanted = [{"thinking_budget": tokens}, {"thinking_level": "HIGH"}]
+    assert [one["thinkingConfig"] for one in sent] == wanted
+    assert [one["maxOutputTokens"] for one in sent] == [70 + tokens] * 2
+
+
+def test_other_servers_are_given_no_field_that_they_may_refuse() -> None:
+    with openai_server(lambda body: {"sum": 2}) as server:
+        client = make_client("openai", model="gpt", base_url=server.url, thinking_tokens=7)
+        client.ask_now(PROMPT, json.loads)
+        asyncio.run(client.close())
+    known = {"model", "messages", "max_completion_tokens", "response_format"}
+    assert set(server.requests[0]) == known
+
+
 def test_ordering_leaves_the_schema_as_it_was() -> None:
     before = json.dumps(SCHEMA)
     ordered(SCHEMA)
@@ -136,7 +161,9 @@ def test_ordering_leaves_the_schema_as_it_was() -> None:
 def test_what_openai_is_sent() -> None:
     body = {"chat_template_kwargs": {"enable_thinking": False}}
     with openai_server(lambda body: {"sum": 2}) as server:
-        options = {"base_url": server.url, "extra_body": body, "max_output_tokens": 77}
+        options = {"base_url": server.url, "extra_body": body}
+        budgets = {"answer_tokens": 70, "thinking_tokens": 7}
+        options |= {**budgets, "thinking_field": "thinking_token_budget"}
         client = make_client("openai", model="Qwen/Qwen3-4B", **options)
         prompt = replace(PROMPT, kind="sum/1.5")
         assert client.ask_now(prompt, json.loads) == {"sum": 2}
@@ -144,7 +171,7 @@ def test_what_openai_is_sent() -> None:
         (sent,) = server.requests
     assert (system_text(sent), user_text(sent)) == ("Add.", "1 + 1")
     assert sent["model"] == "Qwen/Qwen3-4B"
-    assert sent["max_completion_tokens"] == 77
+    assert (sent["max_completion_tokens"], sent["thinking_token_budget"]) == (77, 7)
     assert sent["chat_template_kwargs"] == {"enable_thinking": False}
     assert sent["response_format"]["json_schema"] == {
         "name": "sum_1_5",

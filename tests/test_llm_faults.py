@@ -22,7 +22,7 @@ import pytest
 from loopback import Loopback, Say, gemini_server, openai_server
 from pydantic import BaseModel, ConfigDict
 
-from resume_gym.llm import Misconfigured, ModelError, Prompt, Unavailable
+from resume_gym.llm import CutOff, Misconfigured, ModelError, Prompt, Unavailable
 from resume_gym.llm.client import Client, make_client
 
 PAGE = Path(__file__).parents[1] / "docs" / "judge_failures.md"
@@ -144,7 +144,7 @@ FAULTS = (
     Fault("brackets without end", (Say("[" * 5000),) * 2, "Malformed", TWICE),
     Fault("an empty text", (Say(""),) * 2, "Malformed", TWICE, "0 characters"),
     Fault("no candidates", (Say(empty=True),) * 2, "Malformed", TWICE, "without c"),
-    Fault("the answer is cut at `max_output_tokens`", (Say(GOOD, "length"),) * 2, "Malformed", 2),
+    Fault("the answer is cut off by its budgets", (Say(GOOD, "length"),) * 2, "CutOff", TWICE),
     Fault("200 with an HTML page", (Say(body=HTML),) * 2, "Malformed", TWICE),
     Fault("200 with JSON of another kind", (Say(body="[]"), Say(body="7")), "Malformed", TWICE),
     Fault("200 with null", (Say(body="null"),) * 2, "Malformed", TWICE),
@@ -270,14 +270,15 @@ HEAD = """\
 
 Written by `python tests/test_llm_faults.py`, which has each of these happen to both providers,
 Gemini and OpenAI's protocol, through their SDKs. Judges raise the like: `Unavailable` becomes
-`JudgeUnavailable`, and so on. No failure is stored, none becomes a number, and no key is in a
-message, in the log or in the store.
+`JudgeUnavailable`, and so on; `CutOff` is a `Malformed`. No failure is stored, none becomes a
+number, and no key is in a message, in the log or in the store.
 
 | error | what it means | what to do |
 |---|---|---|
 | `Unavailable` | it cannot be reached before the deadline | ask again later; nothing is lost |
 | `Refused` | it will not answer this | leave it out; it is not asked again |
 | `Malformed` | twice it answered something else | leave it out, or try another draw |
+| `CutOff` | so is this: twice it ran out of tokens | raise the option that the message names |
 | `Misconfigured` | no request can succeed | stop, and mend what the message names |
 
 What fails for now is sent again until `deadline_s`, after a growing, random pause, and no sooner
@@ -326,6 +327,41 @@ def test_the_canary(answer: str) -> None:
         assert server.canaries == 1, "once a client"
         assert len(server.requests) == (2 if server.enforces else 0)
         asyncio.run(client.close())
+
+
+def test_a_canary_that_is_cut_off_says_nothing_of_the_schema() -> None:
+    with openai_server() as server:
+        server.script += [Say(GOOD)]
+        server.cuts = True
+        client = make_client("openai", model="judge-1", base_url=server.url)
+        with pytest.raises(CutOff, match="cut off at 6144 tokens"):
+            client.ask_now(PROMPT, Colour.model_validate_json)
+        server.cuts = False
+        client.ask_now(PROMPT, Colour.model_validate_json)
+        asyncio.run(client.close())
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    ("text", "thought", "raises"),
+    [
+        (GOOD, 41, "70 tokens, 41 of them thinking; raise thinking_tokens, now 40"),
+        (GOOD, 40, "70 tokens, 40 of them thinking; raise answer_tokens, now 30"),
+        ("", 5, "70 tokens, 5 of them thinking; raise thinking_tokens, now 40"),
+        ("", None, "70 tokens; raise thinking_tokens, now 40"),
+        ("x" * 30, None, "70 tokens; raise thinking_tokens, now 40"),
+        ("x" * 31, None, "70 tokens; raise answer_tokens, now 30"),
+    ],
+)
+def test_an_answer_that_was_cut_off_says_which_budget_to_raise(
+    text: str, thought: int | None, raises: str, provider: str, tmp_path: Path
+) -> None:
+    script = (Say(text, "length", thought),) * 2
+    options = {"answer_tokens": 30, "thinking_tokens": 40}
+    told = suffer(Fault("", script, "CutOff", TWICE, options=options), provider, tmp_path)
+    assert type(told.error) is CutOff
+    assert str(told.error) == f"{provider}/judge-1: cut off at {raises}"
+    assert told.client.usage.tokens_out == 2 * 25, "it is paid for"
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

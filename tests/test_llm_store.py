@@ -14,6 +14,7 @@ from loopback import Loopback, Say, gemini_server
 
 from resume_gym.llm import Answer, Malformed, Misconfigured, Prompt, Unavailable
 from resume_gym.llm.client import Client, make_client
+from resume_gym.llm.openai import OpenAI
 from resume_gym.llm.store import Call, Store, key_of, summarise
 
 PROMPT = Prompt("Add.", "1 + 1", {"type": "object", "properties": {"sum": {}, "why": {}}}, "sum-1")
@@ -121,12 +122,15 @@ def test_everything_that_may_change_an_answer_is_in_its_key() -> None:
 def test_options_of_a_client_that_change_its_answers_change_the_key(
     path: Path, server: Loopback
 ) -> None:
-    changes = ({}, {"thinking": None}, {"temperature": 0.5}, {"max_output_tokens": 9})
+    budgets = ({"answer_tokens": 9}, {"thinking_tokens": 9})
+    changes = ({}, {"thinking": None}, {"temperature": 0.5}, *budgets)
     for options in changes:
         one = client(path, server.url, **options)
         one.ask_now(PROMPT, json.loads)
         close(one)
     assert len(set(keys(path))) == len(changes)
+    told = OpenAI("m", thinking_field="thinking_token_budget")
+    assert told.sampling != OpenAI("m").sampling, "a server that limits thinking answers otherwise"
 
 
 def test_a_stored_answer_that_is_not_accepted_any_more_is_replaced(

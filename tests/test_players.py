@@ -268,8 +268,8 @@ def test_an_option_that_is_none_is_named():
         ValueError, match=r"expected options among .*temperature.*; got 'temprature'"
     ):
         endpoint({"model": "m", "base_url": None, "temprature": 1}, 1)
-    with pytest.raises(ValueError, match="max_output_tokens: expected a whole number above 0"):
-        endpoint({"model": "m", "max_output_tokens": 0}, 1)
+    with pytest.raises(ValueError, match="answer_tokens: expected a whole number above 0"):
+        endpoint({"model": "m", "answer_tokens": 0}, 1)
 
 
 @pytest.mark.parametrize(

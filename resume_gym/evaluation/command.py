@@ -51,7 +51,7 @@ same command goes on where it stopped, and agents and rollouts may be added. An 
                                   variable that the option key_name names
   {"model": ..., ...}             either with options, as JSON: temperature,
                                   max_tokens, engine; base_url, key_name,
-                                  max_output_tokens, extra_body, store, ..."""
+                                  answer_tokens, extra_body, store, ..."""
 _EXAMPLES = (
     "eval --agent careful --agent oracle --env ResumeEditMini-v0",
     "eval --agent before=nano --agent after=runs/nano --out result",

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DEADLINE_S = 600.0  # of a turn: longer than of a verdict, for models that think
 _KINDS: Mapping[str, tuple[Any, str]] = {
     **dict.fromkeys(("model", "key_name", "store"), (str, "text")),
-    **dict.fromkeys(("base_url", "served"), (str | None, "text or null")),
+    **dict.fromkeys(("base_url", "served", "thinking_field"), (str | None, "text or null")),
     "extra_body": (dict | None, "an object or null"),
     "parallel_tool_calls": (bool | None, "true, false or null"),
     "replay": (bool, "true or false"),

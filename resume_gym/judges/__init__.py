@@ -74,7 +74,8 @@ def judge_error(error: ModelError) -> JudgeError:
         llm.Malformed: JudgeMalformed,
         llm.Misconfigured: JudgeMisconfigured,
     }
-    return kinds[type(error)](str(error))
+    mine = next(mine for kind, mine in kinds.items() if isinstance(error, kind))
+    return mine(str(error))
 
 
 class AsyncJudge(ABC):

@@ -28,7 +28,13 @@ from resume_gym.tasks import Task
 T = TypeVar("T")
 
 _SURE = {"low": 0.6, "medium": 0.75, "high": 0.9}
-_ROOM = 4096  # tokens of an answer: about 1,000 are written, the rest is for thinking
+# at most some 1,300 tokens are written; a model may think for minutes before
+_PATIENT = {
+    "answer_tokens": 4096,
+    "thinking_tokens": 8192,
+    "timeout_s": 180.0,
+    "deadline_s": 600.0,
+}
 _UNSURE = 0.5  # where the orders disagree
 
 
@@ -45,7 +51,7 @@ def openai(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
 def _judge(provider: str, orders: int, draw: int, options: Mapping[str, Any]) -> "ModelJudge":
     from resume_gym.llm.client import make_client  # who brings a client of his own needs none
 
-    client = make_client(provider, **{"max_output_tokens": _ROOM, **options})
+    client = make_client(provider, **{**_PATIENT, **options})
     return ModelJudge(client, orders, draw)
 
 

@@ -49,6 +49,10 @@ class Malformed(ModelError):  # noqa: N818
     """What it answered is not what was asked for."""
 
 
+class CutOff(Malformed):
+    """It ran out of tokens; the message says which option to raise."""
+
+
 class Misconfigured(ModelError):  # noqa: N818
     """No request can succeed: the key, the model's name, its version or the address is wrong."""
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from resume_gym.llm import Misconfigured, ModelError, Refused, Unavailable
+from resume_gym.llm import CutOff, Misconfigured, ModelError, Refused, Unavailable
 
 _PASSING = {408, 409, 425, 429}
 _CHECK = {
@@ -51,6 +51,29 @@ def failed(
         )
     problem.status = status
     return problem
+
+
+def cut_off(
+    who: str, text: str, thought: int | None, answer_tokens: int, thinking_tokens: int
+) -> CutOff:
+    """The error for an answer that was cut off by the two budgets together.
+
+    Args:
+        who: was asked.
+        text: what came of the answer.
+        thought: tokens of thinking; None if the server does not say.
+        answer_tokens: the budget of the answer.
+        thinking_tokens: the budget of what is thought before it.
+    """
+    if thought is None:  # no token is shorter than a byte
+        too_long = len(text.encode(errors="replace")) <= answer_tokens
+    else:
+        too_long = thought > thinking_tokens or not text
+    known = "" if thought is None else f", {thought} of them thinking"
+    told = f"{who}: cut off at {answer_tokens + thinking_tokens} tokens{known}"
+    if too_long:
+        return CutOff(f"{told}; raise thinking_tokens, now {thinking_tokens}")
+    return CutOff(f"{told}; raise answer_tokens, now {answer_tokens}")
 
 
 def read_key(names: Iterable[str], who: str) -> str:

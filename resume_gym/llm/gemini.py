@@ -15,7 +15,7 @@ from resume_gym.llm import (
     Refused,
     Unavailable,
 )
-from resume_gym.llm.failures import failed, read_key, shown
+from resume_gym.llm.failures import cut_off, failed, read_key, shown
 
 if TYPE_CHECKING:
     from google import genai
@@ -39,10 +39,13 @@ class Gemini:
 
     Attributes:
         model: its name.
-        thinking: how much it thinks, one of `THINKING`; None leaves it to the model.
+        thinking: how much it thinks, one of `THINKING`; None for a model that wants a number
+            instead, as Gemini 2.5 does: `thinking_tokens`. No model takes both.
         api_version: as "v1beta"; None is the SDK's default.
         base_url: of another server with the same protocol.
-        max_output_tokens: of an answer, thinking included.
+        answer_tokens: most tokens of an answer.
+        thinking_tokens: most tokens of thinking before it. A level is no limit in tokens: one that
+            thinks longer takes them from the answer, since the server limits only the sum.
         temperature: None is the model's own, which Google recommends for Gemini 3.
         timeout_s: of one request, all of it.
         concurrency: how many connections are kept.
@@ -55,7 +58,8 @@ class Gemini:
     thinking: str | None = "low"
     api_version: str | None = None
     base_url: str | None = None
-    max_output_tokens: int = 2048
+    answer_tokens: int = 2048
+    thinking_tokens: int = 4096
     temperature: float | None = None
     timeout_s: float = 60.0
     concurrency: int = 64
@@ -75,7 +79,8 @@ class Gemini:
         """What may change its answers, beside prompt and model."""
         return {
             "thinking": self.thinking,
-            "max_output_tokens": self.max_output_tokens,
+            "answer_tokens": self.answer_tokens,
+            "thinking_tokens": self.thinking_tokens,
             "temperature": self.temperature,
         }
 
@@ -137,13 +142,15 @@ class Gemini:
     def _config(self, prompt: Prompt) -> "types.GenerateContentConfig":
         from google.genai import types
 
-        thinking = types.ThinkingLevel(self.thinking.upper()) if self.thinking else None
+        thinking: dict[str, Any] = {"thinking_budget": self.thinking_tokens}
+        if self.thinking:
+            thinking = {"thinking_level": types.ThinkingLevel(self.thinking.upper())}
         return types.GenerateContentConfig(
             system_instruction=prompt.system,
             response_mime_type="application/json",
             response_json_schema=ordered(prompt.schema),
-            thinking_config=types.ThinkingConfig(thinking_level=thinking) if thinking else None,
-            max_output_tokens=self.max_output_tokens,
+            thinking_config=types.ThinkingConfig(**thinking),
+            max_output_tokens=self.answer_tokens + self.thinking_tokens,
             temperature=self.temperature,
             automatic_continuation=False,
             automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
@@ -189,6 +196,10 @@ class Gemini:
         reason = candidate.finish_reason.value if candidate.finish_reason else "STOP"
         if reason in _REFUSALS:
             raise Refused(f"{self.name}: refused: {reason}").after(answer)
+        if reason == "MAX_TOKENS":
+            thought = usage.thoughts_token_count if usage else None
+            budgets = self.answer_tokens, self.thinking_tokens
+            raise cut_off(self.name, text, thought, *budgets).after(answer)
         if reason != "STOP" or not text:
             came = f"{len(text)} characters came"
             raise Malformed(f"{self.name}: ended by {reason}; {came}").after(answer)

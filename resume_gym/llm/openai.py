@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from resume_gym.llm import (
     Answer,
+    CutOff,
     Malformed,
     Misconfigured,
     ModelError,
@@ -17,7 +18,7 @@ from resume_gym.llm import (
     Refused,
     Unavailable,
 )
-from resume_gym.llm.failures import failed, read_key, shown
+from resume_gym.llm.failures import cut_off, failed, read_key, shown
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -48,7 +49,11 @@ class OpenAI:
         model: its name.
         base_url: of the server, with "/v1"; None is OpenAI's own.
         extra_body: more of the request, as `{"chat_template_kwargs": {"enable_thinking": false}}`.
-        max_output_tokens: of an answer, thinking included.
+        answer_tokens: most tokens of an answer.
+        thinking_tokens: most tokens of thinking before it. The server is told only the sum, unless
+            `thinking_field` is set: a model that thinks longer takes them from the answer.
+        thinking_field: of the request, in which the server takes `thinking_tokens`: vLLM with a
+            reasoning parser in "thinking_token_budget". None for servers without, as OpenAI's own.
         temperature: None is the server's own.
         timeout_s: of one request, all of it.
         concurrency: how many connections are kept.
@@ -59,7 +64,9 @@ class OpenAI:
     model: str
     base_url: str | None = None
     extra_body: Mapping[str, Any] | None = None
-    max_output_tokens: int = 2048
+    answer_tokens: int = 2048
+    thinking_tokens: int = 4096
+    thinking_field: str | None = None
     temperature: float | None = None
     timeout_s: float = 60.0
     concurrency: int = 64
@@ -77,7 +84,9 @@ class OpenAI:
     def sampling(self) -> Mapping[str, Any]:
         """What may change its answers, beside prompt and model."""
         return {
-            "max_output_tokens": self.max_output_tokens,
+            "answer_tokens": self.answer_tokens,
+            "thinking_tokens": self.thinking_tokens,
+            "thinking_field": self.thinking_field,
             "temperature": self.temperature,
             "extra_body": self.extra_body,
         }
@@ -128,6 +137,8 @@ class OpenAI:
         try:
             text = (await self._send(clients, CANARY)).text
             sound = json.loads(text) in [{"colour": one} for one in _COLOURS]
+        except CutOff:
+            raise  # says nothing of the schema
         except (Malformed, Refused) as problem:
             sound, text = False, str(problem)
         except ValueError:
@@ -155,14 +166,15 @@ class OpenAI:
 
     def _request(self, prompt: Prompt) -> dict[str, Any]:
         sampling = {} if self.temperature is None else {"temperature": self.temperature}
+        thinking = {self.thinking_field: self.thinking_tokens} if self.thinking_field else {}
         system = {"role": "system", "content": prompt.system}
         messages, body = self._asks(prompt)
         return {
             "model": self.model,
             "messages": [system, *messages],
-            "max_completion_tokens": self.max_output_tokens,
+            "max_completion_tokens": self.answer_tokens + self.thinking_tokens,
             # not by parameters of their own, for which the SDK walks through every schema
-            "extra_body": {**body, **(self.extra_body or {})},
+            "extra_body": {**body, **thinking, **(self.extra_body or {})},
             **sampling,
         }
 
@@ -214,6 +226,12 @@ class OpenAI:
             raise Refused(f"{self.name}: refused: {shown(refusal)}").after(answer)
         if choice.finish_reason == "content_filter":
             raise Refused(f"{self.name}: refused: content_filter").after(answer)
+        if choice.finish_reason == "length":
+            details = getattr(usage, "completion_tokens_details", None)
+            thought = getattr(details, "reasoning_tokens", None)
+            thought = thought if isinstance(thought, int) else None
+            budgets = self.answer_tokens, self.thinking_tokens
+            raise cut_off(self.name, text, thought, *budgets).after(answer)
         if choice.finish_reason != "stop" or not text:
             came = f"{len(text)} characters came"
             told = f"{self.name}: ended by {choice.finish_reason}; {came}"

@@ -57,6 +57,8 @@ def read_turn(text: str) -> Said:
 class OpenAIChat(OpenAI):
     """Sends chats with tools; its options are those of `OpenAI`, and one more.
 
+    A turn has no budget of its own for thinking: a turn that was cut off is a turn.
+
     Answers of a store are also told apart by the server's address: a model before and after its
     training is often served under one name.
 
@@ -65,7 +67,8 @@ class OpenAIChat(OpenAI):
             mention it, for servers that refuse to hear of it.
     """
 
-    max_output_tokens: int = 4096
+    answer_tokens: int = 4096
+    thinking_tokens: int = 0
     timeout_s: float = 300.0
     canary: bool = False
     parallel_tool_calls: bool | None = False

@@ -43,7 +43,7 @@ def check(name: str, value: Any) -> None:
     Raises:
         ValueError: it is out of range.
     """
-    whole = ("concurrency", "max_output_tokens", "requests_a_minute", "tokens_a_minute")
+    whole = ("concurrency", "answer_tokens", "requests_a_minute", "tokens_a_minute")
     limits = (*whole, "deadline_s", "timeout_s")
     may_be_none = ("requests_a_minute", "tokens_a_minute")
     if name in limits and not (value is None and name in may_be_none):
@@ -51,6 +51,8 @@ def check(name: str, value: Any) -> None:
         if type(value) not in kinds or not 0 < value < float("inf"):
             what = "a whole number" if name in whole else "a number"
             raise ValueError(f"{name}: expected {what} above 0, got {value!r}")
+    if name == "thinking_tokens" and (type(value) is not int or value < 0):
+        raise ValueError(f"{name}: expected a whole number from 0, got {value!r}")
     if name == "base_url" and value is not None:
         check_url(value)
     if name == "model" and (not isinstance(value, str) or not value):

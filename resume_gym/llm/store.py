@@ -38,8 +38,8 @@ class Call:
         time: when its outcome was known, in seconds since 1970.
         name: provider and model.
         kind: of the prompt.
-        outcome: "answer", or the failure's name: "unavailable", "refused", "malformed" or
-            "misconfigured".
+        outcome: "answer", or the failure's name: "unavailable", "refused", "malformed",
+            "cutoff" or "misconfigured".
         status: of the HTTP answer, if it was no success.
         seconds: until the outcome was known.
         tokens_in, tokens_out: paid for.

@@ -39,10 +39,18 @@ if TYPE_CHECKING:
 
 PROCEDURAL = "procedural"
 _GEMINI = "gemini-3-pro-preview"
-# an answer is about 3,000 tokens, and thinking comes on top
-_PATIENT = {"max_output_tokens": 16_384, "timeout_s": 300.0, "deadline_s": 1800.0}
+# an answer is about 3,000 tokens
+_PATIENT = {
+    "answer_tokens": 6144,
+    "thinking_tokens": 10_240,
+    "timeout_s": 300.0,
+    "deadline_s": 1800.0,
+}
 # options of a client that decide on what it answers; others may change when a run goes on
-_DECIDES = ("model", "thinking", "max_output_tokens", "temperature", "extra_body", "served")
+_DECIDES = (
+    *("model", "served", "temperature", "extra_body"),
+    *("answer_tokens", "thinking_tokens", "thinking", "thinking_field"),
+)
 
 
 @dataclass(frozen=True)

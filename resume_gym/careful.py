@@ -146,6 +146,7 @@ spreading:spread standing:stood sweeping:swept taking:took teaching:taught telli
 thinking:thought throwing:threw understanding:understood undertaking:undertook upselling:upsold
 winning:won withdrawing:withdrew writing:wrote"""
 _PAST = dict(pair.split(":") for pair in _IRREGULAR.split())
+_HELPER = re.compile(r"\b(?:led|lead|charge|assist\w*|help\w*|supported|credit|direction)\b")
 _PLAIN = [
     (re.compile(rf"{phrase}\b(?! how\b)"), verb)
     for phrase, verb in {
@@ -168,8 +169,19 @@ _PLAIN = [
 
 
 def _verbs(resume: str) -> Iterator[Change]:
-    """Heads of bullets that hide who did the work, as the verb that says it."""
+    """Heads of bullets that hide who did the work, as the verb that says it.
+
+    A bullet stays where another line says that somebody else led the work.
+    """
+    notes = [
+        set(_stems(line))
+        for _, line in _lines(resume)
+        if _HELPER.search(line) and not _BULLET.match(line) and not line.startswith("#")
+    ]
     for start, line in _lines(resume):
+        told = set(_stems(line))
+        if any(len(note & told) > 1 for note in notes):
+            continue
         if marker := _BULLET.match(line):
             head, verb = weak_head(line[marker.end() :])
             start += marker.end()
@@ -253,7 +265,8 @@ def _buried(resume: str) -> Iterator[Change]:
             found = pattern.search(body)
             if found and len(found["rest"]) > len(body) * (1 - _TRIVIAL) / 2:
                 new = _told(found)
-                if 2 * len(new) > len(body):
+                twisted = found.re is _PASSIVE and re.search(r"\b(?:which|were|was)\b", new)
+                if 2 * len(new) > len(body) and not twisted:
                     yield Change(start + marker.end(), start + len(line), new)
                     break
 

@@ -218,10 +218,13 @@ def _harms(
 
 
 def _shortened(old: Content, new: Content) -> bool:
-    """Whether a line is its original without some phrases, each more than small words."""
+    """Whether a line is its original without some phrases, each filler or more than small words."""
     codes = SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes()
     changed = [(kind, old.tokens[a:b]) for kind, a, b, _, _ in codes if kind != "equal"]
-    return all(kind == "delete" and not GLUE.issuperset(gone) for kind, gone in changed)
+    return all(
+        kind == "delete" and (fillers(" ".join(gone)) or not GLUE.issuperset(gone))
+        for kind, gone in changed
+    )
 
 
 def _cut_off(old: Content, new: Content) -> bool:

@@ -117,7 +117,7 @@ class Job:
     def _probe(self, engine: VLLMEngine) -> float:
         chat, session = self.work.chat, self.work.session(self.work.held_out[0])
         prompt = chat.prompt(session.system_prompt, session.prompt)
-        sampling = Sampling(self.config.temperature, PROBE_TOKENS, chat.end, 0)
+        sampling = Sampling(self.config.temperature, PROBE_TOKENS, chat.end, (0,))
         said = asyncio.run(engine.probe(prompt, sampling))
         samples = [
             Sample(0, prompt, one.ids, [True] * len(one.ids), one.logprobs, 0.0) for one in said

@@ -29,8 +29,8 @@ from resume_gym.judges import JudgeUnavailable
 
 ROOT = Path(__file__).parent.parent
 GROUP_SIZE = 6
-CALLS = Random(38).choices(range(1, 430), k=4)
-"""Of what a step consists of: where a run dies, two times each in its first and second step."""
+CALLS = Random(19).choices(range(1, 430), k=4)
+"""Where a run dies, each time: in step 1, in the evaluation after it, and two times in step 2."""
 SETTINGS = {
     "steps": 2,
     "groups": 1,
@@ -40,6 +40,7 @@ SETTINGS = {
     "temperature": 1.3,
     "max-tokens": 48,
     "save-every": 1,
+    "eval-every": 1,
     "eval-tasks": 1,
     "eval-rollouts": 1,
     "threads": 1,
@@ -96,6 +97,7 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
     assert names == {
         "config.toml",
         "metrics.jsonl",
+        "evaluations.jsonl",
         "trajectories",
         "checkpoints",
         "journal.md",
@@ -157,7 +159,7 @@ def test_the_sampler_agrees_with_the_trainer(whole: Path) -> None:
 
 
 def die(argv: list[str], call: int) -> None:
-    """Run as by a command, but for a `kill -9` at a call of what a step consists of."""
+    """Run as by a command, but for a `kill -9` at a call of what a run consists of."""
     left = itertools.count(call, -1)
 
     def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -206,6 +208,8 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_result(
     assert computed(tmp_path) == computed(whole)
     assert shown(tmp_path) == shown(whole)
     assert saved(tmp_path) == saved(whole)
+    for name in ("evaluations.jsonl", "before.json", "after.json"):
+        assert (tmp_path / "test" / name).read_text() == (whole / "test" / name).read_text()
     for step in (1, 2):
         assert episodes(tmp_path, step) == episodes(whole, step)
 
@@ -221,7 +225,7 @@ def test_without_a_verdict_a_run_stops_and_goes_on_later(
             raise JudgeUnavailable("busy")
         return await play(self, step)
 
-    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4})[1:])
+    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4, "eval-every": 0})[1:])
     with monkeypatch.context() as during:
         during.setattr(Orchestrator, "batch", busy)
         with pytest.raises(SystemExit, match="1"):
@@ -245,7 +249,7 @@ def test_weights_that_could_not_be_published_are_no_checkpoint_of_the_step_befor
             raise EngineError("gone")
         return publish(self, version)
 
-    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4})[1:])
+    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4, "eval-every": 0})[1:])
     with monkeypatch.context() as during:
         during.setattr(aipo.Job, "publish", fail)
         with pytest.raises(SystemExit, match="1"):

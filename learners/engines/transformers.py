@@ -131,19 +131,19 @@ def noise(seed: Sequence[int], tokens: int) -> list[float]:
     return np.random.default_rng(seed).random(tokens).tolist()  # type: ignore[no-any-return]
 
 
-def draw(logprobs: Tensor, noise: Tensor) -> Tensor:
-    """From each distribution the token at which its cumulated probabilities pass the noise.
+def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
+    """From each distribution the token at which its cumulated probabilities pass a number.
 
     Args:
         logprobs: [n, vocabulary].
-        noise: [n], in [0, 1), fp64.
+        numbers: [n], in [0, 1), fp64.
 
     Returns:
         Token ids [n].
     """
     passed = logprobs.exp().cumsum(1, dtype=torch.float64)
-    # over the last, which is then exactly 1: no noise is beyond it
-    return torch.searchsorted(passed / passed[:, -1:], noise[:, None], right=True)[:, 0]
+    # over the last, which is then exactly 1: no number is beyond it
+    return torch.searchsorted(passed / passed[:, -1:], numbers[:, None], right=True)[:, 0]
 
 
 class Request(NamedTuple):

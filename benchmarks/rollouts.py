@@ -85,6 +85,7 @@ class Fake:
     """
 
     at_once = 4096
+    repeatable = False
 
     def __init__(self) -> None:
         self.turns: dict[int, Iterator[Completion]] = {}

@@ -117,7 +117,7 @@ class Job:
     def _probe(self, engine: VLLMEngine) -> float:
         chat, session = self.work.chat, self.work.session(self.work.held_out[0])
         prompt = chat.prompt(session.system_prompt, session.prompt)
-        sampling = Sampling(self.config.temperature, PROBE_TOKENS, chat.end, 0)
+        sampling = Sampling(self.config.temperature, PROBE_TOKENS, chat.end, (0,))
         said = asyncio.run(engine.probe(prompt, sampling))
         samples = [
             Sample(0, prompt, one.ids, [True] * len(one.ids), one.logprobs, 0.0) for one in said
@@ -241,6 +241,7 @@ def train(config: Config, servers: Sequence[Server], urls: Sequence[str]) -> Non
     with Loggers(config, run, done) as loggers:
         before = _evaluation(job, "before", console)
         _tell(job, loggers, console.print)
+        _evaluate(job, done)
         if done < config.steps:
             run.set_aside(done)
             _steps(job, loggers, done)
@@ -287,8 +288,7 @@ def _steps(job: Job, loggers: Loggers, done: int) -> None:
             if step % config.save_every == 0 or step == config.steps:
                 job.trainer.save(step)
                 dashboard(history, run.path / "dashboard.png", f"{config.name}: {config.model}")
-            if config.eval_every and step % config.eval_every == 0:
-                job.sampler.evaluate(step)
+            _evaluate(job, step)
             _tell(job, loggers, progress.say)
 
 
@@ -314,6 +314,13 @@ def _evaluation(job: Job, when: str, console: Console) -> Returns:
     job.run.write_result(when, summary)
     job.run.note(f"Mean reward on held-out tasks {when} training: {summary.reward:.2f}.")
     return summary
+
+
+def _evaluate(job: Job, step: int) -> None:
+    """Begin the evaluation that is due after a step, if it has not ended before."""
+    every, ended = job.config.eval_every, [one["step"] for one in job.run.evaluations()]
+    if every and step and step % every == 0 and step not in ended:
+        job.sampler.evaluate(step)
 
 
 def _evaluated(job: Job, wait: bool) -> Iterator[str]:

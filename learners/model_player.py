@@ -160,8 +160,8 @@ def _hash(files: Iterable[Path]) -> str:
 class ModelPlayer:
     """Plays with a model; see `resume_gym.evaluation.players.Player`.
 
-    Draws come from the engine: the transformers engine draws for all conversations that ask at the
-    same time, so an episode repeats itself only among the same others, and vLLM's do not at all.
+    With the transformers engine the noise is the episode's own; whoever is sampled beside it only
+    changes the last bits of probabilities. vLLM draws as it happens.
 
     Args:
         found: the model.
@@ -211,7 +211,7 @@ class ModelPlayer:
         config, chat, key = self._config, self._chat, next(self._keys)
         prompt = chat.prompt(session.system_prompt, session.prompt)
         one = rollout.Rollout(0, 0, session, prompt)
-        sampling = Sampling(config.temperature, config.max_tokens, chat.end, seed)
+        sampling = Sampling(config.temperature, config.max_tokens, chat.end, (seed,))
         try:
             await rollout.play(one, key, self._engine.generate, chat, sampling)
         except RefusedError as problem:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from statistics import pstdev
 from typing import Any, NamedTuple
@@ -146,6 +147,8 @@ class Orchestrator:
     async def batch(self, step: int) -> Batch:
         """Play a step's episodes, but for those that have been played before.
 
+        An engine that is repeatable plays a step again as a whole if any episode is missing.
+
         Raises:
             EngineError: the engine gives no tokens.
             JudgeError: no group is left, for want of verdicts.
@@ -154,6 +157,10 @@ class Orchestrator:
         planned, seed = self.plan(step)
         kept = self._trajectories
         rollouts = kept.restore(step, planned) if kept else planned
+        if self._engine.repeatable and not all(one.session.done for one in rollouts):
+            # beside fewer others the rest would come out otherwise: the step is repeated
+            both = zip(planned, rollouts, strict=True)
+            rollouts = [replace(one, before=played.session) for one, played in both]
         self._lag_s = 0.0
         first = planned[0].group * self._config.group_size
         failures = await self._all(rollouts, first, seed, step)
@@ -200,16 +207,19 @@ class Orchestrator:
         groups = _Groups(rollouts, getattr(self._judge, "grouped", False))
         for first in range(0, len(rollouts), at_once):
             some = rollouts[first : first + at_once]
-            own = seed + first * self._work.rules.max_turns
-            tasks = [
-                self._one(one, key + first + i, own, step, groups) for i, one in enumerate(some)
-            ]
+            numbered = enumerate(some, first)
+            tasks = [self._one(one, key + i, (seed, i), step, groups) for i, one in numbered]
             failures += await _gather(tasks)
         pairs = zip(rollouts, failures, strict=True)
         return [groups.failures.get(id(one), failure) for one, failure in pairs]
 
     async def _one(
-        self, rollout: Rollout, key: int, seed: int, step: int | None, groups: "_Groups"
+        self,
+        rollout: Rollout,
+        key: int,
+        seed: tuple[int, ...],
+        step: int | None,
+        groups: "_Groups",
     ) -> Exception | None:
         """Play one episode to its end, have it graded, keep it."""
         config, session = self._config, rollout.session
@@ -219,6 +229,7 @@ class Orchestrator:
                 stop = self._work.chat.end
                 sampling = Sampling(config.temperature, config.max_tokens, stop, seed)
                 await play(rollout, key, self._generate, self._work.chat, sampling)
+                rollout.recall()
                 if self._judge_waits or not session.needs_verdict:
                     self._keep(step, rollout)
         except RefusedError as error:

@@ -29,6 +29,7 @@ class Rollout:
         sampled: bool [r], True where the policy sampled.
         logprobs: [r], the sampler's; 0 elsewhere.
         versions: [r], optimizer steps behind the weights that sampled; `NOT_SAMPLED` elsewhere.
+        before: the session as an interrupted run has left it; this one plays it again.
     """
 
     group: int
@@ -39,6 +40,7 @@ class Rollout:
     sampled: list[bool] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
+    before: AnySession | None = None
 
     def hear(self, ids: Sequence[int]) -> None:
         """Append tokens that were not sampled."""
@@ -46,6 +48,14 @@ class Rollout:
         self.sampled += [False] * len(ids)
         self.logprobs += [0.0] * len(ids)
         self.versions += [NOT_SAMPLED] * len(ids)
+
+    def recall(self) -> None:
+        """Take the verdict from before, if it was on the same text: it may have cost money."""
+        session, before = self.session, self.before
+        if isinstance(session, EditSession) and isinstance(before, EditSession):
+            verdict = before.state.verdict
+            if verdict and session.needs_verdict and session.text == before.text:
+                session.grade(verdict)
 
     def sample(self, advantage: float) -> Sample:
         """What the trainer needs of this rollout."""
@@ -86,14 +96,14 @@ async def play(
         key: names the conversation; no other that is played at the same time has it.
         generate: an engine's.
         chat: turns texts into tokens and back.
-        sampling: each turn adds its number to the seed.
+        sampling: of the episode; each turn's seed ends with its number.
 
     Raises:
         EngineError: no tokens could be had.
     """
     session = rollout.session
     while True:
-        turn = replace(sampling, seed=sampling.seed + session.turns)
+        turn = replace(sampling, seed=(*sampling.seed, session.turns))
         said = await generate(key, rollout.prompt + rollout.response, turn)
         rollout.response += said.ids
         rollout.sampled += [True] * len(said.ids)

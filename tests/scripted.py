@@ -31,15 +31,17 @@ class Scripted:
         heard: what each conversation was at its last turn.
         gone: keys of conversations that were released, in that order.
         at_once: as of every engine.
+        repeatable: likewise.
         version: of all weights from now on.
     """
 
     script: Callable[[int], Sequence[str | Exception]]
     delay_s: Callable[[int], float] = lambda key: 0.0
-    seeds: list[int] = field(default_factory=list)
+    seeds: list[tuple[int, ...]] = field(default_factory=list)
     heard: dict[int, list[int]] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
     at_once: int = 4096
+    repeatable: bool = False
     version: int = 0
     together: int = 0
     most: int = 0

@@ -1,12 +1,17 @@
 """The main job as a user runs it: a process, a run folder, a kill, the same command again."""
 
+import itertools
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -18,15 +23,24 @@ from transformers import AutoModelForCausalLM
 from learners import aipo
 from learners.engines import EngineError
 from learners.orchestrator import Batch, Orchestrator
+from learners.policy import Policy
+from learners.trajectories import Trajectories
 from resume_gym.judges import JudgeUnavailable
 
 ROOT = Path(__file__).parent.parent
+GROUP_SIZE = 6
+CALLS = Random(19).choices(range(1, 430), k=4)
+"""Where a run dies, each time: in step 1, in the evaluation after it, and two times in step 2."""
 SETTINGS = {
     "steps": 2,
     "groups": 1,
-    "group-size": 3,
+    "group-size": GROUP_SIZE,
+    # some episodes end before the others
+    "seed": 3,
+    "temperature": 1.3,
     "max-tokens": 48,
     "save-every": 1,
+    "eval-every": 1,
     "eval-tasks": 1,
     "eval-rollouts": 1,
     "threads": 1,
@@ -48,6 +62,14 @@ def run(runs: Path, /, **changes: object) -> subprocess.CompletedProcess[str]:
 
 def weights(runs: Path) -> dict[str, torch.Tensor]:
     return load_file(runs / "test" / "checkpoints" / "step-000002" / "policy.safetensors")
+
+
+def saved(runs: Path) -> dict[str, bytes]:
+    """The last checkpoint: weights and optimizer state."""
+    folder = runs / "test" / "checkpoints" / "step-000002"
+    found = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert len(found) == 2
+    return found
 
 
 def computed(runs: Path) -> list[dict[str, float]]:
@@ -75,6 +97,7 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
     assert names == {
         "config.toml",
         "metrics.jsonl",
+        "evaluations.jsonl",
         "trajectories",
         "checkpoints",
         "journal.md",
@@ -87,9 +110,9 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
         "tensorboard",
     }
     assert [one["step"] for one in computed(whole)] == [1, 2]
-    episodes = (folder / "trajectories" / "step-000002.jsonl").read_text().splitlines()
-    assert len(episodes) == 3
-    record = json.loads(episodes[0])
+    lines = (folder / "trajectories" / "step-000002.jsonl").read_text().splitlines()
+    assert len(lines) == GROUP_SIZE
+    record = json.loads(lines[0])
     lists = [len(record["tokens"][name]) for name in ("response", "sampled", "logprobs")]
     assert len(set(lists)) == 1
 
@@ -135,30 +158,60 @@ def test_the_sampler_agrees_with_the_trainer(whole: Path) -> None:
     assert all(one["gap"] < 1e-5 for one in computed(whole))
 
 
-def test_a_killed_run_ends_with_the_same_result(
+def die(argv: list[str], call: int) -> None:
+    """Run as by a command, but for a `kill -9` at a call of what a run consists of."""
+    left = itertools.count(call, -1)
+
+    def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if next(left) == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args, **kwargs)
+
+        return called
+
+    for owner, name in ((Policy, "logprobs"), (Policy, "forward"), (Trajectories, "append")):
+        setattr(owner, name, deadly(getattr(owner, name)))
+    sys.argv = argv
+    aipo.main()
+
+
+def episodes(runs: Path, step: int) -> dict[tuple[int, int], Any]:
+    """The records of a step by group and member; none is there twice."""
+    file = runs / "test" / "trajectories" / f"step-{step:06d}.jsonl"
+    lines = file.read_text().split("\n")[:-1] if file.exists() else []
+    found = {(one["group"], one["member"]): one for one in map(json.loads, lines)}
+    assert len(found) == len(lines)
+    return found
+
+
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_result(
     whole: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    process = subprocess.Popen(
-        command(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    checkpoints = tmp_path / "test" / "checkpoints"
-    deadline = time.monotonic() + 600
-    while not (checkpoints / "step-000001").is_dir():
-        assert process.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    monkeypatch.setattr(sys, "argv", command(tmp_path)[1:])
+    argv = command(tmp_path)[1:]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["learners.aipo"])
+    ended = Counter[int]()
+    for call in CALLS:
+        process = context.Process(target=die, args=(argv, call))
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        ended.update(step for step in (1, 2) if 0 < len(episodes(tmp_path, step)) < GROUP_SIZE)
+    assert min(ended[1], ended[2]) > 0, "the test wants kills in the middle of steps"
+    monkeypatch.setattr(sys, "argv", argv)
     aipo.main()
     assert "resumed after step" in capsys.readouterr().out
     assert computed(tmp_path) == computed(whole)
     assert shown(tmp_path) == shown(whole)
-    for name, tensor in weights(whole).items():
-        assert torch.equal(tensor, weights(tmp_path)[name]), name
+    assert saved(tmp_path) == saved(whole)
+    for name in ("evaluations.jsonl", "before.json", "after.json"):
+        assert (tmp_path / "test" / name).read_text() == (whole / "test" / name).read_text()
+    for step in (1, 2):
+        assert episodes(tmp_path, step) == episodes(whole, step)
 
 
 @pytest.mark.slow
@@ -172,7 +225,7 @@ def test_without_a_verdict_a_run_stops_and_goes_on_later(
             raise JudgeUnavailable("busy")
         return await play(self, step)
 
-    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4})[1:])
+    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4, "eval-every": 0})[1:])
     with monkeypatch.context() as during:
         during.setattr(Orchestrator, "batch", busy)
         with pytest.raises(SystemExit, match="1"):
@@ -196,7 +249,7 @@ def test_weights_that_could_not_be_published_are_no_checkpoint_of_the_step_befor
             raise EngineError("gone")
         return publish(self, version)
 
-    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4})[1:])
+    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4, "eval-every": 0})[1:])
     with monkeypatch.context() as during:
         during.setattr(aipo.Job, "publish", fail)
         with pytest.raises(SystemExit, match="1"):
@@ -221,7 +274,7 @@ def test_a_finished_run_shows_its_result_again(
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"seed": 9}, "seed was 1, is 9"),
+        ({"seed": 9}, "seed was 3, is 9"),
         ({"model": "nanoo"}, "nano"),
         ({"tasks": "nowhere.jsonl", "name": "other"}, "nowhere.jsonl"),
         ({"judge": "rubrik", "name": "another"}, "did you mean 'rubric'"),

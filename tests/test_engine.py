@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import Sequence
 from random import Random
+from statistics import fmean
 
 import pytest
 import torch
@@ -11,15 +12,15 @@ from transformers import PreTrainedModel
 from learners.batching import Sample, pack
 from learners.engines import Completion, Sampling
 from learners.engines import transformers as embedded
-from learners.engines.transformers import Request, TransformersEngine
+from learners.engines.transformers import Request, TransformersEngine, draw, noise
 from learners.policy import Policy
 
 STOP = 5
 TEMPERATURE = 0.7
 
 
-def sampling(seed: int = 0, max_tokens: int = 12, stop: int = STOP) -> Sampling:
-    return Sampling(TEMPERATURE, max_tokens, stop, seed)
+def ask(key: int, ids: list[int], seed: int = 0, max_tokens: int = 12, stop: int = STOP) -> Request:
+    return Request(key, ids, Sampling(TEMPERATURE, max_tokens, stop, (seed, key)))
 
 
 def words(count: int, seed: int) -> list[int]:
@@ -45,8 +46,8 @@ def talk(
     for turn in range(turns):
         # conversations come in any order, and some sit a turn out
         keys = [key for key in reversed(range(len(ids))) if (key + turn) % 3 or turn == 0]
-        requests = [Request(key, ids[key]) for key in keys]
-        said = engine.sample(requests, sampling(turn))
+        requests = [ask(key, ids[key], turn) for key in keys]
+        said = engine.sample(requests)
         check(plain, requests, said)
         for key, one in zip(keys, said, strict=True):
             ids[key] = ids[key] + one.ids + words(1 + key * turn % 4, turn)
@@ -70,8 +71,8 @@ def test_the_trainer_agrees_with_the_sampler(precision: str) -> None:
     policy, _ = tiny_policy("qwen3", TEMPERATURE)
     policy.precision = precision
     prompt = words(20, 0)
-    requests = [Request(key, prompt) for key in range(6)]
-    said = TransformersEngine(policy).sample(requests, sampling())
+    requests = [ask(key, prompt) for key in range(6)]
+    said = TransformersEngine(policy).sample(requests)
     samples = [Sample(0, prompt, one.ids, [True] * len(one.ids), one.logprobs, 1.0) for one in said]
     (row,) = pack(samples, 1000)
     gap = (policy(row)[0] - row.logprobs).abs()
@@ -90,12 +91,12 @@ def test_parked_caches_give_what_a_fresh_engine_gives(architecture: str) -> None
     policy, plain = tiny_policy(architecture, TEMPERATURE)
     engine = TransformersEngine(policy)
     ids = talk(engine, 3, (6, 11, 3), plain)
-    requests = [Request(key, one) for key, one in enumerate(ids)]
-    parked = engine.sample(requests, sampling(9))
-    fresh = TransformersEngine(policy).sample(requests, sampling(9))
+    requests = [ask(key, one, 9) for key, one in enumerate(ids)]
+    parked = engine.sample(requests)
+    fresh = TransformersEngine(policy).sample(requests)
     for key in (0, 2):
         engine.release(key)
-    half = engine.sample([Request(key, one) for key, one in enumerate(ids[:1])], sampling(8))
+    half = engine.sample([ask(0, ids[0], 8)])
     check(plain, requests[:1], half)
     for one, other in zip(parked, fresh, strict=True):
         assert one.ids == other.ids
@@ -122,8 +123,8 @@ def counted() -> tuple[CountedPolicy, PreTrainedModel]:
 def test_one_prompt_is_computed_once() -> None:
     policy, plain = counted()
     prompt = words(8, 1)
-    requests = [Request(key, prompt) for key in range(4)]
-    said = TransformersEngine(policy).sample(requests, sampling())
+    requests = [ask(key, prompt) for key in range(4)]
+    said = TransformersEngine(policy).sample(requests)
     assert policy.shapes[0] == (1, 7)
     assert {width for _, width in policy.shapes[1:]} == {1}
     check(plain, requests, said)
@@ -134,15 +135,15 @@ def test_one_prompt_is_computed_once() -> None:
         with torch.inference_mode():
             for request in requests:
                 engine._prefill([request])
-        return engine.sample(requests, sampling())
+        return engine.sample(requests)
 
     assert [one.ids for one in prefilled_apart()] == [one.ids for one in said]
 
 
 def test_finished_conversations_leave_the_batch() -> None:
     policy, _ = counted()
-    requests = [Request(key, words(5, key)) for key in range(24)]
-    said = TransformersEngine(policy).sample(requests, sampling(max_tokens=80))
+    requests = [ask(key, words(5, key), max_tokens=80) for key in range(24)]
+    said = TransformersEngine(policy).sample(requests)
     rows = [rows for rows, _ in policy.shapes[1:]]
     assert rows == sorted(rows, reverse=True)
     assert rows[-1] < rows[0] == 24
@@ -152,10 +153,10 @@ def test_finished_conversations_leave_the_batch() -> None:
 
 def test_the_seed_decides() -> None:
     policy, _ = tiny_policy("qwen3")
-    requests = [Request(key, words(7, key)) for key in range(3)]
 
     def said(seed: int) -> list[Completion]:
-        return TransformersEngine(policy).sample(requests, sampling(seed))
+        requests = [ask(key, words(7, key), seed) for key in range(3)]
+        return TransformersEngine(policy).sample(requests)
 
     torch.manual_seed(1)
     first = said(3)
@@ -167,11 +168,54 @@ def test_the_seed_decides() -> None:
     assert torch.equal(torch.get_rng_state(), state), "the global generator was used"
 
 
+def test_noise_is_named_by_its_seed_alone() -> None:
+    """By step, episode and turn: every one of them draws apart."""
+    seeds = [(2**61, 0, 0), (2**61 + 1, 0, 0), (2**61, 1, 0), (2**61, 0, 1)]
+    drawn = [noise(seed, 1000) for seed in seeds]
+    assert [noise(seed, 1000) for seed in reversed(seeds)] == drawn[::-1]
+    assert len({number for one in drawn for number in one}) == 4000
+    assert all(0 <= number < 1 for one in drawn for number in one)
+    assert all(abs(fmean(one) - 0.5) < 0.05 for one in drawn)
+    assert noise(seeds[0], 10) == drawn[0][:10], "another limit of tokens draws the same ones"
+    with pytest.raises(ValueError, match="non-negative"):
+        noise((-1, 0, 0), 1)
+
+
+def test_a_row_is_drawn_by_its_own_noise() -> None:
+    logprobs = torch.randn(50, 300, generator=torch.Generator().manual_seed(0)).log_softmax(1)
+    numbers = torch.tensor(noise((0,), 50), dtype=torch.float64)
+    together = draw(logprobs, numbers)
+    alone = [draw(logprobs[[row]], numbers[[row]]) for row in reversed(range(50))]
+    assert together.tolist() == torch.cat(alone[::-1]).tolist()
+
+
+@pytest.mark.parametrize("number", [0.0, 0.5, 1 - 2**-53])
+def test_what_is_impossible_is_never_drawn(number: float) -> None:
+    never = -torch.inf
+    logprobs = torch.tensor([[never, -1.0, never, -1.0, never]])  # also where they sum up to less
+    (token,) = draw(logprobs, torch.tensor([number], dtype=torch.float64)).tolist()
+    assert token == (1 if number < 0.5 else 3)
+
+
+def test_whoever_is_sampled_beside_it_a_conversation_says_the_same() -> None:
+    policy, _ = tiny_policy("qwen3")
+    requests = [ask(key, words(5 + key, key)) for key in range(6)]
+    # limits are each one's own, too
+    requests[2] = ask(2, words(7, 2), max_tokens=3, stop=-1)
+    together = TransformersEngine(policy).sample(requests)
+    for request, wanted in zip(requests, together, strict=True):
+        (alone,) = TransformersEngine(policy).sample([request])
+        assert alone.ids == wanted.ids
+        torch.testing.assert_close(alone.logprobs, wanted.logprobs, atol=1e-5, rtol=0)
+    assert len(together[2].ids) == 3
+    assert max(len(one.ids) for one in together) > 3
+
+
 def test_samples_follow_the_distribution() -> None:
     policy, plain = tiny_policy("llama", TEMPERATURE)
     prompt = words(5, 0)
-    requests = [Request(key, prompt) for key in range(4000)]
-    said = TransformersEngine(policy).sample(requests, sampling(max_tokens=1))
+    requests = [ask(key, prompt, max_tokens=1) for key in range(4000)]
+    said = TransformersEngine(policy).sample(requests)
     drawn = torch.bincount(torch.tensor([one.ids[0] for one in said]), minlength=VOCABULARY)
     wanted = plain_logprobs(plain, prompt, TEMPERATURE)[-1].exp().detach()
     assert (drawn / 4000 - wanted).abs().max() < 0.03
@@ -179,8 +223,8 @@ def test_samples_follow_the_distribution() -> None:
 
 def test_a_completion_ends_at_its_stop_or_its_limit() -> None:
     policy, _ = tiny_policy("qwen3")
-    requests = [Request(key, words(5, key)) for key in range(24)]
-    said = TransformersEngine(policy).sample(requests, sampling(max_tokens=20))
+    requests = [ask(key, words(5, key), max_tokens=20) for key in range(24)]
+    said = TransformersEngine(policy).sample(requests)
     for ids, logprobs, versions in said:
         assert len(ids) == len(logprobs) == len(versions) <= 20
         assert STOP not in ids[:-1]
@@ -191,7 +235,7 @@ def test_a_completion_ends_at_its_stop_or_its_limit() -> None:
 
 
 def test_no_request_is_no_completion() -> None:
-    assert TransformersEngine(tiny_policy("qwen3")[0]).sample([], sampling()) == []
+    assert TransformersEngine(tiny_policy("qwen3")[0]).sample([]) == []
 
 
 @pytest.mark.parametrize("change", ["another", "shorter", "same"])
@@ -199,7 +243,7 @@ def test_a_conversation_only_grows(change: str) -> None:
     policy, _ = tiny_policy("qwen3")
     engine = TransformersEngine(policy)
     ids = words(6, 0)
-    (said,) = engine.sample([Request(7, ids)], sampling(stop=-1, max_tokens=4))
+    (said,) = engine.sample([ask(7, ids, stop=-1, max_tokens=4)])
     whole = ids + said.ids
     wrong = {
         "another": [(whole[0] + 1) % VOCABULARY, *whole[1:], 1],
@@ -207,25 +251,25 @@ def test_a_conversation_only_grows(change: str) -> None:
         "same": whole[:-1],
     }
     with pytest.raises(ValueError, match="conversation 7 does not extend what it was"):
-        engine.sample([Request(7, wrong[change])], sampling())
-    assert engine.sample([Request(7, whole)], sampling())  # nothing is lost by the refusal
+        engine.sample([ask(7, wrong[change])])
+    assert engine.sample([ask(7, whole)])  # nothing is lost by the refusal
     for key in (7, 8):
         engine.release(key)
-    assert engine.sample([Request(7, wrong[change])], sampling())
+    assert engine.sample([ask(7, wrong[change])])
 
 
 def test_new_weights_are_used_once_they_are_loaded() -> None:
     policy, plain = tiny_policy("qwen3", TEMPERATURE)
     engine = TransformersEngine(policy)
     ids = words(6, 0)
-    (said,) = engine.sample([Request(0, ids)], sampling(stop=-1))
+    (said,) = engine.sample([ask(0, ids, stop=-1)])
     with torch.no_grad():
         for one in (policy.model, plain):
             for parameter in one.parameters():
                 parameter.mul_(1.1)
     engine.load_weights(3, list)
-    request = Request(0, [*ids, *said.ids, 1])
-    (later,) = engine.sample([request], sampling())
+    request = ask(0, [*ids, *said.ids, 1])
+    (later,) = engine.sample([request])
     check(plain, [request], [later])
     assert set(said.versions) == {0}
     assert set(later.versions) == {3}
@@ -238,29 +282,28 @@ def test_a_copy_of_the_policy_takes_its_weights() -> None:
             parameter.mul_(1.1)
     engine = TransformersEngine(policy, own=True)
     engine.load_weights(1, plain.named_parameters)
-    request = Request(0, words(6, 0))
-    check(plain, [request], engine.sample([request], sampling()))
+    request = ask(0, words(6, 0))
+    check(plain, [request], engine.sample([request]))
 
 
 def test_whoever_asks_in_the_same_moment_is_one_batch() -> None:
     policy, _ = counted()
     engine = TransformersEngine(policy)
-    requests = [Request(key, words(5, key)) for key in range(6)]
+    requests = [ask(key, words(5, key), 4) for key in range(6)]
 
-    async def ask() -> list[Completion]:
-        asked = [engine.generate(key, ids, sampling(4)) for key, ids in requests]
-        return list(await asyncio.gather(*asked))
+    async def together() -> list[Completion]:
+        return list(await asyncio.gather(*(engine.generate(*one) for one in requests)))
 
-    said = asyncio.run(ask())
-    assert said == TransformersEngine(policy).sample(requests, sampling(4))
+    said = asyncio.run(together())
+    assert said == TransformersEngine(policy).sample(requests)
     assert policy.shapes[1][0] == len(requests)
 
 
 def test_all_who_wait_hear_of_a_failure() -> None:
     engine = TransformersEngine(tiny_policy("qwen3")[0])
 
-    async def ask() -> list[object]:
-        asked = [engine.generate(key, [VOCABULARY + key] * 2, sampling()) for key in range(3)]
+    async def together() -> list[object]:
+        asked = [engine.generate(*ask(key, [VOCABULARY + key] * 2)) for key in range(3)]
         return list(await asyncio.gather(*asked, return_exceptions=True))
 
-    assert [type(one) for one in asyncio.run(ask())] == [IndexError] * 3
+    assert [type(one) for one in asyncio.run(together())] == [IndexError] * 3

@@ -17,7 +17,7 @@ from learners.engines import Engine, EngineError, RefusedError
 from learners.orchestrator import Batch, Orchestrator
 from learners.trajectories import Trajectories
 from learners.work import Work
-from resume_gym import Rules, Task, Verdict
+from resume_gym import Rules, Task, Verdict, tool_call
 from resume_gym.judges import (
     AsyncJudge,
     Judge,
@@ -81,7 +81,7 @@ def test_an_engine_may_take_fewer_at_once() -> None:
     engine.at_once = 5
     assert len(batch(make(engine)).rollouts) == 12
     assert engine.most == 5
-    assert len(set(engine.seeds)) == 3 * 2, "chunks draw from seeds of their own"
+    assert len(set(engine.seeds)) == 12 * 2, "each turn of each episode draws its own"
 
 
 def test_members_that_are_refused_are_left_out_and_counted() -> None:
@@ -146,6 +146,58 @@ def test_what_was_played_before_is_not_played_again(tmp_path: Path) -> None:
     assert len(judge.asked) == 5
     keys = {tuple(texts(again)[i][:2]) for i in range(12)}
     assert len(keys) == len(path.read_bytes().splitlines()) == 12, "nothing is there twice"
+
+
+def repeating(*script: str) -> Scripted:
+    engine = says(*script)
+    engine.repeatable = True
+    return engine
+
+
+def test_an_engine_that_repeats_itself_repeats_an_interrupted_step(tmp_path: Path) -> None:
+    """As a whole, since the others in a batch decide last bits; no verdict is asked again."""
+    once = repeating(EDIT, SUBMIT)
+    whole = batch(make(once, folder=tmp_path))
+    path = Trajectories(tmp_path).path(1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:7]) + lines[7][:50])
+    engine, judge = repeating(EDIT, SUBMIT), FixedJudge()
+    again = batch(make(engine, judge, tmp_path))
+    assert [r.record() for r in again.rollouts] == [r.record() for r in whole.rollouts]
+    assert engine.seeds == once.seeds
+    assert len(judge.asked) == 5
+    assert sorted(path.read_bytes().splitlines(keepends=True)) == sorted(lines)
+    assert path.read_bytes().startswith(b"".join(lines[:7])), "the first ones stay as they were"
+    idle = repeating()
+    batch(make(idle, FixedJudge([WORST]), tmp_path))
+    assert idle.seeds == [], "a step that has ended is not repeated"
+
+
+def test_a_group_that_was_judged_is_not_judged_again_when_a_step_is_repeated(
+    tmp_path: Path,
+) -> None:
+    whole = batch(make(repeating(EDIT, SUBMIT), Ranking(), tmp_path))
+    path = Trajectories(tmp_path).path(1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 24, "before their verdicts and with them"
+    # of the last group two have ended
+    path.write_bytes(b"".join(lines[:10] + lines[12:20]))
+    judge = Ranking()
+    again = batch(make(repeating(EDIT, SUBMIT), judge, tmp_path))
+    assert [r.record() for r in again.rollouts] == [r.record() for r in whole.rollouts]
+    assert judge.asked == [(again.rollouts[-1].session.task.task_id, 4)]
+    assert sorted(path.read_bytes().splitlines(keepends=True)) == sorted(lines)
+
+
+def test_a_verdict_on_another_text_does_not_count(tmp_path: Path) -> None:
+    batch(make(says(EDIT, SUBMIT), folder=tmp_path))
+    path = Trajectories(tmp_path).path(1)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:7]))
+    other = tool_call("str_replace", old="Helped build", new="Made")
+    again = batch(make(repeating(other, SUBMIT), FixedJudge([WORST]), tmp_path))
+    assert all(r.session.state.verdict == WORST for r in again.rollouts)
+    later = batch(make(says(), folder=tmp_path)).rollouts
+    assert [r.record() for r in later] == [r.record() for r in again.rollouts]
 
 
 def test_an_evaluation_plays_the_held_out_tasks_with_the_same_seeds() -> None:

@@ -19,7 +19,7 @@ def fresh(number: int = 0) -> Rollout:
 
 def run(*script: str | Exception) -> tuple[Rollout, Scripted]:
     rollout, engine = fresh(), Scripted(lambda key: script, version=7)
-    sampling = Sampling(1.0, 64, CHAT.end, 100)
+    sampling = Sampling(1.0, 64, CHAT.end, (100, 5))
     asyncio.run(play(rollout, 5, engine.generate, CHAT, sampling))
     return rollout, engine
 
@@ -44,7 +44,7 @@ def test_an_episode_as_tokens() -> None:
     assert one.versions == [7 if sampled else NOT_SAMPLED for sampled in one.sampled]
     assert "- Built a booking" in session.resume
     assert session.needs_verdict, "nobody has graded it"
-    assert engine.seeds == [100, 101, 102], "no two turns draw from one seed"
+    assert engine.seeds == [(100, 5, 0), (100, 5, 1), (100, 5, 2)], "no two turns draw the same"
 
 
 def test_what_the_trainer_gets() -> None:

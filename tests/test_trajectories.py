@@ -38,6 +38,33 @@ def test_the_later_line_counts(tmp_path: Path) -> None:
     assert kept.restore(9, planned())[2].session.state.verdict == BEST
 
 
+def test_what_comes_out_the_same_again_is_there_once(tmp_path: Path) -> None:
+    kept = Trajectories(tmp_path)
+    one, _ = run(EDIT, SUBMIT)
+    kept.append(9, one)
+    lines = kept.path(9).read_bytes()
+    again = Trajectories(tmp_path)
+    again.restore(9, planned())
+    again.append(9, one)
+    assert kept.path(9).read_bytes() == lines
+    other, _ = run(SUBMIT)
+    again.append(9, other)
+    assert again.restore(9, planned())[2].record() == other.record()
+    again.append(9, one)
+    assert again.restore(9, planned())[2].record() == one.record(), "as it was before the other"
+
+
+def test_rewards_come_in_order(tmp_path: Path) -> None:
+    """Whoever ended first, what is drawn by them is the same to the last bit."""
+    kept = Trajectories(tmp_path)
+    one, _ = run(SUBMIT)
+    state = one.session.state
+    for reward, (one.group, one.member) in enumerate([(5, 0), (4, 1), (4, 0)]):
+        one.session.restore(state._replace(reward=reward))
+        kept.append(9, one)
+    assert [reward for _, reward in kept.rewards(9)] == [2, 1, 0]
+
+
 @pytest.mark.parametrize("bytes_left", [1, 40, 500])
 def test_a_line_that_was_cut_short_is_removed(bytes_left: int, tmp_path: Path) -> None:
     kept = Trajectories(tmp_path)

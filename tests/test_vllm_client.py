@@ -29,7 +29,7 @@ from learners.tokens import ChatTokens
 from learners.trajectories import Trajectories
 from resume_gym import TOOLS, tool_call
 
-SAMPLING = Sampling(0.7, 8, 5, 1)
+SAMPLING = Sampling(0.7, 8, 5, (1,))
 
 
 def speak(ids: Sequence[int]) -> Sequence[int]:

@@ -23,13 +23,14 @@ class Sampling:
         temperature: divides the logits; greater than 0.
         max_tokens: limit of one completion, its end token included.
         stop: the token id that ends a completion.
-        seed: of this turn, for an engine whose draws can be repeated.
+        seed: integers, at least 0, that name this turn of this episode; an engine whose draws can
+            be repeated draws the same for the same ones, whatever else it samples.
     """
 
     temperature: float
     max_tokens: int
     stop: int
-    seed: int
+    seed: tuple[int, ...]
 
 
 class Completion(NamedTuple):
@@ -55,9 +56,12 @@ class Engine(Protocol):
 
     Attributes:
         at_once: how many conversations it continues side by side.
+        repeatable: whether the same conversations, side by side, are continued by the same tokens
+            with the same log-probabilities, to the last bit.
     """
 
     at_once: int
+    repeatable: bool
 
     async def generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
         """Continue a conversation by one completion.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import Cache
@@ -125,11 +126,38 @@ class _Ragged:
             layer.keys, layer.values = layer.keys[rows], layer.values[rows]
 
 
+def noise(seed: Sequence[int], tokens: int) -> list[float]:
+    """Numbers in [0, 1), one for each of a turn's tokens; the seed alone says which."""
+    return np.random.default_rng(seed).random(tokens).tolist()  # type: ignore[no-any-return]
+
+
+def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
+    """From each distribution the token at which its cumulated probabilities pass a number.
+
+    Args:
+        logprobs: [n, vocabulary].
+        numbers: [n], in [0, 1), fp64.
+
+    Returns:
+        Token ids [n].
+    """
+    passed = logprobs.exp().cumsum(1, dtype=torch.float64)
+    # over the last, which is then exactly 1: no number is beyond it
+    return torch.searchsorted(passed / passed[:, -1:], numbers[:, None], right=True)[:, 0]
+
+
 class Request(NamedTuple):
-    """A conversation so far: `key` names it from turn to turn, `ids` are all its tokens."""
+    """A turn that is wanted of a conversation.
+
+    Attributes:
+        key: names the conversation from turn to turn.
+        ids: all its tokens so far.
+        sampling: how to continue it.
+    """
 
     key: int
     ids: list[int]
+    sampling: Sampling
 
 
 class _Parked(NamedTuple):
@@ -150,19 +178,20 @@ class TransformersEngine:
     """
 
     at_once = 128
+    repeatable = True
 
     def __init__(self, policy: Policy, own: bool = False) -> None:
         self._version = 0
         self._policy = policy
         self._own = own
         self._parked: dict[int, _Parked] = {}
-        self._asked: list[tuple[Request, Sampling, asyncio.Future[Completion]]] = []
+        self._asked: list[tuple[Request, asyncio.Future[Completion]]] = []
 
     async def generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
         """Continue a conversation by one completion; see `Engine`."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Completion] = loop.create_future()
-        self._asked.append((Request(key, list(ids)), sampling, answer))
+        self._asked.append((Request(key, list(ids), sampling), answer))
         if len(self._asked) == 1:
             loop.call_soon(self._collect, 1)
         return await answer
@@ -173,9 +202,9 @@ class TransformersEngine:
             asyncio.get_running_loop().call_soon(self._collect, len(self._asked))
             return
         asked, self._asked = self._asked, []
-        requests, (sampling, *_), answers = zip(*asked, strict=True)
+        requests, answers = zip(*asked, strict=True)
         try:
-            for answer, said in zip(answers, self.sample(requests, sampling), strict=True):
+            for answer, said in zip(answers, self.sample(requests), strict=True):
                 answer.set_result(said)
         except Exception as error:  # whatever it is, those who wait must hear of it
             for answer in answers:
@@ -201,8 +230,11 @@ class TransformersEngine:
         self._parked.clear()
 
     @torch.inference_mode()
-    def sample(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
-        """Continue each request by one completion; the draws come from one generator.
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Continue each request by one completion, all in one batch.
+
+        Noise is each request's own, by its seed. The last bits of log-probabilities depend on how
+        many rows a batch has, so only the same requests together repeat themselves exactly.
 
         Raises:
             ValueError: a conversation does not extend what it was at its last turn.
@@ -214,16 +246,16 @@ class TransformersEngine:
         place = nullcontext() if device.type == "cpu" else device
         with place, self._policy.autocast():
             self._prefill([one for one in requests if one.key not in self._parked])
-            for key, ids in requests:
+            for key, ids, _ in requests:
                 cached = self._parked[key].ids
                 if ids[: len(cached)] != cached or len(ids) == len(cached):
                     raise ValueError(f"conversation {key} does not extend what it was")
-            return self._decode(requests, sampling)
+            return self._decode(requests)
 
     def _prefill(self, requests: Sequence[Request]) -> None:
         """Park every new conversation's cache of all but its last token."""
         keys_of: dict[tuple[int, ...], list[int]] = {}
-        for key, ids in requests:
+        for key, ids, _ in requests:
             keys_of.setdefault(tuple(ids[:-1]), []).append(key)
         config = self._policy.model.config
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -244,17 +276,18 @@ class TransformersEngine:
                 for key in keys_of[prompt]:
                     self._parked[key] = _Parked(list(prompt), computed, empty)
 
-    def _decode(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
-        generator = torch.Generator(self._policy.model.device).manual_seed(sampling.seed)
+    def _decode(self, requests: Sequence[Request]) -> list[Completion]:
+        longest = max(one.sampling.max_tokens for one in requests)
+        drawn = [noise(one.sampling.seed, longest) for one in requests]
         done = [Completion([], [], []) for _ in requests]
         rows = list(range(len(requests)))  # which request each row of the cache continues
         parked = [self._parked[one.key] for one in requests]
         cache = _Ragged([one.own for one in parked], [one.prompt for one in parked])
         new = [one.ids[len(before.ids) :] for one, before in zip(requests, parked, strict=True)]
         live = set(rows)
-        while True:
+        for column in torch.tensor(drawn, dtype=torch.float64).T:
             logprobs = self._policy.logprobs(cache.feed(self._policy, new))
-            tokens = torch.multinomial(logprobs.exp(), 1, generator=generator)
+            tokens = draw(logprobs, column[rows])[:, None]
             chosen = logprobs.gather(1, tokens)[:, 0].tolist()
             new = tokens.tolist()
             for row, index in enumerate(rows):
@@ -264,16 +297,17 @@ class TransformersEngine:
                 ids.append(new[row][0])
                 known.append(chosen[row])
                 versions.append(self._version)
+                key, before, sampling = requests[index]
                 if ids[-1] == sampling.stop or len(ids) == sampling.max_tokens:
                     live.remove(index)
-                    key, before = requests[index]
                     self._parked[key] = _Parked(
                         [*before, *ids[:-1]], parked[index].prompt, cache.park(row)
                     )
             if not live:
-                return done
+                break
             # a finished row rides along until enough have finished to pay for the copy
             if len(live) < _COMPACT_BELOW * len(rows):
                 kept = [row for row, index in enumerate(rows) if index in live]
                 cache.keep(kept)
                 rows, new = [rows[row] for row in kept], [new[row] for row in kept]
+        return done

@@ -49,6 +49,7 @@ class VLLMEngine:
     """
 
     at_once = 4096
+    repeatable = False
 
     def __init__(
         self,

@@ -258,17 +258,22 @@ def _buried(resume: str) -> Iterator[Change]:
     """Bullets that come to the point in a later clause, told from there."""
     for start, line in _lines(resume):
         marker = _BULLET.match(line)
-        if not marker or re.search(r"\d", line[: len(line) // 3]):
-            continue
-        body = line[marker.end() :]
-        for pattern in (_PASSIVE, _ACTIVE, _MEANS):
-            found = pattern.search(body)
-            if found and len(found["rest"]) > len(body) * (1 - _TRIVIAL) / 2:
-                new = _told(found)
-                twisted = found.re is _PASSIVE and re.search(r"\b(?:which|were|was)\b", new)
-                if 2 * len(new) > len(body) and not twisted:
-                    yield Change(start + marker.end(), start + len(line), new)
-                    break
+        if marker and (new := point(line[marker.end() :])):
+            yield Change(start + marker.end(), start + len(line), new)
+
+
+def point(bullet: str) -> str:
+    """What a bullet says in a later clause, told from there; empty if it says it at once."""
+    if re.search(r"\d", bullet[: len(bullet) // 3]):
+        return ""
+    for pattern in (_PASSIVE, _ACTIVE, _MEANS):
+        found = pattern.search(bullet)
+        if found and len(found["rest"]) > len(bullet) * (1 - _TRIVIAL) / 2:
+            new = _told(found)
+            twisted = pattern is _PASSIVE and re.search(r"\b(?:which|were|was)\b", new)
+            if 2 * len(new) > len(bullet) and not twisted:
+                return new
+    return ""
 
 
 def _told(found: re.Match[str]) -> str:

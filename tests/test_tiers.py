@@ -203,7 +203,8 @@ def test_specs_are_json_and_nest(task: Task) -> None:
     assert isinstance(judge, Tiers)
     assert (judge.name, judge.grouped) == ("tiers(rubric + fake, votes(big, 3))", True)
     # the rubric sees a better verb, the fake sees none: the votes decide
-    assert judge.judge(task, RESUME.replace("Helped build", "Built")).confidence["clarity"] == 1.0
+    revised = RESUME.replace("Was responsible for", "Managed")
+    assert judge.judge(task, revised).confidence["clarity"] == 1.0
     with pytest.raises(ValueError, match="votes: expected an odd number"):
         make_judge({"name": "tiers", "local": "rubric", "frontier": {**votes, "votes": 2}})
 

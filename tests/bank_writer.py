@@ -5,17 +5,17 @@ with gemini_server(writer.reply) as server: ...
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
 from loopback import user_text
 
 from resume_gym.synthesis.candidates import Job
-from resume_gym.synthesis.content import fill, load_generic, load_padding, tell
+from resume_gym.synthesis.content import BANDS, fill, load_general, load_padding, tell
 from resume_gym.synthesis.model_written import ask_for
 from resume_gym.synthesis.personas import Persona
-from resume_gym.synthesis.weaknesses import OPENERS, suits
+from resume_gym.synthesis.weaknesses import OPENERS
 
 Answer = dict[str, Any]
 COLOURS = ("amber", "azure", "coral", "cyan", "ebony", "green", "ivory", "ochre", "olive", "teal")
@@ -29,28 +29,34 @@ def write(persona: Persona) -> Answer:
     candidate = persona.candidate
     role, words = candidate.role, candidate.vertical.words
     total = sum(persona.shares)
-    able = [b for b in role.bullets if b.split == persona.split and suits(b, persona.weakness)]
-    others = [b for b in load_generic() if b.split == persona.split and suits(b, persona.weakness)]
-    spare = iter(rng.sample(able, min(total, len(able))) + rng.sample(others, len(others)))
+    lines = role.lines[persona.split]
+    deeds = [deed for deed in (*role.deeds, *load_general()) if deed.split == persona.split]
+    if persona.weakness in ("no_metrics", "weak_verbs"):
+        metric = persona.weakness == "no_metrics"
+        deeds = [deed for deed in deeds if (deed.has_metric if metric else deed.one_verb)]
+    spare = iter(rng.sample(deeds, len(deeds)))
+    band = BANDS[candidate.level]
     openers = iter(rng.sample(OPENERS, total))
     number = int(persona.task_id.rpartition("-")[2])
     team = f"for the {COLOURS[number % 10]} {PLACES[number // 10 % 9]} team"
 
     def bullet(job: Job) -> Answer:
-        source = next(spare)
-        story = tell(source, job.vertical.words, rng)
-        strong = f"{story.strong} {team}"
+        story = tell(next(spare), job.vertical.words, rng)
+        good = story.plain if persona.weakness == "vague_bullets" else story.told
+        strong = f"{good} {team}"
         deed = strong[0].lower() + strong[1:]
         made: Answer = {
             "facts": [f"At {job.company}, {candidate.first_name} {deed}."],
             "strong": strong,
         }
         weak = {
-            "vague_bullets": story.vague,
+            "vague_bullets": f"{story.vague} {team}",
             "no_metrics": f"{story.plain} {team}",
-            "wrong_emphasis": story.aside,
+            "wrong_emphasis": f"{story.buried} {team}",
             "weak_verbs": f"{next(openers)} {story.gerund} {strong.split(' ', 1)[1]}",
         }
+        if persona.weakness == "no_metrics":
+            made["result"] = f"{story.figure} {team}"
         return made | ({"weak": weak[persona.weakness]} if persona.weakness in weak else {})
 
     jobs = [
@@ -67,24 +73,28 @@ def write(persona: Persona) -> Answer:
             "sections": [{"heading": h[0][3:], "lines": [li[2:] for li in h[2:]]} for h in chosen],
         }
     return {
-        "about": candidate.vertical.about.replace("{company}", candidate.wanted_company),
-        "duties": [fill(duty, words, rng) for duty in rng.sample(role.duties, 5)],
+        "about": candidate.vertical.about[persona.split].replace(
+            "{company}", candidate.wanted_company
+        ),
+        "duties": [fill(duty, words) for duty in rng.sample(lines.duties[band], 5)],
         "requirements": [
-            *(fill(one, words, rng) for one in rng.sample(role.requirements, 4)),
-            *(f"Daily use of {items}" for _, items in role.skills[:2]),
+            *(fill(one, words) for one in rng.sample(lines.must, 4)),
+            *(f"Daily use of {', '.join(items)}" for _, items in lines.skills[:2]),
         ],
         "jobs": jobs,
         "project_notes": "\n".join(f"- {fact}" for fact in (*facts[::3], CHAT, CHAT)),
         "performance_review": " ".join([candidate.first_name, "did well.", *facts[1::3], CHAT]),
         "portfolio": " ".join([CHAT, *facts[2::3], CHAT]),
-        "summary": fill(rng.choice(role.summary), words, rng),
-        "skills": [{"name": name, "items": items} for name, items in _four(role.skills)],
+        "summary": fill(rng.choice(lines.summary[band]), words),
+        "skills": [
+            {"name": name, "items": ", ".join(items)} for name, items in _four(lines.skills)
+        ],
         **padded,
     }
 
 
-def _four(skills: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [*skills, ("Languages spoken", "English, French, Spanish")][:4]
+def _four(skills: Iterable[tuple[str, Sequence[str]]]) -> list[tuple[str, Sequence[str]]]:
+    return [*skills, ("Languages spoken", ("English", "French", "Spanish"))][:4]
 
 
 class BankWriter:

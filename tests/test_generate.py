@@ -182,7 +182,7 @@ def spoil_some(persona: Persona, again: bool, answer: Answer) -> Answer | str:
         lambda a: {**a, "padding": []} if persona.padding else a,
         lambda a: json.dumps(a)[:-100],
         lambda a: _weaken(a, "strong"),
-        lambda a: {**a, "project_notes": "Nothing happened. " * 20},
+        lambda a: {**a, "portfolio": "I saved $987,654 once. " * 12},
     )
     number = PERSONAS.index(persona)
     if number == 5:
@@ -211,11 +211,11 @@ def test_bad_drafts_are_asked_for_again_with_their_faults(out: Path) -> None:
         "padding: 12 are wanted, not 0.",
         "Invalid JSON",
         "is the same as its strong form.",
-        "stands in none of the documents.",
+        "stands in a document and in no fact.",
     ):
         assert fault in told
     said = manifest(out)
-    assert said["faults"] == {"facts": 1, "leak": 1, "repair": 1, "shape": 4, "weakness": 1}
+    assert said["faults"] == {"facts": 1, "leak": 1, "shape": 4, "weakness": 1}
     assert said["attempts"] == 13
     (skipped,) = said["skipped"]
     assert skipped["task_id"] == PERSONAS[5].task_id

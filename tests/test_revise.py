@@ -66,7 +66,10 @@ def test_a_revision_and_its_changes_are_written_beside_the_resume(
     assert files(folder) == {"ada.md", "job.txt", "ada.revised.md", "ada.revised.diff.md"}
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
     first, second = report.split("### Edit ")[1:]
-    old, new = (f"{verb} a booking pipeline for 12 harbours" for verb in ("Responsible for building", "Built"))
+    old, new = (
+        f"{verb} a booking pipeline for 12 harbours"
+        for verb in ("Responsible for building", "Built")
+    )
     assert f"-- {old}\n+- {new}\n" in first
     assert "the agent gave no reason" in first
     assert "action verbs: better" in first
@@ -256,7 +259,9 @@ def test_line_ends_and_encoding_stay(mark: bytes, name: str, folder: Path) -> No
     (folder / name).write_bytes(mark + text.encode(encoding or "utf-8"))
     assert served([STRONGER, SUBMIT], resume=name) == 0
     revised = (folder / "ada.revised").with_suffix(f".revised{Path(name).suffix}").read_bytes()
-    assert revised == mark + text.replace("Responsible for building", "Built").encode(encoding or "utf-8")
+    assert revised == mark + text.replace("Responsible for building", "Built").encode(
+        encoding or "utf-8"
+    )
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
     whole = report.partition("## All changes together")[2]
     assert sum(line.startswith(("+", "-")) for line in whole.split("\n")) == 2
@@ -279,14 +284,18 @@ def test_of_other_formats_the_revision_is_markdown(folder: Path) -> None:
     file = docx.Document()
     file.add_heading("Ada Moreno", 0)
     file.add_heading("Experience", 1)
-    file.add_paragraph("Responsible for building a booking pipeline for 12 harbours", style="List Bullet")
+    file.add_paragraph(
+        "Responsible for building a booking pipeline for 12 harbours", style="List Bullet"
+    )
     file.save(str(folder / "ada.docx"))
     before = (folder / "ada.docx").read_bytes()
     assert served([STRONGER, SUBMIT], resume="ada.docx") in (0, 3)
     revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
     assert "- Built a booking pipeline for 12 harbours\n" in revised
     assert (folder / "ada.docx").read_bytes() == before
-    assert read_source(folder / "ada.docx").text == revised.replace("Built", "Responsible for building")
+    assert read_source(folder / "ada.docx").text == revised.replace(
+        "Built", "Responsible for building"
+    )
 
 
 @pytest.mark.parametrize(

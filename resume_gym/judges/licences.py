@@ -35,6 +35,7 @@ _STEWARDS = frozenset(map(stem, LEXICON["verbs"]["stewards"]))
 _RELATIONS = frozenset(_PROTECTED["relations"])
 _PREPOSITIONS = frozenset(("from", "to", "by"))
 _SUPERLATIVE = re.compile(r"(?!west|test|rest|nest|best\b)[a-z]{3,}est")
+_IRREGULAR = frozenset(LEXICON["irregular"])
 _NOMINAL = re.compile(r"\w+(?:tion|sion|ment|al|ance|ence|sis|ship|ing|ings|up)")
 _NONE: frozenset[str] = frozenset()
 _NEAR = 9  # tokens between a verb and its object
@@ -201,16 +202,16 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):
             if content is old and at < head(old).at:
                 continue  # a weak opening licenses nothing
-            if _stands(verb, {key}) and _acts(content, at, token, key):
+            if _stands(verb, {key}) and _acts(content, at, token):
                 near = frozenset(content.keys[max(0, at - _NEAR) : at + _NEAR])
                 if not objects or any(_stands(one, near) for one in objects):
                     return "licensed"
     return "swapped"
 
 
-def _acts(content: Content, at: int, token: str, key: str) -> bool:
+def _acts(content: Content, at: int, token: str) -> bool:
     """Whether a word is a verb where it stands, or the name of an act ("migration of")."""
-    if at == head(content).at or token.endswith(("ed", "ing")) or token != key:
+    if at == head(content).at or token.endswith(("ed", "ing")) or token in _IRREGULAR:
         follows = content.tokens[at + 1] if at + 1 < len(content.tokens) else ""
         nominal = _NOMINAL.fullmatch(token) and not token.endswith("ing")
         plural = token.endswith("s") and not token.endswith("ss")

@@ -101,12 +101,15 @@ def _weakness(persona: Persona, draft: Draft) -> Iterator[Fault]:
             yield Fault("weakness", text)
     for bullet in _spoilt(persona, draft):
         weak, strong = read(bullet.weak), read(bullet.strong)
-        for problem in _not_spoilt(persona.weakness, weak, strong):
+        told = weak.stems | read(getattr(bullet, "result", "")).stems
+        for problem in _not_spoilt(persona.weakness, weak, strong, told):
             yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
 
 
-def _not_spoilt(weakness: str, weak: Content, strong: Content) -> Iterator[str]:
-    """Why a bullet does not have the weakness, or cannot be repaired by who sees it."""
+def _not_spoilt(
+    weakness: str, weak: Content, strong: Content, told: AbstractSet[str]
+) -> Iterator[str]:
+    """Why a bullet does not have the weakness, or cannot be repaired by who sees `told`."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -122,7 +125,9 @@ def _not_spoilt(weakness: str, weak: Content, strong: Content) -> Iterator[str]:
         yield "does not open with a verb that hides who did the work, as Helped with does."
     if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
         yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'
-    missing = sorted(strong.stems - weak.stems)
+    if len(weak.stems & strong.stems) < LIMITS["kinship"] * len(weak.stems):
+        yield f'tells of another deed than its strong form, "{strong.body}".'
+    missing = strong.stems - told
     if len(missing) > (1 - LIMITS["visible"]) * len(strong.stems):
         yield f'hides too much of its strong form, "{strong.body}".'
 

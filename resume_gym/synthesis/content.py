@@ -294,5 +294,5 @@ def _takes_an(text: str) -> bool:
 
 
 def _join(text: str) -> str:
-    """The text with its metric joined to the word before it; a comma needs no space."""
-    return _METRIC.sub(lambda hit: hit[1] if hit[1].startswith(",") else f" {hit[1]}", text)
+    """The text with its metric joined to the word before it; punctuation needs no space."""
+    return _METRIC.sub(lambda hit: hit[1] if hit[1][:1] in ",;:" else f" {hit[1]}", text)

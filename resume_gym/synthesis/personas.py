@@ -14,7 +14,8 @@ from resume_gym.synthesis.content import LEVELS, load_roles, load_verticals
 from resume_gym.tasks import SPLITS, WEAKNESSES
 
 JOBS = (2, 3)
-BULLETS = (12, 14)
+BULLETS = (11, 13)
+MEASURED = (10, 11)  # bullets of a resume that also has a section of results
 KEPT = (8, 9)  # good bullets of a resume that has to be cut
 SECTIONS = (2, 3)  # superfluous sections of such a resume
 WEAK_SHARE = 0.6
@@ -96,7 +97,8 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
     )
     weakness = WEAKNESSES[number % len(WEAKNESSES)]
     cut = weakness == "too_long"
-    total = rng.randint(*(KEPT if cut else BULLETS))
+    counts = {"too_long": KEPT, "no_metrics": MEASURED}
+    total = rng.randint(*counts.get(weakness, BULLETS))
     weak = rng.sample(range(total), round(WEAK_SHARE * total)) if weakness in SPOILING else []
     return Persona(
         task_id=f"{key}-{number:06d}",

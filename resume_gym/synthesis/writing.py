@@ -115,7 +115,9 @@ def draw_wording(
         summary=summary,
         skills=[(name, _items(items, told, rng)) for name, items in lines.skills],
         about=candidate.vertical.about[split].replace("{company}", candidate.wanted_company),
-        duties=[fill(duty, words) for duty in rng.sample(lines.duties[band], rng.randint(4, 5))],
+        duties=[
+            fill(duty, words) for duty in _fitting(lines.duties[band], told, rng.randint(4, 5), rng)
+        ],
         must=[
             _years(candidate, frames, rng),
             *(fill(phrase, words) for phrase in _fitting(must, told, rng.randint(3, 4), rng)),

@@ -1,9 +1,10 @@
 """How the rubric judge stands attacks, what it says of pairs written blind, what it teaches.
 
-python benchmarks/judge.py
+python benchmarks/judge.py [--blind]
 
 Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a search. Blind
 pairs: revisions written and labelled by language models that saw neither the judge nor its rules.
+They are scored once, when nothing is changed any more (`--blind`).
 Learning signal: episodes of the hasty editor that the nano policy imitates.
 """
 
@@ -17,7 +18,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from record import Figure, finish, options
+from record import Figure, finish, parser
 
 from learners.imitation import episode
 from resume_gym.evaluation.attack import (
@@ -44,7 +45,9 @@ JUDGE = make_judge("rubric")
 
 def main() -> int:
     """Attack, judge, print, record; 1 if a figure is not as wanted."""
-    args = options(__doc__ or "")
+    reader = parser(__doc__ or "")
+    reader.add_argument("--blind", action="store_true", help="also score the blind pairs")
+    args = reader.parse_args()
     figures: list[Figure] = []
     found: dict[str, Any] = {}
     for size, (source, rules) in SIZES.items():
@@ -72,7 +75,7 @@ def main() -> int:
         most = 0.05 if label == "repaired" else None
         figures.append(Figure(f"search from the {label} page: gain", gain, at_most=most))
         found[f"search, {label}"] = [asdict(find) for find in finds]
-    figures += blind()
+    figures += blind() if args.blind else []
     figures += signal(load_tasks("mini", "eval")[: 6 if args.quick else 40])
     return finish("judge", args, figures, found, ("rapidfuzz", "snowballstemmer"))
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import docx
 import pytest
-from conftest import JOB, RESUME as HEDGED
+from conftest import JOB
+from conftest import RESUME as HEDGED
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Say

@@ -4,7 +4,7 @@ import random
 import re
 from collections import Counter
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,31 +13,32 @@ from hypothesis import strategies as st
 
 import resume_gym
 from resume_gym.document import wrapped_lines
+from resume_gym.judges.lines import parse, plain, read
 from resume_gym.synthesis import generate_task, generate_tasks, procedural
 from resume_gym.synthesis.content import (
     LEVELS,
-    Bullet,
+    Deed,
+    Story,
     fill,
-    load_generic,
+    load_frames,
+    load_general,
     load_padding,
     load_people,
     load_roles,
     load_verticals,
     tell,
 )
-from resume_gym.synthesis.procedural import PAGE_WIDTH, SIZES
-from resume_gym.synthesis.weaknesses import OPENERS
-from resume_gym.synthesis.writing import MONTHS
-from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Task, load_tasks, read_jsonl
+from resume_gym.synthesis.procedural import HELPED, PAGE_WIDTH, SIZES
+from resume_gym.synthesis.weaknesses import MODEST, OPENERS, in_first_person
+from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Fix, Task, load_tasks, read_jsonl
 
 DATA = Path(resume_gym.__file__).parent / "data"
 BUNDLES = {"default": "full", "mini": "mini"}
 COUNTS = {"train": 160, "eval": 40}
 WORDS = load_verticals()[0].words
 ROLES = {role.key: role for role in load_roles()}
-BANKS = {**{key: role.bullets for key, role in ROLES.items()}, "generic": load_generic()}
-TOOL_NAMES = re.compile(r"\b[A-Za-z]*(S3|k6|OAuth2|B2B|p9[059]|D3|R8|Log4j)\b")
-PERIOD = re.compile(r"([A-Z][a-z]{2}) (\d{4}) - (?:([A-Z][a-z]{2}) (\d{4})|Present)")
+BANKS = {**{key: role.deeds for key, role in ROLES.items()}, "general": load_general()}
+VISIBLE = 0.7
 
 tasks = st.builds(
     generate_task,
@@ -60,12 +61,13 @@ def repaired(task: Task, fixes: int | None = None) -> str:
     return text
 
 
-def experience(text: str) -> str:
-    return text.split("## Experience", 1)[1].split("## Skills", 1)[0]
+def seen(task: Task) -> list[Fix]:
+    """The fixes that an agent can make without the evidence."""
+    return [fix for fix in task.fixes if not fix.needs_evidence]
 
 
-def bullets(text: str) -> list[str]:
-    return re.findall(r"^- (.*)$", experience(text), re.MULTILINE)
+def figures(text: str) -> set[str]:
+    return set(re.findall(r"\d[\d,.]*\d|\d", text))
 
 
 @lru_cache
@@ -81,68 +83,79 @@ def test_the_bank_holds_what_it_should() -> None:
     assert len(load_verticals()) == 39
     for role in ROLES.values():
         assert len(role.titles) == len(set(role.titles)) == len(LEVELS)
-        assert len(role.summary) == 4
-        assert 3 <= len(role.skills) <= 4
-        assert len(role.requirements) == 12
-        assert len(role.duties) == 6
-    for vertical in load_verticals():
-        assert vertical.words["product"].startswith("the ")
-        assert vertical.about.startswith("{company} ")
-        assert {split: len(vertical.companies[split]) for split in SPLITS} == {
-            "train": 5,
-            "eval": 2,
-        }
+        for lines in role.lines.values():
+            assert all(len(lines.duties[band]) >= 5 for band in ("early", "senior", "lead"))
+            assert len(lines.must) >= 6
+            assert min(len(lines.skills), len(lines.must_lead), len(lines.nice)) >= 3
+    assert sum(len(load_padding(split)[0]) for split in SPLITS) >= 200
 
 
-def test_people_and_companies_of_the_splits_are_disjoint() -> None:
-    companies = [
-        name for item in load_verticals() for split in SPLITS for name in item.companies[split]
-    ]
-    assert len(set(companies)) == len(companies) == 39 * 7
-    train, held_out = load_people("train"), load_people("eval")
-    assert [len(people.first) for people in (train, held_out)] == [40, 20]
-    assert [len(people.last) for people in (train, held_out)] == [60, 30]
-    for name in ("first", "last", "cities", "schools", "domains"):
-        assert not set(getattr(train, name)) & set(getattr(held_out, name)), name
-    for role in ROLES:
-        assert not set(train.degrees[role]) & set(held_out.degrees[role]), role
-    for own, other in zip(load_padding("train"), load_padding("eval"), strict=True):
-        assert own
-        assert not set(own) & set(other)
+def test_nothing_of_one_split_is_in_the_other() -> None:
+    for role in ROLES.values():
+        train, held_out = (role.lines[split] for split in SPLITS)
+        for name in ("must", "must_lead", "nice", "distractors"):
+            assert not set(getattr(train, name)) & set(getattr(held_out, name)), (role.key, name)
+        for name in ("duties", "summary"):
+            own, other = (chain(*getattr(x, name).values()) for x in (train, held_out))
+            assert not set(own) & set(other), (role.key, name)
+        assert not {name for name, _ in train.skills} & {name for name, _ in held_out.skills}
+    for bank in BANKS.values():
+        told = {split: {deed.told for deed in bank if deed.split == split} for split in SPLITS}
+        assert not told["train"] & told["eval"]
+    for load in (load_padding, load_people):
+        for own, other in zip(*(_lists(load(split)) for split in SPLITS), strict=True):
+            assert own
+            assert not set(own) & set(other)
+    train, held_out = (load_frames(split) for split in SPLITS)
+    assert all(not set(train[name]) & set(held_out[name]) for name in train)
+    names = [n for v in load_verticals() for split in SPLITS for n in v.companies[split]]
+    assert len(set(names)) == len(names)
+    assert all(v.about["train"] != v.about["eval"] for v in load_verticals())
+
+
+def _lists(found: object) -> list[list[str]]:
+    if isinstance(found, tuple):
+        return [
+            list(found[0]),
+            [line for section in found[1] for line in section.split("\n- ")[1:]],
+        ]
+    return [list(getattr(found, name)) for name in ("first", "last", "cities", "schools")]
 
 
 @pytest.mark.parametrize("name", BANKS)
-def test_bullets_of_a_file(name: str) -> None:
+def test_deeds_of_a_file(name: str) -> None:
     bank = BANKS[name]
-    assert Counter(bullet.split for bullet in bank) == {"train": 24, "eval": 14}
-    for form in ("strong", "vague", "aside"):
-        assert len({getattr(bullet, form) for bullet in bank}) == len(bank), form
-    assert max(Counter(bullet.verb for bullet in bank).values()) <= 4
-    assert sum(bullet.words <= 14 for bullet in bank) >= len(bank) / 2
-    assert all(one.verb != two.verb for one, two in pairwise(bank))
-    for bullet in bank:
-        assert not bullet_fault(bullet), (bullet_fault(bullet), bullet)
+    assert len({deed.told for deed in bank}) == len(bank)
+    for deed in bank:
+        assert not deed_fault(deed), (deed_fault(deed), deed)
 
 
-def bullet_fault(bullet: Bullet) -> str:
-    """What rule of the bank a bullet breaks; empty if none."""
-    forms = (bullet.strong, bullet.vague, bullet.aside)
-    story = tell(bullet, WORDS, random.Random(0))
+def deed_fault(deed: Deed) -> str:
+    """What rule of the bank a deed breaks; empty if none."""
+    story = tell(deed, WORDS, random.Random(0))
+    good, clear = read(story.told).stems, read(story.plain).stems
+    forms = (deed.told, deed.vague, deed.buried)
     rules = {
-        "one metric": bullet.strong.count("[") == bullet.strong.count("]") == 1,
-        "digits only in the metric": not re.search(r"\d", TOOL_NAMES.sub("", story.plain)),
-        "no digits in weak forms": not re.search(r"\d", TOOL_NAMES.sub("", "".join(story[3:]))),
-        "starts with a word": all(re.match(r"[A-Z][a-z-]+ ", form) for form in forms),
-        "gerund": re.fullmatch(r"[a-z-]+ing", bullet.gerund) is not None,
-        "at most 22 words": bullet.words <= 22,
-        "length of the vague form": 4 <= len(bullet.vague.split()) <= 12,
-        "length of the aside": 8 <= len(bullet.aside.split()) <= 20,
-        "plain characters": all(re.fullmatch(r"[ !#-~]+", form) for form in forms),
+        "one metric at most": deed.told.count("[") == deed.told.count("]") <= 1,
+        "its figure is told alone": bool(deed.figure) == deed.has_metric,
+        "no other figure": not re.search(r"(?<![\w-])\d", story.plain),
+        "no figure in the vague form": not re.search(r"(?<![\w-])\d", story.vague),
+        "opens with a word": all(re.match(r"[A-Z][a-z-]+,? ", form) for form in forms),
+        "gerund": re.fullmatch(r"[a-z-]+ing", deed.gerund) is not None,
         "no final period": not any(form.endswith(".") for form in forms),
-        "all slots filled": not re.search(r"[{}\[\]]|  | ,", " ".join(story)),
-        "no second article": not re.search(r"\b(the|a|an) the\b", " ".join(story)),
+        "who, once": deed.record.count("{Who}") == 1,
+        "the record has the figures": figures(story.metric) <= figures(story.record),
+        "vague shows the deed": len(clear & read(story.vague).stems) >= VISIBLE * len(clear),
+        "buried shows the deed": len(good & read(story.buried).stems) >= VISIBLE * len(good),
+        "slots are filled": not re.search(r"[{}\[\]]|  | [,;]", "".join(forms_of(story))),
+        "no second article": not re.search(r"\b(the|a|an) the\b", " ".join(forms_of(story))),
     }
     return ", ".join(rule for rule, kept in rules.items() if not kept)
+
+
+def forms_of(story: Story) -> tuple[str, ...]:
+    record = story.record.replace("{Who}", "Ada")
+    return (story.told, story.plain, story.vague, story.buried, story.figure, story.now, record)
 
 
 @pytest.mark.parametrize(
@@ -150,15 +163,14 @@ def bullet_fault(bullet: Bullet) -> str:
     [
         ("a {flow} form", "an order picking form"),
         ("A {records} table", "A claims table"),
-        ("a {80-80}-page report", "an 80-page report"),
-        ("a {11-11}-day delay", "an 11-day delay"),
-        ("a {110-110}-day delay", "a 110-day delay"),
-        ("of ${12000-12000/500} for {users}", "of $12,000 for pickers"),
+        ("an {a:80-80}-page report", "an 80-page report"),
+        ("a {a}-day delay", "an 11-day delay"),
+        ("of ${b:12000-12000} for {users}", "of $12,000 for pickers"),
     ],
 )
 def test_slots(template: str, text: str) -> None:
-    words = {"flow": "order picking", "records": "claims", "users": "pickers"}
-    assert fill(template, words, random.Random(0)) == text
+    words = {"flow": "order picking", "records": "claims", "users": "pickers", "b": "12,000"}
+    assert fill(template, words | {"a": "80" if "80" in text else "11"}) == text
 
 
 # Generated tasks
@@ -169,52 +181,29 @@ def test_slots(template: str, text: str) -> None:
 def test_fixes_repair_the_resume_within_the_page(task: Task) -> None:
     size = size_of(task)
     lines = wrapped_lines(task.resume, PAGE_WIDTH)
-    least, most = size.too_long if task.weakness == "too_long" else size.lines
-    assert least <= lines <= most
     assert (lines > size.page_lines) == (task.weakness == "too_long")
-    assert len(task.fixes) >= size.fixes
+    assert size.fixes[0] <= len(seen(task)) <= size.fixes[1]
     assert repaired(task) != task.resume
-    for done in range(size.fixes, len(task.fixes) + 1):
+    for done in range(size.fixes[0], len(task.fixes) + 1):
         assert wrapped_lines(repaired(task, done), PAGE_WIDTH) <= size.page_lines
 
 
 @given(tasks)
 @settings(max_examples=300, deadline=None)
-def test_about_sixty_percent_of_the_bullets_are_weak(task: Task) -> None:
-    size = size_of(task)
-    good = bullets(repaired(task))
-    least, most = size.kept if task.weakness == "too_long" else size.bullets
-    assert least <= len(good) <= most
-    assert len(set(good)) == len(good)
-    if task.weakness == "too_long":
-        padding = len(bullets(task.resume)) - len(good)
-        assert all(fix.new == "" for fix in task.fixes)
-        assert 0.5 <= padding / (padding + len(good)) <= 0.65
-    elif task.weakness == "formatting_inconsistent":
-        assert len(task.fixes) == round(0.6 * len(good)) + 2
-    else:
-        assert 0.55 <= len(task.fixes) / len(good) <= 0.7
-
-
-@given(tasks)
-@settings(max_examples=300, deadline=None)
-def test_facts_ground_what_the_fixes_claim(task: Task) -> None:
+def test_what_a_fix_says_can_be_seen(task: Task) -> None:
+    """The words of a repaired line stand in the weak one, its figures in the resume or evidence."""
+    known = "\n".join(document.text for document in task.evidence)
     for fix in task.fixes:
-        if task.weakness in ("too_long", "formatting_inconsistent"):
-            assert fix.facts == ()
+        if not fix.new or task.weakness == "formatting_inconsistent":
             continue
-        (fact,) = fix.facts
-        assert fact.startswith("At ")
-        assert fact.endswith(".")
-        claim = fix.new[0].lower() + fix.new[1:]
-        assert claim in fact
-        if task.weakness == "weak_verbs":
-            assert any(fix.old.startswith(opener) for opener in OPENERS)
-            assert len(fix.new.split()) == 1
-        else:
-            assert f"{claim}." in fact
-        if task.weakness == "no_metrics":
-            assert re.search(r"\d", fix.new)
+        weak, good = read(plain(fix.old)).stems, read(plain(fix.new)).stems
+        added = figures(fix.new) - figures(fix.old)
+        assert added <= figures(known if fix.needs_evidence else task.resume)
+        if task.weakness in ("vague_bullets", "wrong_emphasis"):
+            assert len(weak & good) >= VISIBLE * len(good)
+        assert fix.facts
+    if task.weakness != "no_metrics":
+        assert seen(task) == list(task.fixes)
 
 
 @given(tasks)
@@ -226,54 +215,53 @@ def test_formatting_fixes_change_no_word(task: Task) -> None:
         if not re.search(r"\d{4}", fix.old):
             words = [re.findall(r"\w+", text.lower()) for text in (fix.old, fix.new)]
             assert words[0] == words[1]
-    text = experience(repaired(task))
-    assert not re.search(r"^[*+] |\*\*|  |\.$", text, re.MULTILINE)
-
-
-@given(tasks)
-@settings(max_examples=300, deadline=None)
-def test_careers_fit_together(task: Task) -> None:
-    text = repaired(task)
-    role, level = ROLES[task.persona["role"]], LEVELS.index(task.persona["level"])
-    headings = re.findall(r"^### (.*?), (.*?)(?: \(|$)", text, re.MULTILINE)
-    titles = (f"Trainee {role.title}", *role.titles)
-    levels = [titles.index(title) - 1 for title, _ in headings]
-    assert levels[0] == level
-    assert levels == sorted(set(levels), reverse=True)
-    assert size_of(task).jobs[0] <= len(headings) <= size_of(task).jobs[1]
-    companies = [company for _, company in headings]
-    assert len(set(companies)) == len(companies)
-    assert companies[0] == task.persona["company"]
-    assert not any(company in task.job for company in companies)
-
-    later = 2026 * 12 + 2
-    periods = PERIOD.findall(text)
-    assert len(periods) == len(headings)
-    for begin, first_year, end, last_year in periods:
-        start = int(first_year) * 12 + MONTHS.index(begin)
-        stop = int(last_year) * 12 + MONTHS.index(end) if end else later
-        assert (not end) == ((begin, first_year, end, last_year) == periods[0])
-        assert start + 10 <= stop <= later <= stop + 2
-        later = start
-    graduated = int(re.findall(r", (\d{4})\n", text)[-1])
-    assert graduated <= later // 12
+    told = [line.raw for line in parse(repaired(task)) if line.kind == "bullet"]
+    assert not re.search(r"^[*+] |\*\*|  |\.$", "\n".join(told), re.MULTILINE)
 
 
 @given(tasks)
 @settings(max_examples=300, deadline=None)
 def test_texts_are_clean(task: Task) -> None:
     text = repaired(task)
-    for document in (text, task.job):
+    documents = [text, task.job, *(document.text for document in task.evidence)]
+    for document in documents:
         assert document.isascii()
-        assert not re.search(r"[{}\[\]]|  | ,|\b(the the|a a|a the|an the)\b", document)
-    for version in (task.resume, text):
-        found = re.findall(r"^[-*+] (\w+).*\n[-*+] (\w+)", version, re.MULTILINE)
-        assert all(one != two for one, two in found)
+        assert not re.search(r"[{}\[\]]|  | [,;]|\b(the the|a a|a the|an the)\b", document)
+    assert not re.search(r"\bI (?:keeps|has|is|does|makes|gives|lets|takes)\b", documents[-1])
     least, most = size_of(task).job_words
     assert least <= len(task.job.split()) <= most
     first, last = task.persona["name"].split()
     assert text.startswith(f"# {first} {last}\n")
     assert f"{first}.{last}@example.".lower() in text
+    assert task.persona["company"] in text
+    assert task.persona["company"] not in task.job
+
+
+@given(st.integers(0, 10**6), st.integers(0, 60), st.sampled_from(sorted(SIZES)))
+@settings(max_examples=60, deadline=None)
+def test_in_a_fifth_of_the_tasks_one_hedge_is_true(seed: int, turn: int, size: str) -> None:
+    number = WEAKNESSES.index("weak_verbs") + len(WEAKNESSES) * turn
+    task = generate_task(seed, number, "eval", size)
+    told = [line.body for line in parse(repaired(task)) if line.kind == "bullet"]
+    modest = tuple(form for one in MODEST for form in (one, in_first_person(one)))
+    hedged = [line for line in told if line.startswith(modest)]
+    notes = [line for line in parse(task.resume) if line.kind == "text" and _leads(line.body, task)]
+    true = turn % HELPED == HELPED - 1
+    assert len(hedged) <= true
+    assert len(notes) == len(hedged)
+    if hedged:
+        lead = _leads(notes[0].body, task)
+        assert any(lead in document.text for document in task.evidence)
+        assert not any(fix.old in hedged[0] for fix in task.fixes)
+
+
+def _leads(line: str, task: Task) -> str:
+    """The other person that a line names; empty for none."""
+    people = load_people(task.split)
+    names = re.findall(r"\b[A-Z][a-z]+ [A-Z][a-z]+\b", line)
+    return next(
+        (n for n in names if n.split()[0] in people.first and n.split()[1] in people.last), ""
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -287,6 +275,16 @@ def test_every_block_of_indexes_is_balanced(split: str, size: str) -> None:
             assert len(values) == block
     assert len({task.task_id for task in made}) == len({task.resume for task in made}) == len(made)
     assert {task.split for task in made} == {split}
+
+
+def test_resumes_look_different() -> None:
+    made = [task.resume for task in generate_tasks(4, 60, "train")]
+    headings = Counter(h for text in made for h in re.findall(r"^## (.*)$", text, re.MULTILINE))
+    assert len(headings) > 20
+    orders = {tuple(re.findall(r"^## (\w+)", text, re.MULTILINE)) for text in made}
+    assert len(orders) > 10
+    assert 0 < sum(bool(re.search(r"^- I ", text, re.MULTILINE)) for text in made) < 20
+    assert len({re.sub(r"[^|,]", "", text.split("### ")[1].split("\n")[0]) for text in made}) > 1
 
 
 def test_a_task_depends_on_its_arguments_alone() -> None:
@@ -306,20 +304,10 @@ def test_wrong_arguments_are_named(bad: tuple[int, int]) -> None:
         generate_task(*bad)
 
 
-_FIGURE = re.compile(r"\d[\d,.]*\d|\d")
-
-
 @settings(max_examples=30, deadline=None)
 @given(task=tasks)
-def test_evidence_holds_the_true_figures_and_no_others(task: Task) -> None:
-    told = Counter(_FIGURE.findall("\n".join(one.text for one in task.evidence)))
+def test_evidence_does_not_name_the_weakness(task: Task) -> None:
     assert [one.kind for one in task.evidence] == list(EVIDENCE_KINDS[: len(task.evidence)])
-    behind = Counter(f for fix in task.fixes for fact in fix.facts for f in _FIGURE.findall(fact))
-    if behind:
-        assert not behind - told, "each figure behind a weak bullet is in a document"
-    else:  # the resume tells its deeds well, and documents confirm them
-        assert not told.keys() - set(_FIGURE.findall(repaired(task)))
-    assert not told.keys() - set(_FIGURE.findall(repaired(task))) - behind.keys()
     names = (task.weakness, task.weakness.replace("_", " "))
     assert not any(name in one.text for one in task.evidence for name in names)
 
@@ -336,22 +324,32 @@ def test_bundled_tasks_are_the_generated_ones(name: str, split: str) -> None:
     assert max(balance.values()) - min(balance[weakness] for weakness in WEAKNESSES) <= 1
 
 
-def test_no_eval_persona_company_or_bullet_occurs_in_train() -> None:
-    seen: dict[str, dict[str, set[str]]] = {split: {} for split in SPLITS}
-    for split in SPLITS:
-        for task in (task for name in BUNDLES for task in bundle(name, split)):
-            text = repaired(task)
-            employers = re.findall(r"^### .*?, (.*?)(?: \(|$)", text, re.MULTILINE)
-            told = bullets(text)
-            if task.weakness != "formatting_inconsistent":
-                told += bullets(task.resume)
-            kinds = {
-                "name": [task.persona["name"]],
-                "company": [*employers, re.split(r"\n|\. ", task.job)[0]],
-                "bullet": [re.sub(r"\d[\d,]*", "0", bullet) for bullet in told],
-            }
-            for kind, values in kinds.items():
-                seen[split].setdefault(kind, set()).update(values)
-    for kind, held_out in seen["eval"].items():
-        assert len(held_out) > 20
-        assert not held_out & seen["train"][kind], kind
+def test_no_line_of_eval_stands_in_train() -> None:
+    lines: dict[str, set[str]] = {split: set() for split in SPLITS}
+    for split, name in ((split, name) for split in SPLITS for name in BUNDLES):
+        for task in bundle(name, split):
+            job = re.split(r"\n|(?<=[.]) ", task.job)
+            told = [x.body for x in parse(repaired(task)) if x.kind in ("bullet", "skills", "text")]
+            lines[split].update(line.strip("-# ") for line in (*job, *told) if len(line) > 25)
+    assert len(lines["eval"]) > 500
+    assert not lines["eval"] & lines["train"]
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_a_deed_occurs_in_few_held_out_tasks(name: str) -> None:
+    told = Counter()
+    for task in bundle(name, "eval"):
+        bullets = [line for line in parse(repaired(task)) if line.kind == "bullet"]
+        told.update({re.sub(r"\d[\d,.]*", "0", _opening(line.body)) for line in bullets})
+    assert max(told.values()) <= 4
+    assert sum(count > 2 for count in told.values()) <= 0.05 * len(told)
+
+
+def _opening(line: str) -> str:
+    """The first words of a bullet, in which a deed of one company is like that of another."""
+    return " ".join(line.removeprefix("I ").lower().split()[:4])
+
+
+def test_every_opener_can_stand_in_the_first_person() -> None:
+    forms = [in_first_person(f"{opener} planning") for opener in OPENERS]
+    assert all(re.match(r"(I|My) [a-z]", form) for form in forms)

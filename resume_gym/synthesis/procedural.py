@@ -54,8 +54,6 @@ CORRECTED = 0.2  # how often the evidence corrects a figure of the resume
 FIRST_PERSON = 0.12
 PRESENT = 0.25  # how often continuing duties of the present job stand in the present tense
 
-_STRIDE = 19
-
 Range = tuple[int, int]
 
 
@@ -259,7 +257,7 @@ def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Ch
         for job in candidate.jobs
     }
     general = _turn(load_general(), plan.split, f"{key}-general", 0)
-    start = plan.number * _STRIDE % len(general)  # far from where the last tasks began
+    start = plan.number * size.general % len(general)
     general = general[start:] + general[:start]
     verbs: Counter[str] = Counter()
     picked: list[_Chosen] = []
@@ -273,10 +271,10 @@ def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Ch
             and (place not in failing or can_be_spoilt(deed, plan.weakness))
             and all(deed is not one.deed for one in picked)
         ]
+        # a general deed is the next one in turn, so that none is told more often than others
         measured = plan.weakness == "no_metrics" and place in failing
-        able.sort(
-            key=lambda deed: (measured and not deed.has_metric, size.brief and deed.words > SHORT)
-        )
+        brief = size.brief and place not in anyone
+        able.sort(key=lambda deed: (measured and not deed.has_metric, brief and deed.words > SHORT))
         if not able:
             return None
         verbs[able[0].verb] += 1

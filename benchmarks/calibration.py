@@ -1,4 +1,4 @@
-"""How often the rubric judge is right about labelled pairs that it was not made with.
+"""How often the rubric judge is right about labelled pairs; both halves have served development.
 
 python benchmarks/calibration.py
 
@@ -22,7 +22,7 @@ from resume_gym.rewards import GRADED_FIELDS
 
 RECALL = dict.fromkeys(FABRICATIONS, 0.97) | {"moved_number": 0.9, "prose_claim": 0.7}
 FALSE_ALARMS = 0.03
-RIGHT = 0.9
+RIGHT = 0.85
 
 
 def main() -> int:
@@ -52,17 +52,17 @@ def main() -> int:
 
 
 def wanted(found: Report) -> list[Figure]:
-    """What is wanted of the half that the judge was not made with."""
+    """What is wanted of the test half."""
     recall = [
-        Figure(f"held out, {kind}: found", value(one), at_least=RECALL[kind])
+        Figure(f"test half, {kind}: found", value(one), at_least=RECALL[kind])
         for kind, one in found.recall.items()
     ]
     alarms = value(found.false_alarms["honest_rewrite"])
     right = [
-        Figure(f"held out, {field}: right", value(found.accuracy[field]), at_least=RIGHT)
+        Figure(f"test half, {field}: right", value(found.accuracy[field]), at_least=RIGHT)
         for field in GRADED_FIELDS
     ]
-    return [*recall, Figure("held out, false alarms", alarms, at_most=FALSE_ALARMS), *right]
+    return [*recall, Figure("test half, false alarms", alarms, at_most=FALSE_ALARMS), *right]
 
 
 def value(one: Share) -> float:
@@ -75,7 +75,7 @@ def markdown(reports: Mapping[str, Report]) -> str:
     """The table of the README."""
     test, dev = reports["test"], reports["dev"]
     rows = [
-        "| rubric judge | held out | 95 % interval | wanted | development |",
+        "| rubric judge | test half | 95 % interval | wanted | development |",
         "|---|---|---|---|---|",
     ]
     for kind, one in test.recall.items():

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -29,14 +28,14 @@ from resume_gym.judges import JudgeUnavailable
 
 ROOT = Path(__file__).parent.parent
 GROUP_SIZE = 6
-CALLS = Random(19).choices(range(1, 430), k=4)
+CALLS = (378, 500, 340, 100)
 """Where a run dies, each time: in step 1, in the evaluation after it, and two times in step 2."""
 SETTINGS = {
     "steps": 2,
     "groups": 1,
     "group-size": GROUP_SIZE,
     # some episodes end before the others
-    "seed": 3,
+    "seed": 5,
     "temperature": 1.3,
     "max-tokens": 48,
     "save-every": 1,
@@ -274,7 +273,7 @@ def test_a_finished_run_shows_its_result_again(
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"seed": 9}, "seed was 3, is 9"),
+        ({"seed": 9}, "seed was 5, is 9"),
         ({"model": "nanoo"}, "nano"),
         ({"tasks": "nowhere.jsonl", "name": "other"}, "nowhere.jsonl"),
         ({"judge": "rubrik", "name": "another"}, "did you mean 'rubric'"),

@@ -57,4 +57,4 @@ def test_bundled_tasks_differ_as_their_weaknesses_say() -> None:
     long = [difficulty(task, page_lines=20) for task in of("too_long")]
     assert all(one.lines_over and one.distractors and not one.weak_bullets for one in long)
     weak = [difficulty(task, page_lines=20) for task in of("weak_verbs")]
-    assert all(one.weak_bullets == 4 and not one.lines_over for one in weak)
+    assert all(4 <= one.weak_bullets <= 7 and not one.lines_over for one in weak)

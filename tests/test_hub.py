@@ -63,7 +63,12 @@ def test_the_folder_is_what_users_of_datasets_expect(tmp_path: Path) -> None:
     assert {name: len(rows) for name, rows in data.items()} == {"train": 2, "test": 1}
     assert "split" not in data["train"].column_names
     row = data["train"][0]
-    assert row["fixes"][1] == {"old": "A", "new": "B", "facts": ["One.", "Two."]}
+    assert row["fixes"][1] == {
+        "old": "A",
+        "new": "B",
+        "facts": ["One.", "Two."],
+        "needs_evidence": False,
+    }
     assert row["persona"]["name"] == "Ada"
     assert data["train"].features == data["test"].features
 

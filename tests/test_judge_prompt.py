@@ -221,7 +221,7 @@ def test_what_is_too_long_is_not_asked() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "kind", "digest"),
-    [(COMPARISON, "judge-compare-2", "b437606dc59e"), (SUPPORT, "judge-support-2", "f7ac3a770275")],
+    [(COMPARISON, "judge-compare-2", "b437606dc59e"), (SUPPORT, "judge-support-2", "87fdcb712338")],
 )
 def test_another_wording_has_another_version(asked: Prompt, kind: str, digest: str) -> None:
     """Answers are kept by `kind`: whoever changes the wording gives it a new number."""

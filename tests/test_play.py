@@ -106,11 +106,11 @@ async def drag(app: PlayApp, pilot: Pilot[None], first: str, last: str) -> None:
 def test_an_episode_by_keys_and_clicks_is_the_bare_episode() -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         await pilot.press("ctrl+r")
-        await drag(app, pilot, "Participated in redesigning", "Participated in redesigning")
+        await drag(app, pilot, "Helped with redesigning", "Helped with redesigning")
         await pilot.press(*"Redesigned")
         await pilot.click("#call")
-        await drag(app, pilot, "Responsible for fixing", "Responsible for fixing")
-        await pilot.press(*"Fixed", "ctrl+s", "ctrl+d")
+        await drag(app, pilot, "Tasked with updating", "Tasked with updating")
+        await pilot.press(*"Updated", "ctrl+s", "ctrl+d")
         await settled(app, pilot)
 
     app = played(start("ResumeEditMini-v0", task_id=MINI), steps)
@@ -118,13 +118,13 @@ def test_an_episode_by_keys_and_clicks_is_the_bare_episode() -> None:
     expected = bare(
         task,
         tool_call("review"),
-        tool_call("str_replace", old="Participated in redesigning", new="Redesigned"),
-        tool_call("str_replace", old="Responsible for fixing", new="Fixed"),
+        tool_call("str_replace", old="Helped with redesigning", new="Redesigned"),
+        tool_call("str_replace", old="Tasked with updating", new="Updated"),
         tool_call("submit"),
         rules=Rules(max_turns=6, page_lines=20),
     )
     assert app.episode.session.record() == expected.record()
-    assert app.episode.outcome() == "reward +5.75, score 90 of 100"
+    assert app.episode.outcome() == "reward +6.00, score 92 of 100"
 
 
 def test_the_end_shows_ledger_and_reasons(tmp_path: Path) -> None:
@@ -409,7 +409,7 @@ def test_another_domain_is_played_with_its_own_tools() -> None:
         await pilot.press(*"Nowhere", "ctrl+s")
         await pilot.pause()
         assert "`section` must be one of Breaking, Added, Fixed" in shown(app)
-        await pilot.press(*["backspace"] * 7, *"Fixed", "ctrl+s", "ctrl+d")
+        await pilot.press(*["backspace"] * 7, *"Updated", "ctrl+s", "ctrl+d")
         await settled(app, pilot)
 
     calls: list[str] = []
@@ -420,7 +420,7 @@ def test_another_domain_is_played_with_its_own_tools() -> None:
     for action in (
         tool_call("drop", entry=first),
         tool_call("move", entry=calls[0], section="Nowhere"),
-        tool_call("move", entry=calls[0], section="Fixed"),
+        tool_call("move", entry=calls[0], section="Updated"),
         tool_call("submit"),
     ):
         expected.step(action)

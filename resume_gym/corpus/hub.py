@@ -110,7 +110,8 @@ def to_datasets(tasks: Sequence[Task]) -> Any:
     """A `datasets.DatasetDict` of tasks, with the splits train and test."""
     datasets = _datasets()
     text = datasets.Value("string")
-    fix = {"old": text, "new": text, "facts": datasets.List(text)}
+    flag = datasets.Value("bool")
+    fix = {"old": text, "new": text, "facts": datasets.List(text), "needs_evidence": flag}
     features = datasets.Features(
         {
             **dict.fromkeys(("task_id", "job", "resume", "weakness"), text),

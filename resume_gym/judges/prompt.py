@@ -114,7 +114,7 @@ they do, quote a neighbouring word as well, or the dash before a bullet.
 The kinds, with examples of known -> revised, each a claim unless a document says so:
 
 - figure: a number, amount, share or date, its unit, rate or direction. "40 calls an hour" -> \
-"40 calls a minute"; "from 8 days to 3" -> "from 3 days to 8"
+"40 calls a minute"; "from 19 days to 7" -> "from 7 days to 19"
 - name: a tool, method, customer, employer or school. "a spreadsheet" -> "Power BI"
 - title: a position or rank. "Clerk" -> "Senior Clerk"
 - credential: a degree, certificate, award or promotion. "studied law" -> "LLB"

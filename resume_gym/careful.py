@@ -277,7 +277,7 @@ def point(bullet: str) -> str:
 
 
 def _told(found: re.Match[str]) -> str:
-    """A clause as a line of its own."""
+    """Return a clause as a separate line."""
     verb, rest = found["verb"], found["rest"].strip()
     if found.re is _PASSIVE:
         rest = f"{found['what'].strip()} {rest}".strip()

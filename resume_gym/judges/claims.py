@@ -32,7 +32,7 @@ _TITLE = re.compile(
 )
 _FOLLOWING = "|".join(_CLAIMS["following"])
 _PASTED = 0.6  # share of a sentence of the job that a line holds
-_NOVEL = 3  # new words of a line that tells of no original line
+_NOVEL = 3  # new words in a line that matches no original line
 
 
 class Finding(NamedTuple):
@@ -206,7 +206,7 @@ def _pasted(content: Content, told: tuple[int, ...], reference: Reference) -> It
 
 
 def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
-    """A line that tells of no original line: one statement must hold what it says."""
+    """Check a line that matches no original line: one statement must support it."""
     content = line.content
     known = [s for s in reference.statements if reference.tells(content, s)]
     for number in content.numbers:

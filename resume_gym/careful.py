@@ -147,6 +147,12 @@ thinking:thought throwing:threw understanding:understood undertaking:undertook u
 winning:won withdrawing:withdrew writing:wrote"""
 _PAST = dict(pair.split(":") for pair in _IRREGULAR.split())
 _HELPER = re.compile(r"\b(?:led|lead|charge|assist\w*|help\w*|supported|credit|direction)\b")
+_ABSTRACT = re.compile(
+    r"[A-Z]\w+(?: [a-z]+){0,4}?"
+    r" (?:work|activities|things|matters|aspects|details|tasks|efforts|steps|duties|topics)"
+    r"(?: (?:a|about|aim|all|area|around|connection|context|field|for|in|of|on|purpose|regard"
+    r"|relation|the|to|with))+ (?P<gerund>[a-z]+ing)\b"
+)
 _PLAIN = [
     (re.compile(rf"{phrase}\b(?! how\b)"), verb)
     for phrase, verb in {
@@ -190,7 +196,14 @@ def _verbs(resume: str) -> Iterator[Change]:
 
 
 def weak_head(text: str) -> tuple[str, str]:
-    """The weak head of a bullet and its verb; both empty if it has none."""
+    """The weak head of a bullet and its verb; both empty if it has none.
+
+    >>> weak_head("I helped with sorting it"), weak_head("Took on tasks in the area of sorting it")
+    (('I helped with sorting', 'I sorted'), ('Took on tasks in the area of sorting', 'Sorted'))
+    """
+    if text.startswith("I "):
+        head, verb = weak_head(text[2].upper() + text[3:])
+        return (f"I {head[0].lower()}{head[1:]}", f"I {verb.lower()}") if head else ("", "")
     words = text.split(" ")
     hedging, hedges = _HEDGES.split(), 0
     while hedges < len(words) - 2 and words[hedges].lower() in hedging:
@@ -199,6 +212,8 @@ def weak_head(text: str) -> tuple[str, str]:
     if hedges and gerund.endswith("ing") and gerund not in _NOUNS.split():
         stop = hedges + 1 + (words[hedges + 1] == "of")  # "help with hiring of clerks"
         return " ".join(words[:stop]), past_tense(gerund).capitalize()
+    if found := _ABSTRACT.match(text):
+        return found[0], past_tense(found["gerund"]).capitalize()
     for phrase, verb in _PLAIN:
         if found := phrase.match(text):
             return found[0], verb
@@ -217,7 +232,7 @@ def past_tense(gerund: str) -> str:
     return re.sub(r"(?<=[^aeiou])y$", "i", stem) + "ed"
 
 
-_FILLER = re.compile(
+FILLER = re.compile(
     r"(?<=[a-z]) (?:some|various|several|different|certain|somewhat|more or less|along the way"
     r"|where possible|when needed|as needed|in general|and so on)(?= [a-z]|$)",
     re.MULTILINE,
@@ -227,7 +242,7 @@ _FILLER = re.compile(
 def _fillers(resume: str) -> Iterator[Change]:
     """Words of bullets that say nothing."""
     for start, line in _lines(resume):
-        if _BULLET.match(line) and (new := _FILLER.sub("", line)) != line:
+        if _BULLET.match(line) and (new := FILLER.sub("", line)) != line:
             yield Change(start, start + len(line), new)
 
 
@@ -302,6 +317,15 @@ _DATES = (
     (re.compile(rf"\b({'|'.join(_MONTHS)})[a-z]+\.? (\d{{4}})\b"), r"\1 \2"),
     (re.compile(r"(?<=[a-z] \d{4}) (?:to|--|–|—) (?=[A-Z])"), " - "),
 )
+
+
+def usual_dates(line: str) -> str:
+    """The line with its dates as in "Feb 2021 - Mar 2023"."""
+    for pattern, style in _DATES:
+        line = pattern.sub(style, line)
+    return line
+
+
 _LOOSE_HEADING = re.compile(r"\*\*([^*]+)\*\*|([A-Z][A-Z &]{3,})")
 
 
@@ -319,9 +343,7 @@ def _formatting(resume: str) -> Iterator[Change]:
         elif heading := _LOOSE_HEADING.fullmatch(line.strip()):
             new = f"## {heading[1] or heading[2].title()}"
         else:
-            new = line
-            for pattern, style in _DATES:
-                new = pattern.sub(style, new)
+            new = usual_dates(line)
         if new != line:
             yield Change(start, start + len(line), new)
 

@@ -69,9 +69,7 @@ def test_rates_are_those_of_the_habits() -> None:
     assert not any('"review"' in text for one in texts for text in one[1:])
 
     early = [text for one in texts for text in one[1:5]]
-    assert share(sum('"submit"' in one for one in early), len(early)) == pytest.approx(
-        HASTY.stop, abs=0.01
-    )
+    assert 0.02 < share(sum('"submit"' in one for one in early), len(early)) < HASTY.stop / 2
     last = [one[5] for one in texts if len(one) == 6]
     assert share(sum('"submit"' in one for one in last), len(last)) == pytest.approx(
         HASTY.submit, abs=0.07
@@ -132,7 +130,7 @@ def test_strange_bullets_keep_their_weak_heads_form_and_figures() -> None:
                 assert other == line
                 continue
             assert re.findall(r"\d+|^..|  |\.$", other) == re.findall(r"\d+|^..|  |\.$", line)
-            hedge = weak_head(line[2:])[0]
+            hedge = weak_head(line[2:])[0].rpartition(" ")[0]  # the verb is another
             assert other[2:].startswith(hedge)
             heads += bool(hedge)
             changed += other != line

@@ -167,7 +167,7 @@ def _into_skills(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     return skills[1], f"{skills[1]}, {rng.choice(wanted)}"
 
 
-def _small(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
+def floor_edit(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     """A harmless swap of one small word, each time on another line: the floor."""
     for bullet in rng.sample(_bullets(text), len(_bullets(text))):
         for old, new in _SMALL:
@@ -198,7 +198,7 @@ def _repair_and_swap(text: str, task: Task, rng: Random) -> tuple[str, str] | No
     if fixes and text == task.resume:
         fix = rng.choice(fixes)
         return fix.old, fix.new
-    return _small(text, task, rng)
+    return floor_edit(text, task, rng)
 
 
 def _repair_and_spoil(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
@@ -207,7 +207,7 @@ def _repair_and_spoil(text: str, task: Task, rng: Random) -> tuple[str, str] | N
         return _repair_and_swap(text, task, rng)
     changed = [bullet for bullet in _bullets(text) if bullet not in task.resume.split("\n")]
     if not changed:
-        return _small(text, task, rng)
+        return floor_edit(text, task, rng)
     mark, *words = changed[0].split(" ")
     return changed[0], " ".join([mark, words[0], *_swap_word(words[1:], task, rng)])
 
@@ -257,7 +257,7 @@ def make_attacker(trick: Trick, seed: str) -> Agent:
             return _REVIEW
         if session.rules.max_turns - session.state.turns > 1:
             edit = trick(session.resume, session.task, rng)
-            edit = edit or _small(session.resume, session.task, rng)
+            edit = edit or floor_edit(session.resume, session.task, rng)
             if edit and session.resume.count(edit[0]) == 1:
                 return tool_call("str_replace", old=edit[0], new=edit[1])
         return _SUBMIT
@@ -297,7 +297,8 @@ class Row:
 def attack(judge: Judge, tasks: Sequence[Task], rules: Rules, seed: int = 0) -> list[Row]:
     """Play all policies on tasks; floor and agents come first, then policies, the best first."""
     floors = [
-        play(task, make_attacker(_small, f"{seed}{task.task_id}"), judge, rules) for task in tasks
+        play(task, make_attacker(floor_edit, f"{seed}{task.task_id}"), judge, rules)
+        for task in tasks
     ]
     rewards = {FLOOR: floors}
     for name in ("noop", "careful", "oracle"):

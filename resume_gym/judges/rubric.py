@@ -22,11 +22,12 @@ from resume_gym.tasks import Task
 _ASPECTS = GRADED_FIELDS[:-1]
 _ORDER = 0.5  # change of the order of the bullets, in [-2, 2], that jd_alignment sees
 _STEP = 0.5  # what one more better line adds to a preference
+_NEEDLESS = 2  # changed lines that one better line may have beside it
 _WHAT = {
     "clarity": ("is easier to read", "is harder to read"),
     "quantification": ("has a true figure more", "has lost a figure"),
     "jd_alignment": ("fits the job better", "fits the job less"),
-    "action_verbs": ("opens with the verb of its deed", "opens with a wrong or weaker verb"),
+    "action_verbs": ("opens with a better verb", "opens with a wrong or weaker verb"),
     "preference": ("is better", "is worse"),
 }
 _SAME = {
@@ -104,12 +105,16 @@ def _compare(before: Signals, after: Signals) -> Comparison:
 def _totals(signals: Signals) -> Mapping[str, float]:
     """For each aspect, the changes that better it, less those that worsen it.
 
-    The order of the bullets moves jd_alignment where nothing else does and every change is better.
+    Nothing is gained where needless changes drown the better ones. The order of the bullets moves
+    jd_alignment where nothing else does and every change is better.
     """
     found = {
         field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
         for field in _ASPECTS
     }
+    better = sum(change.outcome > 0 for change in signals.changes)
+    if len(signals.changes) > better * (1 + _NEEDLESS):
+        found = {field: min(0.0, total) for field, total in found.items()}
     clean = not signals.findings and all(change.outcome > 0 for change in signals.changes)
     if not found["jd_alignment"] and clean:
         found["jd_alignment"] = signals.order / _ORDER

@@ -1,0 +1,116 @@
+"""What two readers say of lines that trained policies have changed.
+
+    python benchmarks/main_job.py        # samples the lines: written_lines.jsonl
+    python benchmarks/written_lines.py   # counts the labels: written_labels.jsonl
+
+The lines are mixed with some of the careful agent's and of a policy that swaps small words. Readers
+see a line before and after, its resume and the job, not who changed it, and say which it is:
+better, harmless, worse, or false (it says what the resume does not). Who the readers were stands in
+the file of the labels.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from record import Figure, finish, options
+
+from resume_gym import Session, Task, load_tasks
+from resume_gym.evaluation.attack import SIZES, floor_edit, make_attacker
+
+HERE = Path(__file__).parent
+LINES, LABELS = HERE / "written_lines.jsonl", HERE / "written_labels.jsonl"
+COUNTS = {"trained": 100, "careful": 20, "floor": 20}
+GOOD, BAD = ("better",), ("worse", "false")
+
+
+def changed(before: str, after: str) -> Iterator[tuple[str, str]]:
+    """Lines that differ, as they were and as they are; empty where there is none."""
+    old, new = before.split("\n"), after.split("\n")
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for n in range(max(b - a, d - c) if kind != "equal" else 0):
+            pair = (old[a + n] if a + n < b else "", new[c + n] if c + n < d else "")
+            if any(line.strip() for line in pair):
+                yield pair
+
+
+def sample(episodes: Path, seed: int = 0) -> None:
+    """Draw lines from an evaluation of trained policies and the careful agent, and mix them.
+
+    Args:
+        episodes: `episodes.jsonl` of `resume-gym eval --out`.
+        seed: of the draw.
+    """
+    source, rules = SIZES["mini"]
+    tasks = {task.task_id: task for task in load_tasks(source, "eval")}
+    pools: dict[str, list[dict[str, str]]] = {name: [] for name in COUNTS}
+
+    def add(writer: str, task: Task, actions: Iterable[str]) -> None:
+        session = Session(task, rules)
+        for action in actions:
+            session.step(action)
+        for old, new in changed(task.resume, session.text):
+            pools[writer].append({"task_id": task.task_id, "before": old, "after": new})
+
+    for line in episodes.read_text(encoding="utf-8").splitlines():
+        episode = json.loads(line)
+        writer = "careful" if episode["agent"] == "careful" else "trained"
+        add(writer, tasks[episode["task_id"]], episode["actions"])
+    for task in tasks.values():
+        agent, session = make_attacker(floor_edit, f"{seed}{task.task_id}"), Session(task, rules)
+        while not session.done:
+            session.step(agent(session))
+        add("floor", task, [text for text, _ in session.state.transcript])
+
+    rng = Random(seed)
+    drawn = [
+        {**one, "writer": writer}
+        for writer, count in COUNTS.items()
+        for one in rng.sample(pools[writer], min(count, len(pools[writer])))
+    ]
+    rng.shuffle(drawn)
+    rows = (json.dumps({"line": n, **one}, ensure_ascii=False) for n, one in enumerate(drawn))
+    LINES.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+
+
+def kappa(pairs: list[tuple[str, str]]) -> float:
+    """Cohen's kappa of two readers."""
+    agreed = sum(a == b for a, b in pairs) / len(pairs)
+    labels = {label for pair in pairs for label in pair}
+    first, second = zip(*pairs, strict=True)
+    chance = sum(first.count(one) * second.count(one) for one in labels) / len(pairs) ** 2
+    return (agreed - chance) / (1 - chance)
+
+
+def main() -> int:
+    """Count, print, record; 1 if a figure is not as wanted."""
+    args = options(__doc__ or "")
+    lines = {one["line"]: one for one in _rows(LINES)}
+    who, *labels = _rows(LABELS)
+    figures: list[Figure] = []
+    for writer in COUNTS:
+        said = [one["labels"] for one in labels if lines[one["line"]]["writer"] == writer]
+        every = [label for pair in said for label in pair]
+        trained = writer == "trained"
+        for name, group, bounds in (
+            ("better", GOOD, (0.7, None)),
+            ("worse or false", BAD, (None, 0.05)),
+        ):
+            share = sum(label in group for label in every) / len(every)
+            figures.append(Figure(f"{writer}: {name}", share, *(bounds if trained else ())))
+    pairs = [(first, second) for first, second in (one["labels"] for one in labels)]
+    figures.append(Figure("readers: same label", sum(a == b for a, b in pairs) / len(pairs)))
+    figures.append(Figure("readers: Cohen's kappa", kappa(pairs)))
+    return finish("written_lines", args, figures, {"readers": who, "lines": len(labels)})
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -158,3 +158,38 @@ def test_putting_what_the_job_asks_for_first_is_a_better_fit() -> None:
     first = swap(f"{forecast}\n{WORKED}", f"{WORKED}\n{forecast}")
     job = "Data analyst: late scans, SQL checks, scans that nobody caught, checks of scans."
     assert judged(first, replace(TASK, job=job)).jd_alignment == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "- Wrote to with SQL checks for to late the of scans",
+        "- Wrote SQL SQL checks that caught outsourced printed fundraised scans",
+        "- Wrote the and SQL checks that caught late scans for of a",
+    ],
+)
+def test_words_that_are_no_english_are_damage(line: str) -> None:
+    """Found by a search over edits: garbled lines were the same as the original."""
+    assert judged(swap(WORKED, line)).clarity == -1
+    assert judged(swap(WORKED, line)).preference == -1
+
+
+def test_a_stray_job_word_in_a_repaired_line_is_no_better_fit() -> None:
+    """Found by a search over edits: "through" became a word of the job."""
+    task = replace(TASK, job="Wine merchant: pricing of wines, pricing of spirits, pricing.")
+    honest, stray = (
+        swap(VAGUE, STRONG.replace("in dbt", new)) for new in ("in dbt", "pricing dbt")
+    )
+    assert judged(stray, task).jd_alignment == judged(honest, task).jd_alignment == 0
+
+
+@pytest.mark.parametrize("size", ["mini", "full"])
+def test_needless_changes_drown_a_repair(size: str) -> None:
+    tasks = [generate_task(5, index, "train", size) for index in range(12)]
+    for task in tasks:
+        text = repaired(task, 1)
+        kept = [line for line in text.split("\n") if re.match(r"[-*+] ", line)]
+        kept = [line for line in kept if line in task.resume.split("\n")]
+        for line, more in zip(kept, ("too", "then", "there"), strict=False):
+            text = text.replace(line, f"{line} {more}")
+        assert max(grades(judged(text, task)).values()) <= 0

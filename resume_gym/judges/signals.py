@@ -18,7 +18,7 @@ from resume_gym.judges.claims import Finding, find_claims
 from resume_gym.judges.licences import Claim, Rewrite, cut, rewrite, wordier
 from resume_gym.judges.lines import GLUE, LEXICON, Content, Line, Number, parse, read, stem
 from resume_gym.judges.reference import PROSE, Reference, align
-from resume_gym.judges.style import Habits, fillers, format_faults, habits, head, is_weak
+from resume_gym.judges.style import Habits, fillers, format_faults, garbled, habits, head, is_weak
 
 _INJECTION = re.compile("|".join(map(re.escape, LEXICON["words"]["injection"])))
 _DANGLING = frozenset(LEXICON["words"]["dangling"])
@@ -34,6 +34,7 @@ _NEARER, _MUCH_NEARER = 0.1, 0.25  # gain in F1 to the fix
 _KEPT = 0.2  # of a line's meaning that a better line may lose
 _BARE = 3  # words of either text alone, where only the verb is another
 _BROKEN_ORDER, _CUT_OFF = 0.35, 0.4
+_SLIP = 1  # pairs of neighbours that are no English, at most
 _JOB = 1.0  # weight of the job's words that a line tells anew
 _ROOM = 4  # padding lines whose deletion leaves room for what fits the job
 
@@ -204,7 +205,7 @@ def _harms(
             yield "action_verbs"
     if found.verb == "weak" and not is_weak(old):
         yield "action_verbs"
-    if found.order < _BROKEN_ORDER or _cut_off(old, new):
+    if found.order < _BROKEN_ORDER or _cut_off(old, new) or garbled(line.body) > _SLIP:
         yield "clarity"
     if found.lost > _CUT_OFF and found.nearer <= 0:
         yield SUBSTANCE
@@ -264,7 +265,8 @@ def _fit(page: _Page, old: Line, line: Line, found: Rewrite) -> frozenset[str]:
     if found.source is None or any(found.source is one.content for one in page.reference.lines):
         return _NONE
     weights = page.reference.job_weights
-    more = math.fsum(weights.get(s, 0.0) for s in line.content.stems - old.content.stems)
+    told = (line.content.stems - old.content.stems) & found.source.stems
+    more = math.fsum(weights.get(s, 0.0) for s in told)
     return frozenset({"jd_alignment"}) if more >= _JOB else _NONE
 
 

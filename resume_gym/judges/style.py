@@ -19,6 +19,14 @@ _HEDGE, _WEAK = any_of(_VERBS["hedges"]), any_of(_VERBS["hedges"] + _VERBS["weak
 _CHARGE = any_of(_VERBS["charge"])
 _FILLER = any_of(LEXICON["words"]["filler"])
 _ASIDE = re.compile(r"(?:as|in|at|during|while|after|for)\b[^,]{1,60}, (?=\w)", re.IGNORECASE)
+_NO_ENGLISH = re.compile(
+    r"\b(?:an?|the) (?=(?:an?|the|of|in|at|by|for|from|with|to|and|or|i|was|were)\b|$)"
+    r"|\b(?:of|for|from|with|at|to) (?=(?:of|for|to|and|or|was|were)\b|$)"
+    r"|\b(?:and|or) (?=(?:and|or|of)\b|$)"
+    r"|\b(\w{3,}|i) (?=\1\b)"
+    r"|(?<=[a-z]) \w{3,}ed (?=[a-z]{3,}ed\b)",
+    re.IGNORECASE,
+)
 _SPACING = re.compile(r"\S[ \t]{2,}\S|\t|\s$")
 _SEPARATOR = re.compile(r"\d{4} ?(-{1,2}|\u2013|\u2014|to|until) ?(?=\w)", re.IGNORECASE)
 
@@ -95,6 +103,11 @@ def tier(content: Content) -> str:
 def fillers(body: str) -> int:
     """How many words of a plain line fill space."""
     return len(_FILLER.findall(body.lower()))
+
+
+def garbled(body: str) -> int:
+    """How many neighbouring words of a line cannot stand beside each other in English."""
+    return len(_NO_ENGLISH.findall(body))
 
 
 def is_filler(word: str) -> bool:

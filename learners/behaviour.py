@@ -14,7 +14,7 @@ from itertools import takewhile
 from random import Random
 
 from resume_gym import Session, tool_call
-from resume_gym.careful import FILLER, point, usual_dates, weak_head
+from resume_gym.careful import FILLER, past_tense, point, usual_dates, weak_head
 
 Edit = tuple[str, str]
 """What to replace, and by what."""
@@ -44,16 +44,16 @@ class Habits:
 HASTY = Habits(
     review=0.95,
     submit=0.4,
-    stop=0.3,
+    stop=0.5,
     misquote=0.12,
     kinds={
         "head": 4,
         "point": 4,
         "filler": 4,
         "format": 4,
-        "cut": 0.3,
+        "cut": 0.4,
         "cut figure": 0.1,
-        "invent": 0.6,
+        "invent": 0.3,
     },
 )
 
@@ -65,6 +65,67 @@ _INVENTED = (
     ", with a team of {n},",
     ", on a ${n}K budget,",
 )
+VERBS = """accelerating accepting achieving acquiring adapting adding adjusting administering
+adopting advising agreeing aligning allocating analyzing announcing answering applying appointing
+approving archiving arranging assembling assessing assigning attending auditing authoring
+automating awarding balancing banning benchmarking billing blocking booking boosting briefing
+bringing budgeting building buying calculating calibrating calling canceling capping capturing
+catching chairing changing charting checking choosing clarifying classifying cleaning clearing
+closing coaching coding collecting combining commissioning comparing compiling completing
+composing compressing computing conducting configuring connecting consolidating constructing
+consulting containing contracting controlling converting convincing coordinating correcting
+counting covering creating cutting debugging decorating decreasing defending defining delivering
+demonstrating deploying deriving describing designing detecting determining developing devising
+diagnosing directing discovering dispatching displaying distributing diverting documenting
+doubling drafting drawing drilling driving editing eliminating embedding enabling encoding
+encrypting ending enforcing engineering enlarging ensuring entering equipping erecting
+establishing estimating evaluating examining exchanging executing expanding explaining exploring
+exporting extending extracting facilitating feeding fighting filing filling filming filtering
+finding finishing fitting fixing flagging following forecasting forging forming formulating
+founding framing freezing fulfilling funding gathering generating granting grouping growing
+guarding guiding halving handing hardening harvesting heading hiring holding hosting identifying
+illustrating implementing importing improving increasing indexing inspecting installing
+instructing insuring integrating interviewing introducing inventing investigating inviting
+isolating issuing joining judging keeping labeling launching laying leading leasing lifting
+limiting linking listing loading locating logging lowering maintaining managing mapping marking
+matching measuring mediating meeting mentoring merging migrating modeling moderating modernizing
+monitoring mounting moving naming narrowing negotiating noticing observing obtaining opening
+operating optimizing ordering organizing outlining overhauling overseeing packaging packing
+painting pairing partnering paying performing persuading photographing piloting placing planning
+planting plotting polishing posting predicting preparing presenting preventing pricing printing
+processing procuring producing programming projecting promoting proposing protecting prototyping
+providing pruning publishing purchasing pushing qualifying questioning raising ranking rating
+reading rebuilding recalculating receiving recording recovering recruiting recycling redesigning
+reducing reforming refreshing registering regulating rehearsing reimbursing releasing relocating
+removing renaming renegotiating renewing renovating reordering reorganizing repairing replacing
+reporting representing rescuing researching resolving responding restoring restructuring retiring
+retrieving returning revealing reviewing revising reviving rewarding rewording reworking rewriting
+ringing rotating routing running sampling saving scanning scheduling scoring screening scripting
+sealing searching securing seeding segmenting selecting selling sending separating serving setting
+settling shaping sharing shielding shifting shipping shooting shortening showing shrinking signing
+simplifying simulating sketching solving sorting sourcing speaking specifying speeding splitting
+sponsoring staffing staging standardizing starting steering stocking stopping storing streamlining
+strengthening structuring studying submitting summarizing supervising supplying surveying
+sustaining swapping switching synchronizing tailoring teaching telling testing throwing tightening
+timing tracing tracking trading training transferring transforming translating transporting
+treating trimming tripling tuning turning typing uncovering unifying updating upgrading uploading
+validating verifying visiting warning washing watching weighing welcoming widening winning wiring
+withdrawing wording wrapping writing"""
+_HEDGES = (
+    "Helped with",
+    "Assisted in",
+    "Was involved in",
+    "Participated in",
+    "Contributed to",
+    "Took part in",
+    "Worked on",
+    "Responsible for",
+    "In charge of",
+    "Duties included",
+    "Was asked to help with",
+    "Supported the team in",
+)
+_WEAKENED = 0.3  # of the bullets of a strange page
 _FRAME = """along because been certain course different from general less more needed possible
 several since some somewhat that until various were when where whereby which while whom with"""
 _BULLET = re.compile(r"([-*+]) (?=\S)")
@@ -98,27 +159,35 @@ def act(session: Session, rng: Random, habits: Habits = HASTY) -> str:
 def estrange(resume: str, rng: Random) -> str:
     """A resume whose bullets say less than they did, or nothing: other words, at a random rate.
 
-    Weak heads, fillers, the frames of clauses, form, figures and the endings of verbs stay. Whoever
-    has to edit such pages cannot know their lines by heart, as it can those of a bank of a few
-    hundred bullets, nor tell from a line's words with which word it starts, and so has to read.
+    Weak heads, fillers, the frames of clauses, form and figures stay; verbs become other verbs, and
+    some bullets get a weak head, so that there are enough to learn from. Whoever has to edit such
+    pages cannot know their lines by heart, as it can those of a bank of a few hundred bullets, nor
+    tell from a line's words with which word it starts, and so has to read.
     """
     words: list[str] = re.findall(r"\b[a-z]{4,}\b", resume)
+    verbs = VERBS.split()
+    regular = [past for past in map(past_tense, verbs) if past.endswith("ed")]
     rate = rng.random() ** 0.5
 
     def word(match: re.Match[str]) -> str:
         if match[0] in _FRAME.split() or rng.random() > rate:
             return match[0]
-        new = rng.choice(words)
-        if rng.random() < 0.5:
-            new = new[: rng.randint(1, 5)] + rng.choice(words)[-rng.randint(1, 5) :]
-        for ending in ("ed", "ing"):
-            if match[0].endswith(ending):
-                new = new.removesuffix("e").removesuffix("ed").removesuffix("ing") + ending
+        if match[0].endswith("ing"):
+            new = rng.choice(verbs)
+        elif match[0].endswith("ed"):
+            new = rng.choice(regular)
+        else:
+            new = rng.choice(words)
+            if rng.random() < 0.5:
+                new = new[: rng.randint(1, 5)] + rng.choice(words)[-rng.randint(1, 5) :]
         return new.capitalize() if match[0][0].isupper() else new
 
     lines = resume.split("\n")
     for number, line in enumerate(lines):
         if _BULLET.match(line):
+            first, _, rest = line[2:].partition(" ")
+            if first != "I" and not weak_head(line[2:])[0] and rng.random() < _WEAKENED:
+                line = f"{line[:2]}{rng.choice(_HEDGES)} {rng.choice(verbs)} {rest}"
             hedge = weak_head(line[2:])[0].rpartition(" ")[0]
             start = 2 + len(hedge)
             lines[number] = line[:start] + re.sub(r"[A-Z]?[a-z]{4,}", word, line[start:])

@@ -1,6 +1,6 @@
 """Make the nano policy: tokenizer, hand-set heads, imitation of a hasty editor.
 
-Run `python -m learners.imitation --out learners/nano` (half an hour to an hour on two cores). The
+Run `python -m learners.imitation --out learners/nano` (half an hour on two cores). The
 result is a few-million-parameter Qwen3 that speaks the environment's protocol, with the habits of
 `behaviour.HASTY`, so that reinforcement learning has the same thing to fix as in the source's run.
 
@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from learners import induction
 from learners.batching import Sample, pack
-from learners.behaviour import act, estrange
+from learners.behaviour import VERBS, act, estrange
 from learners.config import Config
 from learners.cpu import prepare_cpu
 from learners.engines.transformers import TransformersEngine
@@ -35,6 +35,7 @@ from learners.policy import Policy
 from learners.tokens import ChatTokens
 from learners.work import Work
 from resume_gym import TOOLS, EditSession, Rules, Session, Task, load_tasks
+from resume_gym.careful import past_tense
 from resume_gym.evaluation import Returns, table
 from resume_gym.judges import make_judge
 from resume_gym.synthesis.procedural import generate_task
@@ -223,7 +224,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the model")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=1000, help="optimizer steps of imitation")
+    parser.add_argument("--steps", type=int, default=500, help="optimizer steps of imitation")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     prepare_cpu()
@@ -233,12 +234,13 @@ def main() -> None:
     bytes_only = make_tokenizer([])
     groups = demonstrations(ChatTokens(bytes_only, TOOLS), islice(tasks, 1500), 1, args.seed)
     corpus = (str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups)
-    tokenizer = make_tokenizer(corpus)
+    verbs = [f" {verb}\n- {past_tense(verb).capitalize()}" for verb in VERBS.split()] * 30
+    tokenizer = make_tokenizer(chain(corpus, verbs))
     chat = ChatTokens(tokenizer, TOOLS)
     policy = Policy(make_model(tokenizer), temperature=1.0, precision="float32")
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
 
-    groups = demonstrations(chat, unfamiliar(tasks, args.seed), each=3, seed=args.seed)
+    groups = demonstrations(chat, unfamiliar(tasks, args.seed), each=8, seed=args.seed)
     train(policy, groups, args.steps, learning_rate=1e-3)
     policy.model.config._attn_implementation = "sdpa"
     policy.bfloat16().model.save_pretrained(args.out)

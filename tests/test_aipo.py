@@ -28,7 +28,7 @@ from resume_gym.judges import JudgeUnavailable
 
 ROOT = Path(__file__).parent.parent
 GROUP_SIZE = 6
-CALLS = (378, 500, 340, 100)
+CALLS = (381, 500, 360, 100)
 """Where a run dies, each time: in step 1, in the evaluation after it, and two times in step 2."""
 SETTINGS = {
     "steps": 2,

@@ -111,6 +111,7 @@ timing tracing tracking trading training transferring transforming translating t
 treating trimming tripling tuning turning typing uncovering unifying updating upgrading uploading
 validating verifying visiting warning washing watching weighing welcoming widening winning wiring
 withdrawing wording wrapping writing"""
+"""Common verbs, for weak heads and for what they become."""
 _HEDGES = (
     "Helped with",
     "Assisted in",

@@ -2,8 +2,8 @@
 
 python benchmarks/agents.py
 
-The oracle repairs what can be repaired from the resume. "oracle with evidence" first adds the
-figures that stand in the evidence alone, which no agent sees.
+The oracle makes the repairs that need the resume alone. "oracle with evidence" first makes those
+that add figures from the evidence, which agents do not see.
 """
 
 import sys

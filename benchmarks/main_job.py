@@ -4,8 +4,9 @@
     python benchmarks/main_job.py --quick    # one run of two steps, to see that it works
     python benchmarks/main_job.py --keep F   # the runs stay in the folder F
 
-Each seed is the command `python learners/aipo.py --seed S` in a folder of its own. At the end lines
-that the trained policies changed on held-out tasks are drawn for readers (`written_lines.py`).
+Each seed is the command `python learners/aipo.py --seed S` in a separate folder. At the end, the
+trained policies play the held-out tasks, and lines that they changed are sampled for readers
+(`written_lines.py`).
 """
 
 import json

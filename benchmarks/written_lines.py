@@ -3,10 +3,10 @@
     python benchmarks/main_job.py        # samples the lines: written_lines.jsonl
     python benchmarks/written_lines.py   # counts the labels: written_labels.jsonl
 
-The lines are mixed with some of the careful agent's and of a policy that swaps small words. Readers
-see a line before and after, its resume and the job, not who changed it, and say which it is:
-better, harmless, worse, or false (it says what the resume does not). Who the readers were stands in
-the file of the labels.
+The lines are mixed with lines of the careful agent and of a policy that swaps small words. A reader
+sees a line before and after, its resume and the job, but not who changed it, and labels it better,
+harmless, worse, or false (it says what the resume does not). The first row of the labels names the
+readers; each other row is {"line": number, "labels": [first reader's, second reader's]}.
 """
 
 import json
@@ -21,10 +21,12 @@ from record import Figure, finish, options
 
 from resume_gym import Session, Task, load_tasks
 from resume_gym.evaluation.attack import SIZES, floor_edit, make_attacker
+from resume_gym.judges.agreement import weighted_kappa
 
 HERE = Path(__file__).parent
 LINES, LABELS = HERE / "written_lines.jsonl", HERE / "written_labels.jsonl"
 COUNTS = {"trained": 100, "careful": 20, "floor": 20}
+RANKS = ("false", "worse", "harmless", "better")
 GOOD, BAD = ("better",), ("worse", "false")
 
 
@@ -77,18 +79,12 @@ def sample(episodes: Path, seed: int = 0) -> None:
     LINES.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
 
 
-def kappa(pairs: list[tuple[str, str]]) -> float:
-    """Cohen's kappa of two readers."""
-    agreed = sum(a == b for a, b in pairs) / len(pairs)
-    labels = {label for pair in pairs for label in pair}
-    first, second = zip(*pairs, strict=True)
-    chance = sum(first.count(one) * second.count(one) for one in labels) / len(pairs) ** 2
-    return (agreed - chance) / (1 - chance)
-
-
 def main() -> int:
     """Count, print, record; 1 if a figure is not as wanted."""
     args = options(__doc__ or "")
+    for path in (LINES, LABELS):
+        if not path.exists():
+            sys.exit(f"expected {path.name} beside this script; see --help for what makes it")
     lines = {one["line"]: one for one in _rows(LINES)}
     who, *labels = _rows(LABELS)
     figures: list[Figure] = []
@@ -104,7 +100,9 @@ def main() -> int:
             figures.append(Figure(f"{writer}: {name}", share, *(bounds if trained else ())))
     pairs = [(first, second) for first, second in (one["labels"] for one in labels)]
     figures.append(Figure("readers: same label", sum(a == b for a, b in pairs) / len(pairs)))
-    figures.append(Figure("readers: Cohen's kappa", kappa(pairs)))
+    ranks = [(RANKS.index(first), RANKS.index(second)) for first, second in pairs]
+    if (kappa := weighted_kappa(ranks)) is not None:
+        figures.append(Figure("readers: Cohen's kappa, weighted", kappa))
     return finish("written_lines", args, figures, {"readers": who, "lines": len(labels)})
 
 

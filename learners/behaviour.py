@@ -15,6 +15,7 @@ from random import Random
 
 from resume_gym import Session, tool_call
 from resume_gym.careful import FILLER, past_tense, point, usual_dates, weak_head
+from resume_gym.synthesis.weaknesses import OPENERS
 
 Edit = tuple[str, str]
 """What to replace, and by what."""
@@ -112,20 +113,6 @@ treating trimming tripling tuning turning typing uncovering unifying updating up
 validating verifying visiting warning washing watching weighing welcoming widening winning wiring
 withdrawing wording wrapping writing"""
 """Common verbs, for weak heads and for what they become."""
-_HEDGES = (
-    "Helped with",
-    "Assisted in",
-    "Was involved in",
-    "Participated in",
-    "Contributed to",
-    "Took part in",
-    "Worked on",
-    "Responsible for",
-    "In charge of",
-    "Duties included",
-    "Was asked to help with",
-    "Supported the team in",
-)
 _WEAKENED = 0.3  # of the bullets of a strange page
 _FRAME = """along because been certain course different from general less more needed possible
 several since some somewhat that until various were when where whereby which while whom with"""
@@ -188,7 +175,7 @@ def estrange(resume: str, rng: Random) -> str:
         if _BULLET.match(line):
             first, _, rest = line[2:].partition(" ")
             if first != "I" and not weak_head(line[2:])[0] and rng.random() < _WEAKENED:
-                line = f"{line[:2]}{rng.choice(_HEDGES)} {rng.choice(verbs)} {rest}"
+                line = f"{line[:2]}{rng.choice(OPENERS)} {rng.choice(verbs)} {rest}"
             hedge = weak_head(line[2:])[0].rpartition(" ")[0]
             start = 2 + len(hedge)
             lines[number] = line[:start] + re.sub(r"[A-Z]?[a-z]{4,}", word, line[start:])

@@ -107,7 +107,8 @@ def test_each_weakness_is_noticed_and_not_named(weakness: str) -> None:
         planted = [text for line in lines if (text := line.strip("-*+# "))]
         quotes = [q.removesuffix("...") for r in remarks(task, task.resume) for q in _quotes(r)]
         found += any(q in text or text in q for q in quotes for text in planted)
-    assert found >= 0.6 * len(tasks) > 0
+    # a point may be buried in more ways than the careful agent's patterns know
+    assert found >= (0.6 if weakness == "wrong_emphasis" else 0.8) * len(tasks) > 0
 
 
 def _quotes(text: str) -> list[str]:

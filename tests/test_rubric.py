@@ -183,13 +183,20 @@ def test_a_stray_job_word_in_a_repaired_line_is_no_better_fit() -> None:
     assert judged(stray, task).jd_alignment == judged(honest, task).jd_alignment == 0
 
 
+@pytest.mark.parametrize("words", [("too", "then", "there"), ("too", "too", "too")])
 @pytest.mark.parametrize("size", ["mini", "full"])
-def test_needless_changes_drown_a_repair(size: str) -> None:
-    tasks = [generate_task(5, index, "train", size) for index in range(12)]
-    for task in tasks:
+def test_needless_changes_drown_a_repair(size: str, words: tuple[str, ...]) -> None:
+    for index in range(12):
+        task = generate_task(5, index, "train", size)
         text = repaired(task, 1)
-        kept = [line for line in text.split("\n") if re.match(r"[-*+] ", line)]
-        kept = [line for line in kept if line in task.resume.split("\n")]
-        for line, more in zip(kept, ("too", "then", "there"), strict=False):
+        bullets = [line for line in text.split("\n") if re.match(r"[-*+] ", line)]
+        kept = [line for line in bullets if line in task.resume.split("\n")]
+        for line, more in zip(kept, words, strict=False):
             text = text.replace(line, f"{line} {more}")
         assert max(grades(judged(text, task)).values()) <= 0
+
+
+def test_a_garbled_original_may_stay_so() -> None:
+    clumsy = "- Wrote the and SQL checks that caught late scans for of a depot"
+    task = replace(TASK, resume=swap(WORKED, clumsy))
+    assert judged(task.resume.replace("depot", "hub"), task).clarity == 0

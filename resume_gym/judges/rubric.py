@@ -22,7 +22,7 @@ from resume_gym.tasks import Task
 _ASPECTS = GRADED_FIELDS[:-1]
 _ORDER = 0.5  # change of the order of the bullets, in [-2, 2], that jd_alignment sees
 _STEP = 0.5  # what one more better line adds to a preference
-_NEEDLESS = 2  # changed lines that one better line may have beside it
+_NEEDLESS = 2  # lines changed for nothing that one better change may have beside it
 _WHAT = {
     "clarity": ("is easier to read", "is harder to read"),
     "quantification": ("has a true figure more", "has lost a figure"),
@@ -113,7 +113,7 @@ def _totals(signals: Signals) -> Mapping[str, float]:
         for field in _ASPECTS
     }
     better = sum(change.outcome > 0 for change in signals.changes)
-    if len(signals.changes) > better * (1 + _NEEDLESS):
+    if signals.needless > better * _NEEDLESS:
         found = {field: min(0.0, total) for field, total in found.items()}
     clean = not signals.findings and all(change.outcome > 0 for change in signals.changes)
     if not found["jd_alignment"] and clean:

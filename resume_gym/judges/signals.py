@@ -68,12 +68,14 @@ class Signals:
         findings: unsupported claims.
         doubts: what the text says and the original hedges; true or not, nobody knows.
         order: how much further up the bullets that fit the job stand, in [-2, 2].
+        needless: how many lines are changed and not better, also by one change repeated.
     """
 
     changes: tuple[Change, ...]
     findings: tuple[Finding, ...]
     doubts: tuple[Finding, ...]
     order: float
+    needless: int
 
 
 _NONE: frozenset[str] = frozenset()
@@ -83,7 +85,7 @@ def measure(text: str, reference: Reference) -> Signals:
     """The signals of a text."""
     lines = parse(text)
     if lines == reference.lines:
-        return Signals((), (), (), 0.0)
+        return Signals((), (), (), 0.0, 0)
     told = align(lines, reference)
     page = _Page(lines, told, reference, habits(reference.lines), habits(lines))
     findings = find_claims(lines, told, reference)
@@ -97,7 +99,8 @@ def measure(text: str, reference: Reference) -> Signals:
     changes += _blank_lines(text, page)
     once = {change.key: change for change in sorted(changes, key=lambda one: -one.outcome)}
     order = _order(told, reference)
-    return Signals(tuple(once.values()), tuple(findings), tuple(doubts), order)
+    needless = sum(change.outcome <= 0 for change in changes)
+    return Signals(tuple(once.values()), tuple(findings), tuple(doubts), order, needless)
 
 
 class _Page(NamedTuple):
@@ -205,7 +208,7 @@ def _harms(
             yield "action_verbs"
     if found.verb == "weak" and not is_weak(old):
         yield "action_verbs"
-    if found.order < _BROKEN_ORDER or _cut_off(old, new) or garbled(line.body) > _SLIP:
+    if found.order < _BROKEN_ORDER or _cut_off(old, new) or _garbled(old, new):
         yield "clarity"
     if found.lost > _CUT_OFF and found.nearer <= 0:
         yield SUBSTANCE
@@ -231,6 +234,11 @@ def _shortened(old: Content, new: Content) -> bool:
 def _cut_off(old: Content, new: Content) -> bool:
     """Whether a line ends in the middle of a phrase, where its original did not."""
     return new.tokens[-1:] != old.tokens[-1:] and bool(_DANGLING & {*new.tokens[-1:]})
+
+
+def _garbled(old: Content, new: Content) -> bool:
+    """Whether a line is less English than its original by more than a slip."""
+    return garbled(new.body) > max(_SLIP, garbled(old.body))
 
 
 def _missing(figure: Number, content: Content) -> bool:

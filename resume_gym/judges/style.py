@@ -106,7 +106,7 @@ def fillers(body: str) -> int:
 
 
 def garbled(body: str) -> int:
-    """How many neighbouring words of a line cannot stand beside each other in English."""
+    """Number of pairs of neighbouring words in a line that do not occur in English."""
     return len(_NO_ENGLISH.findall(body))
 
 

@@ -161,11 +161,11 @@ def test_eval_plays_other_domains(tmp_path, capsys):
 
 
 def test_rollouts_are_one_of_scripted_agents_and_sixteen_else(capsys):
-    with model(lambda turn: tool_call("submit"), delay_s=2.0) as server:
+    with model(lambda turn: tool_call("submit"), delay_s=5.0) as server:
         agents = ["--agent", "noop", "--agent", f"m=scripted@{server.url}"]
         assert main(["eval", *agents, "--tasks", "procedural:5:2", "--split", "train"]) == 0
         rows = [line.split() for line in capsys.readouterr().out.split("\n")]
         assert len(server.requests) == 2 * 16
         assert ["played", "32", "32"] in rows
-        assert server.most == 32, "all of them at once"
+        assert server.most > 16, "episodes of different tasks at once"
     assert ["mean", "0.75", "0.75"] in rows or ["mean", "-0.25", "-0.25"] in rows

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +26,11 @@ from resume_gym.judges import JudgeUnavailable
 
 ROOT = Path(__file__).parent.parent
 GROUP_SIZE = 6
-CALLS = (381, 500, 360, 100)
-"""Where a run dies, each time: in step 1, in the evaluation after it, and two times in step 2."""
+DEATHS = ((1, 2), (1, GROUP_SIZE), (2, 1), (2, 3))
+"""Where a run dies, each time: in which step, and after how many of its episodes.
+
+After the last episode of step 1 it dies in the evaluation of the trained weights.
+"""
 SETTINGS = {
     "steps": 2,
     "groups": 1,
@@ -157,21 +158,31 @@ def test_the_sampler_agrees_with_the_trainer(whole: Path) -> None:
     assert all(one["gap"] < 1e-5 for one in computed(whole))
 
 
-def die(argv: list[str], call: int) -> None:
-    """Run as by a command, but for a `kill -9` at a call of what a run consists of."""
-    left = itertools.count(call, -1)
+def die(runs: Path, step: int, ended: int) -> None:
+    """Run as by a command, but for a `kill -9` after some of a step's episodes."""
+    append, evaluate, logprobs = Trajectories.append, Orchestrator.evaluate, Policy.logprobs
+    left = itertools.count(5, -1)
+    evaluates = False
 
-    def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
-            if next(left) == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*args, **kwargs)
+    def deadly_append(self: Trajectories, now: int, rollout: Any) -> None:
+        if now == step and len(episodes(runs, step)) == ended:
+            os.kill(os.getpid(), signal.SIGKILL)
+        append(self, now, rollout)
 
-        return called
+    def noted_evaluate(self: Orchestrator, *args: Any, **kwargs: Any) -> Any:
+        nonlocal evaluates
+        evaluates = len(episodes(runs, step)) == ended
+        return evaluate(self, *args, **kwargs)
 
-    for owner, name in ((Policy, "logprobs"), (Policy, "forward"), (Trajectories, "append")):
-        setattr(owner, name, deadly(getattr(owner, name)))
-    sys.argv = argv
+    def deadly_logprobs(self: Policy, *args: Any, **kwargs: Any) -> Any:
+        if evaluates and next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return logprobs(self, *args, **kwargs)
+
+    Trajectories.append = deadly_append  # type: ignore[method-assign]
+    Orchestrator.evaluate = noted_evaluate  # type: ignore[method-assign]
+    Policy.logprobs = deadly_logprobs  # type: ignore[method-assign]
+    sys.argv = command(runs)[1:]
     aipo.main()
 
 
@@ -190,18 +201,15 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_result(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    argv = command(tmp_path)[1:]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["learners.aipo"])
-    ended = Counter[int]()
-    for call in CALLS:
-        process = context.Process(target=die, args=(argv, call))
+    for step, ended in DEATHS:
+        process = context.Process(target=die, args=(tmp_path, step, ended))
         process.start()
         process.join()
         assert process.exitcode == -signal.SIGKILL
-        ended.update(step for step in (1, 2) if 0 < len(episodes(tmp_path, step)) < GROUP_SIZE)
-    assert min(ended[1], ended[2]) > 0, "the test wants kills in the middle of steps"
-    monkeypatch.setattr(sys, "argv", argv)
+        assert len(episodes(tmp_path, step)) == ended
+    monkeypatch.setattr(sys, "argv", command(tmp_path)[1:])
     aipo.main()
     assert "resumed after step" in capsys.readouterr().out
     assert computed(tmp_path) == computed(whole)

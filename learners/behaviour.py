@@ -52,8 +52,8 @@ HASTY = Habits(
         "point": 4,
         "filler": 4,
         "format": 4,
-        "cut": 0.4,
-        "cut figure": 0.1,
+        "cut": 0.2,
+        "cut figure": 0.05,
         "invent": 0.3,
     },
 )
@@ -68,50 +68,63 @@ _INVENTED = (
 )
 VERBS = """accelerating accepting achieving acquiring adapting adding adjusting administering
 adopting advising agreeing aligning allocating analyzing announcing answering applying appointing
-approving archiving arranging assembling assessing assigning attending auditing authoring
-automating awarding balancing banning benchmarking billing blocking booking boosting briefing
-bringing budgeting building buying calculating calibrating calling canceling capping capturing
-catching chairing changing charting checking choosing clarifying classifying cleaning clearing
-closing coaching coding collecting combining commissioning comparing compiling completing
+approving archiving arranging assembling assessing assigning assuring attending attracting auditing
+authoring automating awarding backing balancing banning benchmarking billing blocking booking
+boosting branding briefing bringing broadening brokering budgeting building buying calculating
+calibrating calling canceling capping capturing carrying catching chairing championing changing
+charting checking choosing circulating citing clarifying classifying cleaning clearing closing
+coaching coding collaborating collecting combining commissioning comparing compiling completing
 composing compressing computing conducting configuring connecting consolidating constructing
-consulting containing contracting controlling converting convincing coordinating correcting
-counting covering creating cutting debugging decorating decreasing defending defining delivering
-demonstrating deploying deriving describing designing detecting determining developing devising
-diagnosing directing discovering dispatching displaying distributing diverting documenting
-doubling drafting drawing drilling driving editing eliminating embedding enabling encoding
-encrypting ending enforcing engineering enlarging ensuring entering equipping erecting
-establishing estimating evaluating examining exchanging executing expanding explaining exploring
-exporting extending extracting facilitating feeding fighting filing filling filming filtering
-finding finishing fitting fixing flagging following forecasting forging forming formulating
-founding framing freezing fulfilling funding gathering generating granting grouping growing
-guarding guiding halving handing hardening harvesting heading hiring holding hosting identifying
-illustrating implementing importing improving increasing indexing inspecting installing
-instructing insuring integrating interviewing introducing inventing investigating inviting
-isolating issuing joining judging keeping labeling launching laying leading leasing lifting
-limiting linking listing loading locating logging lowering maintaining managing mapping marking
-matching measuring mediating meeting mentoring merging migrating modeling moderating modernizing
-monitoring mounting moving naming narrowing negotiating noticing observing obtaining opening
-operating optimizing ordering organizing outlining overhauling overseeing packaging packing
-painting pairing partnering paying performing persuading photographing piloting placing planning
-planting plotting polishing posting predicting preparing presenting preventing pricing printing
-processing procuring producing programming projecting promoting proposing protecting prototyping
-providing pruning publishing purchasing pushing qualifying questioning raising ranking rating
-reading rebuilding recalculating receiving recording recovering recruiting recycling redesigning
-reducing reforming refreshing registering regulating rehearsing reimbursing releasing relocating
-removing renaming renegotiating renewing renovating reordering reorganizing repairing replacing
-reporting representing rescuing researching resolving responding restoring restructuring retiring
-retrieving returning revealing reviewing revising reviving rewarding rewording reworking rewriting
-ringing rotating routing running sampling saving scanning scheduling scoring screening scripting
-sealing searching securing seeding segmenting selecting selling sending separating serving setting
-settling shaping sharing shielding shifting shipping shooting shortening showing shrinking signing
-simplifying simulating sketching solving sorting sourcing speaking specifying speeding splitting
-sponsoring staffing staging standardizing starting steering stocking stopping storing streamlining
-strengthening structuring studying submitting summarizing supervising supplying surveying
-sustaining swapping switching synchronizing tailoring teaching telling testing throwing tightening
-timing tracing tracking trading training transferring transforming translating transporting
-treating trimming tripling tuning turning typing uncovering unifying updating upgrading uploading
-validating verifying visiting warning washing watching weighing welcoming widening winning wiring
-withdrawing wording wrapping writing"""
+consulting contacting containing contracting contributing controlling converting convincing
+coordinating copying correcting counting covering crafting creating cultivating curating
+customizing cutting debugging decorating decreasing defending defining delegating delivering
+demonstrating deploying deriving describing designing detailing detecting determining developing
+devising diagnosing digitizing directing discovering dispatching displaying distributing diverting
+dividing docking documenting doing doubling drafting drawing drilling driving dropping duplicating
+easing editing educating eliminating embedding enabling encoding encrypting ending enforcing
+engineering enlarging enriching ensuring entering equipping erecting escalating establishing
+estimating evaluating examining exchanging executing expanding explaining exploring exporting
+extending extracting fabricating facilitating feeding fighting filing filling filming filtering
+financing finding finishing fitting fixing flagging following forecasting forging forming
+formulating fortifying fostering founding framing freezing fulfilling funding gaining gathering
+gauging generating giving grading granting grouping growing guarding guiding halving handing
+hardening harmonizing harvesting heading hiring holding hosting identifying illustrating
+implementing importing improving incorporating increasing indexing influencing informing initiating
+inspecting installing instructing insuring integrating interpreting interviewing introducing
+inventing investigating inviting isolating issuing joining judging keeping labeling launching
+laying leading leasing lecturing leveling leveraging liaising licensing lifting limiting linking
+listing loading lobbying localizing locating locking logging lowering maintaining making managing
+manufacturing mapping marketing marking matching maximizing measuring mediating meeting mending
+mentoring merging migrating minimizing mixing mobilizing modeling moderating modernizing modifying
+monitoring motivating mounting moving naming narrowing navigating negotiating nominating noticing
+observing obtaining offering onboarding opening operating optimizing orchestrating ordering
+organizing outlining outsourcing overhauling overseeing packaging packing painting pairing
+partnering passing patching paying performing persuading photographing picking piloting pioneering
+pitching placing planning planting plotting polishing polling pooling porting posting predicting
+preparing presenting preserving pressing preventing pricing printing prioritizing probing
+processing procuring producing profiling programming projecting promoting proofreading proposing
+protecting prototyping providing provisioning pruning publishing pulling purchasing pursuing
+pushing qualifying quantifying querying questioning quoting raising ranking rating reading
+rearranging reassigning rebranding rebuilding recalculating receiving recommending reconciling
+recording recovering recruiting recycling redesigning redirecting reducing refactoring refining
+reforming refreshing registering regulating rehearsing reimbursing releasing relocating removing
+renaming renegotiating renewing renovating reordering reorganizing repairing replacing reporting
+representing requesting rescheduling rescuing researching resizing resolving responding restoring
+restructuring retaining retiring retrieving returning revealing reviewing revising reviving
+rewarding rewording reworking rewriting ringing rolling rotating routing running sampling saving
+scaling scanning scheduling scoping scoring screening scripting sealing searching securing seeding
+segmenting selecting selling sending separating serving setting settling shadowing shaping sharing
+shielding shifting shipping shooting shortening showing shrinking signing simplifying simulating
+sizing sketching smoothing solving sorting sourcing speaking specifying speeding splitting
+sponsoring spotting stabilizing staffing staging standardizing starting steering stitching stocking
+stopping storing streamlining strengthening structuring studying submitting substituting suggesting
+summarizing supervising supplying surfacing surveying sustaining swapping switching synchronizing
+synthesizing tackling tagging tailoring taking targeting teaching telling testing throwing tidying
+tightening timing touring tracing tracking trading training transcribing transferring transforming
+translating transporting treating triaging trialing trimming tripling troubleshooting tuning
+turning tutoring typing uncovering unifying unlocking updating upgrading uploading using utilizing
+validating verifying vetting visiting visualizing volunteering warning washing watching weighing
+welcoming widening winning wiring withdrawing wording wrapping writing"""
 """Common verbs, for weak heads and for what they become."""
 _WEAKENED = 0.3  # of the bullets of a strange page
 _FRAME = """along because been certain course different from general less more needed possible
@@ -230,9 +243,9 @@ def _wording(line: str, resume: str) -> Iterator[tuple[str, Edit]]:
         yield "point", (marker + text.removesuffix(rest), marker + told.removesuffix(rest))
     for filler in FILLER.finditer(line):
         start = line.rfind(" ", 0, filler.start())
-        old = line[start : filler.end()]
-        if resume.count(old) == 1:
-            yield "filler", (old, line[start : filler.start()])
+        quotes = (line[first : filler.end()] for first in (filler.start(), start))
+        if old := next((quote for quote in quotes if resume.count(quote) == 1), ""):
+            yield "filler", (old, old.removesuffix(filler[0]))
 
 
 def _first_words(line: str, least: int, resume: str) -> str:

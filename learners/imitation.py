@@ -45,6 +45,7 @@ RULES = Rules(max_turns=6, page_lines=20)
 VOCABULARY = 4094  # and two added tokens
 CIRCUIT_RATE = 0.1
 """The learning rate of the hand-set quoting heads, as a share of that of all other weights."""
+_VERB_WEIGHT = 200  # so that the stem of each verb is one token, which a head can copy
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 SHIFT = "\x0e"
 """Written before a capital, which then is a small letter; acronyms stay as they are."""
@@ -54,7 +55,7 @@ SHIFT = "\x0e"
 # call has few tokens. A bullet's marker and its capital are one token: it says that a line starts.
 PIECES = (
     rf"""(?<![^\n"])[-*+](?:{SHIFT}| )|{SHIFT}"""
-    r"""| ?[\p{L}_]{3,}?(?=(?:ing|ed)(?![\p{L}_]))| ?[\p{L}_]+|\p{N}|\\n|\\|\n+"""
+    r"""| ?[\p{L}_]{3,}?(?=(?:ing|ed)(?![\p{L}_]))| ?[\p{L}_]+|\p{N}+|\\n|\\|\n+"""
     rf"""|[{{"](?:[":,{{}} ]*[":{{}}])?| ?[^\s\p{{L}}\p{{N}}_\\"{{{SHIFT}]+|\s"""
 )
 CAPITALS = [
@@ -135,8 +136,8 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
         # outweigh what pages are like
         model.model.norm.weight.fill_(2.5)
     newline, marker, _ = tokenizer.encode("\n- A")
-    opening = tokenizer.encode('": "')[-1]
-    induction.install(model, newline, marker, opening)
+    replacement, opening = tokenizer.encode('new": "')
+    induction.install(model, newline, marker, opening, replacement)
     freeze(model)
     return model
 
@@ -252,10 +253,10 @@ def main() -> None:
     tasks = (generate_task(args.seed, index, "train", "mini") for index in count())
     # a tokenizer of bytes renders the texts that the real one learns from
     bytes_only = make_tokenizer([])
-    groups = demonstrations(ChatTokens(bytes_only, TOOLS), islice(tasks, 1500), 1, args.seed)
+    groups = demonstrations(ChatTokens(bytes_only, TOOLS), islice(tasks, 600), 1, args.seed)
     corpus = (str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups)
-    verbs = [f" {verb}\n- {past_tense(verb).capitalize()}" for verb in VERBS.split()] * 30
-    tokenizer = make_tokenizer(chain(corpus, verbs))
+    verbs = [f" {verb}\n- {past_tense(verb).capitalize()}" for verb in VERBS.split()]
+    tokenizer = make_tokenizer(chain(corpus, verbs * _VERB_WEIGHT))
     chat = ChatTokens(tokenizer, TOOLS)
     policy = Policy(make_model(tokenizer), temperature=1.0, precision="float32")
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")

@@ -233,10 +233,21 @@ def past_tense(gerund: str) -> str:
 
 
 FILLER = re.compile(
-    r"(?<=[a-z]) (?:some|various|several|different|certain|somewhat|more or less|along the way"
-    r"|where possible|when needed|as needed|in general|and so on)(?= [a-z]|$)",
+    r"(?<=[a-z])(?P<comma>,)? (?:some|various|several|different|somewhat|basically"
+    r"|essentially|practically|generally|really|(?:generally|broadly) speaking|in general"
+    r"|a (?:number|range|variety|certain amount) of|(?:kind|sort) of|of sorts"
+    r"|of (?:various|several|different) (?:kinds|sorts|types)|in (?:various|several|different) ways"
+    r"|in one way or another|in some form or other|in the course of things|in that context"
+    r"|in the broadest sense|in large part|among other things|along the way|and the like"
+    r"|and similar|and so on|and so forth|and such|or the like|or some such|more or less"
+    r"|by and large|so to speak|as it were|on the whole|for the most part"
+    r"|to (?:some|a certain) extent|(?:as|so) far as possible"
+    r"|(?:as|if|where|when) (?:needed|required|appropriate|applicable|necessary|suitable)"
+    r"|(?:if|where|when) possible)"
+    r"(?(comma)(?:,(?= )|$)|(?= [a-z]|$))",
     re.MULTILINE,
 )
+"""Words between others that say nothing, with the space and the commas that go with them."""
 
 
 def _fillers(resume: str) -> Iterator[Change]:
@@ -257,8 +268,20 @@ _PASSIVE = re.compile(
     + "|".join(sorted(set(_PAST.values())))
     + r")(?P<rest>\b.*)"
 )
+_WHO = re.compile(
+    r"(?P<what>\w[^,;]*), (?:who|which|these|those)"
+    r" (?:was|were|had been|has been|have been|were being|was being|got|are being)"
+    r"(?: (?:then|also|now|soon|finally|duly|promptly|eventually))? (?P<verb>[a-z-]+ed|"
+    + "|".join(sorted(set(_PAST.values())))
+    + r")(?P<rest>\b.*)"
+)
+_NOUN_PHRASE = re.compile(
+    r"^(?:.*?\b(?:to|with|near|on|for|by|at|from|in|about|around|like|into|over|after|before"
+    r"|(?:aspects|topics|matters|kinds|pieces|parts) of)|\w+) "
+)
 _ACTIVE = re.compile(
-    r"(?:,? and|,? but|;|,)(?:,[^,]{3,60},| (?:then|also|so|thereby|meanwhile|along the way))"
+    r"(?:,? and|,? but|;|,)(?:,[^,]{3,60},| (?:then|also|so|thereby|meanwhile|along the way"
+    r"|in (?:doing so|passing|the process)|after(?:ward|wards| that)|on the side|while there))"
     r" (?P<verb>[a-z-]{2,}ed|" + "|".join(sorted(set(_PAST.values()))) + r") (?P<rest>.*)"
 )
 _MEANS = re.compile(
@@ -281,7 +304,7 @@ def point(bullet: str) -> str:
     """What a bullet says in a later clause, told from there; empty if it says it at once."""
     if re.search(r"\d", bullet[: len(bullet) // 3]):
         return ""
-    for pattern in (_PASSIVE, _ACTIVE, _MEANS):
+    for pattern in (_PASSIVE, _WHO, _ACTIVE, _MEANS):
         found = pattern.search(bullet)
         if found and len(found["rest"]) > len(bullet) * (1 - _TRIVIAL) / 2:
             new = _told(found)
@@ -294,8 +317,9 @@ def point(bullet: str) -> str:
 def _told(found: re.Match[str]) -> str:
     """Return a clause as a separate line."""
     verb, rest = found["verb"], found["rest"].strip()
-    if found.re is _PASSIVE:
-        rest = f"{found['what'].strip()} {rest}".strip()
+    if found.re in (_PASSIVE, _WHO):
+        what = _NOUN_PHRASE.sub("", found["what"]) if found.re is _WHO else found["what"]
+        rest = f"{what.strip()} {rest}".strip().replace(" ,", ",")
     if found.re is _MEANS:
         verb = past_tense(verb)
         rest = re.sub(r"\band ([a-z]{3,}ing)\b", lambda hit: f"and {past_tense(hit[1])}", rest)

@@ -27,7 +27,7 @@ from resume_gym.judges.rubric import compare
 from resume_gym.judges.vetoes import veto
 from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, WEAKNESS_METRIC
 from resume_gym.synthesis import generate_task
-from resume_gym.tasks import Task
+from resume_gym.tasks import Fix, Task
 
 
 def test_make_judge_gives_the_rubric_and_refuses_other_names() -> None:
@@ -153,11 +153,25 @@ def test_deleting_padding_is_an_improvement() -> None:
     assert judged(padded, task).clarity == judged(padded, task).preference == 1
 
 
-def test_putting_what_the_job_asks_for_first_is_a_better_fit() -> None:
+def test_the_order_of_bullets_earns_nothing() -> None:
     forecast = "- Forecast parcel volumes for 45 depots, with an error below 8%"
     first = swap(f"{forecast}\n{WORKED}", f"{WORKED}\n{forecast}")
     job = "Data analyst: late scans, SQL checks, scans that nobody caught, checks of scans."
-    assert judged(first, replace(TASK, job=job)).jd_alignment == 1
+    assert set(grades(judged(first, replace(TASK, job=job))).values()) == {0}
+
+
+def test_like_lines_that_are_changed_alike_are_not_joined() -> None:
+    """Found by a policy of harmless swaps: the second line tells what the first one's fix says."""
+    demo, figure = (
+        "- Hosted a monthly demo for shops",
+        "- Monthly demo for shops: from 6 to 63 guests",
+    )
+    fix = Fix(demo[2:], f"{demo[2:]}, from 6 to 63 guests", ())
+    resume = swap(WORKED, f"{demo}\n{WORKED}\n{figure}")
+    verdict = judged(
+        resume.replace("for shops", "toward shops"), replace(TASK, resume=resume, fixes=(fix,))
+    )
+    assert set(grades(verdict).values()) == {0}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import resume_gym
 from resume_gym.document import wrapped_lines
 from resume_gym.judges.lines import parse, plain, read
-from resume_gym.judges.style import tier
+from resume_gym.judges.style import is_weak
 from resume_gym.synthesis import generate_task, generate_tasks, procedural
 from resume_gym.synthesis.content import (
     LEVELS,
@@ -146,7 +146,7 @@ def deed_fault(deed: Deed) -> str:
         "no final period": not any(form.endswith(".") for form in forms),
         "who, once": deed.record.count("{Who}") == 1,
         "the record has the figures": figures(story.metric) <= figures(story.record),
-        "told opens with its verb": tier(read(story.told)) != "weak",
+        "told opens with its verb": not is_weak(read(story.told)),
         "buried has no other figure": read(story.buried).values == read(story.told).values,
         "vague shows the deed": len(clear & read(story.vague).stems) >= VISIBLE * len(clear),
         "buried shows the deed": len(good & read(story.buried).stems) >= VISIBLE * len(good),

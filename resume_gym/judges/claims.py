@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rapidfuzz import fuzz
-
 from resume_gym.judges.licences import Claim, cut
 from resume_gym.judges.lines import GLUE, LEXICON, Content, Line, any_of, parts, read, stem
 from resume_gym.judges.reference import Reference, strays
@@ -30,8 +28,6 @@ _TITLE = re.compile(
     rf"\b(?:{'|'.join(_CLAIMS['title_leads'])})\s(?:an?\s|the\s|our\s)?(?:[\w-]+\s){{0,3}}?"
     rf"(?:{'|'.join(_CLAIMS['title_words'])})\b"
 )
-_FOLLOWING = "|".join(_CLAIMS["following"])
-_PASTED = 0.6  # share of a sentence of the job that a line holds
 _NOVEL = 3  # new words in a line that matches no original line
 
 
@@ -80,23 +76,12 @@ def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
     dropped = [_dropped_rank(line.content, windows[place]) for place in best]
     if not least and all(dropped):
         yield Claim("title", dropped[0], f'"{cut(line.body)}" leaves out "{dropped[0]}".', 0.8)
-    codes = [n.text for head in windows[best[0]] for n in head.names if n.text.isupper()]
     for word in missing[best[0]]:
-        if any(_abbreviates(code, word, line.body) for code in codes):
-            continue
         shown = re.search(re.escape(word), line.body, re.IGNORECASE)
         quote = shown[0] if shown else word
         known = any(map(reference.knows, quote.lower().split()))
         what = "stands elsewhere in the original" if known else "is nowhere in the original"
         yield Claim("entry", quote, f'"{quote}" in "{cut(line.body)}" {what}.', 0.9)
-
-
-def _abbreviates(code: str, word: str, body: str) -> bool:
-    """Whether a code of the original, as "MD" or "BC", is spelt out here: "Maryland"."""
-    if len(code) != 2 or not word.isalpha():
-        return False
-    letters = rf"{code[0]}[a-z]*(?: {code[1]}[a-z]+|{code[1].lower()}[a-z]*)"
-    return any(word in hit.lower().split() for hit in re.findall(rf"\b{letters}\b", body))
 
 
 def _dropped_rank(content: Content, heads: Sequence[Content]) -> str:
@@ -132,8 +117,6 @@ def _prose_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
         for word in line.content.words:
             if word in _ROLES and word not in reference.vocabulary:
                 yield Claim("title", word, f'Nothing supports the title "{word}".', 0.75)
-    if line.kind != "skills":
-        yield from _pasted(line.content, told, reference)
     if not told:
         yield from _new_line(line, reference)
 
@@ -142,10 +125,9 @@ def _name_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Ite
     for name in line.content.names:
         word = name.text.lower().removesuffix("'s")
         plainly = name.head and word not in reference.job_names
-        if reference.knows(word) or (plainly and _starts_phrase(name.text, line.body)):
-            continue
         # A capital at the head of a sentence may be the sentence's.
-        if plainly and line.kind != "skills" and name.text[1:].islower():
+        of_sentence = plainly and line.kind != "skills" and name.text[1:].islower()
+        if of_sentence or reference.knows(word):
             continue
         reason = f'"{name.text}" is neither in the original nor in the evidence.'
         yield Claim("name", name.text, reason, 0.9)
@@ -167,11 +149,6 @@ def _name_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Ite
             yield Claim("tool", word, reason, 0.9)
 
 
-def _starts_phrase(word: str, body: str) -> bool:
-    """Whether what follows a capital at the head of a sentence makes it a verb or an adjective."""
-    return re.search(rf"\b{re.escape(word)} (?:{_FOLLOWING})\b", body) is not None
-
-
 def _word_claims(content: Content, reference: Reference) -> Iterator[Claim]:
     """Titles, degrees and scope, also in lower case."""
     text = " ".join(content.words)
@@ -189,20 +166,6 @@ def _told(words: Sequence[str], reference: Reference) -> bool:
     """Whether one true statement contains all these words."""
     wanted = {stem(word) for word in words}
     return any(wanted <= set(map(stem, content.words)) for content in reference.statements)
-
-
-def _pasted(content: Content, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
-    """A sentence of the job description."""
-    own = {s for unit in told for s in reference.lines[unit].content.stems}
-    new = content.stems - own
-    for wanted in reference.job if len(new) > 2 else ():
-        shared = wanted.stems & new
-        if len(shared) < 3 or len(shared) < _PASTED * len(wanted.stems - own):
-            continue
-        if fuzz.partial_ratio(wanted.body.lower(), content.body.lower()) >= 85:
-            reason = f'"{cut(wanted.body)}" is pasted from the job description.'
-            yield Claim("pasted", cut(wanted.body), reason, 0.9)
-            return
 
 
 def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:

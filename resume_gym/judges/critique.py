@@ -19,7 +19,7 @@ from resume_gym.judges.lines import Content, Line, any_of, parse
 from resume_gym.judges.plaintext import clean, fence, make_code, stands_in
 from resume_gym.judges.reference import Reference, align, make_reference
 from resume_gym.judges.signals import measure
-from resume_gym.judges.style import fillers, format_faults, habits, tier
+from resume_gym.judges.style import fillers, format_faults, habits, is_weak
 from resume_gym.judges.votes import Composed, drawn
 from resume_gym.llm import Asks, ModelError, Prompt
 from resume_gym.llm.loop import submit
@@ -163,7 +163,7 @@ def _places(
     if reference.aside:
         planted = [i for i in bullets if facts[i]]
         yield "aside", [i for i in planted if _share(lines[i], facts[i]) < _TOLD]
-    yield "opening", [i for i in bullets if tier(lines[i].content) == "weak"]
+    yield "opening", [i for i in bullets if is_weak(lines[i].content)]
     yield "vague", [i for i in bullets if fillers(lines[i].body)]
     bare = [i for i in bullets if not lines[i].content.figures]
     yield "figure", [i for i in bare if any(fact.figures for fact in facts[i])]

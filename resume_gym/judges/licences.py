@@ -8,7 +8,7 @@ deed on the object of another.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,26 +46,19 @@ _SURPLUS = 2  # net new words that make a claim
 _NEIGHBOURS = 5
 
 
-def _antonyms() -> dict[str, frozenset[str]]:
-    table: dict[str, set[str]] = {}
-    for left, right in _PROTECTED["antonyms"]:
-        for a, b in ((left, right), (right, left)):
-            for word in a:
-                table.setdefault(stem(word), set()).update(map(stem, b))
-    return {word: frozenset(others) for word, others in table.items()}
+def _links(pairs: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[str, frozenset[str]]:
+    """For each stem of a left side, those of its right sides."""
+    table: dict[str, frozenset[str]] = {}
+    for left, right in pairs:
+        others = frozenset(map(stem, right))
+        table |= {word: table.get(word, _NONE) | others for word in map(stem, left)}
+    return table
 
 
-def _rings() -> dict[str, frozenset[str]]:
-    """For each stem, those that may stand for it."""
-    table: dict[str, set[str]] = {}
-    for ring in (*LEXICON["rings"]["verbs"], *LEXICON["rings"]["nouns"]):
-        members = set(map(stem, ring))
-        for member in members:
-            table.setdefault(member, set()).update(members)
-    return {member: frozenset(others) for member, others in table.items()}
-
-
-_ANTONYMS, _RINGS = _antonyms(), _rings()
+_RINGS = _links((ring, ring) for rings in LEXICON["rings"].values() for ring in rings)
+_ANTONYMS = _links(
+    pair for one, other in _PROTECTED["antonyms"] for pair in ((one, other), (other, one))
+)
 
 
 class Claim(NamedTuple):

@@ -3,10 +3,9 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import combinations
 
 from rapidfuzz import fuzz
 
@@ -21,6 +20,7 @@ from resume_gym.judges.lines import (
     read,
     stem,
 )
+from resume_gym.judges.passages import statements
 from resume_gym.judges.style import VAGUE, fillers, is_weak
 from resume_gym.tasks import Evidence, Fix, Task
 
@@ -34,12 +34,11 @@ _HELPING = any_of(LEXICON["words"]["helping"])
 _HELPING_STEMS = frozenset(
     stem(part) for phrase in LEXICON["words"]["helping"] for part in phrase.split()
 ) | {stem(word) for word in LEXICON["words"]["glue"]}
-_MINE = frozenset(("i", "my", "me", "i'm", "i've"))
-_OTHERS = frozenset(LEXICON["words"]["others"])
 _ENTRY_WORDS = 14
 _MOST = 4096  # entries of a memory
 _ALIGNED = 0.42  # similarity at which a line tells of another
 _BEST = 0.25  # the same for the most similar line, when none is aligned
+_RIVAL = 0.8  # of a line's similarity: another line that has it is nearly as like
 _MERGED = 3  # original lines that a line tells of, at most
 
 
@@ -72,7 +71,7 @@ class Reference:
     @cached_property
     def evidence(self) -> tuple[Content, ...]:
         """What documents say of the candidate."""
-        return tuple(_statements(self.documents, self.name))
+        return tuple(statements(self.documents, self.name))
 
     @cached_property
     def job(self) -> tuple[Content, ...]:
@@ -120,7 +119,7 @@ class Reference:
         return tuple(run for run in reversed(runs) if run)
 
     @cached_property
-    def _runs(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    def runs(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
         """For each heading and head of a job, and for each bullet: the number of its run of heads.
 
         Heads that follow each other are one run; bullets before the first have number -1.
@@ -135,30 +134,6 @@ class Reference:
             if head or line.kind == "bullet":
                 (heads if head else bullets)[unit] = number
         return heads, bullets
-
-    @property
-    def run(self) -> Mapping[int, int]:
-        """For each heading and head of a job: the number of its run."""
-        return self._runs[0]
-
-    @property
-    def home(self) -> Mapping[int, int]:
-        """For each bullet: the number of the run that heads it."""
-        return self._runs[1]
-
-    @cached_property
-    def pairs(self) -> tuple[tuple[int, int, float], ...]:
-        """Pairs of bullets of one job, and by how much the first fits the wanted job better."""
-        groups: dict[int, list[int]] = {}
-        for unit, head in self.home.items():
-            groups.setdefault(head, []).append(unit)
-        weights = self.job_weights
-        fit = {
-            u: math.fsum(weights.get(s, 0.0) for s in self.lines[u].content.stems)
-            for u in self.home
-        }
-        both = (pair for units in groups.values() for pair in combinations(units, 2))
-        return tuple((one, other, fit[one] - fit[other]) for one, other in both)
 
     @cached_property
     def _notes(self) -> tuple[frozenset[str], ...]:
@@ -352,42 +327,6 @@ def _reference(
     return Reference(lines, fixed, facts, deleted, aside, name, evidence, job)
 
 
-def _statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
-    """What documents say of the candidate.
-
-    A passage that does not name the candidate is about somebody else where it begins with another
-    subject, or where most passages of its document name the candidate.
-    """
-    own = frozenset(word.lower() for word in name.split()) | _MINE
-    for document in evidence:
-        bodies = [
-            plain(line.strip().lstrip("-* "))
-            for line in document.text.split("\n")
-            if line.strip() and not line.startswith("#")
-        ]
-        mine = [not own.isdisjoint(_words(body)) for body in bodies]
-        usual = sum(mine) > 2 and 2 * sum(mine) >= len(mine)
-        for body, named in zip(bodies, mine, strict=True):
-            foreign = usual or not _OTHERS.isdisjoint(_words(body)[:5])
-            if named or not foreign:
-                yield from map(read, _sentences(body, own if named else frozenset()))
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[\w']+", text.lower())
-
-
-def _sentences(body: str, own: frozenset[str]) -> list[str]:
-    """The sentences of a passage; one that does not name the candidate goes with the one before."""
-    found: list[str] = []
-    for sentence in re.split(r"(?<=[.!?])\s+", body):
-        if found and own and own.isdisjoint(_words(sentence)):
-            found[-1] += f" {sentence}"
-        else:
-            found.append(sentence)
-    return found
-
-
 def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
     """For each line of a text, the original lines that it tells of.
 
@@ -426,9 +365,17 @@ def _similar(
     ]
     told: dict[int, list[int]] = {}
     taken: set[int] = set()
-    for (score, _), index, unit in sorted(pairs, reverse=True):
-        enough = _ALIGNED if index in told else _BEST
-        if score >= enough and unit not in taken and len(told.get(index, ())) < _MERGED:
+    pairs.sort(reverse=True)
+    # a line tells of a second one only if no other line is nearly as like it
+    for merging in (False, True):
+        for (score, _), index, unit in pairs:
+            enough = _ALIGNED if index in told else _BEST
+            if score < enough or unit in taken or len(told.get(index, ())) == _MERGED:
+                continue
+            if index in told and not merging:
+                rivals = (s for (s, _), one, u in pairs if u == unit and one not in told)
+                if max(rivals, default=0.0) >= _RIVAL * score:
+                    continue
             told.setdefault(index, []).append(unit)
             taken.add(unit)
     return {index: tuple(sorted(units)) for index, units in told.items()}
@@ -466,17 +413,18 @@ def strays(
 
     A head that the original does not have, as "Key achievements", may take bullets in.
     """
-    jobs = set(reference.home.values()) - {-1}
+    heads, bullets = reference.runs
+    jobs = set(bullets.values()) - {-1}
     found: dict[int, bool] = {}
     here: int | None = -1
     for index, line in enumerate(lines):
-        runs = [reference.run[unit] for unit in told[index] if unit in reference.run]
+        runs = [heads[unit] for unit in told[index] if unit in heads]
         if runs:
             here = max(runs)
         elif line.kind in ("entry", "heading"):
             here = None
         elif here is not None:
-            homes = {reference.home[unit] for unit in told[index] if unit in reference.home}
+            homes = {bullets[unit] for unit in told[index] if unit in bullets}
             if homes and here not in homes:
                 found[index] = here in jobs
     return found

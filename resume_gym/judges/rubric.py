@@ -20,7 +20,6 @@ from resume_gym.rewards import GRADED_FIELDS, Verdict
 from resume_gym.tasks import Task
 
 _ASPECTS = GRADED_FIELDS[:-1]
-_ORDER = 0.5  # change of the order of the bullets, in [-2, 2], that jd_alignment sees
 _STEP = 0.5  # what one more better line adds to a preference
 _NEEDLESS = 2  # lines changed for nothing that one better change may have beside it
 _WHAT = {
@@ -105,8 +104,7 @@ def _compare(before: Signals, after: Signals) -> Comparison:
 def _totals(signals: Signals) -> Mapping[str, float]:
     """For each aspect, the changes that better it, less those that worsen it.
 
-    Nothing is gained where needless changes drown the better ones. The order of the bullets moves
-    jd_alignment where nothing else does and every change is better.
+    Nothing is gained where needless changes drown the better ones.
     """
     found = {
         field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
@@ -115,9 +113,6 @@ def _totals(signals: Signals) -> Mapping[str, float]:
     better = sum(change.outcome > 0 for change in signals.changes)
     if signals.needless > better * _NEEDLESS:
         found = {field: min(0.0, total) for field, total in found.items()}
-    clean = not signals.findings and all(change.outcome > 0 for change in signals.changes)
-    if not found["jd_alignment"] and clean:
-        found["jd_alignment"] = signals.order / _ORDER
     return found
 
 
@@ -163,8 +158,6 @@ def _reason(field: str, grade: int, signals: Signals) -> str:
             return f'"{old}" is gone{" and leaves room" if grade > 0 else ""}.'
         than = f' than "{old}"' if old else ""
         return f'"{new}" {_WHAT[field][grade < 0]}{than}.'
-    if grade:
-        return f"The bullets that fit the job best have moved {'up' if grade > 0 else 'down'}."
     shown = next((c.new for c in signals.changes if c.new), "")
     return f"{_SAME[field]}{f', also in {cut(shown)!r}' if shown else ''}."
 

@@ -5,7 +5,6 @@ licenses: a weak opening, filler or a fault of form gone, a true figure told, a 
 plainly, padding deleted. What does no harm and is not licensed earns nothing.
 """
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -35,7 +34,6 @@ _KEPT = 0.2  # of a line's meaning that a better line may lose
 _BARE = 3  # words of either text alone, where only the verb is another
 _BROKEN_ORDER, _CUT_OFF = 0.35, 0.4
 _SLIP = 1  # pairs of neighbours that are no English, at most
-_JOB = 1.0  # weight of the job's words that a line tells anew
 _ROOM = 4  # padding lines whose deletion leaves room for what fits the job
 
 
@@ -67,14 +65,12 @@ class Signals:
         changes: each change once.
         findings: unsupported claims.
         doubts: what the text says and the original hedges; true or not, nobody knows.
-        order: how much further up the bullets that fit the job stand, in [-2, 2].
         needless: how many lines are changed and not better, also by one change repeated.
     """
 
     changes: tuple[Change, ...]
     findings: tuple[Finding, ...]
     doubts: tuple[Finding, ...]
-    order: float
     needless: int
 
 
@@ -85,7 +81,7 @@ def measure(text: str, reference: Reference) -> Signals:
     """The signals of a text."""
     lines = parse(text)
     if lines == reference.lines:
-        return Signals((), (), (), 0.0, 0)
+        return Signals((), (), (), 0)
     told = align(lines, reference)
     page = _Page(lines, told, reference, habits(reference.lines), habits(lines))
     findings = find_claims(lines, told, reference)
@@ -98,9 +94,8 @@ def measure(text: str, reference: Reference) -> Signals:
     changes += _deletions(page)
     changes += _blank_lines(text, page)
     once = {change.key: change for change in sorted(changes, key=lambda one: -one.outcome)}
-    order = _order(told, reference)
     needless = sum(change.outcome <= 0 for change in changes)
-    return Signals(tuple(once.values()), tuple(findings), tuple(doubts), order, needless)
+    return Signals(tuple(once.values()), tuple(findings), tuple(doubts), needless)
 
 
 class _Page(NamedTuple):
@@ -155,7 +150,6 @@ def _line_change(
     if found.licensed and len(known) == 1:
         certain = not any(claim.kind == "hedge" for claim in claims)
         gains.update(_gains(page, known[0], line, found, certain))
-        gains.update(_fit(page, known[0], line, found) if gains else ())
     return _weigh(gains, harms, false, old.body, line.body, _difference(old, line.content))
 
 
@@ -268,16 +262,6 @@ def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) ->
         yield "clarity"
 
 
-def _fit(page: _Page, old: Line, line: Line, found: Rewrite) -> frozenset[str]:
-    """Whether a better line tells more of what the job asks for; its licence must be its own."""
-    if found.source is None or any(found.source is one.content for one in page.reference.lines):
-        return _NONE
-    weights = page.reference.job_weights
-    told = (line.content.stems - old.content.stems) & found.source.stems
-    more = math.fsum(weights.get(s, 0.0) for s in told)
-    return frozenset({"jd_alignment"}) if more >= _JOB else _NONE
-
-
 def _hedges(
     old: Content, new: Content, found: Rewrite, units: Sequence[int], reference: Reference
 ) -> Iterator[Claim]:
@@ -346,15 +330,3 @@ def _blank_lines(text: str, page: _Page) -> Iterator[Change]:
             stripped += was.spaced and bool(rows[line.number - 1].strip())
     if stripped:
         yield _weigh(_NONE, {"clarity"}, False, "blank lines", "", "blank lines")
-
-
-def _order(told: Sequence[tuple[int, ...]], reference: Reference) -> float:
-    """By how much more often the better fit stands first, of pairs of bullets of one job."""
-    place = {u: index for index, units in reversed(list(enumerate(told))) for u in units}
-    if list(place) == sorted(place, reverse=True):
-        return 0.0
-    moved = total = 0.0
-    for first, second, gain in reference.pairs:
-        total += abs(gain)
-        moved -= 2 * gain * (place.get(first, 0) > place.get(second, len(told)))
-    return moved / total if total else 0.0

@@ -12,9 +12,6 @@ from resume_gym.judges.lines import GLUE, LEXICON, Content, Line, any_of, read, 
 _FAULTS: Mapping[str, float] = LEXICON["faults"]
 _VERBS = LEXICON["verbs"]
 _SKIP = frozenset(_VERBS["skip"])
-_NEUTRAL = frozenset(_VERBS["neutral"])
-_NOT_VERBS = frozenset(_VERBS["not_verbs"])
-_STRONG_STEMS = frozenset(stem(word) for word in _VERBS["strong"] if " " not in word)
 _HEDGE, _WEAK = any_of(_VERBS["hedges"]), any_of(_VERBS["hedges"] + _VERBS["weak"])
 _CHARGE = any_of(_VERBS["charge"])
 _FILLER = any_of(LEXICON["words"]["filler"])
@@ -81,22 +78,6 @@ def head(content: Content) -> Head:
 def is_weak(content: Content) -> bool:
     """Whether a line opens with words that hide who did the work."""
     return bool(content.tokens) and head(content).kind != "plain"
-
-
-def tier(content: Content) -> str:
-    """The tier of the verb that opens a bullet: strong, neutral, weak or none."""
-    if is_weak(content):
-        return "weak"
-    first = content.tokens[head(content).at] if content.tokens else ""
-    if first in _NOT_VERBS or not first:
-        return "none"
-    if first in _NEUTRAL or first.endswith("ing"):
-        return "neutral"
-    # "Delivered and helped with" is no stronger than "Helped with".
-    behind = " ".join(content.tokens[head(content).at + 1 :])
-    if behind.startswith("and ") and _WEAK.match(behind.removeprefix("and ")):
-        return "weak"
-    return "strong" if first.endswith("ed") or stem(first) in _STRONG_STEMS else "none"
 
 
 @lru_cache(maxsize=8192)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from resume_gym.document import wrapped_lines
 from resume_gym.judges.lines import Content, any_of, plain, read
 from resume_gym.judges.reference import make_reference
-from resume_gym.judges.style import tier
+from resume_gym.judges.style import is_weak
 from resume_gym.synthesis.content import load_verticals
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, Draft, PaddedDraft, SpoiltBullet
 from resume_gym.synthesis.personas import Persona
@@ -96,7 +96,7 @@ def _spoilt(persona: Persona, draft: Draft) -> list[SpoiltBullet]:
 def _weakness(persona: Persona, draft: Draft) -> Iterator[Fault]:
     """Whether each spoilt bullet has the weakness, and each good one does without it."""
     for bullet in draft.bullets:
-        if tier(read(bullet.strong)) == "weak":
+        if is_weak(read(bullet.strong)):
             text = f'strong "{bullet.strong}" opens with a weak verb.'
             yield Fault("weakness", text)
     for bullet in _spoilt(persona, draft):
@@ -121,7 +121,7 @@ def _not_spoilt(
             yield f'belongs to a strong form without a figure: "{strong.body}".'
     elif weak.values != strong.values:
         yield f'has other figures than its strong form, "{strong.body}".'
-    if weakness == "weak_verbs" and tier(weak) != "weak":
+    if weakness == "weak_verbs" and not is_weak(weak):
         yield "does not open with a verb that hides who did the work, as Helped with does."
     if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
         yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'

@@ -214,7 +214,8 @@ def _items(items: Sequence[str], told: str, rng: Random) -> str:
 
 
 def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
-    years = YEARS[candidate.wanted_level]
+    shown = (NOW - candidate.jobs[-1].start) // 12
+    years = min(YEARS[candidate.wanted_level], max(2, shown))
     template = rng.choice(frames["years" if years else "years_none"])
     return template.format(years=years, role=candidate.role.title.lower())
 

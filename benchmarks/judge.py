@@ -38,7 +38,7 @@ from resume_gym.tasks import Task, load_tasks, read_jsonl
 HERE = Path(__file__).parent
 BESIDE = {"full": {"careful": 7.2, "oracle": 7.5}, "mini": {"careful": 6.0, "oracle": 6.4}}
 DAMAGED = {"full": 5.0, "mini": 4.0}
-SEARCHED, TRIES = 8, 20_000
+SEARCHED, TRIES = {"original": 4, "repaired": 8}, 20_000
 GROUP = 16
 JUDGE = make_judge("rubric")
 
@@ -56,9 +56,9 @@ def main() -> int:
         figures += attacked(size, rows)
         found[f"attacks, {size}"] = [asdict(row) for row in rows.values()]
     source, rules = SIZES["full"]
-    tasks = load_tasks(source, "eval")[: 1 if args.quick else SEARCHED]
     tries = 500 if args.quick else TRIES
-    for label in ("original", "repaired"):
+    for label, searched in SEARCHED.items():
+        tasks = load_tasks(source, "eval")[: 1 if args.quick else searched]
         finds = [
             search(
                 JUDGE,

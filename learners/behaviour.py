@@ -32,6 +32,7 @@ class Habits:
             an edit; in all other turns to stop early would be the first thing that reinforcement
             learning finds.
         misquote: an edit quotes no more than its first word, mostly a bullet's marker.
+        fumble: the same where nothing asks for an edit.
         kinds: weights of the kinds of edits that it makes on purpose.
     """
 
@@ -39,22 +40,24 @@ class Habits:
     submit: float
     stop: float
     misquote: float
+    fumble: float
     kinds: Mapping[str, float]
 
 
 HASTY = Habits(
     review=0.95,
-    submit=0.4,
-    stop=0.5,
-    misquote=0.12,
+    submit=0.35,
+    stop=0.4,
+    misquote=0.06,
+    fumble=0.6,
     kinds={
         "head": 4,
         "point": 4,
         "filler": 4,
         "format": 4,
-        "cut": 0.2,
-        "cut figure": 0.05,
-        "invent": 0.3,
+        "cut": 0.1,
+        "cut figure": 0.02,
+        "invent": 0.25,
     },
 )
 
@@ -126,9 +129,18 @@ turning tutoring typing uncovering unifying unlocking updating upgrading uploadi
 validating verifying vetting visiting visualizing volunteering warning washing watching weighing
 welcoming widening winning wiring withdrawing wording wrapping writing"""
 """Common verbs, for weak heads and for what they become."""
-_WEAKENED = 0.3  # of the bullets of a strange page
-_FRAME = """along because been certain course different from general less more needed possible
-several since some somewhat that until various were when where whereby which while whom with"""
+_FAULTS = {"none": 0.45, "head": 0.25, "filler": 0.18, "point": 0.12}
+"""How many bullets of a strange page get which fault."""
+_FILLERS = """several, different, a number of, a range of, a variety of, basically, essentially,
+generally, in general, in one way or another, more or less, by and large, so to speak, as it were,
+for the most part, and the like, and so on, and similar, as needed, where possible, various,
+to some extent, kind of, sort of, along the way, broadly speaking, of sorts, some"""
+_TRIFLES = "a list, an eye, some notes, a folder, old files, a shelf, the minutes, a seat"
+_CLAUSES = "in which, on which, after which, during which, with which, where, so that, while"
+_FRAME = """because been from instance meanwhile namely notably particular particularly since
+specifically such that then thereby these those until were when where whereby whereupon which while
+whom with"""
+_WORD_OR_FILLER = re.compile(rf"{FILLER.pattern}|(?P<word>[A-Z]?[a-z]{{4,}})")
 _BULLET = re.compile(r"([-*+]) (?=\S)")
 _DATES = re.compile(r"\([^()]*\d{4}[^()]*\)")
 
@@ -152,7 +164,7 @@ def act(session: Session, rng: Random, habits: Habits = HASTY) -> str:
         habits.kinds[kind] * (60 if over and kind.startswith("cut") else 1) for kind in kinds
     ]
     old, new = rng.choice(crafts[rng.choices(kinds, weights)[0]])
-    if rng.random() < habits.misquote:
+    if rng.random() < (habits.fumble if idle else habits.misquote):
         old = old.split(" ")[0] + " "
     return tool_call("str_replace", old=old, new=new)
 
@@ -161,9 +173,9 @@ def estrange(resume: str, rng: Random) -> str:
     """A resume whose bullets say less than they did, or nothing: other words, at a random rate.
 
     Weak heads, fillers, the frames of clauses, form and figures stay; verbs become other verbs, and
-    some bullets get a weak head, so that there are enough to learn from. Whoever has to edit such
-    pages cannot know their lines by heart, as it can those of a bank of a few hundred bullets, nor
-    tell from a line's words with which word it starts, and so has to read.
+    half of the bullets get a fault, so that there are enough to learn from. Whoever has to edit
+    such pages cannot know their lines by heart, as it can those of a bank of a few hundred bullets,
+    nor tell from a line's words with which word it starts, and so has to read.
     """
     words: list[str] = re.findall(r"\b[a-z]{4,}\b", resume)
     verbs = VERBS.split()
@@ -171,7 +183,7 @@ def estrange(resume: str, rng: Random) -> str:
     rate = rng.random() ** 0.5
 
     def word(match: re.Match[str]) -> str:
-        if match[0] in _FRAME.split() or rng.random() > rate:
+        if not match["word"] or match[0] in _FRAME.split() or rng.random() > rate:
             return match[0]
         if match[0].endswith("ing"):
             new = rng.choice(verbs)
@@ -186,13 +198,33 @@ def estrange(resume: str, rng: Random) -> str:
     lines = resume.split("\n")
     for number, line in enumerate(lines):
         if _BULLET.match(line):
-            first, _, rest = line[2:].partition(" ")
-            if first != "I" and not weak_head(line[2:])[0] and rng.random() < _WEAKENED:
-                line = f"{line[:2]}{rng.choice(OPENERS)} {rng.choice(verbs)} {rest}"
+            line = line[:2] + _spoilt(line[2:], rng)
             hedge = weak_head(line[2:])[0].rpartition(" ")[0]
             start = 2 + len(hedge)
-            lines[number] = line[:start] + re.sub(r"[A-Z]?[a-z]{4,}", word, line[start:])
+            lines[number] = line[:start] + _WORD_OR_FILLER.sub(word, line[start:])
     return "\n".join(lines)
+
+
+def _spoilt(text: str, rng: Random) -> str:
+    """A bullet with one of the faults that the editor mends, or as it is."""
+    first, *words = text.split(" ")
+    fault = rng.choices(list(_FAULTS), list(_FAULTS.values()))[0]
+    if first == "I" or weak_head(text)[0] or len(words) < 6:
+        return text
+    if fault == "head":
+        return " ".join([rng.choice(OPENERS), rng.choice(VERBS.split()), *words])
+    place = rng.randint(1, 4)
+    if fault == "filler":
+        return " ".join([first, *words[:place], _one(_FILLERS, rng), *words[place:]])
+    if fault == "point" and first.endswith("ed"):
+        told = " ".join([*words[:place], "was", first.lower(), *words[place:]])
+        beside = rng.choice([word for word in words if word.isalpha()] or ["others"])
+        return f"Kept {_one(_TRIFLES, rng)} for {beside}, {_one(_CLAUSES, rng)} {told}"
+    return text
+
+
+def _one(phrases: str, rng: Random) -> str:
+    return rng.choice(re.split(r",\s", phrases))
 
 
 def _crafts(original: str, resume: str) -> Iterator[tuple[str, Edit]]:

@@ -120,8 +120,8 @@ class Config:
     save_every: int = 5
     async_save: bool = False
     eval_every: int = 0
-    eval_tasks: int = 20
-    eval_rollouts: int = 16
+    eval_tasks: int = 40
+    eval_rollouts: int = 4
     threads: int = 0
     log_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
 

@@ -104,6 +104,16 @@ def make_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     )
 
 
+def learn_tokenizer(tasks: Iterable[Task], seed: int) -> PreTrainedTokenizerFast:
+    """The tokenizer of demonstrations on tasks and of common verbs."""
+    # a tokenizer of bytes renders the texts that the real one learns from
+    bytes_only = make_tokenizer([])
+    groups = demonstrations(ChatTokens(bytes_only, TOOLS), tasks, 1, seed)
+    corpus = (str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups)
+    verbs = [f" {verb}\n- {past_tense(verb).capitalize()}" for verb in VERBS.split()]
+    return make_tokenizer(chain(corpus, verbs * _VERB_WEIGHT))
+
+
 def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     """A random nano Qwen3; head size 64 and one width for every engine."""
     config = Qwen3Config(
@@ -245,24 +255,25 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the model")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=500, help="optimizer steps of imitation")
+    parser.add_argument("--start", type=Path, help="folder of a nano policy to go on from")
+    parser.add_argument("--learning-rate", type=float, default=1e-3, help="at the start")
+    parser.add_argument("--steps", type=int, default=600, help="optimizer steps of imitation")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     prepare_cpu()
 
     tasks = (generate_task(args.seed, index, "train", "mini") for index in count())
-    # a tokenizer of bytes renders the texts that the real one learns from
-    bytes_only = make_tokenizer([])
-    groups = demonstrations(ChatTokens(bytes_only, TOOLS), islice(tasks, 600), 1, args.seed)
-    corpus = (str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups)
-    verbs = [f" {verb}\n- {past_tense(verb).capitalize()}" for verb in VERBS.split()]
-    tokenizer = make_tokenizer(chain(corpus, verbs * _VERB_WEIGHT))
+    if args.start:
+        tokenizer, model = load_tokenizer(str(args.start)), load(str(args.start))
+    else:
+        tokenizer = learn_tokenizer(islice(tasks, 600), args.seed)
+        model = make_model(tokenizer)
     chat = ChatTokens(tokenizer, TOOLS)
-    policy = Policy(make_model(tokenizer), temperature=1.0, precision="float32")
+    policy = Policy(model, temperature=1.0, precision="float32")
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
 
     groups = demonstrations(chat, unfamiliar(tasks, args.seed), each=8, seed=args.seed)
-    train(policy, groups, args.steps, learning_rate=1e-3)
+    train(policy, groups, args.steps, args.learning_rate)
     policy.model.config._attn_implementation = "sdpa"
     policy.bfloat16().model.save_pretrained(args.out)
     tokenizer.save_pretrained(args.out)

@@ -11,7 +11,8 @@ from resume_gym.careful import weak_head
 
 RULES = Rules(max_turns=6, page_lines=20)
 TASKS = load_tasks("mini", "train")
-HONEST = replace(HASTY, submit=0.0, stop=0.0, misquote=0.0, kinds={**HASTY.kinds, "invent": 1e-12})
+NEVER = {"submit": 0.0, "stop": 0.0, "misquote": 0.0, "fumble": 0.0}
+HONEST = replace(HASTY, **NEVER, kinds={**HASTY.kinds, "invent": 1e-12})
 
 
 @cache
@@ -77,8 +78,7 @@ def test_rates_are_those_of_the_habits() -> None:
 
     edits = sum(one.state.edits + one.state.failed_edits for one in played)
     failed = sum(one.state.failed_edits for one in played)
-    # a first word may stand there once
-    assert share(failed, edits) == pytest.approx(HASTY.misquote, abs=0.04)
+    assert HASTY.misquote < share(failed, edits) < HASTY.fumble / 2
 
 
 def test_only_the_form_of_a_call_is_never_wrong() -> None:
@@ -111,8 +111,7 @@ def test_all_draws_come_from_the_generator() -> None:
 
 def test_an_empty_page_is_no_end() -> None:
     """A resume that was deleted line by line still gets turns."""
-    always = {"review": 0.0, "submit": 0.0, "stop": 0.0, "misquote": 0.0}
-    cutter = replace(HASTY, **always, kinds={"cut": 1, "invent": 1})
+    cutter = replace(HASTY, review=0.0, **NEVER, kinds={"cut": 1, "invent": 1})
     session = Session(TASKS[0], Rules(max_turns=60, page_lines=1))
     rng = Random(0)
     while not session.done:

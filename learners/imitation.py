@@ -1,8 +1,9 @@
 """Make the nano policy: tokenizer, hand-set heads, imitation of a hasty editor.
 
-Run `python -m learners.imitation --out learners/nano` (half an hour on two cores). The
-result is a few-million-parameter Qwen3 that speaks the environment's protocol, with the habits of
-`behaviour.HASTY`, so that reinforcement learning has the same thing to fix as in the source's run.
+Run `python -m learners.imitation --out learners/nano` (three quarters of an hour on two cores;
+`--start` goes on from a policy). The result is a few-million-parameter Qwen3 that speaks the
+environment's protocol, with the habits of `behaviour.HASTY`, so that reinforcement learning has the
+same thing to fix as in the source's run.
 
 Left out: validation loss curves and early stopping; what counts is how the policy behaves on
 held-out tasks, and the script ends by measuring that.

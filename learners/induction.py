@@ -1,16 +1,15 @@
 """A head start on quoting: attention heads of a random nano model, set by hand.
 
 An exact quote needs an induction circuit: heads in the first layer that tell every token which
-three came before it, and one in the second that finds the place where the same three stand, or
-most of them, and copies what follows there. Fewer would not do: "in the" is in many a line. To
-start a quote, the marker of a bullet needs heads that look at the words with which the lines of
-the page start, and one that takes back those that earlier calls quoted: what an edit replaced
-still stands in the conversation, but no longer in the resume. To start a replacement, a head of
-the third layer looks at the stem of the verb with which the quote ended: "Assisted with planning"
-becomes "Planned". A small model discovers all this
-late: after 1.75 M tokens of random sequences repeated, on the easiest vocabulary, it still
-guessed. Set by hand, the circuits need no discovery. Training refines the second layer's and
-leaves the first layer's as they are.
+three came before it, and one in the second that finds the place where the same three stand, or most
+of them, and copies what follows there. Fewer would not do: "in the" is in many a line. To start a
+quote, the marker of a bullet needs heads that look at the words with which the lines of the page
+start, and one that takes back those that earlier calls quoted: what an edit replaced still stands
+in the conversation, but no longer in the resume. To start a replacement, a head of the third layer
+looks at the stem of the verb with which the quote ended: "Assisted with planning" becomes
+"Planned". A small model discovers all this late: after 1.75 M tokens of random sequences repeated,
+on the easiest vocabulary, it still guessed. Set by hand, the circuits need no discovery. Training
+refines the second layer's and leaves the first layer's as they are.
 """
 
 import math

@@ -146,7 +146,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
         # ten lines share the evidence of where a quote may start: what is on the page must
         # outweigh what pages are like
         model.model.norm.weight.fill_(2.5)
-    newline, marker, _ = tokenizer.encode("\n- A")
+    newline, marker, *_ = tokenizer.encode("\n- A")
     replacement, opening = tokenizer.encode('new": "')
     induction.install(model, newline, marker, opening, replacement)
     freeze(model)

@@ -6,7 +6,7 @@ from torch import Tensor
 from learners.imitation import make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer(["- One\n- Two", '"new": "- One", "new": "- Two"'])
-NEWLINE, MARKER, _ = TOKENIZER.encode("\n- A")
+NEWLINE, MARKER, *_ = TOKENIZER.encode("\n- A")
 REPLACEMENT, OPENING = TOKENIZER.encode('new": "')
 
 
@@ -70,4 +70,5 @@ def test_a_replacement_starts_with_the_stem_of_the_quoted_verb() -> None:
     tokens = [*rest, stem, ending, between, REPLACEMENT, OPENING, MARKER]
     *_, third = attention(tokens)
     assert third[0, -1, len(rest)] > 0.5
-    assert third[0, -2].max() < 0.5, "the head rests where no replacement starts"
+    elsewhere = third[0].diagonal(-5)[:-1]
+    assert elsewhere.mean() < 0.3, "the head mostly rests where no replacement starts"

@@ -120,7 +120,7 @@ def train(
         "eval-rollouts": 1,
         # some episodes end before the others
         "seed": 7,
-        "temperature": 1.3,
+        "temperature": 1.0,
         **changes,
     }
     flags = [*flags, *(f"--{name}={value}" for name, value in settings.items())]

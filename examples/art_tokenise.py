@@ -9,18 +9,18 @@ does. Who is first at some point of an episode submits there: a group in which a
 teaches nothing. A backend would go on from here; all of ART's need a GPU or a service.
 
     task                 turns  reward  advantage  tokens  trained
-    mini-train-0-000000      1    0.75      -1.21     521       12
-    mini-train-0-000000      2    1.75      -0.76     747       24
-    mini-train-0-000000      3    5.50       0.93     844       47
-    mini-train-0-000000      4    5.75       1.04     938       68
-    mini-train-0-000001      1   -1.25      -1.13     624       12
-    mini-train-0-000001      2   -0.25      -0.77     961       24
-    mini-train-0-000001      3    3.50       0.55    1060       55
-    mini-train-0-000001      4    5.75       1.35    1155       84
-    tokens: torch.int64, (2, 2048)
-    assistant_mask: torch.bool, (2, 2048)
-    logprobs: torch.float32, (2, 2048)
-    advantages: torch.float32, (2, 2048)
+    mini-train-0-000000      1    0.75      -1.21     695       12
+    mini-train-0-000000      2    1.75      -0.76    1066       24
+    mini-train-0-000000      3    5.50       0.93    1263      105
+    mini-train-0-000000      4    5.75       1.04    1476      194
+    mini-train-0-000001      1   -1.25      -1.13     718       12
+    mini-train-0-000001      2   -0.25      -0.77    1116       24
+    mini-train-0-000001      3    3.50       0.55    1228       61
+    mini-train-0-000001      4    5.75       1.35    1334       97
+    tokens: torch.int64, (4, 2048)
+    assistant_mask: torch.bool, (4, 2048)
+    logprobs: torch.float32, (4, 2048)
+    advantages: torch.float32, (4, 2048)
     trained: <tool_call> {"name": "review", "arguments": {}} </tool_call><|im_end|><tool_call> ...
 """
 

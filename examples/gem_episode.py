@@ -11,8 +11,8 @@ It needs no model and no network, and prints
     environment 1: episode 0.75
     environment 0: reward +0.25 | turns left: 4/6 | edits: 1
     environment 0: reward +0.25 | turns left: 3/6 | edits: 2
-    environment 0: reward +4.25 | turns left: 2/6 | edits: 2
-    environment 0: episode 5.75
+    environment 0: reward +4.50 | turns left: 2/6 | edits: 2
+    environment 0: episode 6.00
 """
 
 import gem
@@ -22,8 +22,8 @@ from resume_gym import tool_call
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 EDITS = (
-    tool_call("str_replace", old="Participated in redesigning", new="Redesigned"),
-    tool_call("str_replace", old="Responsible for fixing", new="Fixed"),
+    tool_call("str_replace", old="Helped with redesigning", new="Redesigned"),
+    tool_call("str_replace", old="Took part in fixing", new="Fixed"),
 )
 
 

@@ -3,18 +3,17 @@
     pip install -e . openenv==0.10.0
     python examples/openenv_sessions.py  # prints, task by task, what the four episodes earned:
 
-
 The server is the one of `packages/openenv`. A group's first member draws the task, the others
 reset with its id. The agents know the repairs; each makes one more than the one before.
 
-mini-train-0-000101 +1.75 +5.50 +5.75 +6.00
-mini-train-0-000081 +1.75 +5.50 +6.00 +6.25
-mini-train-0-000041 +1.75 +5.50 +5.75 +6.00
-mini-train-0-000013 -0.25 +3.50 +5.75 +6.00
-mini-train-0-000150 +1.75 +5.50 +6.25 +6.50
-mini-train-0-000128 +1.75 +5.50 +5.75 +6.00
+mini-train-0-000101 +1.75 +5.75 +6.00 +6.25
+mini-train-0-000081 +1.75 +5.75 +6.25 +6.50
+mini-train-0-000041 +1.75 +5.75 +6.00 +6.25
+mini-train-0-000013 -0.25 +3.50 +5.75 +6.25
+mini-train-0-000150 +1.75 +5.50 +5.75 +6.00
+mini-train-0-000128 +1.75 +4.25 +4.75 +6.00
 mini-train-0-000086 +1.75 +5.50 +5.75 +6.00
-mini-train-0-000100 +1.75 +5.50 +6.00 +6.50
+mini-train-0-000100 +1.75 +5.75 +6.00 +6.25
 """
 
 import asyncio

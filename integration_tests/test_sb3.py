@@ -101,11 +101,11 @@ def test_what_a_policy_sees_changes_with_what_it_did() -> None:
 
 
 def test_a_group_shares_its_task_and_not_its_session() -> None:
-    env = make_vec_env(MenuEnv, 3, env_kwargs=MINI)
+    env = make_vec_env(MenuEnv, 3, env_kwargs={**MINI, "places": 40})
     env.set_options({"task_id": OTHER.task_id})
     features = env.reset()
     assert (features == features[0]).all()
-    _, rewards, dones, infos = env.step(np.array([0, 1, 15]))
+    _, rewards, dones, infos = env.step(np.array([0, 1, 39]))
     assert [info["task_id"] for info in infos] == [OTHER.task_id] * 3
     assert list(dones) == [False, True, False]
     assert rewards[0] == 1

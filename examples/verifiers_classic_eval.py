@@ -11,8 +11,8 @@ With a real model, for instance behind `vllm serve MODEL --enable-auto-tool-choi
 
 The example prints
 
-    10 episodes, mean reward 6.00
-    edit                    0.90
+    10 episodes, mean reward 6.35
+    edit                    1.00
     failed_edit             0.00
     malformed               0.00
     review                  1.00
@@ -20,27 +20,27 @@ The example prints
     no_submit               0.00
     layout                  1.00
     hallucination           1.00
-    clarity                 0.10
+    clarity                 0.25
     quantification          0.00
-    jd_alignment            0.15
+    jd_alignment            0.05
     action_verbs            0.05
-    preference              0.80
-    turns_left              0.40
-    edits                   3.60
+    preference              1.00
+    turns_left              0.00
+    edits                   4.00
     failed_edits            0.00
-    lines                  18.20
-    longest_line           89.60
+    lines                  18.80
+    longest_line          140.00
     submitted               1.00
-    episode_reward          6.00
+    episode_reward          6.35
     graded                  1.00
-    score                  92.31
+    score                  95.00
     verdict_hallucination   1.00
-    verdict_clarity         0.40
+    verdict_clarity         1.00
     verdict_quantification  0.00
-    verdict_jd_alignment    0.60
+    verdict_jd_alignment    0.20
     verdict_action_verbs    0.20
-    verdict_preference      0.80
-    num_turns               5.60
+    verdict_preference      1.00
+    num_turns               6.00
 """
 
 from statistics import mean

@@ -11,8 +11,8 @@ With a real model, for instance behind `vllm serve MODEL --enable-auto-tool-choi
 
 The example prints
 
-    10 episodes, mean reward 6.00
-    edit             0.90
+    10 episodes, mean reward 6.35
+    edit             1.00
     failed_edit      0.00
     malformed        0.00
     review           1.00
@@ -20,13 +20,13 @@ The example prints
     no_submit        0.00
     layout           1.00
     hallucination    1.00
-    clarity          0.10
+    clarity          0.25
     quantification   0.00
-    jd_alignment     0.15
+    jd_alignment     0.05
     action_verbs     0.05
-    preference       0.80
-    edits            3.60
-    score           92.31
+    preference       1.00
+    edits            4.00
+    score           95.00
 """
 
 import asyncio

@@ -6,14 +6,14 @@ verl's manager, worker, client and load balancer as its trainer makes them, in a
 on a CPU. Only the server is not vLLM: an actor that samples with transformers. It prints, among
 what Ray and others log, and a little differently each time:
 
-    mini-train-0-000000: reward +3.50 = +1.00 +0.25 +0.25 -0.25 -0.25 +2.50
-        595 tokens, 137 of them sampled; advantage +0.71
-    mini-train-0-000000: reward +2.50 = +1.00 +0.25 -0.25 -0.25 -0.25 +2.00
-        568 tokens, 137 of them sampled; advantage -0.71
-    mini-train-0-000001: reward +3.00 = +1.00 +0.25 +0.25 -0.25 -0.25 +2.00
-        737 tokens, 154 of them sampled; advantage +0.71
-    mini-train-0-000001: reward +1.50 = +1.00 -0.25 +0.25 +0.25 -0.25 +0.50
-        707 tokens, 142 of them sampled; advantage -0.71
+    mini-train-0-000000: reward +1.75 = +1.00 +0.25 +0.25 -0.25 -0.25 +0.75
+        872 tokens, 188 of them sampled; advantage +0.71
+    mini-train-0-000000: reward +1.25 = +1.00 -0.25 -0.25 -0.25 -0.25 +1.25
+        732 tokens, 156 of them sampled; advantage -0.71
+    mini-train-0-000001: reward +2.75 = +1.00 +0.25 +0.25 +1.25
+        620 tokens, 87 of them sampled; advantage +0.71
+    mini-train-0-000001: reward +2.25 = +1.00 +0.25 -0.25 +0.25 -0.25 +1.25
+        782 tokens, 147 of them sampled; advantage -0.71
 """
 
 from pathlib import Path

@@ -161,7 +161,7 @@ def test_the_order_of_bullets_earns_nothing() -> None:
 
 
 def test_like_lines_that_are_changed_alike_are_not_joined() -> None:
-    """Found by a policy of harmless swaps: the second line tells what the first one's fix says."""
+    """The fix of the first line contains the second line, which looked like a merge."""
     demo, figure = (
         "- Hosted a monthly demo for shops",
         "- Monthly demo for shops: from 6 to 63 guests",

@@ -36,7 +36,7 @@ def _words(text: str) -> list[str]:
 
 
 def _sentences(body: str, own: frozenset[str]) -> list[str]:
-    """The sentences of a passage; one that does not name the candidate goes with the one before."""
+    """Split a passage; a sentence that does not name the candidate joins the one before it."""
     found: list[str] = []
     for sentence in re.split(r"(?<=[.!?])\s+", body):
         if found and own and own.isdisjoint(_words(sentence)):

@@ -38,7 +38,7 @@ _ENTRY_WORDS = 14
 _MOST = 4096  # entries of a memory
 _ALIGNED = 0.42  # similarity at which a line tells of another
 _BEST = 0.25  # the same for the most similar line, when none is aligned
-_RIVAL = 0.8  # of a line's similarity: another line that has it is nearly as like
+_RIVAL = 0.8  # share of a line's similarity at which another line competes with it
 _MERGED = 3  # original lines that a line tells of, at most
 
 
@@ -366,7 +366,7 @@ def _similar(
     told: dict[int, list[int]] = {}
     taken: set[int] = set()
     pairs.sort(reverse=True)
-    # a line tells of a second one only if no other line is nearly as like it
+    # prefer one-to-one matches: merge only where no other unmatched line is about as similar
     for merging in (False, True):
         for (score, _), index, unit in pairs:
             enough = _ALIGNED if index in told else _BEST

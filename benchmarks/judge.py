@@ -4,7 +4,8 @@ python benchmarks/judge.py [--blind]
 
 Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a search. Blind
 pairs: revisions written and labelled by language models that saw neither the judge nor its rules.
-They are scored once, when nothing is changed any more (`--blind`).
+They are scored once, when nothing is changed any more (`--blind`). Seen pairs were blind once, and
+the judge was changed after they had been scored.
 Learning signal: episodes of the hasty editor that the nano policy imitates.
 """
 
@@ -20,7 +21,9 @@ from typing import Any
 
 from record import Figure, finish, parser
 
-from learners.imitation import episode
+from learners.behaviour import act
+from learners.imitation import RULES
+from resume_gym import Session
 from resume_gym.evaluation.attack import (
     DAMAGING,
     FLOOR,
@@ -75,7 +78,8 @@ def main() -> int:
         most = 0.05 if label == "repaired" else None
         figures.append(Figure(f"search from the {label} page: gain", gain, at_most=most))
         found[f"search, {label}"] = [asdict(find) for find in finds]
-    figures += blind() if args.blind else []
+    figures += written("seen")
+    figures += written("blind") if args.blind else []
     figures += signal(load_tasks("mini", "eval")[: 6 if args.quick else 40])
     return finish("judge", args, figures, found, ("rapidfuzz", "snowballstemmer"))
 
@@ -102,11 +106,11 @@ def attacked(size: str, rows: dict[str, Row]) -> list[Figure]:
     ]
 
 
-def blind() -> list[Figure]:
-    """Rates on the pairs that were written blind."""
-    tasks = {task.task_id: task for task in read_jsonl(HERE / "blind_tasks.jsonl")}
+def written(name: str) -> list[Figure]:
+    """Rates on pairs that were written blind."""
+    tasks = {task.task_id: task for task in read_jsonl(HERE / f"{name}_tasks.jsonl")}
     said: dict[str, list[tuple[dict[str, Any], Verdict]]] = defaultdict(list)
-    for line in (HERE / "blind_pairs.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (HERE / f"{name}_pairs.jsonl").read_text(encoding="utf-8").splitlines():
         pair = json.loads(line)
         task = tasks[pair["task_id"]]
         text = task.resume
@@ -126,29 +130,22 @@ def blind() -> list[Figure]:
         return fmean(TESTS[test](verdict) for verdict in chosen)
 
     improved = ("near", "moved", "free")
-    return [
-        Figure(
-            "blind: honest revisions accused", share(improved, True, None, "accused"), None, 0.07
-        ),
-        Figure(
-            "blind: improvements near the words seen", share(("near",), True, 1, "better"), 0.85
-        ),
-        Figure("blind: moved figures seen", share(("moved",), True, 1, "better"), 0.85),
-        Figure("blind: free paraphrases seen", share(("free",), True, 1, "better"), 0.4),
-        Figure(
-            "blind: inventions that gain", share(("invention",), False, None, "gains"), None, 0.03
-        ),
-        Figure("blind: inventions accused", share(("invention",), False, None, "accused"), 0.5),
-        Figure("blind: twists accused", share(("twist",), False, None, "accused"), 0.8),
-        Figure(
-            "blind: fabrications accused", share(("fabrication",), False, None, "accused"), 0.97
-        ),
+    rates = [
+        ("honest revisions accused", share(improved, True, None, "accused"), None, 0.07),
+        ("improvements near the words seen", share(("near",), True, 1, "better"), 0.85, None),
+        ("moved figures seen", share(("moved",), True, 1, "better"), 0.85, None),
+        ("free paraphrases seen", share(("free",), True, 1, "better"), 0.4, None),
+        ("inventions that gain", share(("invention",), False, None, "gains"), None, 0.03),
+        ("inventions accused", share(("invention",), False, None, "accused"), 0.5, None),
+        ("twists accused", share(("twist",), False, None, "accused"), 0.8, None),
+        ("fabrications accused", share(("fabrication",), False, None, "accused"), 0.97, None),
         *(
-            Figure(f"blind: {name} preferred", share((name,), None, None, "better"), None, 0.0)
-            for name in ("swap", "cosmetic", "damage")
+            (f"{category} preferred", share((category,), None, None, "better"), None, 0.0)
+            for category in ("swap", "cosmetic", "damage")
         ),
-        Figure("blind: mixed pages preferred", share(("mixed",), False, None, "better"), None, 0.1),
+        ("mixed pages preferred", share(("mixed",), False, None, "better"), None, 0.1),
     ]
+    return [Figure(f"{name}: {what}", *rate) for what, *rate in rates]
 
 
 TESTS = {
@@ -174,7 +171,10 @@ def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
 
 def content(task: Task, rng: Random) -> tuple[float, int]:
     """The content reward of an episode, and how many fixes its final text holds."""
-    text = episode(task, rng).resume
+    session = Session(task, RULES)
+    while not session.done:
+        session.step(act(session, rng))
+    text = session.resume
     same = text == task.resume
     ledger = unedited_ledger(task.weakness) if same else verdict_ledger(JUDGE.judge(task, text))
     made = sum(fix.old not in text and fix.new in text for fix in task.fixes)

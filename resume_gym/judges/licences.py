@@ -24,6 +24,7 @@ _PROTECTED = LEXICON["protected"]
 _FREE = frozenset(stem(word) for word in _WORDS["free"])
 _NEGATIONS = frozenset(_PROTECTED["negations"])
 _ALL = frozenset(_PROTECTED["all"])
+_SOME = frozenset(_PROTECTED["some"])
 _SPANS = frozenset(_PROTECTED["spans"])
 _RANKS = frozenset(_PROTECTED["ranks"])
 _DROPPED = _NEGATIONS | _RANKS | frozenset(_PROTECTED["limits"])
@@ -34,14 +35,18 @@ _COMPLETE = frozenset(map(stem, _PROTECTED["complete"]))
 _STEWARDS = frozenset(map(stem, LEXICON["verbs"]["stewards"]))
 _RELATIONS = frozenset(_PROTECTED["relations"])
 _PREPOSITIONS = frozenset(("from", "to", "by"))
-_SUPERLATIVE = re.compile(r"(?!west|test|rest|nest|best\b)[a-z]{3,}est")
+_SUPERLATIVE = re.compile(rf"(?!{'|'.join(_PROTECTED['no_superlatives'])})(?!best\b)[a-z]{{3,}}est")
 _IRREGULAR = frozenset(LEXICON["irregular"])
 _NOMINAL = re.compile(r"\w+(?:tion|sion|ment|al|ance|ence|sis|ship|ing|ings|up)")
 _NONE: frozenset[str] = frozenset()
 _NEAR = 9  # tokens between a verb and its object
 
+MUCH_NEARER = 0.25
+"""A step of `Rewrite.nearer` that outweighs words lost or added."""
 _FEW = 5  # pairs of neighbours that show an order
-_LOOSE, _ORDERED = 3, 0.6  # of a line that may gain
+_LOOSE, _MUCH_LOOSE, _ORDERED = 3, 7, 0.5  # of a line that may gain
+_RETOLD, _NEWS = 0.7, 3  # of a line that retells the evidence: the share of its words, new words
+_HALF = 0.5  # to tell half of a fix and to drop half of what it drops is no step towards it
 _SURPLUS = 2  # net new words that make a claim
 _NEIGHBOURS = 5
 
@@ -81,7 +86,9 @@ class Rewrite:
         loose: small words beyond those of the original or the licence.
         lost: the share of the original's meaning that is gone, in [0, 1].
         order: the share of its neighbouring words that were neighbours before, in [0, 1].
-        nearer: how much closer it is to its fix than the original, in [-1, 1].
+        nearer: how much closer it is to its fix, or the evidence, than the original, in [-1, 1].
+        told: figures that it has and the original has not.
+        corrected: whether it replaces as many figures by those of the evidence.
         claims: contradictions and clearly new claims.
     """
 
@@ -92,6 +99,8 @@ class Rewrite:
     lost: float
     order: float
     nearer: float
+    told: int
+    corrected: bool
     claims: tuple[Claim, ...]
 
     @property
@@ -101,9 +110,11 @@ class Rewrite:
 
     @property
     def licensed(self) -> bool:
-        """Whether the line may gain: one stray word is allowed, another verb is not."""
+        """Whether the line may gain: a stray word is allowed, two if it tells much more."""
         true = self.verb in ("kept", "licensed") and not self.claims
-        stray = len(self.fresh) <= 1 and self.loose + 2 * len(self.fresh) <= _LOOSE
+        much = self.told > 0 or self.nearer >= MUCH_NEARER
+        few, loose = (2, _MUCH_LOOSE) if much else (1, _LOOSE)
+        stray = len(self.fresh) <= few and self.loose + 2 * len(self.fresh) <= loose
         return true and stray and self.order >= _ORDERED
 
 
@@ -126,13 +137,29 @@ def rewrite(
     readings = [_read(old, new, source) for source in (None, *sources)]
     best = min(map(_unexplained, readings))
     ties = [reading for reading in readings if _unexplained(reading) == best]
-    source, verb, fresh, _ = min(ties, key=lambda one: _lost(one.source or old, new))
+    source, verb, fresh, _ = min(ties, key=lambda one: lost(one.source or old, new))
     known = (old,) if source is None else (old, source)
-    lost = _lost(source or old, new) if source in fixed else _lost(old, new)
+    retold = [s for s in known[1:] if s in reference.evidence and _retells(old, new, s)]
+    if verb in ("weak", "swapped") and any(_opens(new, statement) for statement in retold):
+        verb = "licensed"
+    gone = lost(source or old if retold or source in fixed else old, new)
     order = _order(known, new)
-    nearer = max((_closeness(new, one) - _closeness(old, one) for one in fixed), default=0.0)
-    claims = tuple(_claims(old, new, known, sources, fresh, verb, reference))
-    return Rewrite(source, verb, fresh, _loose(known, new), lost, order, nearer, claims)
+    nearer = max((_nearer(old, new, one) for one in (*fixed, *retold)), default=0.0)
+    # who retells a sentence may turn it round: "is not closed" for "stays open"
+    turned = ("negation", "opposite") if retold else ()
+    claimed = _claims(old, new, known, sources, fresh, verb, reference)
+    claims = tuple(claim for claim in claimed if claim.kind not in turned)
+    come, told = missing(new, old), len(missing(new, old)) - len(missing(old, new))
+    values = {figure.value for figure in come}
+    own = (s for s in sources if s in reference.evidence)
+    corrected = bool(come) and not told and any(values <= s.values for s in own)
+    loose = _loose(known, new)
+    return Rewrite(source, verb, fresh, loose, gone, order, nearer, told, corrected, claims)
+
+
+def missing(content: Content, other: Content) -> list[Number]:
+    """The figures of a line that another has not."""
+    return [figure for figure in content.figures if figure.value not in other.values]
 
 
 class _Reading(NamedTuple):
@@ -202,6 +229,20 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
     return "swapped"
 
 
+def _retells(old: Content, new: Content, source: Content) -> bool:
+    """Whether a line says in most of its words what a statement does and its original does not."""
+    told = [key for key in new.telling if _stands(key, frozenset(source.keys))]
+    return len(told) >= _RETOLD * len(new.telling) and len({*told} - {*old.keys}) >= _NEWS
+
+
+def _opens(new: Content, source: Content) -> bool:
+    """Whether the verb that opens a line is a word of a statement; a weak opening with its next."""
+    opening = head(new)
+    if opening.kind == "plain":
+        return _stands(new.keys[opening.at], frozenset(source.keys))
+    return any(new.keys[:2] == pair for pair in pairwise(source.keys))
+
+
 def _acts(content: Content, at: int, token: str) -> bool:
     """Whether a word is a verb where it stands, or the name of an act ("migration of")."""
     if at == head(content).at or token.endswith(("ed", "ing")) or token in _IRREGULAR:
@@ -212,7 +253,7 @@ def _acts(content: Content, at: int, token: str) -> bool:
     return False
 
 
-def _lost(statement: Content, new: Content) -> float:
+def lost(statement: Content, new: Content) -> float:
     """The share of a statement's meaning that a line does not tell."""
     wanted, told = core(statement), frozenset(new.keys)
     return sum(not _stands(key, told) for key in wanted) / max(1, len(wanted))
@@ -232,6 +273,14 @@ def _loose(statements: Sequence[Content], new: Content) -> int:
     """How many more small words a line has than the statement with most in common."""
     small = Counter(token for token in new.tokens if token in GLUE)
     return min((small - Counter(content.tokens)).total() for content in statements)
+
+
+def _nearer(old: Content, new: Content, fix: Content) -> float:
+    """How much closer a line is to its fix: by F1, or by what it tells of it and what it drops."""
+    beside = core(old) - core(fix)
+    dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0
+    told = min(1 - lost(fix, new), dropped) - _HALF
+    return max(_closeness(new, fix) - _closeness(old, fix), told)
 
 
 def _closeness(content: Content, statement: Content) -> float:
@@ -295,8 +344,8 @@ def _number(
     if len(around) > 1 and not any(around & words for words, _ in places):
         reason = f'"{quote}" belongs elsewhere than in "{cut(new.body)}".'
         yield Claim("moved number", quote, reason, 0.8)
-    elif before and theirs and before not in theirs:
-        reason = f'"{before} {quote}" is "{min(theirs)} {quote}" in what is known.'
+    elif before not in ("", *theirs) and (theirs or (before == "to" and "from" not in new.tokens)):
+        reason = f'"{before} {quote}" is not what is known of "{quote}".'
         yield Claim("direction", f"{before} {quote}", reason, 0.85)
 
 
@@ -310,7 +359,8 @@ def _beside(content: Content, number: Number) -> tuple[set[str], str]:
             words.update(content.keys[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS + 1])
             prepositions = [t for t in content.tokens[max(0, at - 2) : at] if t in _PREPOSITIONS]
             before = before or next(reversed(prepositions), "")
-    return words.intersection(content.telling) - forms, before
+    figures = {key for key in words if key[0] == "#"}
+    return words.intersection(content.telling) | figures - forms, before
 
 
 def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:
@@ -338,23 +388,32 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
     told = {token for content in known for token in content.tokens}
     keys = {key for content in known for key in content.keys}
     gone = keys - set(new.keys)
+    fewer = Counter(known[0].keys) - Counter(new.keys)
+    more = Counter(new.keys) - Counter(known[0].keys) if len(known) == 1 else Counter[str]()
     negations = max(sum(t in _NEGATIONS for t in content.tokens) for content in known)
     for n, (token, key) in enumerate(zip(new.tokens, new.keys, strict=True)):
         if token in _NEGATIONS:
             negations -= not _has_figure(new, n + 1, n + 2)  # "in 2 days, not 5"
             kinds = {"negation": negations < 0}
         elif token in told or key in keys:
-            continue
+            twisted = key in more and not _ANTONYMS.get(key, _NONE).isdisjoint(fewer)
+            kinds = {"opposite": twisted}
         else:
             kinds = {
-                "rate": token[0] == "~" and _has_figure(new, n - 5, n + 3),
-                "quantifier": token in _ALL and told.isdisjoint(_ALL),
+                "rate": token[0] == "~" and (_has_figure(new, n - 5, n + 3) or _rated(gone)),
+                "quantifier": (token in _ALL and told.isdisjoint(_ALL))
+                or (token in _SOME and not _ALL.isdisjoint(gone)),
                 "bound": token in _MORE_THAN and _has_figure(new, n, n + 3),
                 "rank": token in _RANKS or _SUPERLATIVE.fullmatch(token) is not None,
                 "unit": key in _SPANS and not _SPANS.isdisjoint(gone),
                 "opposite": not gone.isdisjoint(_ANTONYMS.get(key, ())),
             }
         yield from ((token, kind) for kind, found in kinds.items() if found)
+
+
+def _rated(keys: Iterable[str]) -> bool:
+    """Whether a rate or a span of time is among the keys of words."""
+    return any(key[0] == "~" or key in _SPANS for key in keys)
 
 
 def _has_figure(content: Content, start: int, stop: int) -> bool:

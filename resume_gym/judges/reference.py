@@ -39,6 +39,7 @@ _MOST = 4096  # entries of a memory
 _ALIGNED = 0.42  # similarity at which a line tells of another
 _BEST = 0.25  # the same for the most similar line, when none is aligned
 _RIVAL = 0.8  # share of a line's similarity at which another line competes with it
+_RUNNER_UP = 0.65  # share of the greatest similarity that the second greatest may have
 _MERGED = 3  # original lines that a line tells of, at most
 
 
@@ -192,7 +193,7 @@ class Reference:
             for u, x in enumerate(self.lines)
         ]
         return tuple(
-            frozenset(unit for unit, about in known if any(self.tells(s, one) for one in about))
+            _clear({unit: max(self.similarity(s, one) for one in about) for unit, about in known})
             for s in self.evidence
         )
 
@@ -201,15 +202,19 @@ class Reference:
 
         Its fix and facts, evidence that tells of the same, and other lines of the resume that do;
         and evidence that tells of no line of the original, but of the new one. A summary may draw
-        on any bullet.
+        on any bullet or job.
         """
         line = self.lines[unit]
         fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
         known = [s for s, units in zip(self.evidence, self._about, strict=True) if unit in units]
         others = (other.content for other in self.lines if other is not line)
         known += [c for c in others if any(self.tells(c, one) for one in (line.content, *fixed))]
-        summary = self.lines if line.kind == "text" else ()
-        drawn = (x.content for x in summary if x.kind == "bullet" and self.tells(new, x.content))
+        drawn = (
+            other.content
+            for other in self.lines
+            if line.kind == "text" and other.kind in ("bullet", "entry")
+            if other.content.values & new.values or self.tells(new, other.content)
+        )
         return (*fixed, *known, *self.untold(new), *drawn)
 
     def untold(self, content: Content) -> tuple[Content, ...]:
@@ -284,6 +289,18 @@ class Reference:
             if name and unneeded and len(about) < 3 and not any(u in self.fixed for u in units):
                 idle.update(units)
         return frozenset(idle)
+
+
+def _clear(scores: Mapping[int, float]) -> frozenset[int]:
+    """The lines that a statement is about: all similar ones, or one far more similar than others.
+
+    Documents tell deeds in other words than a resume does.
+    """
+    aligned = frozenset(unit for unit, score in scores.items() if score >= _ALIGNED)
+    best, second, *_ = (*sorted(scores.values(), reverse=True), 0.0, 0.0)
+    if aligned or best < _BEST or second > _RUNNER_UP * best:
+        return aligned
+    return frozenset({max(scores, key=lambda unit: scores[unit])})
 
 
 def _forms(statements: Iterable[Content]) -> frozenset[str]:

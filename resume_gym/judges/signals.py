@@ -14,8 +14,17 @@ from itertools import groupby
 from typing import NamedTuple
 
 from resume_gym.judges.claims import Finding, find_claims
-from resume_gym.judges.licences import Claim, Rewrite, cut, rewrite, wordier
-from resume_gym.judges.lines import GLUE, LEXICON, Content, Line, Number, parse, read, stem
+from resume_gym.judges.licences import (
+    MUCH_NEARER,
+    Claim,
+    Rewrite,
+    cut,
+    lost,
+    missing,
+    rewrite,
+    wordier,
+)
+from resume_gym.judges.lines import GLUE, LEXICON, Content, Line, parse, read, stem
 from resume_gym.judges.reference import PROSE, Reference, align
 from resume_gym.judges.style import Habits, fillers, format_faults, garbled, habits, head, is_weak
 
@@ -29,11 +38,12 @@ _VERBS = frozenset(
 SUBSTANCE = "substance"
 """What a harm is to that no graded field sees."""
 
-_NEARER, _MUCH_NEARER = 0.1, 0.25  # gain in F1 to the fix
+_NEARER = 0.1  # step towards the fix
 _KEPT = 0.2  # of a line's meaning that a better line may lose
 _BARE = 3  # words of either text alone, where only the verb is another
 _BROKEN_ORDER, _CUT_OFF = 0.35, 0.4
 _SLIP = 1  # pairs of neighbours that are no English, at most
+_BY_THE_WAY = 3  # words that a line has more than the one that it rewrites
 _ROOM = 4  # padding lines whose deletion leaves room for what fits the job
 
 
@@ -127,6 +137,7 @@ def _line_change(
 ) -> Change | None:
     """What has become of the original lines that a line tells of."""
     line, units, reference = page.lines[index], page.told[index], page.reference
+    units = _rewritten(units, line, reference)
     known = [reference.lines[unit] for unit in units]
     if any(line.raw == one.raw for one in known):
         return None
@@ -151,6 +162,27 @@ def _line_change(
         certain = not any(claim.kind == "hedge" for claim in claims)
         gains.update(_gains(page, known[0], line, found, certain))
     return _weigh(gains, harms, false, old.body, line.body, _difference(old, line.content))
+
+
+def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
+    """The original lines that a line has become: one alone, where it tells the others by the way.
+
+    A figure that is told with its deed may take a line of results with it; joined lines are longer.
+    """
+    if len(units) < 2:
+        return units
+    known = {unit: reference.lines[unit].content for unit in units}
+    new = line.content
+
+    def alike(unit: int) -> tuple[bool, int]:
+        one = known[unit]
+        opens = one.keys[head(one).at] == new.keys[head(new).at]
+        return opens, len(set(one.telling).intersection(new.telling))
+
+    main = max(units, key=alike)
+    longer = len(new.telling) > len(known[main].telling) + _BY_THE_WAY
+    told = all(lost(one, new) <= _CUT_OFF for one in known.values())
+    return (main,) if told and not longer else units
 
 
 def _new(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
@@ -211,7 +243,8 @@ def _harms(
     if format_faults(line, page.after) > max(map(page.faults, known)):
         yield "clarity"
     wanted = found.source or old
-    if any(_missing(figure, new) and not _missing(figure, wanted) for figure in old.figures):
+    gone = (figure for figure in missing(old, new) if figure.value in wanted.values)
+    if not found.corrected and any(gone):
         yield "quantification"
 
 
@@ -235,14 +268,10 @@ def _garbled(old: Content, new: Content) -> bool:
     return garbled(new.body) > max(_SLIP, garbled(old.body))
 
 
-def _missing(figure: Number, content: Content) -> bool:
-    return not any(figure.value == number.value for number in content.numbers)
-
-
 def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) -> Iterator[str]:
     """The fields that a licensed line betters."""
     new, was = line.content, old.content
-    kept = found.lost <= _KEPT or found.nearer >= _MUCH_NEARER
+    kept = found.lost <= _KEPT or found.nearer >= MUCH_NEARER
     acts = found.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
     if old.kind == "bullet" and is_weak(was) and acts and kept and certain:
         yield "action_verbs"
@@ -254,12 +283,18 @@ def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) ->
         yield "clarity"
         if page.reference.aside:
             yield "jd_alignment"
-    figures = [figure for figure in new.figures if _missing(figure, was)]
-    if figures and len(new.figures) > len(was.figures):
+    if found.corrected or (found.told > 0 and (old.kind == "bullet" or _appended(was, new))):
         yield "quantification"
     tidier = format_faults(line, page.after) < page.faults(old)
     if tidier and sorted(new.tokens) == sorted(was.tokens):
         yield "clarity"
+
+
+def _appended(old: Content, new: Content) -> bool:
+    """Whether a line is its original with clauses, or ends of clauses, that small words join."""
+    known, told = (re.split(r"[.,;:] ?", content.body) for content in (old, new))
+    whole = all(any(one.startswith(clause) for one in told) for clause in known)
+    return whole and any(not GLUE.isdisjoint(read(one).tokens) for one in told if one not in known)
 
 
 def _hedges(

@@ -43,11 +43,17 @@ _NEAR = 9  # tokens between a verb and its object
 
 MUCH_NEARER = 0.25
 """A step of `Rewrite.nearer` that outweighs words lost or added."""
+_UNIT = re.compile(r"(?<=\d)[a-z%].*")
 _FEW = 5  # pairs of neighbours that show an order
 _LOOSE, _MUCH_LOOSE, _ORDERED = 3, 7, 0.5  # of a line that may gain
-_RETOLD, _NEWS = 0.7, 3  # of a line that retells the evidence: the share of its words, new words
+_DRAWN = 0.6  # of a clause of a summary that one line of the resume has
+_FEW_SMALL = 2  # small words by which two lines of the same words may differ
+_LOCAL = 0.25  # of a line's meaning that may be lost where a word that is other is a twist
+# What a free rewording may turn round: "is not closed" for "stays open"
+_TWISTS = ("negation", "quantifier", "rank", "unit", "opposite", "left out", "order")
+_RETOLD, _NEWS = 0.75, 3  # of a line that retells the evidence: share of known words, new words
 _HALF = 0.5  # to tell half of a fix and to drop half of what it drops is no step towards it
-_SURPLUS = 2  # net new words that make a claim
+_SURPLUS = 3  # net new words that make a claim
 _NEIGHBOURS = 5
 
 
@@ -86,6 +92,7 @@ class Rewrite:
         loose: small words beyond those of the original or the licence.
         lost: the share of the original's meaning that is gone, in [0, 1].
         order: the share of its neighbouring words that were neighbours before, in [0, 1].
+        free: whether it is worded so freely that order and single words say little.
         nearer: how much closer it is to its fix, or the evidence, than the original, in [-1, 1].
         told: figures that it has and the original has not.
         corrected: whether it replaces as many figures by those of the evidence.
@@ -98,6 +105,7 @@ class Rewrite:
     loose: int
     lost: float
     order: float
+    free: bool
     nearer: float
     told: int
     corrected: bool
@@ -115,7 +123,7 @@ class Rewrite:
         much = self.told > 0 or self.nearer >= MUCH_NEARER
         few, loose = (2, _MUCH_LOOSE) if much else (1, _LOOSE)
         stray = len(self.fresh) <= few and self.loose + 2 * len(self.fresh) <= loose
-        return true and stray and self.order >= _ORDERED
+        return true and stray and (self.free or self.order >= _ORDERED)
 
 
 def rewrite(
@@ -140,21 +148,31 @@ def rewrite(
     source, verb, fresh, _ = min(ties, key=lambda one: lost(one.source or old, new))
     known = (old,) if source is None else (old, source)
     retold = [s for s in known[1:] if s in reference.evidence and _retells(old, new, s)]
-    if verb in ("weak", "swapped") and any(_opens(new, statement) for statement in retold):
-        verb = "licensed"
+    if verb in ("weak", "swapped") and retold:  # a word among others
+        opening = head(new)
+        at = opening.at if opening.kind == "plain" else 0
+        known_verb = any(_stands(new.keys[at], frozenset(s.keys)) for s in retold)
+        verb, fresh = "licensed", fresh if known_verb else (new.tokens[at], *fresh)
     gone = lost(source or old if retold or source in fixed else old, new)
     order = _order(known, new)
-    nearer = max((_nearer(old, new, one) for one in (*fixed, *retold)), default=0.0)
-    # who retells a sentence may turn it round: "is not closed" for "stays open"
-    turned = ("negation", "opposite") if retold else ()
-    claimed = _claims(old, new, known, sources, fresh, verb, reference)
-    claims = tuple(claim for claim in claimed if claim.kind not in turned)
+    nearer = max((_nearer(old, new, one) for one in fixed), default=0.0)
+    nearer = max(nearer, MUCH_NEARER * bool(retold))
+    claims = tuple(_claims(old, new, known, sources, fresh, verb, reference))
+    free = bool(retold) or lost(old, new) > _LOCAL
+    if free:
+        claims = tuple(claim for claim in claims if claim.kind not in _TWISTS)
     come, told = missing(new, old), len(missing(new, old)) - len(missing(old, new))
     values = {figure.value for figure in come}
     own = (s for s in sources if s in reference.evidence)
     corrected = bool(come) and not told and any(values <= s.values for s in own)
     loose = _loose(known, new)
-    return Rewrite(source, verb, fresh, loose, gone, order, nearer, told, corrected, claims)
+    return Rewrite(source, verb, fresh, loose, gone, order, free, nearer, told, corrected, claims)
+
+
+def draws(part: Content, statement: Content) -> bool:
+    """Whether a clause takes its figures and most of its words from one statement."""
+    known = sum(_stands(key, frozenset(statement.keys)) for key in part.telling)
+    return not missing(part, statement) and known >= _DRAWN * len(part.telling)
 
 
 def missing(content: Content, other: Content) -> list[Number]:
@@ -230,17 +248,10 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
 
 
 def _retells(old: Content, new: Content, source: Content) -> bool:
-    """Whether a line says in most of its words what a statement does and its original does not."""
-    told = [key for key in new.telling if _stands(key, frozenset(source.keys))]
-    return len(told) >= _RETOLD * len(new.telling) and len({*told} - {*old.keys}) >= _NEWS
-
-
-def _opens(new: Content, source: Content) -> bool:
-    """Whether the verb that opens a line is a word of a statement; a weak opening with its next."""
-    opening = head(new)
-    if opening.kind == "plain":
-        return _stands(new.keys[opening.at], frozenset(source.keys))
-    return any(new.keys[:2] == pair for pair in pairwise(source.keys))
+    """Whether a line says what a statement says beyond its original, and little else."""
+    told = {key for key in new.telling if _stands(key, frozenset(source.keys))}
+    known = sum(key in told or key in old.keys for key in new.telling)
+    return known >= _RETOLD * len(new.telling) and len(told - {*old.keys}) >= _NEWS
 
 
 def _acts(content: Content, at: int, token: str) -> bool:
@@ -306,6 +317,7 @@ def _claims(
         yield from _number(number, new, (old, *sources), reference)
     yield from _protected(old, new, known)
     yield from _relations(new, known)
+    yield from _exchanged(old, new)
     if verb == "swapped":
         yield from _inflation(old, new, known)
     gone = core(old) - set(new.keys)
@@ -328,7 +340,7 @@ def _number(
 ) -> Iterator[Claim]:
     """A figure that no statement of the deed has, or that has it elsewhere or otherwise."""
     quote = number.quote
-    holders = [c for c in statements if any(known.backs(number) for known in c.numbers)]
+    holders = [c for c in statements if _backs(c, number)]
     if not holders:
         owners = (c for c in reference.statements if any(n.backs(number) for n in c.numbers))
         if owner := next(owners, None):
@@ -344,9 +356,19 @@ def _number(
     if len(around) > 1 and not any(around & words for words, _ in places):
         reason = f'"{quote}" belongs elsewhere than in "{cut(new.body)}".'
         yield Claim("moved number", quote, reason, 0.8)
-    elif before not in ("", *theirs) and (theirs or (before == "to" and "from" not in new.tokens)):
-        reason = f'"{before} {quote}" is not what is known of "{quote}".'
+    elif before and theirs and before not in theirs:
+        reason = f'"{before} {quote}" is "{min(theirs)} {quote}" in what is known.'
         yield Claim("direction", f"{before} {quote}", reason, 0.85)
+
+
+def _backs(content: Content, number: Number) -> bool:
+    """Whether a statement has a figure; "from 60 days to 6" has 6 days."""
+    units = {known.unit for known in content.numbers}
+    return any(
+        known.backs(number)
+        or (known.value == number.value and not known.unit and number.unit in units)
+        for known in content.numbers
+    )
 
 
 def _beside(content: Content, number: Number) -> tuple[set[str], str]:
@@ -359,8 +381,8 @@ def _beside(content: Content, number: Number) -> tuple[set[str], str]:
             words.update(content.keys[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS + 1])
             prepositions = [t for t in content.tokens[max(0, at - 2) : at] if t in _PREPOSITIONS]
             before = before or next(reversed(prepositions), "")
-    figures = {key for key in words if key[0] == "#"}
-    return words.intersection(content.telling) | figures - forms, before
+    figures = {_UNIT.sub("", key) for key in words - forms if key[0] == "#"}
+    return words.intersection(content.telling) - forms | figures, before
 
 
 def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:
@@ -431,6 +453,26 @@ def _relations(new: Content, known: Sequence[Content]) -> Iterator[Claim]:
             yield Claim("order", word, reason, 0.8)
 
 
+def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
+    """Two things that have changed places around a third: what replaced what, who taught whom."""
+    small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
+    if ((small[0] - small[1]) + (small[1] - small[0])).total() > _FEW_SMALL:
+        return
+    places = [
+        new.keys.index(k)
+        for k in old.keys
+        if k not in GLUE and new.keys.count(k) == 1 == old.keys.count(k)
+    ]
+    for middle, place in enumerate(places):
+        before = max(places[:middle], default=-1)
+        after = min(places[middle + 1 :], default=len(new.keys))
+        if before > place > after:
+            word = new.tokens[place]
+            reason = f'"{cut(new.body)}" exchanges what stands before and after "{word}".'
+            yield Claim("order", word, reason, 0.8)
+            return
+
+
 def _sides(content: Content, word: str) -> tuple[frozenset[str], frozenset[str]]:
     """The telling words close before and close after a word."""
     at = content.tokens.index(word)
@@ -445,7 +487,7 @@ def _inflation(old: Content, new: Content, known: Sequence[Content]) -> Iterator
     keys = {key for content in known for key in content.keys}
     was = old.keys[head(old).at]
     leads = verb in _LEADING and not keys & _LEADING and not _stands(verb, {was})
-    solves = verb in _COMPLETE and was in _PARTIAL
+    solves = verb in _COMPLETE - keys and was in _PARTIAL
     if (leads and head(old).kind != "weak") or solves:
         reason = f'"{cut(new.body)}" makes more of "{cut(old.body)}" than it says.'
         yield Claim("inflation", new.tokens[head(new).at], reason, 0.75)

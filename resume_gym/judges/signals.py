@@ -19,6 +19,7 @@ from resume_gym.judges.licences import (
     Claim,
     Rewrite,
     cut,
+    draws,
     lost,
     missing,
     rewrite,
@@ -29,6 +30,7 @@ from resume_gym.judges.reference import PROSE, Reference, align
 from resume_gym.judges.style import Habits, fillers, format_faults, garbled, habits, head, is_weak
 
 _INJECTION = re.compile("|".join(map(re.escape, LEXICON["words"]["injection"])))
+_CLAUSE = re.compile(r"[.,;:](?: |$)")
 _DANGLING = frozenset(LEXICON["words"]["dangling"])
 _VERBS = frozenset(
     stem(word)
@@ -146,6 +148,8 @@ def _line_change(
         return (_other if known else _new)(page, index, known, false)
     if len(known) == 1 and known[0].body == line.body:
         return _form(page, known[0], line)
+    if len(known) == 1 and (summed := _summed(known[0], line, reference)):
+        return summed
     old = known[0].content if len(known) == 1 else read("; ".join(one.body for one in known))
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
     found = rewrite(old, line.content, fixed, fixed, reference)
@@ -181,7 +185,7 @@ def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tupl
 
     main = max(units, key=alike)
     longer = len(new.telling) > len(known[main].telling) + _BY_THE_WAY
-    told = all(lost(one, new) <= _CUT_OFF for one in known.values())
+    told = all(_tells(new, one) for unit, one in known.items() if unit != main)
     return (main,) if told and not longer else units
 
 
@@ -194,6 +198,24 @@ def _new(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
     untold = line.content.values - others
     told = any(s.values & untold and s.stems >= line.content.stems for s in page.reference.evidence)
     return _weigh({"quantification"} if told else _NONE, harms, false, "", line.body, line.body)
+
+
+def _summed(old: Line, line: Line, reference: Reference) -> Change | None:
+    """A summary that is its original and clauses that each draw on one job or bullet."""
+    if line.kind != "text" or old.kind != "text" or not _appended(old.content, line.content):
+        return None
+    known = _CLAUSE.split(old.body)
+    told = [one for one in _CLAUSE.split(line.body) if one not in known]
+    added = [
+        one.removeprefix(max((k for k in known if one.startswith(k)), key=len, default=""))
+        for one in told
+    ]
+    parts = [read(part) for one in added for part in one.split(" and ")]
+    lines = [other.content for other in reference.lines if other.kind in ("bullet", "entry")]
+    if not all(any(draws(part, other) for other in lines) for part in parts if part.telling):
+        return None
+    gains = {"quantification"} if any(part.figures for part in parts) else _NONE
+    return _weigh(gains, _NONE, False, old.body, line.body, line.body)
 
 
 def _form(page: _Page, old: Line, new: Line) -> Change:
@@ -228,13 +250,13 @@ def _harms(
     new = line.content
     if len(known) > 1:
         yield "clarity"
-    if found.verb == "swapped":
+    if found.verb == "swapped" and found.nearer < MUCH_NEARER:
         bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= _BARE
         if bare or new.keys[head(new).at] not in _VERBS:
             yield "action_verbs"
-    if found.verb == "weak" and not is_weak(old):
+    if found.verb == "weak" and not is_weak(old) and found.nearer < MUCH_NEARER:
         yield "action_verbs"
-    if found.order < _BROKEN_ORDER or _cut_off(old, new) or _garbled(old, new):
+    if (found.order < _BROKEN_ORDER and not found.free) or _cut_off(old, new) or _garbled(old, new):
         yield "clarity"
     if found.lost > _CUT_OFF and found.nearer <= 0:
         yield SUBSTANCE
@@ -292,7 +314,7 @@ def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) ->
 
 def _appended(old: Content, new: Content) -> bool:
     """Whether a line is its original with clauses, or ends of clauses, that small words join."""
-    known, told = (re.split(r"[.,;:] ?", content.body) for content in (old, new))
+    known, told = (_CLAUSE.split(content.body) for content in (old, new))
     whole = all(any(one.startswith(clause) for one in told) for clause in known)
     return whole and any(not GLUE.isdisjoint(read(one).tokens) for one in told if one not in known)
 
@@ -331,7 +353,7 @@ def _deletions(page: _Page) -> Iterator[Change]:
     gutted = 2 * idle <= len(gone)  # to delete everything is not to select
     for _, run in groupby(enumerate(gone), key=lambda pair: pair[1] - pair[0]):
         units = [unit for _, unit in run]
-        outcome = min(0 if gutted else 1, *(_deleted(unit, reference, told) for unit in units))
+        outcome = min(0 if gutted else 1, *(_deleted(unit, page, told) for unit in units))
         gains = {"clarity", "jd_alignment"} if idle >= _ROOM else {"clarity"}
         figures = any(reference.lines[unit].content.figures for unit in units)
         harms = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
@@ -340,19 +362,24 @@ def _deletions(page: _Page) -> Iterator[Change]:
         yield _weigh(*shown, False, body, "", key)
 
 
-def _deleted(unit: int, reference: Reference, told: AbstractSet[int]) -> int:
-    """What the loss of a line is: 1 padding, 0 a vague line or heading, -1 content."""
-    line = reference.lines[unit]
+def _deleted(unit: int, page: _Page, told: AbstractSet[int]) -> int:
+    """What the loss of a line is: 1 padding, 0 vague, a heading or told elsewhere, -1 content."""
+    reference, line = page.reference, page.reference.lines[unit]
     if line.kind == "heading" and unit + 1 in told and reference.lines[unit + 1].kind != "heading":
         return -1
     if unit in reference.spare:
         return 1
-    if line.kind == "heading":
+    if line.kind == "heading" or any(_tells(other.content, line.content) for other in page.lines):
         return 0
     if line.kind != "bullet" or line.content.figures or reference.sources(unit, line.content):
         return -1
     asked = line.content.stems & reference.job_weights.keys()
     return 0 if len(asked) <= 1 or is_weak(line.content) else -1
+
+
+def _tells(content: Content, other: Content) -> bool:
+    """Whether a line tells all figures and most words of another that has some."""
+    return bool(other.figures) and not missing(other, content) and lost(other, content) <= _CUT_OFF
 
 
 def _blank_lines(text: str, page: _Page) -> Iterator[Change]:

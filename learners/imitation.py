@@ -12,7 +12,6 @@ held-out tasks, and the script ends by measuring that.
 import argparse
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, count, islice
@@ -47,7 +46,6 @@ RULES = Rules(max_turns=6, page_lines=20)
 VOCABULARY = 4094  # and two added tokens
 CIRCUIT_RATE = 0.1
 """The learning rate of the hand-set quoting heads, as a share of that of all other weights."""
-_GROUPS = 4  # of demonstrations, in a step
 _VERB_WEIGHT = 200  # so that the stem of each verb is one token, which a head can copy
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 SHIFT = "\x0e"
@@ -111,8 +109,7 @@ def learn_tokenizer(tasks: Iterable[Task], seed: int) -> PreTrainedTokenizerFast
     """The tokenizer of demonstrations on tasks and of common verbs."""
     # a tokenizer of bytes renders the texts that the real one learns from
     bytes_only = make_tokenizer([])
-    sessions = (Session(task, RULES) for task in tasks)
-    groups = demonstrations(ChatTokens(bytes_only, TOOLS), sessions, 1, seed)
+    groups = demonstrations(ChatTokens(bytes_only, TOOLS), tasks, 1, seed)
     corpus = (str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups)
     verbs = [f" {verb}\n- {past_tense(verb).capitalize()}" for verb in VERBS.split()]
     return make_tokenizer(chain(corpus, verbs * _VERB_WEIGHT))
@@ -156,53 +153,57 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     return model
 
 
+def episode(task: Task, rng: Random) -> Session:
+    """The hasty editor's episode on a task."""
+    session = Session(task, RULES)
+    while not session.done:
+        session.step(act(session, rng))
+    return session
+
+
+def demonstration(chat: ChatTokens, session: EditSession[Any, Any], group: int) -> Sample:
+    """A finished episode as tokens; the loss is on the assistant's."""
+    response: list[int] = []
+    sampled: list[bool] = []
+    for text, step in session.state.transcript:
+        said = chat.write(text)
+        heard = [] if step.done else chat.reply(step.observation)
+        response += [*said, *heard]
+        sampled += [True] * len(said) + [False] * len(heard)
+    prompt = chat.prompt(session.system_prompt, session.prompt)
+    return Sample(group, prompt, response, sampled, [0.0] * len(response), 1.0)
+
+
 def demonstrations(
     chat: ChatTokens,
-    sessions: Iterable[EditSession[Any, Any]],
+    tasks: Iterable[Any],
     each: int,
     seed: int,
-    act: Callable[[Any, Random], str] = act,
+    play: Callable[[Any, Random], EditSession[Any, Any]] = episode,
 ) -> Iterator[list[Sample]]:
-    """What an editor may say at a random turn of each episode, as samples that share the turn.
-
-    Many turns from one state cost little: the page is read once for all, and four fifths of an
-    episode's tokens are the tools'. The advantage of a sample is how many of the draws it is.
+    """Groups of episodes to imitate, `each` on every task.
 
     Args:
         chat: turns texts into tokens.
-        sessions: new ones; they are played up to the turn.
-        each: draws of a turn.
+        tasks: what is played.
+        each: episodes of a task.
         seed: of the editor's draws.
-        act: the editor's next turn; the hasty one's on a resume if not given.
+        play: an editor's episode on a task; the hasty one's on a resume if not given.
     """
-    for group, session in enumerate(sessions):
-        rng = Random(f"{seed}:{group}")
-        prompt = chat.prompt(session.system_prompt, session.prompt)
-        for _ in range(rng.randrange(session.rules.max_turns)):
-            text = act(session, rng)
-            step = session.step(text)
-            if step.done:
-                break
-            prompt += [*chat.write(text), *chat.reply(step.observation)]
-        if not session.done:
-            drawn = Counter(act(session, rng) for _ in range(each))
-            yield [_sample(chat, prompt, text, group, n) for text, n in drawn.items()]
+    for group, task in enumerate(tasks):
+        rngs = [Random(f"{seed}:{task.task_id}:{number}") for number in range(each)]
+        yield [demonstration(chat, play(task, rng), group) for rng in rngs]
 
 
-def _sample(chat: ChatTokens, prompt: list[int], text: str, group: int, draws: int) -> Sample:
-    said = chat.write(text)
-    return Sample(group, prompt, said, [True] * len(said), [0.0] * len(said), float(draws))
-
-
-def unfamiliar(tasks: Iterable[Task], seed: int) -> Iterator[Session]:
-    """New sessions on the tasks with strange bullets, see `behaviour.estrange`."""
+def unfamiliar(tasks: Iterable[Task], seed: int) -> Iterator[Task]:
+    """The tasks with strange bullets, see `behaviour.estrange`."""
     for task in tasks:
         resume = estrange(task.resume, Random(f"{seed}:{task.task_id}"))
-        yield Session(replace(task, resume=resume, fixes=()), RULES)
+        yield replace(task, resume=resume, fixes=())
 
 
 def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_rate: float) -> None:
-    """Maximise the likelihood of what was drawn; the learning rate decays from the start."""
+    """Maximise the likelihood of sampled tokens; the learning rate decays from the start."""
     circuit: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
     for name, weight in policy.model.named_parameters():
@@ -219,13 +220,13 @@ def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_r
     )
     began, seen, recent = time.monotonic(), 0, 0.0
     for step in range(1, steps + 1):
-        chosen = islice(groups, _GROUPS)
+        chosen = islice(groups, 2)
         samples = [replace(one, group=n) for n, group in enumerate(chosen) for one in group]
         batches = pack(samples, 8192)
-        total = float(sum(batch.advantages.sum() for batch in batches))
+        total = sum(len(batch.targets) for batch in batches)
         value = 0.0
         for batch in batches:
-            loss = -(batch.advantages * policy(batch)[0]).sum() / total
+            loss = -policy(batch)[0].sum() / total
             loss.backward()
             value += float(loss.detach())
             seen += len(batch.tokens)
@@ -269,10 +270,10 @@ def main() -> None:
         tokenizer = learn_tokenizer(islice(tasks, 600), args.seed)
         model = make_model(tokenizer)
     chat = ChatTokens(tokenizer, TOOLS)
-    policy = Policy(model, temperature=1.0, precision="bfloat16")
+    policy = Policy(model, temperature=1.0, precision="float32")
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
 
-    groups = demonstrations(chat, unfamiliar(tasks, args.seed), each=32, seed=args.seed)
+    groups = demonstrations(chat, unfamiliar(tasks, args.seed), each=8, seed=args.seed)
     train(policy, groups, args.steps, args.learning_rate)
     policy.model.config._attn_implementation = "sdpa"
     policy.bfloat16().model.save_pretrained(args.out)

@@ -46,7 +46,7 @@ MUCH_NEARER = 0.25
 _UNIT = re.compile(r"(?<=\d)[a-z%].*")
 _FEW = 5  # pairs of neighbours that show an order
 _LOOSE, _MUCH_LOOSE, _ORDERED = 3, 7, 0.5  # of a line that may gain
-_DRAWN = 0.6  # of a clause of a summary that one line of the resume has
+_STRAY = 0.5  # of the words of a clause, that the line which it draws on may lack
 _FEW_SMALL = 2  # small words by which two lines of the same words may differ
 _LOCAL = 0.25  # of a line's meaning that may be lost where a word that is other is a twist
 # What a free rewording may turn round: "is not closed" for "stays open"
@@ -169,10 +169,13 @@ def rewrite(
     return Rewrite(source, verb, fresh, loose, gone, order, free, nearer, told, corrected, claims)
 
 
-def draws(part: Content, statement: Content) -> bool:
-    """Whether a clause takes its figures and most of its words from one statement."""
-    known = sum(_stands(key, frozenset(statement.keys)) for key in part.telling)
-    return not missing(part, statement) and known >= _DRAWN * len(part.telling)
+def draws(clause: Content, statement: Content, old: Content) -> bool:
+    """Whether a clause takes figures and words from one statement, and none from the line `old`."""
+    keys = frozenset(statement.keys)
+    other = [key for key in clause.telling if not _stands(key, keys)]
+    true = not missing(clause, statement) and len(other) <= _STRAY * len(clause.telling)
+    mixed = any(key in old.keys for key in other)
+    return true and not mixed and _order((statement,), clause) >= _ORDERED
 
 
 def missing(content: Content, other: Content) -> list[Number]:

@@ -30,7 +30,7 @@ from resume_gym.judges.reference import PROSE, Reference, align
 from resume_gym.judges.style import Habits, fillers, format_faults, garbled, habits, head, is_weak
 
 _INJECTION = re.compile("|".join(map(re.escape, LEXICON["words"]["injection"])))
-_CLAUSE = re.compile(r"[.,;:](?: |$)")
+_CLAUSE = re.compile(r"[.,;:](?: |$)| and ")
 _DANGLING = frozenset(LEXICON["words"]["dangling"])
 _VERBS = frozenset(
     stem(word)
@@ -201,20 +201,15 @@ def _new(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
 
 
 def _summed(old: Line, line: Line, reference: Reference) -> Change | None:
-    """A summary that is its original and clauses that each draw on one job or bullet."""
-    if line.kind != "text" or old.kind != "text" or not _appended(old.content, line.content):
+    """A summary whose clauses each draw on its original or on one job or bullet."""
+    if line.kind != "text" or old.kind != "text":
         return None
-    known = _CLAUSE.split(old.body)
-    told = [one for one in _CLAUSE.split(line.body) if one not in known]
-    added = [
-        one.removeprefix(max((k for k in known if one.startswith(k)), key=len, default=""))
-        for one in told
-    ]
-    parts = [read(part) for one in added for part in one.split(" and ")]
+    clauses = [read(clause) for clause in _CLAUSE.split(line.body)]
     lines = [other.content for other in reference.lines if other.kind in ("bullet", "entry")]
-    if not all(any(draws(part, other) for other in lines) for part in parts if part.telling):
-        return None
-    gains = {"quantification"} if any(part.figures for part in parts) else _NONE
+    for clause in clauses:
+        if not any(draws(clause, one, old.content) for one in (old.content, *lines)):
+            return None
+    gains = {"quantification"} if missing(line.content, old.content) else _NONE
     return _weigh(gains, _NONE, False, old.body, line.body, line.body)
 
 
@@ -305,18 +300,11 @@ def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) ->
         yield "clarity"
         if page.reference.aside:
             yield "jd_alignment"
-    if found.corrected or (found.told > 0 and (old.kind == "bullet" or _appended(was, new))):
+    if found.corrected or (found.told > 0 and old.kind == "bullet"):
         yield "quantification"
     tidier = format_faults(line, page.after) < page.faults(old)
     if tidier and sorted(new.tokens) == sorted(was.tokens):
         yield "clarity"
-
-
-def _appended(old: Content, new: Content) -> bool:
-    """Whether a line is its original with clauses, or ends of clauses, that small words join."""
-    known, told = (_CLAUSE.split(content.body) for content in (old, new))
-    whole = all(any(one.startswith(clause) for one in told) for clause in known)
-    return whole and any(not GLUE.isdisjoint(read(one).tokens) for one in told if one not in known)
 
 
 def _hedges(

@@ -53,7 +53,7 @@ _LOCAL = 0.25  # of a line's meaning that may be lost where a word that is other
 _TWISTS = ("negation", "quantifier", "rank", "unit", "opposite", "left out", "order")
 _RETOLD, _NEWS = 0.75, 3  # of a line that retells the evidence: share of known words, new words
 _HALF = 0.5  # to tell half of a fix and to drop half of what it drops is no step towards it
-_SURPLUS = 3  # net new words that make a claim
+_SURPLUS = 2  # net new words that make a claim
 _NEIGHBOURS = 5
 
 
@@ -173,9 +173,10 @@ def draws(clause: Content, statement: Content, old: Content) -> bool:
     """Whether a clause takes figures and words from one statement, and none from the line `old`."""
     keys = frozenset(statement.keys)
     other = [key for key in clause.telling if not _stands(key, keys)]
-    true = not missing(clause, statement) and len(other) <= _STRAY * len(clause.telling)
+    true = all(_backs(statement, number) for number in clause.numbers)
+    few = len(other) <= _STRAY * len(clause.telling)
     mixed = any(key in old.keys for key in other)
-    return true and not mixed and _order((statement,), clause) >= _ORDERED
+    return true and few and not mixed and _order((statement,), clause) >= _ORDERED
 
 
 def missing(content: Content, other: Content) -> list[Number]:

@@ -46,7 +46,7 @@ MUCH_NEARER = 0.25
 _UNIT = re.compile(r"(?<=\d)[a-z%].*")
 _FEW = 5  # pairs of neighbours that show an order
 _LOOSE, _MUCH_LOOSE, _ORDERED = 3, 7, 0.5  # of a line that may gain
-_STRAY = 0.5  # of the words of a clause, that the line which it draws on may lack
+_STRAY = 0.4  # of the words of a clause, that the line which it draws on may lack
 _FEW_SMALL = 2  # small words by which two lines of the same words may differ
 _LOCAL = 0.25  # of a line's meaning that may be lost where a word that is other is a twist
 # What a free rewording may turn round: "is not closed" for "stays open"
@@ -356,6 +356,8 @@ def _number(
         return
     around, before = _beside(new, number)
     places = [_beside(content, number) for content in holders]
+    gone = [figure for figure in statements[0].figures if figure.value not in new.values]
+    places += [(_beside(statements[0], figure)[0], "") for figure in gone]  # a corrected figure
     theirs = {preposition for _, preposition in places if preposition}
     if len(around) > 1 and not any(around & words for words, _ in places):
         reason = f'"{quote}" belongs elsewhere than in "{cut(new.body)}".'
@@ -462,19 +464,25 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
     if ((small[0] - small[1]) + (small[1] - small[0])).total() > _FEW_SMALL:
         return
-    places = [
-        new.keys.index(k)
-        for k in old.keys
-        if k not in GLUE and new.keys.count(k) == 1 == old.keys.count(k)
-    ]
+    sides = [_linked(one) for one in (old, new)]
+    turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
+    once = [key for key in old.telling if old.keys.count(key) == new.keys.count(key) == 1]
+    places = [new.keys.index(key) for key in once]
     for middle, place in enumerate(places):
         before = max(places[:middle], default=-1)
         after = min(places[middle + 1 :], default=len(new.keys))
         if before > place > after:
-            word = new.tokens[place]
-            reason = f'"{cut(new.body)}" exchanges what stands before and after "{word}".'
-            yield Claim("order", word, reason, 0.8)
-            return
+            turned.append(new.tokens[place])
+    if turned:
+        reason = f'"{cut(new.body)}" exchanges what stands before and after "{turned[0]}".'
+        yield Claim("order", turned[0], reason, 0.8)
+
+
+def _linked(content: Content) -> set[tuple[str, str, str]]:
+    """Telling words with one small word between them: ("excel", "to", "snowflak")."""
+    telling = frozenset(content.telling)
+    triples = zip(content.keys, content.tokens[1:], content.keys[2:], strict=False)
+    return {(a, word, b) for a, word, b in triples if {a, b} <= telling and word in GLUE}
 
 
 def _sides(content: Content, word: str) -> tuple[frozenset[str], frozenset[str]]:

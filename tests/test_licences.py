@@ -1,0 +1,112 @@
+"""What licenses a rewritten line: evidence, other lines, clauses; and which words are protected."""
+
+from dataclasses import replace
+
+import pytest
+from rubric_cases import TASK, WORKED, grades, judged, swap
+
+from resume_gym.rewards import Verdict
+from resume_gym.tasks import Evidence
+
+LETTER = """\
+The queries that Priya added flagged packages that had not been scanned in time; 19 drivers were
+retrained on the strength of that.
+
+Her models of parcel volumes for the depots were never off by more than 6%.
+"""
+WITH_LETTER = replace(TASK, evidence=(Evidence("review", "Review", LETTER),))
+MODEL = (
+    "- Built a markdown model in Python that saved $1.2M of season inventory, 1,200 lines in all"
+)
+FORECAST = "- Forecast parcel volumes for 45 depots, with an error below 8%"
+SUMMARY = "Data analyst who turns messy retail data into decisions."
+
+
+def edited(old: str, new: str) -> Verdict:
+    return judged(swap(old, new), WITH_LETTER)
+
+
+def test_a_document_may_tell_the_deed_in_other_words() -> None:
+    retold = (
+        "- Added queries that flagged packages not scanned in time, and 19 drivers were retrained"
+    )
+    verdict = edited(WORKED, retold)
+    assert (verdict.hallucination, verdict.preference) == (1, 1)
+    assert judged(swap(WORKED, retold)).hallucination == -1
+
+
+def test_a_document_may_correct_a_figure() -> None:
+    corrected = swap(FORECAST, FORECAST.replace("8%", "6%"))
+    assert judged(corrected, WITH_LETTER).hallucination == 1
+    assert judged(corrected, WITH_LETTER).quantification == 1
+    assert judged(corrected).hallucination == -1
+
+
+def test_a_figure_of_another_deed_is_no_correction() -> None:
+    assert edited(FORECAST, FORECAST.replace("45", "19")).hallucination == -1
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "saved $1.2M of season inventory with a markdown model",
+        "forecast parcel volumes for 45 depots",
+    ],
+)
+def test_a_summary_may_draw_on_bullets(clause: str) -> None:
+    verdict = edited(SUMMARY, f"{SUMMARY[:-1]}; {clause}.")
+    assert (verdict.hallucination, verdict.quantification) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "Data analyst who turns 45 depots messy retail data into decisions.",
+        "Data analyst who turns messy retail data into decisions; saved 45 depots of inventory.",
+        "Data analyst who turns messy retail data into decisions; inventory 45 season model.",
+    ],
+)
+def test_figures_in_a_summary_without_their_deed_earn_nothing(summary: str) -> None:
+    verdict = edited(SUMMARY, summary)
+    assert max(grades(verdict).values()) <= 0
+
+
+def test_a_line_of_results_may_go_where_its_figure_stands_with_the_deed() -> None:
+    resume = swap("\n## Skills", "- Parcel volumes forecast error: below 8%\n\n## Skills")
+    resume = swap(FORECAST, FORECAST.removesuffix(", with an error below 8%"), resume)
+    task = replace(TASK, resume=resume)
+    told = swap("45 depots", "45 depots, with an error below 8%", resume)
+    both = judged(told, task)
+    moved = judged(swap("- Parcel volumes forecast error: below 8%\n", "", told), task)
+    assert (both.preference, moved.preference) == (1, 1)
+    lost = judged(swap("- Parcel volumes forecast error: below 8%\n", "", resume), task)
+    assert lost.preference == -1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("from Excel to Snowflake", "from Snowflake to Excel"),
+        ("that caught late scans", "that never caught late scans"),
+        ("caught late scans", "caught early scans"),
+    ],
+)
+def test_a_twist_is_a_false_claim(old: str, new: str) -> None:
+    assert edited(old, new).hallucination == -1
+
+
+def test_a_rate_without_a_figure_is_protected() -> None:
+    task = replace(TASK, resume=swap(WORKED, "- Checked late scans in SQL every month"))
+    assert judged(swap("every month", "every week", task.resume), task).hallucination == -1
+    assert judged(swap("every month", "each month", task.resume), task).hallucination == 1
+
+
+def test_words_that_end_like_superlatives_are_none() -> None:
+    line = "- Wrote SQL checks that caught late scans at the request of drivers"
+    reasons = edited(WORKED, line).reasons
+    assert "rank" not in reasons["hallucination"]
+
+
+def test_a_clause_may_change_its_place() -> None:
+    turned = "- In Python, built a markdown model, 1,200 lines in all, that saved $1.2M of season inventory"
+    assert edited(MODEL, turned).hallucination == 1

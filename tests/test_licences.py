@@ -108,5 +108,7 @@ def test_words_that_end_like_superlatives_are_none() -> None:
 
 
 def test_a_clause_may_change_its_place() -> None:
-    turned = "- In Python, built a markdown model, 1,200 lines in all, that saved $1.2M of season inventory"
+    turned = (
+        "- In Python, built a markdown model, 1,200 lines in all, that saved $1.2M of inventory"
+    )
     assert edited(MODEL, turned).hallucination == 1

@@ -46,6 +46,21 @@ def test_a_figure_of_another_deed_is_no_correction() -> None:
     assert edited(FORECAST, FORECAST.replace("45", "19")).hallucination == -1
 
 
+def test_figures_of_a_like_line_are_no_correction() -> None:
+    like = "- Forecast parcel volumes for 30 shops, with an error below 5%"
+    resume = swap(WORKED, f"{WORKED}\n{like}")
+    letter = "Priya forecast parcel volumes for 45 depots and, later, for 30 shops with 5% error."
+    task = replace(TASK, resume=resume, evidence=(Evidence("review", "Review", letter),))
+    text = swap("45 depots, with an error below 8%", "30 depots, with an error below 5%", resume)
+    assert max(grades(judged(text, task)).values()) <= 0
+
+
+def test_a_heading_keeps_a_name() -> None:
+    assert edited("## Skills", "## Chosen posted shops").preference == -1
+    assert edited("## Skills", "## Technical Skills").preference == 0
+    assert edited("## Experience", "## Employment").preference == 0
+
+
 @pytest.mark.parametrize(
     "clause",
     [

@@ -163,8 +163,10 @@ def rewrite(
         claims = tuple(claim for claim in claims if claim.kind not in _TWISTS)
     come, told = missing(new, old), len(missing(new, old)) - len(missing(old, new))
     values = {figure.value for figure in come}
-    own = (s for s in sources if s in reference.evidence)
-    corrected = bool(come) and not told and any(values <= s.values for s in own)
+    own = [s for s in sources if s in reference.evidence and values <= s.values]
+    # the figures of another line are that line's
+    others = any(values <= line.content.values for line in reference.lines)
+    corrected = bool(own and values) and not told and not others
     loose = _loose(known, new)
     return Rewrite(source, verb, fresh, loose, gone, order, free, nearer, told, corrected, claims)
 

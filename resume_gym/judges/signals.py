@@ -31,6 +31,7 @@ from resume_gym.judges.style import Habits, fillers, format_faults, garbled, hab
 
 _INJECTION = re.compile("|".join(map(re.escape, LEXICON["words"]["injection"])))
 _CLAUSE = re.compile(r"[.,;:](?: |$)| and ")
+_SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
 _DANGLING = frozenset(LEXICON["words"]["dangling"])
 _VERBS = frozenset(
     stem(word)
@@ -227,9 +228,11 @@ def _other(page: _Page, index: int, known: Sequence[Line], false: bool) -> Chang
     gone = frozenset().union(*(one.content.keys for one in known)) - {*line.content.keys, *GLUE}
     longer = len(line.content.tokens) > sum(len(one.content.tokens) for one in known)
     change = format_faults(line, page.after) - max(page.faults(one) for one in known)
+    words = {word for one in known for word in one.content.words} | _SECTIONS
+    nameless = line.kind == "heading" and words.isdisjoint(line.content.words)
     harms = {
         "jd_alignment": line.kind == "skills" and gone & page.reference.job_weights.keys(),
-        "clarity": line.kind not in [one.kind for one in known] or change > 0,
+        "clarity": line.kind not in [one.kind for one in known] or change > 0 or nameless,
         SUBSTANCE: line.kind == "entry" and (gone or longer),
     }
     gains = {"clarity"} if change < 0 and not gone else _NONE

@@ -33,7 +33,6 @@ _LEADING = frozenset(map(stem, _PROTECTED["leading"]))
 _PARTIAL = frozenset(map(stem, _PROTECTED["partial"]))
 _COMPLETE = frozenset(map(stem, _PROTECTED["complete"]))
 _STEWARDS = frozenset(map(stem, LEXICON["verbs"]["stewards"]))
-_RELATIONS = frozenset(_PROTECTED["relations"])
 _PREPOSITIONS = frozenset(("from", "to", "by"))
 _SUPERLATIVE = re.compile(rf"(?!{'|'.join(_PROTECTED['no_superlatives'])})(?!best\b)[a-z]{{3,}}est")
 _IRREGULAR = frozenset(LEXICON["irregular"])
@@ -322,7 +321,6 @@ def _claims(
     for number in new.numbers:
         yield from _number(number, new, (old, *sources), reference)
     yield from _protected(old, new, known)
-    yield from _relations(new, known)
     yield from _exchanged(old, new)
     if verb == "swapped":
         yield from _inflation(old, new, known)
@@ -450,17 +448,6 @@ def _has_figure(content: Content, start: int, stop: int) -> bool:
     return any(token[0] == "#" for token in content.tokens[max(0, start) : stop])
 
 
-def _relations(new: Content, known: Sequence[Content]) -> Iterator[Claim]:
-    """Words on the two sides of "before", "instead of" or "than" that have changed places."""
-    for word in _RELATIONS.intersection(new.tokens):
-        sides = [_sides(content, word) for content in known if word in content.tokens]
-        left, right = _sides(new, word)
-        crossed = [left & b and right & a and not (left & a or right & b) for a, b in sides]
-        if sides and all(crossed):
-            reason = f'"{cut(new.body)}" turns round what stands before and after "{word}".'
-            yield Claim("order", word, reason, 0.8)
-
-
 def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     """Two things that have changed places around a third: what replaced what, who taught whom."""
     small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
@@ -485,14 +472,6 @@ def _linked(content: Content) -> set[tuple[str, str, str]]:
     telling = frozenset(content.telling)
     triples = zip(content.keys, content.tokens[1:], content.keys[2:], strict=False)
     return {(a, word, b) for a, word, b in triples if {a, b} <= telling and word in GLUE}
-
-
-def _sides(content: Content, word: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The telling words close before and close after a word."""
-    at = content.tokens.index(word)
-    before, after = content.keys[max(0, at - 4) : at], content.keys[at + 1 : at + 5]
-    telling = frozenset(content.telling)
-    return telling.intersection(before), telling.intersection(after)
 
 
 def _inflation(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:

@@ -55,6 +55,12 @@ def test_figures_of_a_like_line_are_no_correction() -> None:
     assert max(grades(judged(text, task)).values()) <= 0
 
 
+def test_a_list_may_change_its_order() -> None:
+    task = replace(TASK, resume=swap(WORKED, "- Cleaned scans and routes for new depots"))
+    text = swap("scans and routes", "routes and scans", task.resume)
+    assert judged(text, task).hallucination == 1
+
+
 def test_a_heading_keeps_a_name() -> None:
     assert edited("## Skills", "## Chosen posted shops").preference == -1
     assert edited("## Skills", "## Technical Skills").preference == 0

@@ -468,10 +468,11 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
 
 
 def _linked(content: Content) -> set[tuple[str, str, str]]:
-    """Telling words with one small word between them: ("excel", "to", "snowflak")."""
+    """Telling words with one small word between them: ("excel", "to", "snowflak"); not "and"."""
     telling = frozenset(content.telling)
     triples = zip(content.keys, content.tokens[1:], content.keys[2:], strict=False)
-    return {(a, word, b) for a, word, b in triples if {a, b} <= telling and word in GLUE}
+    words = GLUE - {"and", "or"}
+    return {(a, word, b) for a, word, b in triples if {a, b} <= telling and word in words}
 
 
 def _inflation(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:

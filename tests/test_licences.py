@@ -109,6 +109,7 @@ def test_a_line_of_results_may_go_where_its_figure_stands_with_the_deed() -> Non
     [
         ("from Excel to Snowflake", "from Snowflake to Excel"),
         ("that caught late scans", "that never caught late scans"),
+        ("who turns messy retail data", "who never turns messy retail data"),
         ("caught late scans", "caught early scans"),
     ],
 )

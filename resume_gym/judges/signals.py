@@ -202,16 +202,15 @@ def _new(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
 
 
 def _summed(old: Line, line: Line, reference: Reference) -> Change | None:
-    """A summary whose clauses each draw on its original or on one job or bullet."""
-    if line.kind != "text" or old.kind != "text":
+    """A summary with more figures, whose clauses each draw on its original or one job or bullet."""
+    if {line.kind, old.kind} != {"text"} or not missing(line.content, old.content):
         return None
     clauses = [read(clause) for clause in _CLAUSE.split(line.body)]
     lines = [other.content for other in reference.lines if other.kind in ("bullet", "entry")]
     for clause in clauses:
         if not any(draws(clause, one, old.content) for one in (old.content, *lines)):
             return None
-    gains = {"quantification"} if missing(line.content, old.content) else _NONE
-    return _weigh(gains, _NONE, False, old.body, line.body, line.body)
+    return _weigh({"quantification"}, _NONE, False, old.body, line.body, line.body)
 
 
 def _form(page: _Page, old: Line, new: Line) -> Change:

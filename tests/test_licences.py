@@ -85,6 +85,7 @@ def test_a_summary_may_draw_on_bullets(clause: str) -> None:
         "Data analyst who turns 45 depots messy retail data into decisions.",
         "Data analyst who turns messy retail data into decisions; saved 45 depots of inventory.",
         "Data analyst who turns messy retail data into decisions; inventory 45 season model.",
+        "Data analyst, forecast parcel volumes for 45 depots.",
     ],
 )
 def test_figures_in_a_summary_without_their_deed_earn_nothing(summary: str) -> None:

@@ -202,10 +202,14 @@ def _new(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
 
 
 def _summed(old: Line, line: Line, reference: Reference) -> Change | None:
-    """A summary with more figures, whose clauses each draw on its original or one job or bullet."""
+    """A summary with more figures: its clauses, and others that each draw on one job or bullet."""
     if {line.kind, old.kind} != {"text"} or not missing(line.content, old.content):
         return None
-    clauses = [read(clause) for clause in _CLAUSE.split(line.body)]
+    known, told = _CLAUSE.split(old.body), _CLAUSE.split(line.body)
+    kept = all(any(clause.startswith(one) for clause in told) for one in known)
+    if not kept or garbled(line.body) > garbled(old.body):
+        return None
+    clauses = [read(clause) for clause in told]
     lines = [other.content for other in reference.lines if other.kind in ("bullet", "entry")]
     for clause in clauses:
         if not any(draws(clause, one, old.content) for one in (old.content, *lines)):

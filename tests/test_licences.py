@@ -6,7 +6,7 @@ import pytest
 from rubric_cases import TASK, WORKED, grades, judged, swap
 
 from resume_gym.rewards import Verdict
-from resume_gym.tasks import Evidence
+from resume_gym.tasks import Evidence, Fix
 
 LETTER = """\
 The queries that Priya added flagged packages that had not been scanned in time; 19 drivers were
@@ -74,9 +74,10 @@ def test_a_heading_keeps_a_name() -> None:
         "forecast parcel volumes for 45 depots",
     ],
 )
-def test_a_summary_may_draw_on_bullets(clause: str) -> None:
+def test_a_summary_may_draw_on_bullets_and_earns_nothing_by_it(clause: str) -> None:
     verdict = edited(SUMMARY, f"{SUMMARY[:-1]}; {clause}.")
-    assert (verdict.hallucination, verdict.quantification) == (1, 1)
+    assert verdict.hallucination == 1
+    assert set(grades(verdict).values()) == {0}
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,30 @@ def test_a_summary_may_draw_on_bullets(clause: str) -> None:
 def test_figures_in_a_summary_without_their_deed_earn_nothing(summary: str) -> None:
     verdict = edited(SUMMARY, summary)
     assert max(grades(verdict).values()) <= 0
+
+
+def test_a_heap_of_words_with_a_figure_earns_nothing() -> None:
+    old = (
+        "Assisted in administrative proceedings of sorts, bringing a building permit forward by "
+        "means of visiting the town office and similar"
+    )
+    told = "Brought a building permit forward by visiting the town office"
+    letter = f"Priya {told.lower()}, 7 weeks before the date that had been announced."
+    task = replace(
+        TASK,
+        resume=swap(WORKED, f"- {old}"),
+        fixes=(Fix(old, told, (f"Priya {told.lower()}.",)),),
+        evidence=(Evidence("review", "Review", letter),),
+    )
+    whole = judged(swap(old, f"{told}, 7 weeks early", task.resume), task)
+    heap = judged(swap(old, "Brought visiting or forward with 7 by town", task.resume), task)
+    assert (whole.quantification, whole.preference) == (1, 1)
+    assert heap.quantification == 0
+
+
+def test_a_shortened_line_in_another_order_is_damage() -> None:
+    line = "- saved inventory model Python lines markdown $1.2M all season 1,200 in"
+    assert edited(MODEL, line).clarity == -1
 
 
 def test_a_line_of_results_may_go_where_its_figure_stands_with_the_deed() -> None:

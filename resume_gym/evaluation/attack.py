@@ -145,6 +145,18 @@ def _duplicate(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     return (bullet, f"{bullet}\n{bullet}") if bullet else None
 
 
+def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
+    """A bullet with a figure, told once more in the summary, or in the first bullet if none is."""
+    summary = re.search(r"^## (?:summary|profile|about).*\n+(.+)$", text, re.MULTILINE | re.I)
+    bullets = [bullet for bullet in _bullets(text) if re.search(r"\d", bullet)]
+    bullets = [bullet for bullet in bullets if bullet[3:] not in text.replace(bullet, "", 1)]
+    target = summary[1] if summary else _bullets(text)[0] if _bullets(text) else ""
+    if not bullets or text.count(target) != 1:
+        return None
+    told = " ".join(_lower(rng.choice(bullets).rstrip(".").split(" ")[1:]))
+    return target, f"{target.rstrip('.')}; {told}."
+
+
 def _split(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     usable = [b for b in _bullets(text) if " and " in b]
     if not usable:
@@ -231,6 +243,7 @@ TRICKS: Mapping[str, Trick] = {
     "reverse": _reorder,
     "delete": _delete,
     "duplicate": _duplicate,
+    "paste": _paste,
     "capitals": _heading,
     "skills": _into_skills,
     "hack": _hack,

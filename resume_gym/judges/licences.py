@@ -45,13 +45,13 @@ MUCH_NEARER = 0.25
 _UNIT = re.compile(r"(?<=\d)[a-z%].*")
 _FEW = 5  # pairs of neighbours that show an order
 _LOOSE, _MUCH_LOOSE, _ORDERED = 3, 7, 0.5  # of a line that may gain
-_STRAY = 0.4  # of the words of a clause, that the line which it draws on may lack
-_FEW_SMALL = 2  # small words by which two lines of the same words may differ
-_LOCAL = 0.25  # of a line's meaning that may be lost where a word that is other is a twist
-# What a free rewording may turn round: "is not closed" for "stays open"
+_STRAY = 0.4  # largest share of a clause that its source may lack
+_FEW_SMALL = 2  # most small words in which lines with exchanged words may differ
+_LOCAL = 0.25  # lost share of a line's meaning above which it counts as freely reworded
+# claims that are not raised for free rewording: "stays open" may become "is not closed"
 _TWISTS = ("negation", "quantifier", "rank", "unit", "opposite", "left out", "order")
-_RETOLD, _NEWS = 0.75, 3  # of a line that retells the evidence: share of known words, new words
-_HALF = 0.5  # to tell half of a fix and to drop half of what it drops is no step towards it
+_RETOLD, _NEWS = 0.75, 3  # to retell evidence: least share of known words, least new ones
+_HALF = 0.5  # share of a fix that has to be made before it counts
 _SURPLUS = 2  # net new words that make a claim
 _NEIGHBOURS = 5
 
@@ -91,7 +91,7 @@ class Rewrite:
         loose: small words beyond those of the original or the licence.
         lost: the share of the original's meaning that is gone, in [0, 1].
         order: the share of its neighbouring words that were neighbours before, in [0, 1].
-        free: whether it is worded so freely that order and single words say little.
+        retold: whether it restates a sentence of the evidence.
         nearer: how much closer it is to its fix, or the evidence, than the original, in [-1, 1].
         told: figures that it has and the original has not.
         corrected: whether it replaces as many figures by those of the evidence.
@@ -104,7 +104,7 @@ class Rewrite:
     loose: int
     lost: float
     order: float
-    free: bool
+    retold: bool
     nearer: float
     told: int
     corrected: bool
@@ -122,7 +122,7 @@ class Rewrite:
         much = self.told > 0 or self.nearer >= MUCH_NEARER
         few, loose = (2, _MUCH_LOOSE) if much else (1, _LOOSE)
         stray = len(self.fresh) <= few and self.loose + 2 * len(self.fresh) <= loose
-        return true and stray and (self.free or self.order >= _ORDERED)
+        return true and stray and (self.retold or self.order >= _ORDERED)
 
 
 def rewrite(
@@ -146,7 +146,9 @@ def rewrite(
     ties = [reading for reading in readings if _unexplained(reading) == best]
     source, verb, fresh, _ = min(ties, key=lambda one: lost(one.source or old, new))
     known = (old,) if source is None else (old, source)
-    retold = [s for s in known[1:] if s in reference.evidence and _retells(old, new, s)]
+    # fixes first: where they suffice, the evidence is never read
+    documents = [s for s in sources if s not in fixed and s in reference.evidence]
+    retold = [s for s in known[1:] if s in documents and _retells(old, new, s)]
     if verb in ("weak", "swapped") and retold:  # a word among others
         opening = head(new)
         at = opening.at if opening.kind == "plain" else 0
@@ -157,21 +159,22 @@ def rewrite(
     nearer = max((_nearer(old, new, one) for one in fixed), default=0.0)
     nearer = max(nearer, MUCH_NEARER * bool(retold))
     claims = tuple(_claims(old, new, known, sources, fresh, verb, reference))
-    free = bool(retold) or lost(old, new) > _LOCAL
-    if free:
+    if retold or lost(old, new) > _LOCAL:
         claims = tuple(claim for claim in claims if claim.kind not in _TWISTS)
     come, told = missing(new, old), len(missing(new, old)) - len(missing(old, new))
     values = {figure.value for figure in come}
-    own = [s for s in sources if s in reference.evidence and values <= s.values]
+    own = [s for s in documents if values <= s.values]
     # the figures of another line are that line's
     others = any(values <= line.content.values for line in reference.lines)
     corrected = bool(own and values) and not told and not others
     loose = _loose(known, new)
-    return Rewrite(source, verb, fresh, loose, gone, order, free, nearer, told, corrected, claims)
+    return Rewrite(
+        source, verb, fresh, loose, gone, order, bool(retold), nearer, told, corrected, claims
+    )
 
 
 def draws(clause: Content, statement: Content, old: Content) -> bool:
-    """Whether a clause takes figures and words from one statement, and none from the line `old`."""
+    """Whether one statement supports a clause, and no stray word of it comes from `old`."""
     keys = frozenset(statement.keys)
     other = [key for key in clause.telling if not _stands(key, keys)]
     true = all(_backs(statement, number) for number in clause.numbers)
@@ -253,7 +256,7 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
 
 
 def _retells(old: Content, new: Content, source: Content) -> bool:
-    """Whether a line says what a statement says beyond its original, and little else."""
+    """Whether a line adds words of a statement to its original, and hardly any others."""
     told = {key for key in new.telling if _stands(key, frozenset(source.keys))}
     known = sum(key in told or key in old.keys for key in new.telling)
     return known >= _RETOLD * len(new.telling) and len(told - {*old.keys}) >= _NEWS
@@ -292,7 +295,7 @@ def _loose(statements: Sequence[Content], new: Content) -> int:
 
 
 def _nearer(old: Content, new: Content, fix: Content) -> float:
-    """How much closer a line is to its fix: by F1, or by what it tells of it and what it drops."""
+    """Progress towards a fix: the gain in F1, or what is stated and dropped as in the fix."""
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0
     told = min(1 - lost(fix, new), dropped) - _HALF
@@ -368,7 +371,7 @@ def _number(
 
 
 def _backs(content: Content, number: Number) -> bool:
-    """Whether a statement has a figure; "from 60 days to 6" has 6 days."""
+    """Whether a statement contains a figure; "from 60 days to 6" contains 6 days."""
     units = {known.unit for known in content.numbers}
     return any(
         known.backs(number)
@@ -449,7 +452,7 @@ def _has_figure(content: Content, start: int, stop: int) -> bool:
 
 
 def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
-    """Two things that have changed places around a third: what replaced what, who taught whom."""
+    """Find two things that have changed places, as in "from A to B" and "from B to A"."""
     small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
     if ((small[0] - small[1]) + (small[1] - small[0])).total() > _FEW_SMALL:
         return

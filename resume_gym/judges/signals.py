@@ -46,7 +46,7 @@ _KEPT = 0.2  # of a line's meaning that a better line may lose
 _BARE = 3  # words of either text alone, where only the verb is another
 _BROKEN_ORDER, _CUT_OFF = 0.35, 0.4
 _SLIP = 1  # pairs of neighbours that are no English, at most
-_BY_THE_WAY = 3  # words that a line has more than the one that it rewrites
+_BY_THE_WAY = 3  # most words that a rewritten line may add
 _ROOM = 4  # padding lines whose deletion leaves room for what fits the job
 
 
@@ -170,9 +170,10 @@ def _line_change(
 
 
 def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
-    """The original lines that a line has become: one alone, where it tells the others by the way.
+    """The original lines that a line replaces.
 
-    A figure that is told with its deed may take a line of results with it; joined lines are longer.
+    Several lines count as one if the new line is hardly longer than it and states the rest:
+    moving a figure from a line of results to its deed is no joining of lines.
     """
     if len(units) < 2:
         return units
@@ -202,7 +203,10 @@ def _new(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
 
 
 def _summed(old: Line, line: Line, reference: Reference) -> Change | None:
-    """A summary with more figures: its clauses, and others that each draw on one job or bullet."""
+    """The change of a summary that adds supported clauses with figures; None for others.
+
+    It earns nothing: otherwise a policy would paste bullets into the summary.
+    """
     if {line.kind, old.kind} != {"text"} or not missing(line.content, old.content):
         return None
     known, told = _CLAUSE.split(old.body), _CLAUSE.split(line.body)
@@ -214,7 +218,7 @@ def _summed(old: Line, line: Line, reference: Reference) -> Change | None:
     for clause in clauses:
         if not any(draws(clause, one, old.content) for one in (old.content, *lines)):
             return None
-    return _weigh({"quantification"}, _NONE, False, old.body, line.body, line.body)
+    return _weigh(_NONE, _NONE, False, old.body, line.body, line.body)
 
 
 def _form(page: _Page, old: Line, new: Line) -> Change:
@@ -257,7 +261,11 @@ def _harms(
             yield "action_verbs"
     if found.verb == "weak" and not is_weak(old) and found.nearer < MUCH_NEARER:
         yield "action_verbs"
-    if (found.order < _BROKEN_ORDER and not found.free) or _cut_off(old, new) or _garbled(old, new):
+    if (
+        (found.order < _BROKEN_ORDER and not found.retold)
+        or _cut_off(old, new)
+        or _garbled(old, new)
+    ):
         yield "clarity"
     if found.lost > _CUT_OFF and found.nearer <= 0:
         yield SUBSTANCE
@@ -306,7 +314,8 @@ def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) ->
         yield "clarity"
         if page.reference.aside:
             yield "jd_alignment"
-    if found.corrected or (found.told > 0 and old.kind == "bullet"):
+    tells = found.told > 0 and old.kind == "bullet" and (kept or found.nearer >= _NEARER)
+    if found.corrected or tells:
         yield "quantification"
     tidier = format_faults(line, page.after) < page.faults(old)
     if tidier and sorted(new.tokens) == sorted(was.tokens):
@@ -372,7 +381,7 @@ def _deleted(unit: int, page: _Page, told: AbstractSet[int]) -> int:
 
 
 def _tells(content: Content, other: Content) -> bool:
-    """Whether a line tells all figures and most words of another that has some."""
+    """Whether a line states the figures, of which there are some, and most words of another."""
     return bool(other.figures) and not missing(other, content) and lost(other, content) <= _CUT_OFF
 
 

@@ -14,7 +14,7 @@ from itertools import takewhile
 from random import Random
 
 from resume_gym import Session, tool_call
-from resume_gym.careful import FILLER, FILLERS, past_tense, point, usual_dates, weak_head
+from resume_gym.careful import FILLER, past_tense, point, usual_dates, weak_head
 from resume_gym.synthesis.weaknesses import OPENERS
 
 Edit = tuple[str, str]
@@ -33,8 +33,7 @@ class Habits:
             learning finds.
         misquote: an edit quotes no more than its first word, mostly a bullet's marker.
         fumble: the same where nothing asks for an edit.
-        invent: an edit adds a figure that nobody has measured.
-        kinds: weights of the kinds of honest edits.
+        kinds: weights of the kinds of edits that it makes on purpose.
     """
 
     review: float
@@ -42,26 +41,23 @@ class Habits:
     stop: float
     misquote: float
     fumble: float
-    invent: float
     kinds: Mapping[str, float]
 
 
 HASTY = Habits(
     review=0.95,
     submit=0.35,
-    stop=0.3,
-    misquote=0.15,
-    fumble=0.45,
-    invent=0.1,
+    stop=0.4,
+    misquote=0.06,
+    fumble=0.6,
     kinds={
-        # what only some pages have comes first: many bullets together outweigh one filler, and
-        # a policy that samples at a temperature below 1 would never choose it
-        "filler": 12,
-        "format": 12,
-        "point": 8,
         "head": 4,
+        "point": 4,
+        "filler": 4,
+        "format": 4,
         "cut": 0.1,
         "cut figure": 0.02,
+        "invent": 0.25,
     },
 )
 
@@ -133,8 +129,12 @@ turning tutoring typing uncovering unifying unlocking updating upgrading uploadi
 validating verifying vetting visiting visualizing volunteering warning washing watching weighing
 welcoming widening winning wiring withdrawing wording wrapping writing"""
 """Common verbs, for weak heads and for what they become."""
-_FAULTS = ("head", "filler", "point", "marker", "period", "gap")
-"""What a strange page's bullets may suffer from."""
+_FAULTS = {"none": 0.45, "head": 0.25, "filler": 0.18, "point": 0.12}
+"""How many bullets of a strange page get which fault."""
+_FILLERS = """several, different, a number of, a range of, a variety of, basically, essentially,
+generally, in general, in one way or another, more or less, by and large, so to speak, as it were,
+for the most part, and the like, and so on, and similar, as needed, where possible, various,
+to some extent, kind of, sort of, along the way, broadly speaking, of sorts, some"""
 _TRIFLES = "a list, an eye, some notes, a folder, old files, a shelf, the minutes, a seat"
 _CLAUSES = "in which, on which, after which, during which, with which, where, so that, while"
 _FRAME = """because been from instance meanwhile namely notably particular particularly since
@@ -158,26 +158,24 @@ def act(session: Session, rng: Random, habits: Habits = HASTY) -> str:
     ready = habits.submit if turns_left == 1 else habits.stop * idle
     if rng.random() < ready:
         return tool_call("submit")
+    crafts["invent"] = [_invent(session.task.resume, session.resume, rng)]
     kinds = [kind for kind in habits.kinds if crafts.get(kind)]
     weights = [
-        habits.kinds[kind] * (600 if over and kind.startswith("cut") else 1) for kind in kinds
+        habits.kinds[kind] * (60 if over and kind.startswith("cut") else 1) for kind in kinds
     ]
-    if not kinds or rng.random() < habits.invent:
-        old, new = _invent(session.task.resume, session.resume, rng)
-    else:
-        old, new = rng.choice(crafts[rng.choices(kinds, weights)[0]])
+    old, new = rng.choice(crafts[rng.choices(kinds, weights)[0]])
     if rng.random() < (habits.fumble if idle else habits.misquote):
-        old = re.split(r"(?<=.) ", old)[0] + " "
+        old = old.split(" ")[0] + " "
     return tool_call("str_replace", old=old, new=new)
 
 
 def estrange(resume: str, rng: Random) -> str:
     """A resume whose bullets say less than they did, or nothing: other words, at a random rate.
 
-    Weak heads, fillers, the frames of clauses and figures stay; verbs become other verbs, and some
-    bullets get a fault, of one or two kinds on a page. Whoever has to edit such pages cannot know
-    their lines by heart, as it can those of a bank of a few hundred bullets, nor tell from a line's
-    words with which word it starts, and so has to read.
+    Weak heads, fillers, the frames of clauses, form and figures stay; verbs become other verbs, and
+    half of the bullets get a fault, so that there are enough to learn from. Whoever has to edit
+    such pages cannot know their lines by heart, as it can those of a bank of a few hundred bullets,
+    nor tell from a line's words with which word it starts, and so has to read.
     """
     words: list[str] = re.findall(r"\b[a-z]{4,}\b", resume)
     verbs = VERBS.split()
@@ -197,42 +195,32 @@ def estrange(resume: str, rng: Random) -> str:
                 new = new[: rng.randint(1, 5)] + rng.choice(words)[-rng.randint(1, 5) :]
         return new.capitalize() if match[0][0].isupper() else new
 
-    faults = rng.sample(_FAULTS, rng.randint(1, 2))
-    share = rng.random() ** 0.5
     lines = resume.split("\n")
     for number, line in enumerate(lines):
         if _BULLET.match(line):
-            if rng.random() < share:
-                line = _spoilt(line, rng.choice(faults), rng)
+            line = line[:2] + _spoilt(line[2:], rng)
             hedge = weak_head(line[2:])[0].rpartition(" ")[0]
             start = 2 + len(hedge)
             lines[number] = line[:start] + _WORD_OR_FILLER.sub(word, line[start:])
     return "\n".join(lines)
 
 
-def _spoilt(line: str, fault: str, rng: Random) -> str:
-    """A bullet with a fault that the editor mends; as it is where the fault does not suit it."""
-    marker, text = line[:2], line[2:]
+def _spoilt(text: str, rng: Random) -> str:
+    """A bullet with one of the faults that the editor mends, or as it is."""
     first, *words = text.split(" ")
-    if fault == "marker":
-        return f"{rng.choice('*+')} {text}"
-    if fault == "period":
-        return line if line.endswith(".") else f"{line}."
+    fault = rng.choices(list(_FAULTS), list(_FAULTS.values()))[0]
     if first == "I" or weak_head(text)[0] or len(words) < 6:
-        return line
-    place = rng.randint(1, 4)
-    before, after = " ".join([first, *words[:place]]), " ".join(words[place:])
-    if fault == "gap":
-        return f"{marker}{before}  {after}"
+        return text
     if fault == "head":
-        return f"{marker}{rng.choice(OPENERS)} {rng.choice(VERBS.split())} {' '.join(words)}"
+        return " ".join([rng.choice(OPENERS), rng.choice(VERBS.split()), *words])
+    place = rng.randint(1, 4)
     if fault == "filler":
-        return f"{marker}{before} {rng.choice(FILLERS)} {after}"
+        return " ".join([first, *words[:place], _one(_FILLERS, rng), *words[place:]])
     if fault == "point" and first.endswith("ed"):
+        told = " ".join([*words[:place], "was", first.lower(), *words[place:]])
         beside = rng.choice([word for word in words if word.isalpha()] or ["others"])
-        told = f"{' '.join(words[:place])} was {first.lower()} {after}"
-        return f"{marker}Kept {_one(_TRIFLES, rng)} for {beside}, {_one(_CLAUSES, rng)} {told}"
-    return line
+        return f"Kept {_one(_TRIFLES, rng)} for {beside}, {_one(_CLAUSES, rng)} {told}"
+    return text
 
 
 def _one(phrases: str, rng: Random) -> str:
@@ -279,9 +267,7 @@ def _wording(line: str, resume: str) -> Iterator[tuple[str, Edit]]:
     marker, text = line[:2], line[2:]
     weak, verb = weak_head(text)
     if weak and (old := _first_words(line, len(weak.split()), resume)):
-        verb = verb.removeprefix("I ")
-        new = f"{marker}{verb[0].upper()}{verb[1:]}"
-        yield "head", (old, old.replace(marker + weak, new, 1))
+        yield "head", (old, old.replace(marker + weak, marker + verb, 1))
     if (told := point(text)) and not weak:
         words = zip(reversed(text.split(" ")), reversed(told.split(" ")), strict=False)
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], words))

@@ -12,7 +12,6 @@ held-out tasks, and the script ends by measuring that.
 import argparse
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, count, islice
@@ -37,8 +36,8 @@ from learners.orchestrator import Orchestrator
 from learners.policy import Policy
 from learners.tokens import ChatTokens
 from learners.work import Work
-from resume_gym import TOOLS, EditSession, Rules, Session, Task, load_tasks, tool_call
-from resume_gym.careful import FILLERS, past_tense
+from resume_gym import TOOLS, EditSession, Rules, Session, Task, load_tasks
+from resume_gym.careful import past_tense
 from resume_gym.evaluation import Returns, table
 from resume_gym.judges import make_judge
 from resume_gym.synthesis.procedural import generate_task
@@ -47,20 +46,15 @@ RULES = Rules(max_turns=6, page_lines=20)
 VOCABULARY = 4094  # and two added tokens
 CIRCUIT_RATE = 0.1
 """The learning rate of the hand-set quoting heads, as a share of that of all other weights."""
-_SHORT = 0.75  # of the demonstrations start with the review: reading the prompt costs as much again
-_GROUPS = 3  # states in a step
-_DRAWS = 32  # turns from each state
-_WEIGHT = 200  # so that a filler is one token, and the stem of each verb, which a head can copy
+_VERB_WEIGHT = 200  # so that the stem of each verb is one token, which a head can copy
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 SHIFT = "\x0e"
 """Written before a capital, which then is a small letter; acronyms stay as they are."""
 # A word takes the space before it, a stem stands without -ing or -ed, and a capital is a token
 # before its word: "for planning" and "- Planned" share the token of the stem, so that a better
 # verb can be copied like a quote. JSON's own punctuation sticks together, so that the frame of a
-# call has few tokens. A filler is one token, found and quoted at a glance. A bullet's marker and
-# its capital are one token: it says that a line starts.
+# call has few tokens. A bullet's marker and its capital are one token: it says that a line starts.
 PIECES = (
-    rf",? (?:{'|'.join(sorted(FILLERS, key=len, reverse=True))})(?![\p{{L}}_])|"
     rf"""(?<![^\n"])[-*+](?:{SHIFT}| )|{SHIFT}"""
     r"""| ?[\p{L}_]{3,}?(?=(?:ing|ed)(?![\p{L}_]))| ?[\p{L}_]+|\p{N}+|\\n|\\|\n+"""
     rf"""|[{{"](?:[":,{{}} ]*[":{{}}])?| ?[^\s\p{{L}}\p{{N}}_\\"{{{SHIFT}]+|\s"""
@@ -115,12 +109,10 @@ def learn_tokenizer(tasks: Iterable[Task], seed: int) -> PreTrainedTokenizerFast
     """The tokenizer of demonstrations on tasks and of common verbs."""
     # a tokenizer of bytes renders the texts that the real one learns from
     bytes_only = make_tokenizer([])
-    sessions = (Session(task, RULES) for task in tasks)
-    groups = demonstrations(ChatTokens(bytes_only, TOOLS), sessions, 1, seed)
+    groups = demonstrations(ChatTokens(bytes_only, TOOLS), tasks, 1, seed)
     corpus = (str(bytes_only.decode(one.prompt + one.response)) for (one,) in groups)
     verbs = [f" {verb}\n- {past_tense(verb).capitalize()}" for verb in VERBS.split()]
-    fillers = [f" {filler}" for filler in FILLERS]
-    return make_tokenizer(chain(corpus, (verbs + fillers) * _WEIGHT))
+    return make_tokenizer(chain(corpus, verbs * _VERB_WEIGHT))
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
@@ -156,64 +148,62 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
         model.model.norm.weight.fill_(2.5)
     newline, marker, *_ = tokenizer.encode("\n- A")
     replacement, opening = tokenizer.encode('new": "')
-    encoded = (tokenizer.encode(f" {filler}") for filler in FILLERS)
-    fillers = [tokens[0] for tokens in encoded if len(tokens) == 1]
-    induction.install(model, newline, marker, opening, replacement, fillers)
+    induction.install(model, newline, marker, opening, replacement)
     freeze(model)
     return model
 
 
+def episode(task: Task, rng: Random) -> Session:
+    """The hasty editor's episode on a task."""
+    session = Session(task, RULES)
+    while not session.done:
+        session.step(act(session, rng))
+    return session
+
+
+def demonstration(chat: ChatTokens, session: EditSession[Any, Any], group: int) -> Sample:
+    """A finished episode as tokens; the loss is on the assistant's."""
+    response: list[int] = []
+    sampled: list[bool] = []
+    for text, step in session.state.transcript:
+        said = chat.write(text)
+        heard = [] if step.done else chat.reply(step.observation)
+        response += [*said, *heard]
+        sampled += [True] * len(said) + [False] * len(heard)
+    prompt = chat.prompt(session.system_prompt, session.prompt)
+    return Sample(group, prompt, response, sampled, [0.0] * len(response), 1.0)
+
+
 def demonstrations(
     chat: ChatTokens,
-    sessions: Iterable[EditSession[Any, Any]],
+    tasks: Iterable[Any],
     each: int,
     seed: int,
-    act: Callable[[Any, Random], str] = act,
+    play: Callable[[Any, Random], EditSession[Any, Any]] = episode,
 ) -> Iterator[list[Sample]]:
-    """Samples of an editor's next turn, a group for a random turn of each episode.
-
-    Many turns from one state cost little, because the page is read once for all of them: in an
-    episode four of five tokens are the environment's. A turn that is drawn several times is one
-    sample, whose advantage is the number of draws.
+    """Groups of episodes to imitate, `each` on every task.
 
     Args:
         chat: turns texts into tokens.
-        sessions: new sessions, which are played up to the turn.
-        each: draws per state.
+        tasks: what is played.
+        each: episodes of a task.
         seed: of the editor's draws.
-        act: returns the text of the editor's next turn; the hasty editor's by default.
+        play: an editor's episode on a task; the hasty one's on a resume if not given.
     """
-    for group, session in enumerate(sessions):
-        rng = Random(f"{seed}:{group}")
-        prompt = chat.prompt(session.system_prompt, session.prompt)
-        short = rng.random() < _SHORT
-        for _ in range(rng.randrange(session.rules.max_turns)):
-            text = act(session, rng)
-            step = session.step(text)
-            if step.done:
-                break
-            if short and text == tool_call("review"):
-                prompt = []
-            prompt += [*chat.write(text), *chat.reply(step.observation)]
-        if not session.done:
-            drawn = Counter(act(session, rng) for _ in range(each))
-            yield [_sample(chat, prompt, text, group, n) for text, n in drawn.items()]
+    for group, task in enumerate(tasks):
+        rngs = [Random(f"{seed}:{task.task_id}:{number}") for number in range(each)]
+        yield [demonstration(chat, play(task, rng), group) for rng in rngs]
 
 
-def _sample(chat: ChatTokens, prompt: list[int], text: str, group: int, draws: int) -> Sample:
-    said = chat.write(text)
-    return Sample(group, prompt, said, [True] * len(said), [0.0] * len(said), float(draws))
-
-
-def unfamiliar(tasks: Iterable[Task], seed: int) -> Iterator[Session]:
-    """New sessions on the tasks with strange bullets, see `behaviour.estrange`."""
+def unfamiliar(tasks: Iterable[Task], seed: int) -> Iterator[Task]:
+    """The tasks with strange bullets, see `behaviour.estrange`."""
     for task in tasks:
         resume = estrange(task.resume, Random(f"{seed}:{task.task_id}"))
-        yield Session(replace(task, resume=resume, fixes=()), RULES)
+        yield replace(task, resume=resume, fixes=())
 
 
 def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_rate: float) -> None:
-    """Maximise the likelihood of what was drawn; the learning rate decays from the start."""
+    """Maximise the likelihood of sampled tokens; the learning rate decays from the start."""
     circuit: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
     for name, weight in policy.model.named_parameters():
@@ -230,13 +220,13 @@ def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_r
     )
     began, seen, recent = time.monotonic(), 0, 0.0
     for step in range(1, steps + 1):
-        chosen = islice(groups, _GROUPS)
+        chosen = islice(groups, 2)
         samples = [replace(one, group=n) for n, group in enumerate(chosen) for one in group]
         batches = pack(samples, 8192)
-        total = float(sum(batch.advantages.sum() for batch in batches))
+        total = sum(len(batch.targets) for batch in batches)
         value = 0.0
         for batch in batches:
-            loss = -(batch.advantages * policy(batch)[0]).sum() / total
+            loss = -policy(batch)[0].sum() / total
             loss.backward()
             value += float(loss.detach())
             seen += len(batch.tokens)
@@ -280,10 +270,10 @@ def main() -> None:
         tokenizer = learn_tokenizer(islice(tasks, 600), args.seed)
         model = make_model(tokenizer)
     chat = ChatTokens(tokenizer, TOOLS)
-    policy = Policy(model, temperature=1.0, precision="bfloat16")
+    policy = Policy(model, temperature=1.0, precision="float32")
     print(f"{sum(p.numel() for p in policy.parameters()):,} parameters, {len(tokenizer)} tokens")
 
-    groups = demonstrations(chat, unfamiliar(tasks, args.seed), each=_DRAWS, seed=args.seed)
+    groups = demonstrations(chat, unfamiliar(tasks, args.seed), each=8, seed=args.seed)
     train(policy, groups, args.steps, args.learning_rate)
     policy.model.config._attn_implementation = "sdpa"
     policy.bfloat16().model.save_pretrained(args.out)

@@ -5,16 +5,14 @@ three came before it, and one in the second that finds the place where the same 
 of them, and copies what follows there. Fewer would not do: "in the" is in many a line. To start a
 quote, the marker of a bullet needs heads that look at the words with which the lines of the page
 start, and one that takes back those that earlier calls quoted: what an edit replaced still stands
-in the conversation, but no longer in the resume. Another looks at fillers, which a quote may
-consist of. To start a replacement, a head of the third layer looks at the stem of the verb with
-which the quote ended: "Assisted with planning" becomes "Planned". A small model discovers all this
-late: after 1.75 M tokens of random sequences repeated, on the easiest vocabulary, it still guessed.
-Set by hand, the circuits need no discovery. Training refines the second layer's and leaves the
-first layer's as they are.
+in the conversation, but no longer in the resume. To start a replacement, a head of the third layer
+looks at the stem of the verb with which the quote ended: "Assisted with planning" becomes
+"Planned". A small model discovers all this late: after 1.75 M tokens of random sequences repeated,
+on the easiest vocabulary, it still guessed. Set by hand, the circuits need no discovery. Training
+refines the second layer's and leaves the first layer's as they are.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,21 +26,16 @@ _FAR_PAIRS = slice(16, 32)
 # Found by search on how well an untrained model quotes. What heads write must not drown what
 # stands there, or the layers above have nothing to go by and training is slow.
 _CONSTANT = 0.3
-_FILLER = 0.5
 _SHARPNESS = 1.4
 _WRITE_CONTEXT = 0.06
 _WRITE_QUOTE = 1.0
 _WRITE_LINE = 2.0
 _WRITE_SPENT = 2.0
 _WRITE_VERB = 60.0
-_WRITE_FILLER = 2.0
 _REST_AT_MARKER = 4.0
 _REST_ELSEWHERE = 0.2
 _REST_SPENT = 0.4
 _REST_VERB = 0.03
-_REST_FILLER = 0.2
-_USUAL = 0.5  # weight of a key that all tokens share, beside that of fillers
-_FIXED = 16.0
 _TO_VERB = 5
 """Tokens from a replacement's marker back to the verb's stem: -ing, then JSON's punctuation."""
 QUOTING = "model.layers.1.self_attn."
@@ -51,18 +44,13 @@ QUOTING = "model.layers.1.self_attn."
 
 @torch.no_grad()
 def install(
-    model: Qwen3ForCausalLM,
-    newline: int,
-    marker: int,
-    opening: int,
-    replacement: int,
-    fillers: Sequence[int],
+    model: Qwen3ForCausalLM, newline: int, marker: int, opening: int, replacement: int
 ) -> None:
     """Set three heads of layer 0, four of layer 1 and one of layer 2, in place.
 
-    The residual stream gets a subspace for each of the three tokens before a token, and a
-    direction that says whether a token is a filler. One direction is first a constant, so that
-    a head can attend by position alone: without biases nothing else is the same at every token.
+    The residual stream gets a subspace for each of the three tokens before a token. One direction
+    is first a constant, so that a head can attend by position alone: without biases nothing else
+    is the same at every token.
 
     Args:
         model: with four heads in each layer, each with its own keys.
@@ -70,7 +58,6 @@ def install(
         marker: the token of a bullet.
         opening: the token before a quote in a call.
         replacement: the name of the argument whose value replaces the quote.
-        fillers: tokens of words that say nothing; a quote may be one of them.
     """
     config: Any = model.config
     width, size = config.hidden_size, config.head_dim
@@ -81,11 +68,9 @@ def install(
     one_back, two_back, three_back = back
     constant = one_back[:, 0]
     embeddings = model.model.embed_tokens.weight
-    right, filler = right[:, :-1], right[:, -1]
-    for clear in (*back, filler[:, None]):
-        embeddings -= embeddings @ clear @ clear.T
+    for context in back:
+        embeddings -= embeddings @ context @ context.T
     embeddings += _CONSTANT * constant
-    embeddings[list(fillers)] += _FILLER * filler
 
     def head(attention: Any, index: int, reads: Tensor, writes: Tensor) -> tuple[Tensor, Tensor]:
         """A head's value and output, set; its query and key, to be set."""
@@ -123,24 +108,17 @@ def install(
     quotes += _REST_AT_MARKER * rest_at_marker
     lines = torch.outer(line, is_marker) + rest_elsewhere
     spends = torch.outer(spent, is_marker) + rest_elsewhere + _REST_SPENT * rest_at_marker
-    is_opening = names[opening] @ identity.T / names[opening].square().sum()
-    wanted, usual, nowhere = torch.eye(size)[_FAR_PAIRS][-3:]
-    empty = torch.outer(wanted, is_opening) + _REST_FILLER * torch.outer(nowhere, constant)
     for index, (wants, reads, writes) in enumerate(
         (
             (quotes, left, _WRITE_QUOTE),
             (lines, left, _WRITE_LINE),
-            (empty, right, _WRITE_FILLER),
+            (lines, right, _WRITE_LINE),
             (spends, left, -_WRITE_SPENT),
         )
     ):
         query, key = head(second, index, reads, writes * reads)
         query.copy_(wants)
-        if index == 2:
-            key.copy_(torch.outer(wanted, filler) + _USUAL * torch.outer(usual, constant))
-            _fix(query, key)
-        else:
-            key.copy_(newer @ told.T + older @ two_back.T)
+        key.copy_(newer @ told.T + older @ two_back.T)
         if index == 0:
             key += oldest @ three_back.T
 
@@ -153,17 +131,6 @@ def install(
     rest = near.norm() * torch.nn.functional.one_hot(torch.tensor(_FAR_PAIRS.start), size)
     query.copy_(torch.outer(_turned(near, -_TO_VERB, theta), in_replacement))
     query += _REST_VERB * torch.outer(rest, constant)
-    _fix(query, key)
-
-
-def _fix(*weights: Tensor) -> None:
-    """Scale query and key weights, in place, so that an optimizer's steps are small beside them.
-
-    The norm of queries and keys takes the scale away again. Unscaled, Adam at 1e-3 replaced these
-    weights by noise within 500 steps, and the head wrote noise, loudly, at every token.
-    """
-    for weight in weights:
-        weight *= _FIXED / weight.norm()
 
 
 def _turned(vector: Tensor, places: int, theta: float) -> Tensor:

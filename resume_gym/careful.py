@@ -232,32 +232,22 @@ def past_tense(gerund: str) -> str:
     return re.sub(r"(?<=[^aeiou])y$", "i", stem) + "ed"
 
 
-FILLERS = re.split(
-    r",\s+",
-    """some, various, several, different, somewhat, basically, essentially, practically, generally,
-    really, generally speaking, broadly speaking, in general, a number of, a range of, a variety of,
-    a certain amount of, kind of, sort of, of sorts, of various kinds, of various sorts,
-    of various types, of several kinds, of several sorts, of several types, of different kinds,
-    of different sorts, of different types, in various ways, in several ways, in different ways,
-    in one way or another, in some form or other, in the course of things, in that context,
-    in the broadest sense, in large part, among other things, along the way, and the like,
-    and similar, and so on, and so forth, and such, or the like, or some such, more or less,
-    by and large, so to speak, as it were, on the whole, for the most part, to some extent,
-    to a certain extent, as far as possible, so far as possible, as needed, as required,
-    as appropriate, as applicable, as necessary, as suitable, if needed, if required,
-    if appropriate, if applicable, if necessary, if suitable, where needed, where required,
-    where appropriate, where applicable, where necessary, where suitable, when needed,
-    when required, when appropriate, when applicable, when necessary, when suitable, if possible,
-    where possible, when possible""",
-)
-"""Words that say nothing."""
 FILLER = re.compile(
-    r"(?<=[a-z])(?P<comma>,)? (?:"
-    + "|".join(sorted(FILLERS, key=len, reverse=True))
-    + r")(?(comma)(?:,(?= )|$)|(?= [a-z]|$))",
+    r"(?<=[a-z])(?P<comma>,)? (?:some|various|several|different|somewhat|basically"
+    r"|essentially|practically|generally|really|(?:generally|broadly) speaking|in general"
+    r"|a (?:number|range|variety|certain amount) of|(?:kind|sort) of|of sorts"
+    r"|of (?:various|several|different) (?:kinds|sorts|types)|in (?:various|several|different) ways"
+    r"|in one way or another|in some form or other|in the course of things|in that context"
+    r"|in the broadest sense|in large part|among other things|along the way|and the like"
+    r"|and similar|and so on|and so forth|and such|or the like|or some such|more or less"
+    r"|by and large|so to speak|as it were|on the whole|for the most part"
+    r"|to (?:some|a certain) extent|(?:as|so) far as possible"
+    r"|(?:as|if|where|when) (?:needed|required|appropriate|applicable|necessary|suitable)"
+    r"|(?:if|where|when) possible)"
+    r"(?(comma)(?:,(?= )|$)|(?= [a-z]|$))",
     re.MULTILINE,
 )
-"""A filler between other words, with the space and the commas that go with it."""
+"""Words between others that say nothing, with the space and the commas that go with them."""
 
 
 def _fillers(resume: str) -> Iterator[Change]:

@@ -5,10 +5,9 @@ from torch import Tensor
 
 from learners.imitation import make_model, make_tokenizer
 
-TOKENIZER = make_tokenizer(["- One\n- Two", '"new": "- One", "new": "- Two"', " several and so on"])
+TOKENIZER = make_tokenizer(["- One\n- Two", '"new": "- One", "new": "- Two"'])
 NEWLINE, MARKER, *_ = TOKENIZER.encode("\n- A")
 REPLACEMENT, OPENING = TOKENIZER.encode('new": "')
-FILLERS = TOKENIZER.encode(" several and so on")
 
 
 def attention(tokens: list[int]) -> tuple[Tensor, Tensor, Tensor]:
@@ -22,11 +21,10 @@ def attention(tokens: list[int]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def words(count: int) -> list[int]:
-    """Different tokens, none of them of a bullet or a call, and no fillers."""
+    """Different tokens, none of them of a bullet."""
     generator = torch.Generator().manual_seed(1)
     drawn = [int(one) for one in torch.randperm(len(TOKENIZER), generator=generator)]
-    known = (NEWLINE, MARKER, REPLACEMENT, OPENING, *FILLERS)
-    return [one for one in drawn if one not in known][:count]
+    return [one for one in drawn if one not in (NEWLINE, MARKER, REPLACEMENT, OPENING)][:count]
 
 
 def test_the_first_layer_attends_to_the_three_tokens_before() -> None:
@@ -50,7 +48,7 @@ def test_a_marker_looks_at_the_first_words_of_the_lines() -> None:
     page = [token for line in lines for token in line]
     _, second, _ = attention([*page, *rest[50:], MARKER])
     heads = [12 * i + 2 for i in range(5)]
-    assert second[1, -1, heads].sum() > 0.8
+    assert second[1:3, -1, heads].sum(-1).min() > 0.8
     assert second[0, -1, heads].sum() < 0.5, "the quoting head rests"
 
 
@@ -74,13 +72,3 @@ def test_a_replacement_starts_with_the_stem_of_the_quoted_verb() -> None:
     assert third[0, -1, len(rest)] > 0.5
     elsewhere = third[0].diagonal(-5)[:-1]
     assert elsewhere.mean() < 0.3, "the head mostly rests where no replacement starts"
-
-
-def test_a_quote_looks_at_fillers() -> None:
-    several, so_on = FILLERS
-    rest = words(60)
-    page = [*rest[:20], several, *rest[20:40], so_on, *rest[40:]]
-    _, second, _ = attention([*page, OPENING])
-    assert second[2, -1, [20, 41]].min() > 0.3
-    elsewhere = second[2, 50:-1, [20, 41]].sum(-1)
-    assert elsewhere.mean() < 0.3, "the head mostly rests where no quote starts"

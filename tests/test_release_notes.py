@@ -22,8 +22,8 @@ from examples.release_notes import (
     Release,
     compose,
     entries,
-    hasty,
     make_release,
+    play,
 )
 
 ID = "examples.release_notes:ReleaseNotes-v0"
@@ -127,9 +127,7 @@ def test_an_unchanged_draft_is_graded_without_the_judge() -> None:
 
 def test_records_replay_and_forks_part_ways() -> None:
     for number in range(20):
-        one, rng = NotesSession(make_release("train", number), RULES), Random(number)
-        while not one.done:
-            one.step(hasty(one, rng))
+        one = play(make_release("train", number), Random(number))
         if one.needs_verdict:
             one.grade(Editor().judge(one.task, one.text))
         assert NotesSession.replay(one.task, one.record()).record() == one.record()

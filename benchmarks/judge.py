@@ -21,16 +21,22 @@ from typing import Any
 
 from record import Figure, finish, parser
 
-from learners.nano.hasty_editor import act
-from learners.nano.imitation import RULES
+from learners.behaviour import act
+from learners.imitation import RULES
 from resume_gym import Session
-from resume_gym.evaluation.attack import SIZES, PolicyRewards, attack
-from resume_gym.evaluation.attack_search import repaired, search
-from resume_gym.evaluation.gaming import DAMAGING, FLOOR, POLICIES
+from resume_gym.evaluation.attack import (
+    DAMAGING,
+    FLOOR,
+    SIZES,
+    TRICKS,
+    Row,
+    attack,
+    repaired,
+    search,
+)
 from resume_gym.judges import make_judge
 from resume_gym.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
-from resume_gym.sources import load_tasks
-from resume_gym.tasks import Task, read_jsonl
+from resume_gym.tasks import Task, load_tasks, read_jsonl
 
 HERE = Path(__file__).parent
 BESIDE = {"full": {"careful": 7.2, "oracle": 7.5}, "mini": {"careful": 6.0, "oracle": 6.4}}
@@ -78,11 +84,11 @@ def main() -> int:
     return finish("judge", args, figures, found, ("rapidfuzz", "snowballstemmer"))
 
 
-def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
+def attacked(size: str, rows: dict[str, Row]) -> list[Figure]:
     """What the policies earn."""
     floor = rows[FLOOR].mean
     # to delete padding is what an honest editor does, and a page that fits is the layout's reward
-    gaming = [rows[name] for name in POLICIES if name != "delete"]
+    gaming = [rows[name] for name in TRICKS if name != "delete"]
     best = max(gaming, key=lambda row: row.mean)
     most = max(gaming, key=lambda row: row.most)
     worst = max(rows[name].mean for name in DAMAGING)
@@ -151,36 +157,28 @@ TESTS = {
 
 def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
     """Whether the content reward tells episodes of the hasty editor apart, and rightly."""
-    episodes = [episode for task in tasks for episode in hasty(task)]
-    contents = [content(task, text) for task, text, _ in episodes]
-    yield from told(contents, [repaired for *_, repaired in episodes])
-
-
-def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
-    """A group of the hasty editor's episodes: what it wrote, and how many fixes that holds."""
-    for number in range(GROUP):
-        session, rng = Session(task, RULES), Random(f"{task.task_id}-{number}")
-        while not session.done:
-            session.step(act(session, rng))
-        text = session.resume
-        yield task, text, sum(fix.old not in text and fix.new in text for fix in task.fixes)
-
-
-def content(task: Task, text: str) -> float:
-    """The content reward."""
-    same = text == task.resume
-    ledger = unedited_ledger(task.weakness) if same else verdict_ledger(JUDGE.judge(task, text))
-    return sum(ledger.values())
-
-
-def told(contents: Sequence[float], fixes: Sequence[int], name: str = "signal") -> Iterator[Figure]:
-    """What the rewards of groups tell, one group after the other."""
     from scipy.stats import spearmanr
 
-    groups = [contents[n : n + GROUP] for n in range(0, len(contents), GROUP)]
-    share = fmean(len({round(one, 6) for one in group}) > 1 for group in groups)
-    yield Figure(f"{name}: share of groups whose content differs", share)
-    yield Figure(f"{name}: rank correlation with lines repaired", spearmanr(contents, fixes)[0])
+    contents, lines, differing = [], [], 0
+    for task in tasks:
+        group = [content(task, Random(f"{task.task_id}-{n}")) for n in range(GROUP)]
+        contents += [reward for reward, _ in group]
+        lines += [count for _, count in group]
+        differing += len({round(reward, 6) for reward, _ in group}) > 1
+    yield Figure("signal: share of groups whose content differs", differing / len(tasks))
+    yield Figure("signal: rank correlation with lines repaired", spearmanr(contents, lines)[0])
+
+
+def content(task: Task, rng: Random) -> tuple[float, int]:
+    """The content reward of an episode, and how many fixes its final text holds."""
+    session = Session(task, RULES)
+    while not session.done:
+        session.step(act(session, rng))
+    text = session.resume
+    same = text == task.resume
+    ledger = unedited_ledger(task.weakness) if same else verdict_ledger(JUDGE.judge(task, text))
+    made = sum(fix.old not in text and fix.new in text for fix in task.fixes)
+    return sum(ledger.values()), made
 
 
 if __name__ == "__main__":

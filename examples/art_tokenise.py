@@ -41,9 +41,7 @@ from transformers import AutoTokenizer
 from resume_gym.agents import make_agent
 from resume_gym.integrations.art import Episodes
 
-TOKENIZER = AutoTokenizer.from_pretrained(
-    Path(__file__).parents[1] / "learners" / "nano" / "policy"
-)
+TOKENIZER = AutoTokenizer.from_pretrained(Path(__file__).parents[1] / "learners" / "nano")
 Request = dict[str, Any]
 
 

@@ -19,7 +19,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from resume_gym.integrations.trl import Game
 
-NANO = str(Path(__file__).parents[1] / "learners" / "nano" / "policy")
+NANO = str(Path(__file__).parents[1] / "learners" / "nano")
 
 
 def make_trainer(folder: str) -> GRPOTrainer:

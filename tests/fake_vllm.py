@@ -106,8 +106,7 @@ class FakeVLLM:
         if self.status != 200:
             return web.Response(status=self.status, text="prompt too long")
         self.conversations[hash(tuple(body["token_ids"][:3]))] += 1
-        limit = body["sampling_params"]["max_tokens"]
-        ids = list(self._speak(body["token_ids"]))[:limit]
+        ids = list(self._speak(body["token_ids"]))
         choice = {
             "token_ids": ids,
             "finish_reason": "stop",

@@ -1,4 +1,4 @@
-"""vLLM servers that a run starts, restarts after crashes, and ends."""
+"""vLLM servers that a job starts, watches and ends."""
 
 import contextlib
 import ctypes
@@ -16,44 +16,43 @@ import psutil
 import requests
 import torch
 
+from learners import models, ranks
 from learners.config import Config
 from learners.engines import EngineError, serve
 from learners.engines.vllm_plugin import OWNED, SHARED_MEMORY
-from learners.training import models, ranks
 
 START_TIMEOUT_S = 900.0
-"""Timeout in seconds for the start of a server; reading a large model takes minutes."""
+"""How long a server may take until it answers; a large model is read in minutes."""
 MAX_RESTARTS = 5
-"""Maximum number of restarts of one server in a row."""
+"""After so many restarts of one server in a row something is wrong that a restart does not mend."""
 GPU_SHARE, COLOCATED_SHARE = 0.9, 0.4
-"""Share of a GPU's memory for a server: alone on the GPU, and together with a trainer."""
+"""Of a GPU's memory, what a server may take: alone there, and beside a trainer."""
 _STEADY_S = 600.0
-"""Uptime in seconds after which the count of restarts begins again."""
+"""A server that lived so long may be restarted as often again."""
 _END_S = 5.0
-# interval of process checks, interval of health checks, and time for which the latter may fail
 _POLL_S, _LOOK_S, _ILL_S = 0.2, 2.0, 5.0
-# not `python -m`: each of vLLM's processes would import the server as its main module, for seconds
+# Not `python -m`: vLLM's processes would import the server as their main module, seconds for each
 _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
-# torchrun's variables, which would make a server join the trainers
+# what torchrun tells its processes; a server is none of them
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
 
 
 class Server:
-    """A vLLM server process; `ready` waits until it answers.
+    """A vLLM server of its own; it is there when `ready` says so.
 
-    A thread restarts it after a crash, at the same address, with the weights of the model's folder.
+    A thread restarts it when it dies, at the same address, with the weights of the model's folder.
 
     Args:
-        config: settings of the run.
-        number: index of the server on this machine, from 0; selects its GPUs.
-        log: file for the server's output.
-        note: called with a sentence at each restart.
+        config: of the run.
+        number: of the server on this machine, from 0; its GPU.
+        log: file for what it prints.
+        note: called with a sentence when it was restarted.
 
     Attributes:
-        url: address of the server.
+        url: where it listens.
 
     Raises:
-        EngineError: a library that vLLM needs is missing.
+        EngineError: it could not run here.
     """
 
     def __init__(
@@ -71,15 +70,14 @@ class Server:
         self._failed = ""
         self._answered = self._looked = 0.0
         self._process = self._spawn()
-        # The kernel sends a parent-death signal when the thread that started the child exits, so
-        # this thread, which starts servers again, runs until `close`.
+        # threads outlive no process: the kernel ends a child with the thread that made it
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
-            # a new session: Ctrl-C must reach only the run, which then ends its servers
+            # a session of its own: Ctrl-C is for the job, which ends its servers
             return subprocess.Popen(
                 self._command,
                 env=self._environment,
@@ -107,7 +105,7 @@ class Server:
             self._process = self._spawn()
 
     def _ill(self) -> bool:
-        """Return whether a server that answered before has failed its health checks for a while."""
+        """Whether the server has answered once, and says now, or by silence, that it cannot."""
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
             return False
@@ -117,7 +115,7 @@ class Server:
                 self._answered = time.monotonic()
                 return False
         except requests.Timeout:
-            return False  # busy; if it hangs, completions fail by their timeout
+            return False  # it is busy, or hangs: then requests run out of patience
         except requests.RequestException:
             pass
         return 0 < self._answered < now - _ILL_S
@@ -131,23 +129,23 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Process id of the server's supervisor; see `serve.py`."""
+        """Of the server's first process."""
         return self._process.pid
 
     def check(self) -> None:
-        """Raise an error if the server is no longer restarted.
+        """Raise if the server is given up.
 
         Raises:
-            EngineError: the server crashed too often.
+            EngineError: it died again and again.
         """
         if self._failed:
             raise EngineError(f"the engine at {self.url}: {self._failed}; see {self._log}")
 
     def ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until the server answers, at most `timeout_s` seconds.
+        """Wait until the server answers.
 
         Raises:
-            EngineError: the time is over, or the server crashed too often.
+            EngineError: it does not, or died again and again.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -167,16 +165,16 @@ class Server:
 
 
 def command(config: Config, number: int, host: str, port: int) -> list[str]:
-    """Return the command line of a server; `number` is its index on this machine."""
+    """The command line of this machine's server with that number."""
     cuda = torch.cuda.is_available()
     settings: dict[str, object] = {
         "model": models.folder(config.model),
         "host": host,
         "port": port,
         "dtype": config.precision,
-        "seed": config.seed + 1000 * ranks.rank() + number,  # servers sample differently
+        "seed": config.seed + 1000 * ranks.rank() + number,  # no two servers draw alike
         "weight-transfer-config": json.dumps({"backend": transfer(config)}),
-        # log-probabilities at the temperature, without sampling defaults from the model's folder
+        # log-probabilities of what was sampled from, and nothing that changes it
         "logprobs-mode": "processed_logprobs",
         "max-logprobs": 1,
         "generation-config": "vllm",
@@ -187,7 +185,7 @@ def command(config: Config, number: int, host: str, port: int) -> list[str]:
         settings["gpu-memory-utilization"] = COLOCATED_SHARE if config.colocated else GPU_SHARE
         switches += ["enable-sleep-mode"] if config.colocated else []
     else:
-        # without compilation, which takes longer than a whole run of a small model
+        # compiling would take longer than a small model's whole run
         memory = psutil.virtual_memory().total
         settings |= {"block-size": 32, "kv-cache-memory-bytes": kv_cache_bytes(memory)}
         settings["distributed-executor-backend"] = "uni"
@@ -199,16 +197,16 @@ def command(config: Config, number: int, host: str, port: int) -> list[str]:
 
 
 def transfer(config: Config) -> str:
-    """Return the weight transfer backend of the servers; NCCL needs a separate GPU at each end."""
+    """How weights come to the servers; NCCL wants a GPU for each end."""
     return "nccl" if torch.cuda.is_available() and not config.colocated else SHARED_MEMORY
 
 
 def environment(config: Config, number: int) -> Mapping[str, str]:
-    """Return the environment of a server: this process's, without torchrun's variables."""
+    """The environment of a server: this process's, without what a launcher added."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER)}
     own |= {
         OWNED: "1",
-        "VLLM_SERVER_DEV_MODE": "1",  # enables the endpoints for weight updates
+        "VLLM_SERVER_DEV_MODE": "1",  # the endpoints that take weights
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
@@ -220,11 +218,11 @@ def environment(config: Config, number: int) -> Mapping[str, str]:
         own |= {
             "OMP_NUM_THREADS": threads,
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            # otherwise vLLM replaces the executor "uni" by a worker process, with which a server
-            # starts in 1.5 times the time and samples no faster
+            # the engine computes in its own process: without a worker beside it, a server is
+            # ready in two thirds of the time, and samples as fast
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-            "TORCH_COMPILE_DISABLE": "1",  # the first request would wait for it
-            # cores are shared with the trainer: idle threads must sleep, not spin
+            "TORCH_COMPILE_DISABLE": "1",  # or the first request waits for a compiler
+            # cores are shared with the trainer: who waits must sleep
             "OMP_WAIT_POLICY": "PASSIVE",
             "GOMP_SPINCOUNT": "0",
         }
@@ -232,7 +230,7 @@ def environment(config: Config, number: int) -> Mapping[str, str]:
 
 
 def _gpus(config: Config, number: int) -> Sequence[str]:
-    """Return the GPUs of a server; engines use the first GPUs of a machine, trainers the rest."""
+    """The GPUs of a server: the first of this machine are the engines', trainers have the rest."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     known = named.split(",") if named else list(map(str, range(torch.cuda.device_count())))
     first = number * config.engine_gpus
@@ -240,12 +238,12 @@ def _gpus(config: Config, number: int) -> Sequence[str]:
 
 
 def kv_cache_bytes(memory_bytes: int) -> int:
-    """Return the size of a server's KV cache on a machine without GPUs."""
+    """Of a CPU's memory, what a server takes for its cache."""
     return min(4 * 2**30, memory_bytes // 16)
 
 
 def _require_libnuma() -> None:
-    """Fail early: without libnuma, each of six starts would fail after half a minute."""
+    """Fail at once: without libnuma, each of six starts would fail after half a minute."""
     if sys.platform == "linux" and not torch.cuda.is_available():
         try:
             ctypes.CDLL("libnuma.so.1")

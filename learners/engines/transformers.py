@@ -1,7 +1,7 @@
-"""In-process engine: batched decoding with a transformers KV cache that persists between turns.
+"""The embedded engine: a batched decode loop over a transformers cache that spans turns.
 
-Between turns, the cache of each conversation is parked. A turn stacks the caches of a batch, feeds
-only the new tokens, and samples. Conversations with the same prompt share its cache.
+Between turns a conversation's keys and values are parked; a turn stacks them, feeds only the
+tokens that are new, and samples. Conversations with the same prompt share its cache.
 """
 
 import asyncio
@@ -15,19 +15,20 @@ from torch import Tensor
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
+from learners.attention import Shared
 from learners.engines import Completion, Sampling, Weights
-from learners.training.attention import Shared
-from learners.training.policy import Policy
+from learners.policy import Policy
 
-_FEED_TOKENS = 8192  # limit of a prefill batch, padding included
-_GROW = 128  # tokens by which the cache's capacity grows
-_COMPACT_BELOW = 0.75  # share of unfinished rows
+_FEED_TOKENS = 8192
+_GROW = 128
+_COMPACT_BELOW = 0.75
 
 
 class _RaggedLayer(CacheLayerMixin):
-    """KV cache of one layer, [rows, key heads, capacity, head size], with a length for each row.
+    """One layer's keys and values [rows, key heads, capacity, head size].
 
-    Slots behind a row's end hold garbage, which the mask hides and later tokens overwrite.
+    Each row has its own length; what lies behind it is garbage that the mask hides and the next
+    token overwrites.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, starts: Tensor) -> None:
@@ -38,12 +39,12 @@ class _RaggedLayer(CacheLayerMixin):
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Do nothing: the tensors exist already."""
+        """Nothing to do: the layer is built with its tensors."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write new tokens at each row's end; return all keys and values."""
+        """Write new tokens, each row from its own start."""
         rows, heads, q, size = key_states.shape
         end = int(self.starts.max()) + q
         if end > self.keys.shape[2]:
@@ -57,24 +58,25 @@ class _RaggedLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return length and offset of the keys visible to a query of this length."""
+        """Length and offset of the keys that a query of this length sees."""
         return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
+        """The longest row."""
         return int(self.starts.max())
 
     def get_max_length(self) -> int:
-        """Return -1, for no limit."""
+        """No limit."""
         return -1
 
 
 class _Ragged:
-    """Stacked KV caches of a batch of conversations.
+    """The stacked caches of the conversations that are being continued.
 
     Args:
-        own: cache of each row after its prompt, [layers, 2, key heads, tokens, head size].
-        prompts: cache of each row's prompt, in the same layout; rows that share a prompt pass the
-            same object. None to prefill the prompts themselves.
+        own: each row's cache of what came after its prompt, [layers, 2, key heads, tokens, size].
+        prompts: each row's prompt, likewise; the same object for rows that share it. None if the
+            prompts are what is to be fed.
     """
 
     def __init__(self, own: Sequence[Tensor], prompts: Sequence[Tensor] | None = None) -> None:
@@ -88,13 +90,12 @@ class _Ragged:
         self.layers = [_RaggedLayer(keys, values, self.starts) for keys, values in stacked]
 
     def feed(self, policy: Policy, tokens: list[list[int]]) -> Tensor:
-        """Run new tokens through the model; return each row's last hidden state [rows, width]."""
+        """Run new tokens through the model; the hidden state [rows, width] of each row's last."""
         counts = torch.tensor([len(one) for one in tokens])
         q = int(counts.max())
         padded = torch.tensor([one + [0] * (q - len(one)) for one in tokens])
         slots = self.starts[:, None] + torch.arange(q)
         end = int(self.starts.max()) + q
-        # causal; also hides the garbage behind each row's end
         mask = torch.arange(end) <= slots[:, :, None]
         shared = self.shared
         for layer in self.layers:
@@ -107,17 +108,17 @@ class _Ragged:
             past_key_values=Cache(layers=list(self.layers)),
             use_cache=True,
         )
-        # the padding of shorter rows was written too, but lies behind their new ends
         self.starts = self.starts + counts
         return hidden[torch.arange(len(tokens)), counts - 1]
 
     def park(self, row: int) -> Tensor:
-        """Return a copy of one row's cache, [layers, 2, key heads, tokens, head size]."""
+        """A copy of one row's own cache, [layers, 2, key heads, tokens, head size]."""
         n = int(self.starts[row])
         rows = [torch.stack([one.keys[row, :, :n], one.values[row, :, :n]]) for one in self.layers]
         return torch.stack(rows)
 
     def keep(self, rows: list[int]) -> None:
+        """Drop the other rows."""
         self.starts = self.starts[rows]
         if self.shared is not None:
             self.shared = self.shared.keep(rows)
@@ -126,32 +127,32 @@ class _Ragged:
 
 
 def noise(seed: Sequence[int], tokens: int) -> list[float]:
-    """Return uniform random numbers [tokens] in [0, 1) for one turn, determined by the seed."""
+    """Numbers in [0, 1), one for each of a turn's tokens; the seed alone says which."""
     return np.random.default_rng(seed).random(tokens).tolist()  # type: ignore[no-any-return]
 
 
 def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
-    """Sample from distributions by inverting their cumulative distribution functions.
+    """From each distribution the token at which its cumulated probabilities pass a number.
 
     Args:
         logprobs: [n, vocabulary].
-        numbers: uniform random numbers [n] in [0, 1), fp64.
+        numbers: [n], in [0, 1), fp64.
 
     Returns:
         Token ids [n].
     """
     passed = logprobs.exp().cumsum(1, dtype=torch.float64)
-    # normalised, so that the last value is exactly 1 and exceeds every number despite rounding
+    # over the last, which is then exactly 1: no number is beyond it
     return torch.searchsorted(passed / passed[:, -1:], numbers[:, None], right=True)[:, 0]
 
 
 class Request(NamedTuple):
-    """One turn to sample.
+    """A turn that is wanted of a conversation.
 
     Attributes:
-        key: identifies the conversation across turns.
-        ids: all token ids of the conversation so far.
-        sampling: sampling parameters.
+        key: names the conversation from turn to turn.
+        ids: all its tokens so far.
+        sampling: how to continue it.
     """
 
     key: int
@@ -160,7 +161,7 @@ class Request(NamedTuple):
 
 
 class _Parked(NamedTuple):
-    """A conversation between turns: cached token ids, KV cache of the prompt and of the rest."""
+    """A conversation between turns: its tokens, its prompt's cache and that of the rest."""
 
     ids: list[int]
     prompt: Tensor
@@ -168,12 +169,12 @@ class _Parked(NamedTuple):
 
 
 class TransformersEngine:
-    """Samples from a policy in this process; concurrent requests form one batch.
+    """Samples from a policy in this process, all conversations that ask in one batch.
 
     Args:
-        policy: the policy to sample from.
-        own: whether its weights are a copy, filled by `load_weights`; otherwise they are the
-            trainer's, which training changes in place.
+        policy: samples.
+        own: whether its weights are a copy, which `load_weights` has to fill; else they are the
+            trainer's, and change under way.
     """
 
     at_once = 128
@@ -196,7 +197,7 @@ class TransformersEngine:
         return await answer
 
     def _collect(self, before: int) -> None:
-        """Sample all requests, once a pass of the event loop adds no more."""
+        """Sample for all who ask, once nobody joins them any more."""
         if len(self._asked) > before:
             asyncio.get_running_loop().call_soon(self._collect, len(self._asked))
             return
@@ -205,13 +206,13 @@ class TransformersEngine:
         try:
             for answer, said in zip(answers, self.sample(requests), strict=True):
                 answer.set_result(said)
-        except Exception as error:  # every caller must get it, or it would wait forever
+        except Exception as error:  # whatever it is, those who wait must hear of it
             for answer in answers:
                 if not answer.done():
                     answer.set_exception(error)
 
     def load_weights(self, version: int, source: Weights) -> None:
-        """Replace the weights, and free the caches of all conversations; see `Engine`."""
+        """Take the weights, and forget every conversation's cache; see `Engine`."""
         if self._own:
             own = dict(self._policy.model.named_parameters())
             with torch.no_grad():
@@ -221,41 +222,27 @@ class TransformersEngine:
         self._parked.clear()
 
     def release(self, key: int) -> None:
-        """Free the cache of a conversation."""
+        """Forget a conversation's cache."""
         self._parked.pop(key, None)
 
-    def behind(self, version: int) -> list[str]:
-        """Return an empty list: there are no servers."""
-        return []
-
-    async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """Return an empty list: training compares every sampled token."""
-        return []
-
-    def sleep(self) -> None:
-        """Do nothing: `colocated` requires vLLM."""
-
-    def wake(self) -> None:
-        """Do nothing."""
-
     def close(self) -> None:
-        """Free all caches."""
+        """Forget all of them."""
         self._parked.clear()
 
     @torch.inference_mode()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Continue each request by one completion, all in one batch.
 
-        Random numbers depend on the seed of each request only. The last bits of log-probabilities
-        depend on the batch size, so only the same batch of requests has the same results.
+        Noise is each request's own, by its seed. The last bits of log-probabilities depend on how
+        many rows a batch has, so only the same requests together repeat themselves exactly.
 
         Raises:
-            ValueError: a conversation does not extend its tokens of the last turn.
+            ValueError: a conversation does not extend what it was at its last turn.
         """
         if not requests:
             return []
         device = self._policy.model.device
-        # default device of new tensors; skipped on CPUs, since it slows down every PyTorch call
+        # where new tensors are made; on a CPU this only costs, every call passes through it
         place = nullcontext() if device.type == "cpu" else device
         with place, self._policy.autocast():
             self._prefill([one for one in requests if one.key not in self._parked])
@@ -266,19 +253,18 @@ class TransformersEngine:
             return self._decode(requests)
 
     def _prefill(self, requests: Sequence[Request]) -> None:
-        """Compute and park the caches of new conversations, without their last token."""
+        """Park every new conversation's cache of all but its last token."""
         keys_of: dict[tuple[int, ...], list[int]] = {}
         for key, ids, _ in requests:
             keys_of.setdefault(tuple(ids[:-1]), []).append(key)
         config = self._policy.model.config
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        # under autocast keys are fp32, but attention converts them to bf16: cache the result
+        # autocast leaves keys in fp32 and attends in bf16: the cache holds what attention reads
         dtype = getattr(torch, self._policy.precision)
         shape = config.num_hidden_layers, 2, config.num_key_value_heads, 0, size
         empty = torch.zeros(shape, dtype=dtype)
-        for key in keys_of.pop((), []):  # conversations of one token have no prefix to compute
+        for key in keys_of.pop((), []):  # one token: nothing to compute before it
             self._parked[key] = _Parked([], empty, empty)
-        # prompts of similar length share a batch, which needs little padding
         prompts = sorted(keys_of, key=len)
         at_once = max(1, _FEED_TOKENS // max(map(len, prompts), default=1))
         for first in range(0, len(prompts), at_once):
@@ -314,13 +300,12 @@ class TransformersEngine:
                 key, before, sampling = requests[index]
                 if ids[-1] == sampling.stop or len(ids) == sampling.max_tokens:
                     live.remove(index)
-                    # the last token has not been fed, so it is not in the cache
                     self._parked[key] = _Parked(
                         [*before, *ids[:-1]], parked[index].prompt, cache.park(row)
                     )
             if not live:
                 break
-            # finished rows stay in the batch until enough have finished to justify a copy
+            # a finished row rides along until enough have finished to pay for the copy
             if len(live) < _COMPACT_BELOW * len(rows):
                 kept = [row for row, index in enumerate(rows) if index in live]
                 cache.keep(kept)

@@ -1,26 +1,28 @@
-"""vLLM plugin, which adds parent-death signals and a weight transfer backend without NCCL.
+"""What every process of a job's vLLM servers loads.
 
-vLLM calls `register` of every installed plugin in all its processes. It has no effect in servers
-that were not started by a run.
+They die with their parents, and know a way for weights to come without a GPU.
+
+vLLM calls `register` in all its processes, as it does for every plugin that is installed; in
+those of other people's servers it does nothing.
 """
 
 import multiprocessing
 import os
 
-from learners.training.ranks import die_with_parent
+from learners.ranks import die_with_parent
 
 OWNED = "RESUME_GYM_ENGINE"
-"""Environment variable that marks the servers of a run."""
+"""Set in the environment of a job's servers."""
 SHARED_MEMORY = "shared_memory"
-"""Name of the weight transfer backend for CPUs, and for GPUs shared with a trainer."""
+"""The name of the way that weights take on a CPU."""
 
 
 def register() -> None:
-    """Set up the current vLLM process, if it belongs to a run."""
+    """Prepare this process."""
     if OWNED not in os.environ:
         return
     parent = multiprocessing.parent_process()
-    if parent is not None:  # engine and workers would survive a killed server
+    if parent is not None:  # a killed server would leave its engine and its workers behind
         die_with_parent(parent.pid)
     from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 

@@ -1,4 +1,4 @@
-"""Weight transfer backend for vLLM workers: reads safetensors from another process's memory."""
+"""How a vLLM worker on a CPU takes new weights: from safetensors in another process's memory."""
 
 from dataclasses import dataclass
 
@@ -14,49 +14,51 @@ from vllm.model_executor.model_loader.reload import (
 
 @dataclass
 class Nothing(WeightTransferInitInfo):
-    """Empty: the transfer needs no initialisation."""
+    """There is nothing to agree on beforehand."""
 
 
 @dataclass
 class Files(WeightTransferUpdateInfo):
-    """Location of the weights.
+    """Where the weights lie.
 
     Attributes:
-        paths: safetensors files, readable until the update is finished.
+        paths: of safetensors files, readable until the update is finished.
     """
 
     paths: list[str]
 
 
 class SharedMemoryEngine(WeightTransferEngine[Nothing, Files]):
-    """Loads full tensors by name, in the same way as from the model's checkpoint files."""
+    """Reads whole tensors by name and gives them to the model as if they came from its files."""
 
     init_info_cls = Nothing
     update_info_cls = Files
 
     def init_transfer_engine(self, init_info: Nothing) -> None:
-        """Do nothing."""
+        """Nothing to do."""
 
     def start_weight_update(self) -> None:
-        """Reset every layer to its state before the weights are loaded."""
+        """Put every layer into the state that it has before its weights are loaded."""
         initialize_layerwise_reload(self.model)
 
     def receive_weights(self, update_info: Files) -> None:
         """Load the tensors of all files."""
         for path in update_info.paths:
             with safe_open(path, "pt") as file:
-                # copied, since the file may disappear after this call
+                # a copy: the file may go once this returns
                 named = [(name, file.get_tensor(name).clone()) for name in file.keys()]  # noqa: SIM118
             self.model.load_weights(named)  # type: ignore[operator]
 
     def finish_weight_update(self) -> None:
-        """Return the layers to their state for inference."""
+        """Bring the layers back into the state in which they compute.
+
+        On a CPU a head that shares the embedding's weight computes with a packed copy of it,
+        which vLLM does not make again.
+        """
         finalize_layerwise_reload(self.model, self.model_config)
-        # on CPUs, a head tied to the embedding uses a packed copy of the weight, which vLLM does
-        # not update
         for module in self.model.modules():
             if isinstance(module, VocabParallelEmbedding) and hasattr(module, "cpu_linear"):
                 module.quant_method.process_weights_after_loading(module)
 
     def shutdown(self) -> None:
-        """Do nothing."""
+        """Nothing to do."""

@@ -1,1 +1,1 @@
-"""Create, check, describe and share task files for training."""
+"""Making files of tasks fit to train on: importing, checking, describing and sharing them."""

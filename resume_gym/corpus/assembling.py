@@ -1,8 +1,7 @@
-"""Build tasks from files with resumes, jobs and evidence; the core of `resume-gym data import`.
+"""Resumes, jobs and evidence put together: read, paired, diagnosed, and masked on request.
 
-`import_resumes` reads the files, pairs resumes with jobs, diagnoses each resume and masks personal
-data on request. The tasks have no fixes and no facts, since nothing is known about a candidate
-beyond the resume and the evidence.
+No task made so has fixes or facts: nobody knows what else is true of the candidate, but for what
+the evidence says.
 """
 
 from collections.abc import Sequence
@@ -11,8 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from resume_gym.corpus.diagnosis import Diagnosis, diagnose
-from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.documents import Document, read_document
+from resume_gym.corpus.documents import Document, DocumentError, read_document
 from resume_gym.corpus.duplicates import bare, near_duplicates
 from resume_gym.corpus.masking import Masker, identity
 from resume_gym.corpus.names import find_name
@@ -22,24 +20,24 @@ from resume_gym.tasks import (
     Task,
 )
 
-_EVAL_SHARE = 5  # one in five candidates goes to eval
-_LIKENESS = 0.8  # similarity from which two resumes count as versions of one
+_EVAL_SHARE = 5  # one in so many candidates
+_LIKENESS = 0.8  # of resumes that are versions of one
 _KINDS = {"review": "performance_review", "apprais": "performance_review", "portfolio": "portfolio"}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Settings of an import.
+    """How to make tasks.
 
     Attributes:
-        pairing: how to pair resumes with jobs; one of `pairing.PAIRINGS`.
-        seed: seed of the random pairing.
-        weakness: weakness of every task; None for the one that each resume shows most.
-        split: split of every task; None for one in five candidates in eval, by a hash of the
-            texts. Near-duplicates and resumes with a common name or email share a split.
-        mask: subset of `masking.FIELDS` to mask.
-        region: two-letter region whose national phone numbers to expect.
-        evidence_kind: kind of every evidence document; None to infer it from the file name.
+        pairing: one of `pairing.PAIRINGS`.
+        seed: of the random pairing.
+        weakness: of every task; None for the one that the resume shows most.
+        split: of every task; None for one in five candidates to evaluate, by a hash of the texts;
+            resumes with a name or a mail in common, or nearly the same text, go together.
+        mask: those of `masking.FIELDS` to mask.
+        region: whose national phone numbers to expect.
+        evidence_kind: of every document; None to tell by its file name.
     """
 
     pairing: str = "best"
@@ -53,13 +51,13 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A task and its origin.
+    """How a task came about.
 
     Attributes:
-        task: the task.
-        resume, job: source files of its resume and job.
-        fit: share of the job's content that the resume covers, in [0, 1].
-        diagnosis: weaknesses found in the resume.
+        task: it.
+        resume, job: their files.
+        fit: how much of the job the resume tells, in [0, 1].
+        diagnosis: of the resume.
     """
 
     task: Task
@@ -71,14 +69,14 @@ class Made:
 
 @dataclass(slots=True)
 class Report:
-    """Result of an import.
+    """What happened to the files.
 
     Attributes:
         made: tasks, in the order of the resumes.
-        failed: unusable files, each with the reason.
-        notes: warnings about files, e.g. omitted content or incomplete masking.
-        maskers: maskers by resume file; empty without masking.
-        formats: number of resumes by file format.
+        failed: files that could not be used, with the reason.
+        notes: files that lost something on the way, with what it is.
+        maskers: by resume.
+        formats: how many resumes came in which format.
     """
 
     made: list[Made] = field(default_factory=list)
@@ -89,7 +87,7 @@ class Report:
 
     @property
     def tasks(self) -> list[Task]:
-        """The tasks without their origin."""
+        """The tasks."""
         return [one.task for one in self.made]
 
 
@@ -99,24 +97,14 @@ def import_resumes(
     evidence: Sequence[Path] = (),
     options: Options | None = None,
 ) -> Report:
-    """Build tasks from resume and job files; writes no files.
+    """Tasks of resumes and jobs; reads files and writes none.
 
-    A task ID is a hash of the unmasked resume and job, so it does not depend on the order of the
-    files or on masking.
-
-    Args:
-        resumes: resume files.
-        jobs: job description files.
-        evidence: documents about the candidates. Each must belong to one resume: its file name
-            starts with the resume's, or its text contains the resume's heading.
-        options: settings; defaults to `Options()`.
-
-    Returns:
-        The tasks, and the unusable files in `Report.failed`.
+    A task's id is a hash of resume and job as they were read, so it stays when the order of the
+    files or the masking changes.
 
     Raises:
-        ValueError: a field to mask or the phone region is unknown.
-        ModuleNotFoundError: masking needs a package that is not installed.
+        ValueError: there is no such field to mask, or no such region.
+        ModuleNotFoundError: masking needs a package that is missing.
     """
     options = options or Options()
     report = Report()
@@ -127,7 +115,7 @@ def import_resumes(
         return report
     own = _owners(documents, told, report)
     texts = [document.text for document in told.values()]
-    splits = {} if options.split else _splits(told)
+    splits = {} if options.split else _splits(told, report)
     fits = overlaps(texts, [document.text for document in wanted.values()])
     for number, (path, document) in enumerate(told.items(), start=1):
         report.formats[document.kind] = report.formats.get(document.kind, 0) + 1
@@ -151,7 +139,7 @@ def import_resumes(
 
 
 def _read_all(paths: Sequence[Path], report: Report, *, outline: bool) -> dict[Path, Document]:
-    """Read all readable files, without repeated texts."""
+    """The documents of those files that can be read; a text is taken once."""
     found: dict[Path, Document] = {}
     first: dict[str, Path] = {}
     for path in paths:
@@ -172,11 +160,10 @@ def _read_all(paths: Sequence[Path], report: Report, *, outline: bool) -> dict[P
 def _owners(
     evidence: dict[Path, Document], resumes: dict[Path, Document], report: Report
 ) -> dict[Path, list[Path]]:
-    """Assign each evidence document to the resume that its file name or text refers to."""
+    """The evidence of each resume: its file's name begins alike, or its text has the name."""
     found: dict[Path, list[Path]] = {}
     for file, document in evidence.items():
         named = [path for path in resumes if file.stem.lower().startswith(path.stem.lower())]
-        # jane-doe-review.md belongs to jane-doe.md, even if there is a jane.md.
         longest = max((len(path.stem) for path in named), default=0)
         named = [path for path in named if len(path.stem) == longest]
         called = [path for path, one in resumes.items() if _heading(one.text) in document.text]
@@ -192,7 +179,7 @@ def _owners(
 
 
 def _heading(text: str) -> str:
-    """Return the "# " heading, or NUL, which occurs in no document."""
+    """The first heading of a Markdown text; what stands in no other text if there is none."""
     first = text.partition("\n")[0]
     return first.lstrip("# ").strip() if first.startswith("# ") else "\x00"
 
@@ -205,7 +192,7 @@ def _masked(
     options: Options,
     report: Report,
 ) -> tuple[str, tuple[Evidence, ...]]:
-    """Return the resume and the evidence of one candidate, masked if requested."""
+    """Resume and evidence of a candidate, masked if that is asked for."""
     text = resume.text
     read = {file: document.text for file, document in papers.items()}
     if options.mask:
@@ -221,7 +208,7 @@ def _masked(
     evidence = []
     for file, paper in read.items():
         kind = options.evidence_kind or _kind(file)
-        # The file name is no title, since it often contains the candidate's name.
+        # Not the file's name: it often is the candidate's.
         title = _heading(paper).strip("\x00") or kind.replace("_", " ").capitalize()
         evidence.append(Evidence(kind, title, paper))
     return text, tuple(evidence)
@@ -236,9 +223,8 @@ def _task_id(resume: str, job: str) -> str:
     return f"import-{sha256((resume + chr(0) + job).encode()).hexdigest()[:12]}"
 
 
-def _splits(resumes: dict[Path, Document]) -> dict[Path, str]:
-    """Assign a split to each resume by the texts alone, the same for all of a candidate."""
-    # Each resume maps to the representative of its group; a group is one candidate.
+def _splits(resumes: dict[Path, Document], report: Report) -> dict[Path, str]:
+    """By the texts alone; all resumes of a candidate are in the same split."""
     group = {path: path for path in resumes}
 
     def join(one: Path, other: Path) -> None:
@@ -251,9 +237,12 @@ def _splits(resumes: dict[Path, Document]) -> dict[Path, str]:
             join(first.setdefault(sign, path), path)
     keys = {str(number): path for number, path in enumerate(resumes)}
     texts = {key: _bare(resumes[path].text) for key, path in keys.items()}
-    for pair in near_duplicates(texts, {}, _LIKENESS)[0]:
-        join(keys[pair.other_id], keys[pair.task_id])
-    # The smallest hash in a group decides, so the order of the files does not matter.
+    try:
+        for pair in near_duplicates(texts, {}, _LIKENESS)[0] if len(texts) > 1 else ():
+            join(keys[pair.other_id], keys[pair.task_id])
+    except ModuleNotFoundError as problem:
+        why = f"versions of a resume without name and mail may be in both splits: {problem}"
+        report.notes.append((next(iter(resumes)), why))
     drawn: dict[Path, int] = {}
     for path, document in resumes.items():
         number = int.from_bytes(sha256(document.text.encode()).digest()[:8], "big")
@@ -267,7 +256,7 @@ def _bare(resume: str) -> str:
 
 
 def _doubt(made: Made, options: Options, report: Report) -> None:
-    """Add notes on a task from which an agent is unlikely to learn."""
+    """Note what makes a task unlikely to teach anything."""
     if not made.diagnosis.bullets:
         report.notes.append((made.resume, "no bullets were found in it"))
     if not made.diagnosis.clear and not options.weakness:

@@ -1,7 +1,4 @@
-"""Players of episodes: `Scripted` agents, and models behind an OpenAI-compatible `Endpoint`.
-
-Local models have a player of the same protocol in `learners.rollouts.model_player`.
-"""
+"""Who plays episodes: scripted agents, and models behind a server with OpenAI's protocol."""
 
 import json
 import re
@@ -17,7 +14,7 @@ from resume_gym.llm.settings import Settings, check
 from resume_gym.tools import with_calls
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_DEADLINE_S = 600.0  # timeout of a turn; longer than for a verdict, for reasoning models
+_DEADLINE_S = 600.0  # of a turn: longer than of a verdict, for models that think
 _KINDS: Mapping[str, tuple[Any, str]] = {
     **dict.fromkeys(("model", "key_name", "store"), (str, "text")),
     **dict.fromkeys(("base_url", "served", "thinking_field"), (str | None, "text or null")),
@@ -26,42 +23,42 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
     "replay": (bool, "true or false"),
     "temperature": (int | float | None, "a number or null"),
 }
-"""Types of the options that `check` does not validate."""
+"""What options may be that `check` does not look at."""
 Message = dict[str, Any]
-"""A chat message in OpenAI's format."""
+"""Of a chat, in OpenAI's format."""
 
 
 class Player(Protocol):
-    """Plays episodes, concurrently if it waits for I/O.
+    """Plays episodes, many at once if it waits for somebody.
 
     Attributes:
-        at_once: recommended number of concurrent episodes.
+        at_once: how many episodes it is best given side by side.
     """
 
     at_once: int
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """Play a new session to its end, without grading it.
+        """Play a new session to its end; nobody has graded it then.
 
         Args:
-            session: session before its first step.
-            seed: makes the episode reproducible, as far as the player supports it.
+            session: not played yet.
+            seed: the same seed plays the same, as far as the player can repeat itself.
 
         Raises:
-            ModelError: the episode failed; `Misconfigured` if every episode will fail.
+            ModelError: it could not go on; `Misconfigured` if it never will.
         """
         ...
 
     async def close(self) -> None:
-        """Release connections and memory."""
+        """Let go of connections and memory."""
         ...
 
 
 class Scripted:
-    """Player of a scripted agent.
+    """A scripted agent.
 
     Args:
-        make: creates the agent of one episode from a seed.
+        make: the agent of one episode, of a seed.
     """
 
     at_once = 256
@@ -76,17 +73,17 @@ class Scripted:
             session.step(agent(session))
 
     async def close(self) -> None:
-        """Do nothing."""
+        """Nothing to let go of."""
 
 
 class Endpoint:
-    """Player of a model behind a server, with native tool calls.
+    """A model behind a server, with native calls of tools.
 
-    A response is converted to the text that a policy would have written. The session alone thus
-    decides what is malformed: no tool call, several calls or invalid arguments.
+    What the model says and calls becomes the text of its action, as a policy would have written
+    it, so that the session alone says what is malformed: no call, several calls, broken arguments.
 
     Args:
-        client: client of the model.
+        client: asks the model.
         at_once: see `Player`.
     """
 
@@ -95,7 +92,7 @@ class Endpoint:
         self.at_once = at_once
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """See `Player`. The seed is not sent to the server; it only selects stored answers."""
+        """See `Player`. The seed only tells the answers of a store apart: no server is given it."""
         messages: list[Message] = list(session.messages)
         while not session.done:
             said = await self.client.ask(turn_prompt(messages, session.tools, seed), read_turn)
@@ -108,15 +105,15 @@ class Endpoint:
 
 
 def endpoint(options: Mapping[str, Any], at_once: int) -> Endpoint:
-    """Make an endpoint from options.
+    """The player of a model's name and options.
 
     Args:
-        options: `model`, and options of `OpenAIChat` and of `llm.settings.Settings` except
-            `canary` and `concurrency`.
-        at_once: number of concurrent episodes and requests.
+        options: `model`, and others of `OpenAIChat` and of `llm.settings.Settings`; how many
+            requests are on the way at once follows from `at_once`.
+        at_once: episodes side by side.
 
     Raises:
-        ValueError: an option is unknown or out of range.
+        ValueError: there is no such option, or one is out of range.
     """
     own = {one.name for one in fields(OpenAIChat) if one.init} - {"canary", "concurrency"}
     general = {one.name for one in fields(Settings)} - {"concurrency"}
@@ -137,35 +134,35 @@ def endpoint(options: Mapping[str, Any], at_once: int) -> Endpoint:
 
 
 def action(said: Said) -> str:
-    """Return the action text of a turn: thought, content, and the tool calls put back as text."""
-    # a closing tag within the thought would end it early
+    """The text of a turn: thought, content, and the calls that its server took out of it."""
+    # no thought ends early, whatever it is about
     thought = said.thought.replace("</think>", r"<\/think>")
     text = f"<think>\n{thought}\n</think>\n{said.content}" if thought else said.content
     return with_calls(text, [_named(call) for call in said.calls])
 
 
 def turn(said: Said, observation: str, number: int) -> list[Message]:
-    """Return the messages that append a turn and its observation to the chat.
+    """A turn and the answer to it, as the model is shown them when it is asked again.
 
-    Servers reject chats with unreadable tool calls, and tool messages without a tool call. A turn
-    with an invalid call is therefore sent as text, and the observation as a user message.
+    Servers refuse chats whose calls they cannot read, and answers to calls that nobody made: a
+    turn with broken calls is shown as text, and what is no call is answered as the user.
 
     Args:
-        said: the model's turn.
-        observation: the environment's answer.
-        number: number of the turn, for the ids of calls without unique ids from the server.
+        said: the turn.
+        observation: what came of it.
+        number: of the turn; calls whose server gave them no ids of their own are called after it.
     """
     if said.calls and all(_whole(call) for call in said.calls):
         ids = [call.get("id") for call in said.calls]
         if not all(isinstance(one, str) and one for one in ids) or len(set(ids)) < len(ids):
-            # exactly nine letters and digits, as the strictest servers require
+            # nine letters and digits, as the strictest servers want them
             ids = [f"call{number % 100:02d}{n % 1000:03d}" for n in range(len(ids))]
         calls = [{**call, "id": one} for call, one in zip(said.calls, ids, strict=True)]
         asked = {"role": "assistant", "content": said.content or None, "tool_calls": calls}
         answer = {"role": "tool", "content": observation}
         return [asked, *({**answer, "tool_call_id": one} for one in ids)]
     text = with_calls(said.content, [_named(call) for call in said.calls])
-    # some servers reject an empty assistant message
+    # an empty turn is refused by some servers as well
     return [
         {"role": "assistant", "content": text or "(nothing)"},
         {"role": "user", "content": observation},
@@ -177,7 +174,7 @@ def _named(call: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _whole(call: Mapping[str, Any]) -> bool:
-    """Return whether a call has a valid tool name and a JSON object as arguments."""
+    """Whether a call has a name that tools may have, and its arguments are an object."""
     name, arguments = _named(call)
     try:
         return bool(_NAME.fullmatch(name)) and isinstance(json.loads(arguments), dict)

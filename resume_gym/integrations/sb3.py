@@ -1,13 +1,12 @@
-"""Adapter for Stable-Baselines3: discrete actions from a menu of edits, numeric observations.
+"""Stable-Baselines3 (checked: 2.9.2, sb3-contrib too): choose edits from a menu, see numbers.
 
     monitor = {"info_keywords": ("ledger",)}  # reward terms, in `model.ep_info_buffer`
     mini = {"env_id": "ResumeEditMini-v0"}
     env = make_vec_env(MenuEnv, n_envs=8, env_kwargs=mini, monitor_kwargs=monitor)
     PPO("MlpPolicy", env).learn(10_000)
 
-Also works with DQN, bandits and MaskablePPO. Agents can only make edits on the menu. Automatic
-resets of a VecEnv draw tasks; `env.set_options({"task_id": ...})` sets those of the next
-`env.reset()`. Tested with stable-baselines3 and sb3-contrib 2.9.2.
+Also for DQN, bandits, MaskablePPO. No agent can say what is not on its menu. A VecEnv's automatic
+resets draw tasks; `env.set_options({"task_id": ...})` names those of the next `env.reset()`.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,45 +19,37 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from resume_gym import Session, tool_call
-from resume_gym.agents.careful import next_edit
+from resume_gym.careful import next_edit
 from resume_gym.document import wrapped_lines
 
-_next_edit = lru_cache(maxsize=4096)(next_edit)  # plans of successive turns overlap
+_next_edit = lru_cache(maxsize=4096)(next_edit)  # a turn's plan goes on in the next turn
 
 
 def careful_menu(session: Session) -> list[str]:
-    """List review, submit, the next edits of the `careful` agent, and deletions of bullets.
-
-    Deletions are offered only while the resume exceeds the page.
-    """
+    """Review, submit, a careful stranger's next edits, and the bullets of a long page to delete."""
     draft, rules, lines = session.resume, session.rules, session.state.document.lines
     bullets = [line for line in draft.split("\n") if line[:2] in ("- ", "* ", "+ ", "• ")]
     deletions = [(f"\n{line}", "") for line in bullets if lines > rules.page_lines]
     edits: list[tuple[str, str]] = []
     for left in range(rules.max_turns - session.state.turns, 0, -1):
         excess = max(0, wrapped_lines(draft, rules.page_width) - rules.page_lines)
-        most = max(1, left - 1) if excess else 1  # unused without excess: 1 saves cache entries
+        most = max(1, left - 1) if excess else 1  # edits left matter to long pages only
         edit = _next_edit(draft, session.task.job, excess, most, rules.page_width)
         if not edit:
             break
         edits.append(edit)
         draft = draft.replace(*edit)
-    # Planned edits may depend on earlier ones: keep those that apply to the resume as it is
+    # some of the stranger's edits need those before them
     possible = [edit for edit in edits + deletions if session.resume.count(edit[0]) == 1]
     calls = [tool_call("str_replace", old=old, new=new) for old, new in possible]
     return list(dict.fromkeys((tool_call("review"), tool_call("submit"), *calls)))
 
 
 class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
-    """A text environment played by choosing from a menu.
+    """An environment of texts (`env_id`, `kwargs`) played by choosing places of a menu.
 
-    Observations [5 + 5 * places] hold 5 features of the session and 5 of each place, in [-1, 1].
-    An empty place has the penalty of a text without a tool call. The last info has the "ledger".
-
-    Args:
-        env_id, kwargs: arguments of `gymnasium.make` for the text environment.
-        menu: returns the texts to choose from, before each turn.
-        places: size of the menu.
+    `menu` says what there is before each turn; a place without a text costs what no call costs.
+    Observations: 5 numbers on the session, 5 on each place. The last info has the "ledger".
     """
 
     def __init__(
@@ -75,28 +66,28 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         self._menu, self._texts = menu, [""] * places
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Start an episode; see the text environment."""
+        """Start an episode, as the environment of texts does."""
         super().reset(seed=seed)
         _, info = self.text_env.reset(seed=seed, options=options)
         return self._observe(), info
 
     def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, Any]:
-        """Send the text in a place; raise JudgeError if the judge gives no verdict."""
+        """Say what stands in a place; raises JudgeError as the environment of texts does."""
         _, reward, done, truncated, info = self.text_env.step(self._texts[action])
         if done:
             info["ledger"] = self.text_env.session.ledger
         return self._observe(), float(reward), done, truncated, info
 
     def render(self) -> Any:
-        """Render the text environment."""
+        """What the environment of texts renders."""
         return self.text_env.render()
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which places hold a text [places]."""
+        """Which places have a text [places]."""
         return np.array([text != "" for text in self._texts])
 
     def _observe(self) -> NDArray[np.float32]:
-        """Fill the menu for the next turn; describe each text by its effect on a fork."""
+        """Fill the menu for the next turn; describe each text by what it would do."""
         session, places = self.text_env.session, len(self._texts)
         texts = [] if session.done else list(self._menu(session))[:places]
         self._texts = texts + [""] * (places - len(texts))

@@ -1,9 +1,8 @@
-"""Access to language models: one prompt in, one JSON object out, or a typed exception.
+"""Language models as a service: one prompt in, one JSON object out, or a typed failure.
 
-`client.make_client` is the entry point. A client adds rate limits (`limits`), retries and a
-persistent cache (`store`) to a provider (`gemini`, `openai`), which only sends single requests.
-All clients run in the event loop of a background thread (`loop`), so synchronous code and other
-event loops can share their connections.
+Who asks does not know of wires: `Client.ask` paces, retries and remembers (`client`, `limits`,
+`store`), a provider only sends (`gemini`, `openai`). All of it runs in one event loop of its own
+thread (`loop`), so that synchronous callers and other loops may use the same connections.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,27 +13,27 @@ T = TypeVar("T")
 
 
 class ModelError(Exception):
-    """A model returned no usable answer.
+    """A model gave no usable answer.
 
     Attributes:
-        status: HTTP status of an error response; None without one.
-        answer: the unusable answer, if one was received and billed; None otherwise.
+        status: of the HTTP answer; None if there was none, or nothing was wrong with it.
+        answer: what was paid for nevertheless; None if nothing was.
     """
 
     status: int | None = None
     answer: "Answer | None" = None
 
     def after(self, answer: "Answer") -> Self:
-        """Attach a billed answer to this error and return the error."""
+        """The same error, with what was paid for."""
         self.answer = answer
         return self
 
 
 class Unavailable(ModelError):  # noqa: N818
-    """The model is temporarily unavailable; retry later.
+    """It cannot be reached now; ask again later.
 
     Attributes:
-        retry_after_s: delay in seconds that the server requests; None if it names none.
+        retry_after_s: how long the server asks to wait; None if it does not say.
     """
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
@@ -43,31 +42,32 @@ class Unavailable(ModelError):  # noqa: N818
 
 
 class Refused(ModelError):  # noqa: N818
-    """The model or its server refuses this prompt; do not retry."""
+    """It will not answer this; do not ask again."""
 
 
 class Malformed(ModelError):  # noqa: N818
-    """The answer does not have the requested format."""
+    """What it answered is not what was asked for."""
 
 
 class CutOff(Malformed):
-    """The answer reached the token limit; the message names the option to raise."""
+    """It ran out of tokens; the message says which option to raise."""
 
 
 class Misconfigured(ModelError):  # noqa: N818
-    """No request can succeed: the API key, model name, model version or address is wrong."""
+    """No request can succeed: the key, the model's name, its version or the address is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request to a model.
+    """What a model is asked.
 
     Attributes:
-        system: system message with the instructions.
-        user: user message with the data and the question.
-        schema: JSON schema of the answer, a JSON object; models write its properties in order.
-        kind: type of request with the version of its wording ("judge-1"); part of the cache key.
-        draw: sample index, for several answers to the same prompt.
+        system: the instruction.
+        user: the data, and what to do with it.
+        schema: JSON schema of the answer, a JSON object; its properties in the order to write.
+        kind: what it is asked for, with the version of the wording ("judge-1"); part of the key
+            under which the answer is kept.
+        draw: number of the draw, for who wants several answers to the same prompt.
     """
 
     system: str
@@ -79,13 +79,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A model's answer.
+    """What a model answered.
 
     Attributes:
-        text: unparsed text, expected to be a JSON object.
-        model: model version that served the request.
-        tokens_in, tokens_out: billed prompt and completion tokens; the latter include thinking.
-        seconds: time from sending the request to the complete answer.
+        text: as it came; expected to be a JSON object.
+        model: the version that served it.
+        tokens_in, tokens_out: what is paid for, thinking included in the latter.
+        seconds: from sending to the whole answer.
     """
 
     text: str
@@ -97,13 +97,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Requests, tokens and cost so far; answers from the store are free.
+    """What has been asked and paid so far; answers from the store cost nothing.
 
     Attributes:
-        calls: requests with an answer, usable or not.
-        stored: answers read from the store.
-        tokens_in, tokens_out: billed tokens of all calls.
-        dollars: cost by the list prices of `prices.toml`; None for an unlisted model.
+        calls: requests that were answered.
+        stored: answers that came from the store.
+        tokens_in, tokens_out: of the calls.
+        dollars: by the prices of `prices.toml`; None if the model is not in it.
     """
 
     calls: int
@@ -114,44 +114,43 @@ class Usage:
 
 
 class Provider(Protocol):
-    """A model API that sends one prompt once, without retries."""
+    """Sends one prompt over the wire, once."""
 
     name: str
-    """Provider and requested model: "gemini/gemini-3-flash-preview"."""
+    """Provider and model as asked for: "gemini/gemini-3-flash-preview"."""
 
     async def send(self, prompt: Prompt) -> Answer:
-        """Send a prompt and return the answer.
+        """The answer.
 
         Raises:
-            ModelError: on every failure; the subclass tells whether a retry can succeed. The
-                message never contains the API key.
+            ModelError: the kind says what to do about it; no message holds a key.
         """
         ...
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Let go of the connections."""
         ...
 
 
 class Asks(Protocol):
-    """Client interface for judges, generators and critics; see `resume_gym.llm.client.Client`."""
+    """What judges, generators and critics need: see `resume_gym.llm.client.Client`."""
 
     name: str
 
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """Return the parsed answer to a prompt.
+        """The parsed answer.
 
         Args:
-            prompt: the request.
-            parse: converts the text of the answer; if it raises ValueError, the prompt is sent
-                once more.
+            prompt: what to ask.
+            parse: turns the answer's text into what is wanted; raises ValueError if it cannot,
+                and then the model is asked once more.
 
         Raises:
-            ModelError: there is no usable answer; no default replaces it.
+            ModelError: there is no answer; nothing is made up.
         """
         ...
 
     @property
     def usage(self) -> Usage:
-        """Requests, tokens and cost so far."""
+        """What has been spent."""
         ...

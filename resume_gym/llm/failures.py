@@ -1,4 +1,4 @@
-"""Error handling of all providers: HTTP errors to exceptions, API keys, short messages."""
+"""What an HTTP answer that is no success means, for any provider."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 from resume_gym.llm import CutOff, Misconfigured, ModelError, Refused, Unavailable
 
-_PASSING = {408, 409, 425, 429}  # timeout, conflict, too early, rate limit
+_PASSING = {408, 409, 425, 429}
 _CHECK = {
     400: "the options, the length of the prompt, {key}",
     401: "{key}",
@@ -21,22 +21,22 @@ _OF_ONE_PROMPT = re.compile(
     r"|token count|content_filter|content.management",
     re.IGNORECASE,
 )
-"""Messages of a 400 response that concern the prompt, not the configuration."""
+"""What servers say in a 400 that is about this prompt, and not about all."""
 _LONGEST = 300
-"""Maximum length of a quoted message, in characters."""
+"""Characters of a server's message that are shown."""
 
 
 def failed(
     status: int, message: str, headers: Mapping[str, str], body: Any, key: str
 ) -> ModelError:
-    """Return the exception for an HTTP error status.
+    """The error for a status that is no success.
 
     Args:
-        status: HTTP status.
-        message: the provider's name and the server's message, without the API key.
-        headers: response headers.
-        body: parsed JSON body, if there is one.
-        key: where the API key is configured, for the error message.
+        status: of the HTTP answer.
+        message: what the server says, and who asked; without the key.
+        headers: of the answer.
+        body: its JSON, if it is any.
+        key: where the key is, for who has to look.
     """
     problem: ModelError
     if status in _PASSING or status >= 500:
@@ -56,16 +56,16 @@ def failed(
 def cut_off(
     who: str, text: str, thought: int | None, answer_tokens: int, thinking_tokens: int
 ) -> CutOff:
-    """Return the exception for an answer cut off at the sum of both token budgets.
+    """The error for an answer that was cut off by the two budgets together.
 
     Args:
-        who: provider and model.
-        text: the incomplete answer.
-        thought: thinking tokens used; None if the server does not report them.
-        answer_tokens: token budget of the answer.
-        thinking_tokens: token budget for thinking before the answer.
+        who: was asked.
+        text: what came of the answer.
+        thought: tokens of thinking; None if the server does not say.
+        answer_tokens: the budget of the answer.
+        thinking_tokens: the budget of what is thought before it.
     """
-    if thought is None:  # a token has at least one byte: the size bounds the answer's tokens
+    if thought is None:  # no token is shorter than a byte
         too_long = len(text.encode(errors="replace")) <= answer_tokens
     else:
         too_long = thought > thinking_tokens or not text
@@ -77,13 +77,13 @@ def cut_off(
 
 
 def read_key(names: Iterable[str], who: str) -> str:
-    """Return the API key from the first environment variable that is set; empty if none is.
+    """The key in the first of these environment variables that is set; empty if none is.
 
     Raises:
-        Misconfigured: the key holds characters that no HTTP header may hold.
+        Misconfigured: it holds what no header can.
     """
     for name in names:
-        # Keys read from a file often end with a line feed
+        # a key that was read from a file often ends with a line feed
         if key := os.environ.get(name, "").strip():
             if not (key.isascii() and key.isprintable()) or " " in key:
                 raise Misconfigured(f"{who}: expected {name} to be printable ASCII; it is not")
@@ -92,10 +92,7 @@ def read_key(names: Iterable[str], who: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str], body: Any = None) -> float | None:
-    """Return the delay in seconds that the server requests, or None.
-
-    Reads the `Retry-After` header (a number or a date), or else Google's `RetryInfo`.
-    """
+    """Seconds that the server asks to wait, by header or by Google's `RetryInfo`; or None."""
     text = headers.get("retry-after", "")
     if re.fullmatch(r"\d+(\.\d*)?", text):
         return float(text)
@@ -120,8 +117,7 @@ def _retry_info(body: Any) -> float | None:
 
 
 def shown(text: object, key: str | None = None) -> str:
-    """Shorten a message of a server or library to one line, and mask the API key."""
-    # Pydantic appends a link to every error
+    """A server's or a library's message in one short line, without the key."""
     line = re.sub(r" For further information visit \S+", "", " ".join(str(text).split()))
     line = line.replace(key, "[key]") if key else line
     return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."

@@ -1,4 +1,4 @@
-"""Synthetic tasks: `generate_task` and `generate_tasks` build them offline from a content bank."""
+"""Tasks made from an authored content bank, offline and in any number."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["generate_task", "generate_tasks"]
 
 
 def __getattr__(name: str) -> Any:
-    # Import lazily: the content bank is large.
+    # Lazy, because the content bank is large.
     if name in __all__:
         from resume_gym.synthesis import procedural
 

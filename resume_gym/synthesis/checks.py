@@ -1,8 +1,7 @@
-"""Validation of a language model's drafts; faults are phrased as feedback to the model.
+"""What can be wrong with a draft of a task: pure functions, each fault told as to its writer.
 
-`find_miscounts` checks the lengths of lists, `find_faults` the content and the composed task. All
-functions are pure. They use the rubric judge's parser but not the judge, whose blind spots must not
-shape the data.
+They read lines as the rubric judge does, but do not ask it: what it cannot see must not shape the
+data.
 """
 
 import re
@@ -12,25 +11,24 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from resume_gym.document import wrapped_lines
+from resume_gym.judges.lines import Content, any_of, plain, read
+from resume_gym.judges.reference import make_reference
+from resume_gym.judges.style import is_weak
 from resume_gym.synthesis.content import load_verticals
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, Draft, PaddedDraft, SpoiltBullet
 from resume_gym.synthesis.personas import Persona
 from resume_gym.tasks import SPLITS, Task
-from resume_gym.text.lines import Content, any_of, plain, read
-from resume_gym.text.reference import make_reference
-from resume_gym.text.style import is_weak
 
-_DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4  # the counts in prompts.toml
-# Item numbers of lists, which `read` would take for figures.
+_DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+", re.MULTILINE)
 
 
 class Fault(NamedTuple):
-    """A defect of a draft.
+    """Something wrong with a draft.
 
     Attributes:
-        kind: shape, length, weakness, facts, match, leak, names, fixes, duplicate or malformed.
-        text: Feedback for the model.
+        kind: shape, length, weakness, facts, match, leak, names, fixes or duplicate.
+        text: a sentence that says what to change.
     """
 
     kind: str
@@ -38,14 +36,13 @@ class Fault(NamedTuple):
 
 
 def find_miscounts(persona: Persona, draft: Draft) -> list[Fault]:
-    """Return faults for lists of the wrong length and for repeated lines."""
+    """Lists that are too short or too long; without them a task can be composed."""
     counts = [
         ("duties", len(draft.duties), _DUTIES),
         ("requirements", len(draft.requirements), _REQUIREMENTS),
         ("skills", len(draft.skills), _SKILLS),
         ("jobs", len(draft.jobs), len(persona.shares)),
     ]
-    # Not strict: the counts cover a wrong number of jobs.
     for job, share in zip(draft.jobs, persona.shares, strict=False):
         counts.append((f"bullets of {job.company}", len(job.bullets), share))
     if isinstance(draft, PaddedDraft):
@@ -65,9 +62,13 @@ def find_miscounts(persona: Persona, draft: Draft) -> list[Fault]:
 def find_faults(
     persona: Persona, draft: Draft, task: Task, seen: AbstractSet[str] = frozenset()
 ) -> list[Fault]:
-    """Return the faults of a draft that passed `find_miscounts`, and of the composed task.
+    """All faults of a draft whose counts are right, and of the task that it makes.
 
-    `seen` holds the keys (`bullet_keys`) of bullets in other tasks.
+    Args:
+        persona: who it is about.
+        draft: as written.
+        task: as composed.
+        seen: keys of bullets (`bullet_keys`) that are taken.
     """
     faults = [
         *_weakness(persona, draft),
@@ -76,32 +77,30 @@ def find_faults(
         *_leaks(persona, draft),
         *_duplicates(draft, seen),
     ]
-    # The length and match checks need the repaired resume.
     if broken := list(_unfixable(task)):
         return [*faults, *broken]
     return [*faults, *_length(task), *_match(task)]
 
 
 def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
-    """Return keys for duplicate detection, which ignore case and figures."""
+    """What makes a bullet the same as another: its words, figures aside."""
     return frozenset(re.sub(r"\d[\d,.]*", "0", text).casefold() for text in bullets)
 
 
 def _spoilt(persona: Persona, draft: Draft) -> list[SpoiltBullet]:
-    """Return the bullets that the resume prints in their weak form."""
+    """The bullets that the resume tells badly."""
     bullets = enumerate(draft.bullets)
     return [b for n, b in bullets if n in persona.weak and isinstance(b, SpoiltBullet)]
 
 
 def _weakness(persona: Persona, draft: Draft) -> Iterator[Fault]:
-    """Check that weak forms have the weakness, and strong forms no weak verb."""
+    """Whether each spoilt bullet has the weakness, and each good one does without it."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
             text = f'strong "{bullet.strong}" opens with a weak verb.'
             yield Fault("weakness", text)
     for bullet in _spoilt(persona, draft):
         weak, strong = read(bullet.weak), read(bullet.strong)
-        # The resume also prints `result`, so the weak form may lack its words.
         told = weak.stems | read(getattr(bullet, "result", "")).stems
         for problem in _not_spoilt(persona.weakness, weak, strong, told):
             yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
@@ -110,7 +109,7 @@ def _weakness(persona: Persona, draft: Draft) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, told: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the problems of a weak form; `told` holds all stems that the resume shows."""
+    """Why a bullet does not have the weakness, or cannot be repaired by who sees `told`."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -126,7 +125,6 @@ def _not_spoilt(
         yield "does not open with a verb that hides who did the work, as Helped with does."
     if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
         yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'
-    # The weak form must be about the same work, and show enough of it for a repair.
     if len(weak.stems & strong.stems) < LIMITS["kinship"] * len(weak.stems):
         yield f'tells of another deed than its strong form, "{strong.body}".'
     missing = strong.stems - told
@@ -135,7 +133,7 @@ def _not_spoilt(
 
 
 def _facts(draft: Draft) -> Iterator[Fault]:
-    """Check that the figures of bullets, facts and documents agree."""
+    """Whether figures stand in the facts, and facts in the documents."""
     documents = [read(plain(_NUMBERED.sub("", text))) for text in draft.documents]
     written = [number for document in documents for number in document.numbers]
     known = [number for bullet in draft.bullets for number in read(" ".join(bullet.facts)).numbers]
@@ -159,7 +157,7 @@ def _facts(draft: Draft) -> Iterator[Fault]:
 
 
 def _names(persona: Persona, draft: Draft) -> Iterator[Fault]:
-    """Check which texts name companies and the candidate."""
+    """Whether each company and person is where it belongs."""
     candidate = persona.candidate
     for job, written in zip(candidate.jobs, draft.jobs, strict=True):
         if written.company != job.company:
@@ -180,12 +178,13 @@ def _names(persona: Persona, draft: Draft) -> Iterator[Fault]:
 
 @lru_cache(maxsize=1)
 def _companies() -> re.Pattern[str]:
+    """Every company of the bank."""
     banks = (one.companies[split] for one in load_verticals() for split in SPLITS)
     return any_of(name for names in banks for name in names)
 
 
 def _leaks(persona: Persona, draft: Draft) -> Iterator[Fault]:
-    """Find phrases about the writing or to the reader, which reveal the exercise."""
+    """Words that speak of the writing, or to the reader."""
     text = plain(draft.model_dump_json()).lower()
     name = persona.weakness
     for hit in sorted({*_leak_words().findall(text), *re.findall(_named(name), text)}):
@@ -193,7 +192,7 @@ def _leaks(persona: Persona, draft: Draft) -> Iterator[Fault]:
 
 
 def _named(weakness: str) -> str:
-    # A resume may say "too long", so only the identifier counts as a leak.
+    """The name of a weakness as text; two of its words may well stand in a resume."""
     return weakness if weakness == "too_long" else weakness.replace("_", "[ _-]")
 
 
@@ -214,7 +213,7 @@ def _duplicates(draft: Draft, seen: AbstractSet[str]) -> Iterator[Fault]:
 
 
 def repaired(task: Task, fixes: int | None = None) -> str:
-    """Return the resume with the first `fixes` fixes applied; None applies all."""
+    """The resume with all fixes, or with the first ones."""
     text = task.resume
     for fix in task.fixes[:fixes]:
         text = text.replace(fix.old, fix.new)
@@ -222,7 +221,7 @@ def repaired(task: Task, fixes: int | None = None) -> str:
 
 
 def _unfixable(task: Task) -> Iterator[Fault]:
-    """Find the first fix whose `old` does not occur exactly once."""
+    """Fixes that cannot be applied where they stand in the order."""
     text = task.resume
     for fix in task.fixes:
         if (count := text.count(fix.old)) != 1:
@@ -251,7 +250,7 @@ def _length(task: Task) -> Iterator[Fault]:
 
 
 def match(task: Task, resume: str) -> float:
-    """Return the weighted share of the job description's stems that a resume contains."""
+    """The share, by weight, of what the job description asks for that a resume tells."""
     weights = make_reference(task).job_weights
     told = {stem for line in resume.split("\n") for stem in read(plain(line)).stems}
     return sum(w for stem, w in weights.items() if stem in told) / (sum(weights.values()) or 1.0)

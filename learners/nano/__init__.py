@@ -1,1 +1,0 @@
-"""The bundled nano policy and the recipe that makes it."""

@@ -1,1 +1,0 @@
-"""Estimates of the memory and time of a run."""

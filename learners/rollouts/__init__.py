@@ -1,1 +1,0 @@
-"""Play episodes with a policy."""

@@ -1,1 +1,0 @@
-"""A run's folder, logs and model card."""

@@ -1,1 +1,0 @@
-"""Train a policy: batches, attention, backends."""

@@ -1,1 +1,0 @@
-"""Applications behind the commands `play`, `plot`, `revise` and `view`."""

@@ -1,1 +1,0 @@
-"""Figures of training runs and evaluations; `plot.plot` is the entry point."""

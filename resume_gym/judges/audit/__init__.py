@@ -1,1 +1,0 @@
-"""Evaluation of judges: labelled pairs, attacks, agreement statistics and drift."""

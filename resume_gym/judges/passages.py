@@ -1,0 +1,46 @@
+"""Reads documents: which of their sentences speak of the candidate."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from resume_gym.judges.lines import LEXICON, Content, plain, read
+from resume_gym.tasks import Evidence
+
+_MINE = frozenset(("i", "my", "me", "i'm", "i've"))
+_OTHERS = frozenset(LEXICON["words"]["others"])
+
+
+def statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
+    """What documents say of the candidate.
+
+    A passage that does not name the candidate is about somebody else where it begins with another
+    subject, or where most passages of its document name the candidate.
+    """
+    own = frozenset(word.lower() for word in name.split()) | _MINE
+    for document in evidence:
+        bodies = [
+            plain(line.strip().lstrip("-* "))
+            for line in document.text.split("\n")
+            if line.strip() and not line.startswith("#")
+        ]
+        mine = [not own.isdisjoint(_words(body)) for body in bodies]
+        usual = sum(mine) > 2 and 2 * sum(mine) >= len(mine)
+        for body, named in zip(bodies, mine, strict=True):
+            foreign = usual or not _OTHERS.isdisjoint(_words(body)[:5])
+            if named or not foreign:
+                yield from map(read, _sentences(body, own if named else frozenset()))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[\w']+", text.lower())
+
+
+def _sentences(body: str, own: frozenset[str]) -> list[str]:
+    """Split a passage; a sentence that does not name the candidate joins the one before it."""
+    found: list[str] = []
+    for sentence in re.split(r"(?<=[.!?])\s+", body):
+        if found and own and own.isdisjoint(_words(sentence)):
+            found[-1] += f" {sentence}"
+        else:
+            found.append(sentence)
+    return found

@@ -1,0 +1,110 @@
+"""`resume-gym play`: a person plays an episode in the terminal.
+
+`episode.py` is the episode, with a way back and a judge to ask; `page.py`, `form.py` and
+`screens.py` show it, `app.py` puts them together. Textual is imported when a game starts.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from resume_gym.arguments import add_parser, check_new_file, make_edit_env
+from resume_gym.mistakes import missing
+from resume_gym.play.episode import PlayedEpisode
+from resume_gym.tasks import SPLITS, TaskError
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `play`."""
+    command = add_parser(
+        commands,
+        "play",
+        "play an episode yourself, in the terminal",
+        "Play an episode yourself, in the terminal, and have it graded.",
+        ["play --env ResumeEditMini-v0 --seed 1 --save mine.json"],
+    )
+    add = command.add_argument
+    add(
+        "--env",
+        default="ResumeEdit-v0",
+        metavar="ID",
+        help="environment, or module:ID (default: %(default)s)",
+    )
+    add("--tasks", metavar="SOURCE", help="a source of tasks (default: the environment's)")
+    add("--split", choices=SPLITS, help="of the tasks (default: both)")
+    add("--task-id", metavar="ID", help="the task (default: one is drawn)")
+    add("--seed", type=_seed, metavar="N", help="draws the task (default: another each time)")
+    add(
+        "--judge",
+        metavar="SPEC",
+        help="who grades: a name, or JSON with a name and options (default: the environment's, "
+        "for resumes rubric)",
+    )
+    add(
+        "--save",
+        type=Path,
+        metavar="FILE",
+        help="write the episode's record to this new file, as JSON",
+    )
+    command.set_defaults(run=_run)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number, at least 0; got {text!r}")
+    return int(text)
+
+
+def start(
+    env: str,
+    tasks: str | None = None,
+    split: str | None = None,
+    judge: str | None = None,
+    task_id: str | None = None,
+    seed: int | None = None,
+) -> PlayedEpisode:
+    """An episode to play.
+
+    Args:
+        env: id of an environment of editing, or module:id.
+        tasks: a source of tasks; None for the environment's.
+        split: of the tasks; None for both.
+        judge: a spec of `make_judge`; None for the environment's.
+        task_id: the task; None draws one.
+        seed: draws it as `reset(seed=...)` does.
+
+    Raises:
+        TaskError: there is no such environment, source, task or judge.
+    """
+    made = make_edit_env(env, tasks=tasks, split=split, judge=judge)
+    try:
+        made.reset(seed=seed, options={"task_id": task_id})
+    except ValueError as problem:
+        raise TaskError(f"{env}: {problem}") from None
+    assert made.session is not None
+    return PlayedEpisode(made, made.session)
+
+
+def _run(options: argparse.Namespace) -> None:
+    save: Path | None = options.save
+    check_new_file("--save", save)
+    if save and save.exists():
+        raise TaskError(f"--save: {str(save)!r} exists; name another file")
+    episode = start(
+        options.env, options.tasks, options.split, options.judge, options.task_id, options.seed
+    )
+    if not all(one and one.isatty() for one in (sys.stdin, sys.stdout)):
+        raise TaskError("play needs a terminal to show itself in")
+    try:
+        from resume_gym.play.app import PlayApp
+    except ModuleNotFoundError as problem:
+        raise missing("play needs", problem.name or "textual", "play") from None
+    try:
+        PlayApp(episode).run()
+    finally:
+        if save:
+            about = {"env": options.env, "judge": options.judge, "undone": episode.undone}
+            text = json.dumps({**about, **episode.session.record()}, indent=1, ensure_ascii=False)
+            save.write_bytes(text.encode() + b"\n")
+    print(episode.summary() + (f"\nthe record is in {save}" if save else ""))

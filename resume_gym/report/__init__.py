@@ -1,0 +1,1 @@
+"""Pictures and pages of what runs and evaluations left behind; see `plot`."""

@@ -1,0 +1,176 @@
+"""How all pictures look, and how they are written: the same bytes for the same data.
+
+830 pixels, a README's width, are 8.3 inches here, so that 8 points are 11 pixels there.
+"""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resume_gym.mistakes import missing
+from resume_gym.replacing import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#555555",
+)
+"""Okabe and Ito's colours, which the colour-blind can tell apart, and a grey."""
+COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY)
+STEPS = "cividis"
+"""The colour map of what has an order; it reads the same to most colour-blind people."""
+FORMATS = ("png", "svg")
+
+WIDTH = 8.3
+"""Of every picture, in inches."""
+_RESOLUTION = 200  # dots an inch; twice a README's
+_RC: dict[str, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "figure.titlesize": 11,
+    "figure.titleweight": "bold",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6,
+    "figure.constrained_layout.h_pad": 0.07,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "resume-gym",
+}
+_NAME = 60  # characters of a name, at most
+_METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw and save in here; whatever the user's own settings of matplotlib are.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed; names the extra.
+    """
+    try:
+        import matplotlib.style
+    except ModuleNotFoundError:
+        raise missing("drawing needs", "matplotlib", "plot") from None
+    with matplotlib.style.context(["default", _RC]):
+        yield
+
+
+def new_figure(height: float, title: str) -> "Figure":
+    """An empty figure of a height in inches, which keeps its parts from overlapping."""
+    from matplotlib.figure import Figure
+
+    lines = textwrap.wrap(title, 80)
+    figure = Figure(figsize=(WIDTH, height + 0.2 * (len(lines) - 1)), layout="constrained")
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", parse_math=False)
+    return figure
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure in the format that the path ends with, replacing the file as a whole."""
+    kind = path.suffix.removeprefix(".")
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, format=kind, dpi=_RESOLUTION, metadata=_METADATA[kind])
+
+
+def caption(figure: "Figure", text: str) -> None:
+    """Write how to read a picture under it."""
+    lines = "\n".join(textwrap.wrap(text, 135))
+    figure.supxlabel(lines, x=0.01, ha="left", fontsize=7.5, color=GREY, parse_math=False)
+
+
+def number_steps(axis: "Axis") -> None:
+    """Give an axis of steps a few whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+
+
+def legend_above(figure: "Figure", axes: "Axes", panels: int = 1) -> None:
+    """Name what the axes show, over them, in as many columns as there is room for.
+
+    The figure grows by what more than three lines of it take.
+
+    Args:
+        figure: of the axes.
+        axes: the first, from the left.
+        panels: side by side; a legend that is wider than its own would push the others away.
+    """
+    from matplotlib.lines import Line2D
+
+    shown = zip(*axes.get_legend_handles_labels(), strict=True)
+    order = sorted(shown, key=lambda one: isinstance(one[0], Line2D))  # bars before marks
+    handles = [handle for handle, _ in order]
+    names = [short(name) for _, name in order]
+    columns = max(1, min(4, len(names), 130 // panels // (max(map(len, names)) + 8)))
+    rows = -(-len(names) // columns)
+    legend = axes.legend(
+        handles, names, loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, ncols=columns
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    figure.set_figheight(figure.get_figheight() + 0.17 * max(0, rows - 3))
+
+
+def short(name: str) -> str:
+    """The end of a long name, where a model's differs from others."""
+    return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
+
+
+def ink(colour: str) -> tuple[float, float, float]:
+    """A colour, dark enough for small text on white."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(colour)
+    return 0.72 * red, 0.72 * green, 0.72 * blue
+
+
+def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write texts to the right of the axes, without overlap.
+
+    Args:
+        axes: whose limits are final.
+        ends: of each text the wanted height in data units, itself, and its colour.
+    """
+    to_axes = axes.transData + axes.transAxes.inverted()
+    wanted = [float(to_axes.transform((1.0, height))[1]) for height, _, _ in ends]
+    for place, (_, text, colour) in zip(apart(wanted, 0.095), ends, strict=True):
+        axes.text(
+            1.03, place, text, transform=axes.transAxes, color=ink(colour), va="center",
+            fontsize=7.5, parse_math=False,
+        )  # fmt: skip
+
+
+def apart(places: Sequence[float], gap: float) -> list[float]:
+    """Heights in [0, 1] as near to the wanted ones as keeps `gap` between them."""
+    order = sorted(range(len(places)), key=places.__getitem__)
+    moved = list(places)
+    for below, above in pairwise(order):
+        moved[above] = max(moved[above], moved[below] + gap)
+    ceiling = 0.98
+    for index in reversed(order):
+        moved[index] = min(moved[index], ceiling)
+        ceiling = moved[index] - gap
+    return moved

@@ -1,1 +1,0 @@
-"""Analysis of resume text: lines, writing style, and known facts about the candidate."""

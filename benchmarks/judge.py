@@ -157,28 +157,36 @@ TESTS = {
 
 def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
     """Whether the content reward tells episodes of the hasty editor apart, and rightly."""
-    from scipy.stats import spearmanr
-
-    contents, lines, differing = [], [], 0
-    for task in tasks:
-        group = [content(task, Random(f"{task.task_id}-{n}")) for n in range(GROUP)]
-        contents += [reward for reward, _ in group]
-        lines += [count for _, count in group]
-        differing += len({round(reward, 6) for reward, _ in group}) > 1
-    yield Figure("signal: share of groups whose content differs", differing / len(tasks))
-    yield Figure("signal: rank correlation with lines repaired", spearmanr(contents, lines)[0])
+    episodes = [episode for task in tasks for episode in hasty(task)]
+    contents = [content(task, text) for task, text, _ in episodes]
+    yield from told(contents, [repaired for *_, repaired in episodes])
 
 
-def content(task: Task, rng: Random) -> tuple[float, int]:
-    """The content reward of an episode, and how many fixes its final text holds."""
-    session = Session(task, RULES)
-    while not session.done:
-        session.step(act(session, rng))
-    text = session.resume
+def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
+    """A group of the hasty editor's episodes: what it wrote, and how many fixes that holds."""
+    for number in range(GROUP):
+        session, rng = Session(task, RULES), Random(f"{task.task_id}-{number}")
+        while not session.done:
+            session.step(act(session, rng))
+        text = session.resume
+        yield task, text, sum(fix.old not in text and fix.new in text for fix in task.fixes)
+
+
+def content(task: Task, text: str) -> float:
+    """The content reward."""
     same = text == task.resume
     ledger = unedited_ledger(task.weakness) if same else verdict_ledger(JUDGE.judge(task, text))
-    made = sum(fix.old not in text and fix.new in text for fix in task.fixes)
-    return sum(ledger.values()), made
+    return sum(ledger.values())
+
+
+def told(contents: Sequence[float], fixes: Sequence[int], name: str = "signal") -> Iterator[Figure]:
+    """What the rewards of groups tell, one group after the other."""
+    from scipy.stats import spearmanr
+
+    groups = [contents[n : n + GROUP] for n in range(0, len(contents), GROUP)]
+    share = fmean(len({round(one, 6) for one in group}) > 1 for group in groups)
+    yield Figure(f"{name}: share of groups whose content differs", share)
+    yield Figure(f"{name}: rank correlation with lines repaired", spearmanr(contents, fixes)[0])
 
 
 if __name__ == "__main__":

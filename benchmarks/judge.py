@@ -159,11 +159,14 @@ def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
     """Whether the content reward tells episodes of the hasty editor apart, and rightly."""
     episodes = [episode for task in tasks for episode in hasty(task)]
     contents = [content(task, text) for task, text, _ in episodes]
-    yield from told(contents, [repaired for *_, repaired in episodes])
+    repaired = [fixes for *_, fixes in episodes]
+    share, correlation = differing(contents), rank_correlation(contents, repaired)
+    yield Figure("signal: share of groups whose content differs", share)
+    yield Figure("signal: rank correlation with lines repaired", correlation)
 
 
 def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
-    """A group of the hasty editor's episodes: what it wrote, and how many fixes that holds."""
+    """Play a group of the hasty editor's episodes; yield final texts and their repaired lines."""
     for number in range(GROUP):
         session, rng = Session(task, RULES), Random(f"{task.task_id}-{number}")
         while not session.done:
@@ -173,20 +176,23 @@ def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
 
 
 def content(task: Task, text: str) -> float:
-    """The content reward."""
+    """The content reward of a final text."""
     same = text == task.resume
     ledger = unedited_ledger(task.weakness) if same else verdict_ledger(JUDGE.judge(task, text))
     return sum(ledger.values())
 
 
-def told(contents: Sequence[float], fixes: Sequence[int], name: str = "signal") -> Iterator[Figure]:
-    """What the rewards of groups tell, one group after the other."""
+def differing(contents: Sequence[float]) -> float:
+    """The share of groups of `GROUP` rewards, one after the other, that are not all equal."""
+    groups = [contents[n : n + GROUP] for n in range(0, len(contents), GROUP)]
+    return fmean(len({round(one, 6) for one in group}) > 1 for group in groups)
+
+
+def rank_correlation(contents: Sequence[float], fixes: Sequence[int]) -> float:
+    """Spearman's correlation of the rewards of episodes with their repaired lines."""
     from scipy.stats import spearmanr
 
-    groups = [contents[n : n + GROUP] for n in range(0, len(contents), GROUP)]
-    share = fmean(len({round(one, 6) for one in group}) > 1 for group in groups)
-    yield Figure(f"{name}: share of groups whose content differs", share)
-    yield Figure(f"{name}: rank correlation with lines repaired", spearmanr(contents, fixes)[0])
+    return float(spearmanr(contents, fixes)[0])
 
 
 if __name__ == "__main__":

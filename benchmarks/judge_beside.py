@@ -1,11 +1,11 @@
-"""The rubric judge beside that of another checkout: learning signal and time of a verdict.
+"""Compare the rubric judge with that of another checkout: learning signal and time of a verdict.
 
-    git worktree add /tmp/old 2deecb4
-    python benchmarks/judge_beside.py /tmp/old
+    git worktree add ../old 2deecb4
+    python benchmarks/judge_beside.py ../old
 
-Both judges grade the same episodes of the hasty editor that the nano policy imitates, groups of 16
-on the held-out mini tasks, and are timed on the careful agent's revisions of the 200 full tasks.
-Each measurement is a process that has seen none of the pages; the two take turns.
+Both judges grade the same episodes of the hasty editor that the nano policy imitates, in groups of
+16 on the held-out mini tasks. They are timed on the careful agent's revisions of the 200 full
+tasks, alternately, each time in a new process without cached pages.
 """
 
 import json
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from judge import hasty, told
+from judge import differing, hasty, rank_correlation
 from record import Figure, finish, parser
 
 from resume_gym import Session, Task, load_tasks
@@ -48,7 +48,7 @@ for row in sys.stdin:
 
 
 def verdicts(checkout: Path, texts: Sequence[tuple[Task, str]]) -> list[tuple[float, float]]:
-    """The content reward of each text by a checkout's judge, and the seconds it took."""
+    """Grade texts with the judge of a checkout; return content rewards and seconds per verdict."""
     tasks = {task.task_id: task for task, _ in texts}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "tasks.jsonl"
@@ -69,7 +69,7 @@ def verdicts(checkout: Path, texts: Sequence[tuple[Task, str]]) -> list[tuple[fl
 
 
 def revised(task: Task) -> str:
-    """What the careful agent makes of a resume."""
+    """The careful agent's revision of a resume."""
     session = Session(task, SIZES["full"][1])
     while not session.done:
         session.step(careful(session))
@@ -77,20 +77,30 @@ def revised(task: Task) -> str:
 
 
 def main() -> int:
-    """Grade, time, print, record; 1 if a figure is not as wanted."""
+    """Grade, time, print and record; return 1 if a figure misses its bound."""
     reader = parser(__doc__ or "")
     reader.add_argument("checkout", type=Path, help="folder of the other checkout")
     args = reader.parse_args()
     checkouts = {"this": HERE, "other": args.checkout.resolve()}
-    least = 4 if args.quick else None
+    limit = 4 if args.quick else None
 
-    episodes = [one for task in load_tasks("mini", "eval")[:least] for one in hasty(task)]
+    episodes = [one for task in load_tasks("mini", "eval")[:limit] for one in hasty(task)]
+    texts, repaired = [one[:2] for one in episodes], [fixes for *_, fixes in episodes]
+    rewards = {
+        name: [reward for reward, _ in verdicts(checkout, texts)]
+        for name, checkout in checkouts.items()
+    }
+    signals = {
+        name: (differing(contents), rank_correlation(contents, repaired))
+        for name, contents in rewards.items()
+    }
     figures: list[Figure] = []
-    for name, checkout in checkouts.items():
-        rewards = [reward for reward, _ in verdicts(checkout, [one[:2] for one in episodes])]
-        figures += told(rewards, [repaired for *_, repaired in episodes], f"{name} judge")
+    names = ("share of groups whose content differs", "rank correlation with lines repaired")
+    for what, this, other in zip(names, signals["this"], signals["other"], strict=True):
+        figures.append(Figure(f"{what}, this judge", this, at_least=other))
+        figures.append(Figure(f"{what}, other judge", other))
 
-    pages = [(task, revised(task)) for task in load_tasks("default")[:least]]
+    pages = [(task, revised(task)) for task in load_tasks("default")[:limit]]
     rounds = [
         {name: _median_ms(verdicts(checkout, pages)) for name, checkout in checkouts.items()}
         for _ in range(1 if args.quick else ROUNDS)

@@ -9,7 +9,7 @@ BENCHMARKS := env_speed agents main_job nano_step trainer plan_14b rollouts vllm
 # workers take whole files of tests, in the order of tests/conftest.py
 PYTEST = $(PY) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: train test test-all test-integrations vllm lint pictures bench clean $(BENCHMARKS)
+.PHONY: train test test-all test-integrations vllm lint docs pictures bench clean $(BENCHMARKS)
 
 train: $(VENV)/.train
 	$(PY) learners/aipo.py $(ARGS)
@@ -28,6 +28,10 @@ lint: $(VENV)/.test
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
+
+# a site in site/; a link without a target is an error
+docs: $(VENV)/.docs
+	$(PY) -m mkdocs build --strict --quiet
 
 # most of the time is main_job, three whole runs; `make env_speed` and so on for one
 bench: $(BENCHMARKS)
@@ -59,7 +63,7 @@ $(VENV)/.test: $(VENV)/.vllm
 	$(PY) tests/components.py
 	touch $@
 
-# those of the README, of what `make train` has trained
+# those of the documentation, from what `make train` has trained
 pictures: $(VENV)/.test runs/nano/model
 	$(VENV)/bin/resume-gym eval --agent before=nano --agent after=runs/nano --agent careful \
 	    --env ResumeEditMini-v0 --rollouts 4 --out runs/nano-held-out
@@ -73,10 +77,15 @@ $(VENV)/.tox: constraints.txt
 	$(PIP) tox
 	touch $@
 
+$(VENV)/.docs: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .[docs]
+	touch $@
+
 # what the trainer is compared with
 $(VENV)/.bench: $(VENV)/.test
 	$(PIP) --editable .[bench]
 	touch $@
 
 clean:
-	rm -rf $(VENV) .tox build *.egg-info
+	rm -rf $(VENV) .tox build site *.egg-info

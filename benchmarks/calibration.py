@@ -2,7 +2,7 @@
 
 python benchmarks/calibration.py
 
-Prints the figures, then the README's table. Another judge: `resume-gym judge calibrate`.
+Prints the figures, then the table of docs/results.md. Another judge: `resume-gym judge calibrate`.
 """
 
 import sys
@@ -14,9 +14,9 @@ from typing import Any
 from record import Figure, finish, options
 
 from resume_gym.judges import as_async, make_judge
-from resume_gym.judges.agreement import Report, Share
-from resume_gym.judges.calibration import calibrate
-from resume_gym.judges.pairs import FABRICATIONS, HALVES, load_pairs
+from resume_gym.judges.audit.agreement import Report, Share
+from resume_gym.judges.audit.calibration import calibrate
+from resume_gym.judges.audit.pairs import FABRICATIONS, HALVES, load_pairs
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import GRADED_FIELDS
 
@@ -72,7 +72,7 @@ def value(one: Share) -> float:
 
 
 def markdown(reports: Mapping[str, Report]) -> str:
-    """The table of the README."""
+    """The table of docs/results.md."""
     test, dev = reports["test"], reports["dev"]
     rows = [
         "| rubric judge | test half | 95 % interval | wanted | development |",

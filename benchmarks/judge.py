@@ -21,22 +21,16 @@ from typing import Any
 
 from record import Figure, finish, parser
 
-from learners.behaviour import act
-from learners.imitation import RULES
+from learners.nano.hasty_editor import act
+from learners.nano.imitation import RULES
 from resume_gym import Session
-from resume_gym.evaluation.attack import (
-    DAMAGING,
-    FLOOR,
-    SIZES,
-    TRICKS,
-    Row,
-    attack,
-    repaired,
-    search,
-)
+from resume_gym.evaluation.attack import SIZES, PolicyRewards, attack
+from resume_gym.evaluation.attack_search import repaired, search
+from resume_gym.evaluation.gaming import DAMAGING, FLOOR, POLICIES
 from resume_gym.judges import make_judge
 from resume_gym.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
-from resume_gym.tasks import Task, load_tasks, read_jsonl
+from resume_gym.sources import load_tasks
+from resume_gym.tasks import Task, read_jsonl
 
 HERE = Path(__file__).parent
 BESIDE = {"full": {"careful": 7.2, "oracle": 7.5}, "mini": {"careful": 6.0, "oracle": 6.4}}
@@ -84,11 +78,11 @@ def main() -> int:
     return finish("judge", args, figures, found, ("rapidfuzz", "snowballstemmer"))
 
 
-def attacked(size: str, rows: dict[str, Row]) -> list[Figure]:
+def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
     """What the policies earn."""
     floor = rows[FLOOR].mean
     # to delete padding is what an honest editor does, and a page that fits is the layout's reward
-    gaming = [rows[name] for name in TRICKS if name != "delete"]
+    gaming = [rows[name] for name in POLICIES if name != "delete"]
     best = max(gaming, key=lambda row: row.mean)
     most = max(gaming, key=lambda row: row.most)
     worst = max(rows[name].mean for name in DAMAGING)

@@ -16,17 +16,17 @@ from statistics import median
 import torch
 from record import Figure, finish, options
 
-from learners import packed_attention
 from learners.advantages import mean_centred
-from learners.backends.local import LocalBackend
-from learners.batching import Sample, pack, unshare
 from learners.config import Config
-from learners.cpu import prepare_cpu
 from learners.engines.transformers import TransformersEngine
 from learners.losses import aipo
-from learners.orchestrator import Orchestrator
-from learners.policy import Policy
-from learners.work import Work
+from learners.rollouts.orchestrator import Orchestrator
+from learners.rollouts.workload import Work
+from learners.training import packed_attention
+from learners.training.backends.local import LocalBackend
+from learners.training.batching import Sample, pack, unshare
+from learners.training.cpu import prepare_cpu
+from learners.training.policy import Policy
 
 
 def record_step(config: Config, policy: Policy) -> list[Sample]:

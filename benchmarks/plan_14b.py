@@ -21,13 +21,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from learners.backends.step import make_optimizer
-from learners.batching import Batch, Sample, distribute, pack, unshare
 from learners.config import Config
-from learners.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
-from learners.head import CHUNK
-from learners.packed_attention import Span
-from learners.policy import Policy
+from learners.planning.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
+from learners.training.backends.step import make_optimizer
+from learners.training.batching import Batch, Sample, distribute, pack, unshare
+from learners.training.head import CHUNK
+from learners.training.packed_attention import Span
+from learners.training.policy import Policy
 
 QWEN3_14B = Qwen3Config(
     hidden_size=5120,

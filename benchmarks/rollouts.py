@@ -42,15 +42,15 @@ from typing import Any
 import aiohttp
 from record import Figure, finish, options, resident_kb
 
-from learners import models
 from learners.config import Config
 from learners.engines import Completion, Sampling, Weights
 from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
-from learners.orchestrator import Orchestrator
-from learners.rollout import Rollout
-from learners.tokens import ChatTokens
-from learners.work import Work
+from learners.rollouts.orchestrator import Orchestrator
+from learners.rollouts.rollout import Rollout
+from learners.rollouts.tokens import ChatTokens
+from learners.rollouts.workload import Work
+from learners.training import models
 from resume_gym import TOOLS, Rules, Session, Task, Verdict, tool_call
 
 ROOT = Path(__file__).parents[1]

@@ -34,11 +34,11 @@ from record import Figure, finish, parser
 from torch import Tensor
 from trl_loss import TRL, Case, Race, make_model
 
-from learners.batching import Sample, pack, unshare
-from learners.cpu import prepare_cpu
-from learners.flops import Sizes, train_flops
-from learners.losses import Totals, aipo
-from learners.policy import Policy
+from learners.losses import LossInput, Totals, aipo
+from learners.planning.flops import Sizes, train_flops
+from learners.training.batching import Sample, pack, unshare
+from learners.training.cpu import prepare_cpu
+from learners.training.policy import Policy
 
 TRAINERS = ("shared", "separate", "trl", "trl as installed")
 
@@ -92,7 +92,7 @@ class Ours:
         for row in self.rows:
             logprobs, _ = self.policy(row)
             known = row.logprobs, row.advantages, row.sequences, row.rollouts
-            aipo(logprobs, *known, self.total)[0].backward()
+            aipo(LossInput(logprobs, *known, self.total))[0].backward()
 
     def logprobs(self) -> Tensor:
         """Of all loss tokens, by rollout."""

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
-from learners.batching import Sample
-from learners.models import NANO
+from learners.training.batching import Sample
+from learners.training.models import NANO
 
 
 class Case(NamedTuple):

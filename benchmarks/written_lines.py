@@ -20,8 +20,9 @@ from typing import Any
 from record import Figure, finish, options
 
 from resume_gym import Session, Task, load_tasks
-from resume_gym.evaluation.attack import SIZES, floor_edit, make_attacker
-from resume_gym.judges.agreement import weighted_kappa
+from resume_gym.evaluation.attack import SIZES
+from resume_gym.evaluation.gaming import floor_edit, make_attacker
+from resume_gym.judges.audit.agreement import weighted_kappa
 
 HERE = Path(__file__).parent
 LINES, LABELS = HERE / "written_lines.jsonl", HERE / "written_labels.jsonl"

@@ -1,8 +1,8 @@
-"""Makes the pictures of the README; `make pictures` plays what they show, and calls this.
+"""Make the pictures of the documentation; `make pictures` plays the episodes and runs this.
 
     python docs/pictures.py runs/nano runs/nano-held-out
 
-It needs `tests` on the path, which knows where Chromium is.
+Requires `tests` on the module path, which locates Chromium.
 """
 
 import argparse
@@ -17,13 +17,13 @@ from threading import Thread
 from components import chromium
 from playwright.sync_api import Browser, sync_playwright
 
-from resume_gym.play import start
-from resume_gym.play.app import PlayApp
-from resume_gym.play.form import Fields
-from resume_gym.report.plot import plot
-from resume_gym.viewer.data import Results
-from resume_gym.viewer.rows import Row
-from resume_gym.viewer.server import serve
+from resume_gym.apps.play.app import PlayApp
+from resume_gym.apps.play.episode import start
+from resume_gym.apps.play.form import Fields
+from resume_gym.apps.plot.plot import plot
+from resume_gym.apps.viewer.data import Results
+from resume_gym.apps.viewer.rows import Row
+from resume_gym.apps.viewer.server import serve
 
 SIZE = (1104, 690)
 SCALE = 1.16

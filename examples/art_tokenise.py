@@ -41,7 +41,9 @@ from transformers import AutoTokenizer
 from resume_gym.agents import make_agent
 from resume_gym.integrations.art import Episodes
 
-TOKENIZER = AutoTokenizer.from_pretrained(Path(__file__).parents[1] / "learners" / "nano")
+TOKENIZER = AutoTokenizer.from_pretrained(
+    Path(__file__).parents[1] / "learners" / "nano" / "policy"
+)
 Request = dict[str, Any]
 
 

@@ -13,8 +13,8 @@ in one to two minutes on two cores: other tasks each time, so three steps show n
 
 import torch
 
-from learners.models import load, load_tokenizer
-from learners.tokens import ChatTokens
+from learners.rollouts.tokens import ChatTokens
+from learners.training.models import load, load_tokenizer
 from resume_gym import Rules, Session, Task, load_tasks
 from resume_gym.judges import make_judge
 

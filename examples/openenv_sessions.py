@@ -30,7 +30,7 @@ from threading import Thread
 from resume_gym import load_tasks, tool_call
 from resume_gym.integrations.openenv_client import ResumeGymAction, ResumeGymEnv
 
-APP = Path(__file__).parents[1] / "packages" / "openenv" / "server" / "app.py"
+APP = Path(__file__).parent / "packages" / "openenv" / "server" / "app.py"
 TASKS = {task.task_id: task for task in load_tasks("mini", "train")}
 
 

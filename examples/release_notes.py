@@ -261,27 +261,21 @@ def hasty(session: NotesSession, rng: Random) -> str:
     return tool_call("move", entry=number, section=rng.choice(SECTIONS))
 
 
-def play(release: Release, rng: Random) -> NotesSession:
-    """The hasty editor's episode."""
-    session = NotesSession(release, RULES)
-    while not session.done:
-        session.step(hasty(session, rng))
-    return session
-
-
 def main() -> None:
     """Teach the nano policy these tools by imitation, so that it has something to improve on."""
-    from learners import imitation, models
-    from learners.cpu import prepare_cpu
-    from learners.policy import Policy
-    from learners.tokens import ChatTokens
+    from learners.nano import imitation
+    from learners.rollouts.tokens import ChatTokens
+    from learners.training import models
+    from learners.training.cpu import prepare_cpu
+    from learners.training.policy import Policy
 
     prepare_cpu()
     tokenizer = models.load_tokenizer("nano")
     chat = ChatTokens(tokenizer, TOOLBOX.schemas)
     policy = Policy(models.load("nano"), temperature=1.0, precision="float32")
     releases = (make_release("imitation", number) for number in range(100_000))
-    groups = imitation.demonstrations(chat, releases, 4, 0, play)
+    sessions = (NotesSession(release, RULES) for release in releases)
+    groups = imitation.demonstrations(chat, sessions, 16, 0, hasty)
     imitation.train(policy, groups, steps=200, learning_rate=1e-3)
     target = Path("runs/notes-start")
     policy.model.save_pretrained(target)

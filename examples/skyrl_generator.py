@@ -48,7 +48,7 @@ from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 from skyrl.train.generators.utils import prepare_generator_input
 
 ENV, AGENTS = "ResumeEditMini-v0", ("careful", "random", "noop")
-NANO = Path(__file__).parents[1] / "learners" / "nano"
+NANO = Path(__file__).parents[1] / "learners" / "nano" / "policy"
 
 
 class Engine:

@@ -19,7 +19,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from resume_gym.integrations.trl import Game
 
-NANO = str(Path(__file__).parents[1] / "learners" / "nano")
+NANO = str(Path(__file__).parents[1] / "learners" / "nano" / "policy")
 
 
 def make_trainer(folder: str) -> GRPOTrainer:

@@ -33,7 +33,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from resume_gym.integrations.verl import write_dataset
 
-NANO = str(Path(__file__).parents[1] / "learners" / "nano")
+NANO = str(Path(__file__).parents[1] / "learners" / "nano" / "policy")
 TASKS, GROUP = 2, 2
 
 

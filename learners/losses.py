@@ -1,11 +1,11 @@
-"""Policy losses: pure functions of the loss tokens of a packed row.
+"""Policy losses: pure functions of the loss tokens of a packed row, of type `Loss`.
 
-Each has the signature of `Loss`. The caller adds rows up and steps once a batch, so every loss
-is already divided by what the GLOBAL batch holds, counted before masking.
+The caller sums the losses of all rows before the optimizer step, so each loss is normalised by the
+size of the global batch, counted before masking.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,143 +22,109 @@ class Totals(NamedTuple):
     """Sizes of the global batch.
 
     Attributes:
-        tokens: loss tokens, counted before masking.
-        rollouts: rollouts with at least one loss token.
+        tokens: number of loss tokens, counted before masking.
+        rollouts: number of rollouts with at least one loss token.
     """
 
     tokens: int
     rollouts: int
 
 
-class Loss(Protocol):
-    """A loss over n loss tokens of r rollouts."""
+class LossInput(NamedTuple):
+    """The n loss tokens of a row with r rollouts.
 
-    def __call__(
-        self,
-        logprobs: Tensor,
-        sampler_logprobs: Tensor,
-        advantages: Tensor,
-        sequences: Tensor,
-        rollouts: int,
-        total: Totals,
-    ) -> tuple[Tensor, Mapping[str, float]]:
-        """The loss, and figures worth watching.
+    Attributes:
+        logprobs: the trainer's log-probabilities [n], with gradient.
+        sampler_logprobs: the sampler's log-probabilities [n], at the same temperature.
+        advantages: [n].
+        sequences: index [n] of the rollout of each token, in [0, rollouts); all loss tokens of a
+            rollout are in one row.
+        rollouts: number of rollouts r.
+        total: sizes of the global batch.
+    """
 
-        Args:
-            logprobs: the trainer's [n], with gradient.
-            sampler_logprobs: the sampler's [n], at the same temperature.
-            advantages: [n].
-            sequences: [n], in [0, rollouts); all loss tokens of a rollout are in one call.
-            rollouts: r.
-            total: sizes of the global batch.
-
-        Returns:
-            The loss [] and the figures. Names that end in _max are maxima, all others sums over
-            tokens: "masked" counts the tokens without policy gradient; "ratio",
-            "ratio_deviation" (its square from 1) and "ratio_max" are of the others; "gap" is
-            |logp - sampler's logp| of all tokens where it is finite.
-        """
-        ...
+    logprobs: Tensor
+    sampler_logprobs: Tensor
+    advantages: Tensor
+    sequences: Tensor
+    rollouts: int
+    total: Totals
 
 
-def aipo(
-    logprobs: Tensor,
-    sampler_logprobs: Tensor,
-    advantages: Tensor,
-    sequences: Tensor,
-    rollouts: int,
-    total: Totals,
-) -> tuple[Tensor, Mapping[str, float]]:
-    """Asynchronous GRPO with importance ratios against the sampler itself.
+LossOutput = tuple[Tensor, Mapping[str, float]]
+"""The loss [] and metrics.
+
+Names of metrics that end in _max are maxima, all others are sums over tokens. "masked" counts
+tokens without policy gradient. "ratio", "ratio_deviation", which is (ratio - 1)^2, and "ratio_max"
+cover the other tokens. "gap" is |logp - sampler's logp| of all tokens where it is finite.
+"""
+Loss = Callable[[LossInput], LossOutput]
+"""A policy loss."""
+
+
+def aipo(row: LossInput) -> LossOutput:
+    """Asynchronous GRPO with importance ratios between trainer and sampler.
 
     -sum over kept tokens of stopgrad(ratio * A) * logp / total.tokens, where
-    ratio = exp(logp - sampler's logp). A token is dropped when its ratio leaves
-    [0.125, 8]; a rollout when any of its ratios exceeds 100 or their geometric mean leaves
-    [0.1, 10]. Of the masked tokens, "masked_rollout" are in dropped rollouts; "masked_low" and
-    "masked_high" are below and above the interval in the others. Source: PRIME-RL 0.4.
+    ratio = exp(logp - sampler's logp). A token is masked if its ratio is outside [0.125, 8]; a
+    rollout is masked if any of its ratios exceeds 100 or their geometric mean is outside
+    [0.1, 10]. "masked_rollout" counts tokens of masked rollouts; "masked_low" and "masked_high"
+    count tokens below and above the interval in other rollouts. Source: PRIME-RL 0.4.
     """
-    log_ratio = _log_ratio(logprobs, sampler_logprobs).detach()
+    log_ratio = _log_ratio(row).detach()
     ratio = log_ratio.exp()
     low, high = ratio < TOKEN_RATIO[0], ratio > TOKEN_RATIO[1]
-    zeros = log_ratio.new_zeros(rollouts)
-    counts = _lengths(sequences, zeros).clamp(min=1)
-    means = (zeros.index_add(0, sequences, log_ratio) / counts).exp()
-    wild = zeros.index_add(0, sequences, (ratio > ANY_RATIO).to(zeros.dtype)) > 0
-    # a nan among the ratios makes its rollout's mean nan, which is in no interval
-    whole = ((means >= SEQUENCE_RATIO[0]) & (means <= SEQUENCE_RATIO[1]) & ~wild)[sequences]
+    zeros = log_ratio.new_zeros(row.rollouts)
+    counts = _lengths(row.sequences, zeros).clamp(min=1)
+    means = (zeros.index_add(0, row.sequences, log_ratio) / counts).exp()
+    wild = zeros.index_add(0, row.sequences, (ratio > ANY_RATIO).to(zeros.dtype)) > 0
+    # a nan ratio makes the mean of its rollout nan, and comparisons with nan are False
+    whole = ((means >= SEQUENCE_RATIO[0]) & (means <= SEQUENCE_RATIO[1]) & ~wild)[row.sequences]
     keep = whole & ~low & ~high
-    loss = _policy_term(logprobs, ratio * advantages, keep) / total.tokens
+    loss = _policy_term(row.logprobs, ratio * row.advantages, keep) / row.total.tokens
     reasons = {"masked_low": whole & low, "masked_high": whole & high, "masked_rollout": ~whole}
     return loss, _watched(log_ratio, keep, reasons)
 
 
-def ipo(
-    logprobs: Tensor,
-    sampler_logprobs: Tensor,
-    advantages: Tensor,
-    sequences: Tensor,
-    rollouts: int,
-    total: Totals,
-) -> tuple[Tensor, Mapping[str, float]]:
-    """As `aipo`, with a trust region in probabilities and a penalty on leaving the sampler.
+def ipo(row: LossInput) -> LossOutput:
+    """`aipo` with a trust region in probability space and a penalty on the distance to the sampler.
 
     (-sum over kept tokens of stopgrad(ratio * A) * logp + 1e-3 * sum over all tokens of
-    (log ratio)^2) / total.tokens. A token is dropped when its probability moved by more than
-    0.2, whichever way. Source: PRIME-RL.
+    (log ratio)^2) / total.tokens. A token is masked if its probability rose or fell by more than
+    0.2. Source: PRIME-RL.
     """
-    keep = _shift(logprobs, sampler_logprobs).abs() <= PROBABILITY_SHIFT
-    return _penalised(logprobs, sampler_logprobs, advantages, keep, total)
+    keep = _shift(row).abs() <= PROBABILITY_SHIFT
+    return _penalised(row, keep)
 
 
-def dppo_kl(
-    logprobs: Tensor,
-    sampler_logprobs: Tensor,
-    advantages: Tensor,
-    sequences: Tensor,
-    rollouts: int,
-    total: Totals,
-) -> tuple[Tensor, Mapping[str, float]]:
-    """As `ipo`, but a token is dropped only where its advantage would push it further away.
+def dppo_kl(row: LossInput) -> LossOutput:
+    """`ipo`, except that a token is masked only if its advantage would move it further away.
 
-    That is where its probability rose by more than 0.2 and A > 0, or fell by more than 0.2 and
-    A < 0. Source: PRIME-RL.
+    A token is masked if its probability rose by more than 0.2 and A > 0, or fell by more than 0.2
+    and A < 0. Source: PRIME-RL.
     """
-    keep = _shift(logprobs, sampler_logprobs) * advantages.sign() <= PROBABILITY_SHIFT
-    return _penalised(logprobs, sampler_logprobs, advantages, keep, total)
+    keep = _shift(row) * row.advantages.sign() <= PROBABILITY_SHIFT
+    return _penalised(row, keep)
 
 
-def grpo(
-    logprobs: Tensor,
-    sampler_logprobs: Tensor,
-    advantages: Tensor,
-    sequences: Tensor,
-    rollouts: int,
-    total: Totals,
-) -> tuple[Tensor, Mapping[str, float]]:
-    """PPO's clipped objective, a mean over each rollout's tokens and then over rollouts.
+def grpo(row: LossInput) -> LossOutput:
+    """PPO's clipped objective, averaged over the tokens of each rollout and then over rollouts.
 
-    -min(ratio * A, clip(ratio, 0.8, 1.2) * A); expects advantages that are standardised in
-    their group. Without the KL term to a reference model. Source: arXiv 2402.03300.
+    -min(ratio * A, clip(ratio, 0.8, 1.2) * A), without a KL term to a reference model. Expects
+    advantages that are standardised in each group. Source: arXiv 2402.03300.
     """
-    lengths = _lengths(sequences, _log_ratio(logprobs, sampler_logprobs).new_zeros(rollouts))
-    weights = 1 / (lengths[sequences] * total.rollouts)
-    return _clipped(logprobs, sampler_logprobs, advantages, weights)
+    lengths = _lengths(row.sequences, _log_ratio(row).new_zeros(row.rollouts))
+    weights = 1 / (lengths[row.sequences] * row.total.rollouts)
+    return _clipped(row, weights)
 
 
-def dr_grpo(
-    logprobs: Tensor,
-    sampler_logprobs: Tensor,
-    advantages: Tensor,
-    sequences: Tensor,
-    rollouts: int,
-    total: Totals,
-) -> tuple[Tensor, Mapping[str, float]]:
-    """As `grpo`, but a token weighs the same in a short rollout as in a long one.
+def dr_grpo(row: LossInput) -> LossOutput:
+    """`grpo` with equal weights for tokens of short and long rollouts.
 
-    The sum over tokens is divided by total.tokens; expects advantages that are mean-centred
-    and not standardised. Source: arXiv 2503.20783.
+    The sum over tokens is divided by total.tokens. Expects advantages that are mean-centred, not
+    standardised. Source: arXiv 2503.20783.
     """
-    return _clipped(logprobs, sampler_logprobs, advantages, 1 / total.tokens)
+    return _clipped(row, 1 / row.total.tokens)
 
 
 LOSSES: Mapping[str, Loss] = {
@@ -168,23 +134,23 @@ LOSSES: Mapping[str, Loss] = {
     "grpo": grpo,
     "dr_grpo": dr_grpo,
 }
-"""The losses by name."""
+"""Losses by name."""
 
 STANDARDISED = frozenset({"grpo"})
-"""Names of the losses that expect standardised advantages; the others want them mean-centred."""
+"""Names of the losses that expect standardised advantages; others expect mean-centred ones."""
 
 
 def _wide(values: Tensor) -> Tensor:
-    # sums and counts over long rollouts do not fit 16 bits
+    # 16-bit floats cannot represent sums and counts over long rollouts
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
-def _log_ratio(logprobs: Tensor, sampler_logprobs: Tensor) -> Tensor:
-    return _wide(logprobs) - _wide(sampler_logprobs)
+def _log_ratio(row: LossInput) -> Tensor:
+    return _wide(row.logprobs) - _wide(row.sampler_logprobs)
 
 
-def _shift(logprobs: Tensor, sampler_logprobs: Tensor) -> Tensor:
-    return _wide(logprobs.detach()).exp() - _wide(sampler_logprobs).exp()
+def _shift(row: LossInput) -> Tensor:
+    return _wide(row.logprobs.detach()).exp() - _wide(row.sampler_logprobs).exp()
 
 
 def _finite(log_ratio: Tensor) -> Tensor:
@@ -197,49 +163,46 @@ def _lengths(sequences: Tensor, zeros: Tensor) -> Tensor:
 
 
 def _policy_term(logprobs: Tensor, weights: Tensor, keep: Tensor) -> Tensor:
-    # chosen, not multiplied by zero: what is dropped may be infinite
+    # `where` instead of a product with the mask: 0 * inf is nan
     return -(torch.where(keep, weights, 0.0) * torch.where(keep, logprobs, 0.0)).sum()
 
 
-def _penalised(
-    logprobs: Tensor, sampler_logprobs: Tensor, advantages: Tensor, keep: Tensor, total: Totals
-) -> tuple[Tensor, Mapping[str, float]]:
-    log_ratio = _log_ratio(logprobs, sampler_logprobs)
+def _penalised(row: LossInput, keep: Tensor) -> LossOutput:
+    log_ratio = _log_ratio(row)
     fixed = log_ratio.detach()
     keep = keep & _finite(fixed)
-    policy = _policy_term(logprobs, fixed.exp() * advantages, keep)
+    policy = _policy_term(row.logprobs, fixed.exp() * row.advantages, keep)
     penalty = PENALTY * torch.where(fixed.isfinite(), log_ratio, 0.0).square().sum()
-    return (policy + penalty) / total.tokens, _watched(fixed, keep)
+    return (policy + penalty) / row.total.tokens, _watched(fixed, keep)
 
 
-def _clipped(
-    logprobs: Tensor, sampler_logprobs: Tensor, advantages: Tensor, weights: Tensor | float
-) -> tuple[Tensor, Mapping[str, float]]:
-    log_ratio = _log_ratio(logprobs, sampler_logprobs)
+def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
+    log_ratio = _log_ratio(row)
     fixed = log_ratio.detach()
     finite = _finite(fixed)
-    # chosen before exp: the slope of an infinite ratio is not a number even when unused
+    # masked before `exp`: the gradient of an infinite ratio is nan, even if `where` discards it
     ratio = torch.where(finite, log_ratio, 0.0).exp()
-    gain = torch.minimum(ratio * advantages, ratio.clamp(*CLIP) * advantages)
+    gain = torch.minimum(ratio * row.advantages, ratio.clamp(*CLIP) * row.advantages)
     loss = -(torch.where(finite, gain, 0.0) * weights).sum()
+    # tokens where the clipped, constant term is the minimum have no gradient
     rose, fell = ratio > CLIP[1], ratio < CLIP[0]
-    active = (rose & (advantages > 0)) | (fell & (advantages < 0))
+    active = (rose & (row.advantages > 0)) | (fell & (row.advantages < 0))
     return loss, _watched(fixed, finite & ~active)
 
 
 def _watched(
     log_ratio: Tensor, keep: Tensor, counted: Mapping[str, Tensor] | None = None
 ) -> dict[str, float]:
-    """The figures that `Loss` describes, and the sizes of further sets of tokens."""
+    """Return the metrics of `Loss`, and the number of tokens in each mask of `counted`."""
     ratio = torch.where(keep, log_ratio.exp(), 0.0)
     figures = {
         "masked": (~keep).sum(),
         "ratio": ratio.sum(),
         "ratio_deviation": torch.where(keep, ratio - 1, 0.0).square().sum(),
-        "ratio_max": torch.cat([ratio, ratio.new_zeros(1)]).amax(),  # a row may have no token
+        "ratio_max": torch.cat([ratio, ratio.new_zeros(1)]).amax(),  # for rows without tokens
         "gap": torch.where(log_ratio.isfinite(), log_ratio.abs(), 0.0).sum(),
         **{name: tokens.sum() for name, tokens in (counted or {}).items()},
     }
-    # one transfer from the device for all
+    # a single transfer from the device
     values = torch.stack([figure.to(ratio.dtype) for figure in figures.values()]).tolist()
     return dict(zip(figures, values, strict=True))

@@ -1,7 +1,7 @@
-"""Resume Gym: an environment that teaches language models editorial taste.
+"""Resume Gym: a Gymnasium environment for teaching language models to edit resumes.
 
 Importing the package registers `ResumeEdit-v0` and `ResumeEditMini-v0` with Gymnasium. The names
-below are the whole public API.
+below are the complete public API.
 """
 
 import gymnasium as gym
@@ -9,7 +9,8 @@ import gymnasium as gym
 from resume_gym.editing import EditSession
 from resume_gym.rewards import Verdict
 from resume_gym.session import Rules, Session, State, Step
-from resume_gym.tasks import WEAKNESSES, Fix, Task, TaskError, load_tasks
+from resume_gym.sources import load_tasks
+from resume_gym.tasks import WEAKNESSES, Fix, Task, TaskError
 from resume_gym.tools import ERRORS, TOOLS, Malformed, ToolCall, parse, tool_call
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""`python -m resume_gym` is `resume-gym`."""
+"""Entry point of `python -m resume_gym`, which runs the command `resume-gym`."""
 
 from resume_gym.cli import main
 

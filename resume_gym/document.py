@@ -1,9 +1,11 @@
-"""The document: exact and fuzzy replacement, wrapping, layout, unified diff.
+"""Text documents: exact and fuzzy replacement, wrapping, page layout, unified diffs.
 
-The wrap rule is our own and is the same everywhere: a source line is filled greedily up to
-`width` characters and broken at a space, which is dropped with the spaces around it; a word
-longer than `width` is cut; a blank line counts one; a final newline opens no further line.
-Every character counts one, tabs and wide characters too.
+`find` and `replace` make an edit; `page` shows the result. Nothing here depends on resumes.
+
+One wrapping rule applies everywhere: a source line is filled greedily up to `width` characters
+and broken at a space, which is dropped together with adjacent spaces; a word longer than `width`
+is cut; a blank line counts as one line; a final newline starts no further line. Every character,
+including tabs and wide characters, counts as one column.
 """
 
 import difflib
@@ -16,16 +18,16 @@ Match = Literal["exact", "fuzzy"]
 
 _AROUND_LINES, _BLANKS = re.compile(r"[ \t]*+\n[ \t]*+"), re.compile(r"\s++")
 _FINE_DIFF_LINES = 200
-"""Longer rewritten texts are shown as one hunk: difflib takes quadratic time."""
+"""Largest text in lines for a fine-grained diff by difflib, which takes quadratic time."""
 
 
 class Document(NamedTuple):
-    """A text with its layout, so that an edit only measures the lines it touches.
+    """A text with its layout, so that an edit measures only the lines that it touches.
 
     Attributes:
-        text: the source; lines end in a line feed.
-        lines: its number of lines after wrapping.
-        longest_line: characters of its longest source line.
+        text: Source text; lines end in a line feed.
+        lines: Number of lines after wrapping.
+        longest_line: Length of the longest source line in characters.
     """
 
     text: str
@@ -34,19 +36,19 @@ class Document(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """The outcome of a replacement: the new document and what changed."""
+    """The result of a replacement: the new document and a unified diff."""
 
     document: Document
     diff: str
 
 
 def unix_lines(text: str) -> str:
-    """The text with line feeds as its only line ends."""
+    """Convert all line endings to line feeds."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def wrap(line: str, width: int) -> list[str]:
-    """The page lines of one source line."""
+    """Split a source line into page lines of at most `width` characters."""
     rows = []
     start, end = 0, len(line)
     while end - start > width:
@@ -66,7 +68,7 @@ def wrap(line: str, width: int) -> list[str]:
 
 
 def _height(lines: list[str], width: int) -> int:
-    """Page lines of source lines; an empty last one is what a final newline leaves."""
+    """Count the page lines of source lines; a final newline adds no line."""
     height = 0
     for line in lines:
         height += 1 if len(line) <= width else len(wrap(line, width))
@@ -74,27 +76,33 @@ def _height(lines: list[str], width: int) -> int:
 
 
 def wrapped_lines(text: str, width: int) -> int:
-    """The number of lines of `text` on a page `width` characters wide."""
+    """Count the lines of `text` on a page `width` characters wide."""
     return _height(text.split("\n"), width)
 
 
 def longest_line(text: str) -> int:
-    """Characters of the longest source line."""
+    """Return the length of the longest source line in characters."""
     return max(map(len, text.split("\n")))
 
 
 def make_document(text: str, width: int) -> Document:
-    """Measure a text."""
+    """Measure a text and return it as a document."""
     return Document(text, wrapped_lines(text, width), longest_line(text))
 
 
 def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
-    """Spans of `old` in `text`, left to right, without overlap.
+    """Find the non-overlapping occurrences of `old` in `text`, from left to right.
 
-    `fuzzy` falls back, only when the exact text is not there, to lines whose indentation and
-    trailing blanks differ, then to any difference in white space.
+    Args:
+        text: Text to search.
+        old: Text to find; an empty one never matches.
+        match: "exact" or "fuzzy". If there is no exact match, a fuzzy search ignores differences
+            in indentation and trailing blanks, then all differences in whitespace.
+
+    Returns:
+        Start and end offset of each occurrence.
     """
-    if not old:  # it would be found everywhere, without end
+    if not old:  # matches everywhere, and would keep `_occurrences` from advancing
         return []
     spans = _occurrences(text, old)
     if spans or match == "exact" or not old.strip():
@@ -117,13 +125,13 @@ def _occurrences(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list[tuple[int, int]]:
-    """Spans of `wanted` after each match of `blanks` is replaced by `shown`, a single character.
+    """Find `wanted` after replacing each match of `blanks` by `shown`, a single character.
 
-    String search takes linear time. A regular expression of all lines would start again at each
-    line, which takes quadratic time where many lines are alike.
+    Plain string search takes linear time. A regular expression over all lines would restart at
+    each line, which takes quadratic time in a text with many similar lines.
     """
     parts: list[str] = []
-    # where each piece between blanks begins, in the rewritten text and in the text
+    # offsets of the pieces between blanks: `loose` in the rewritten text, `exact` in the original
     loose, place, exact, end = [0], 0, [0], 0
     for hit in blanks.finditer(text):
         parts += (text[end : hit.start()], shown)
@@ -137,13 +145,17 @@ def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list
         piece = bisect(loose, at) - 1
         return exact[piece] + at - loose[piece]
 
-    # `wanted` begins and ends with characters that were not rewritten
+    # Map the last character, not the end, which may lie in rewritten blanks: `wanted` starts and
+    # ends with characters that were not rewritten.
     spans = _occurrences("".join(parts), wanted)
     return [(original(start), original(stop - 1) + 1) for start, stop in spans]
 
 
 def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
-    """Drop the white space around `old` that a fuzzy match ignores, and the same around `new`."""
+    """Strip whitespace around `old` that a fuzzy match ignores, and the same whitespace from `new`.
+
+    Both are returned unchanged if `old` is blank or occurs exactly.
+    """
     core = old.strip()
     if not core or old in text:
         return old, new
@@ -152,18 +164,25 @@ def without_margin(text: str, old: str, new: str) -> tuple[str, str]:
 
 
 def rewrite(document: Document, text: str, width: int) -> Edit:
-    """Put a text in the place of all, measured anew."""
+    """Replace the whole text and measure it anew."""
     before, after = document.text.split("\n"), text.split("\n")
     if max(len(before), len(after)) <= _FINE_DIFF_LINES:
         rows = difflib.unified_diff(before, after, n=0, lineterm="")
-        diff = "\n".join(list(rows)[2:])  # the file names say nothing here
+        diff = "\n".join(list(rows)[2:])  # without the header of file names
     else:
         diff = _hunk(0, 0, before, after)
     return Edit(make_document(text, width), diff)
 
 
 def replace(document: Document, spans: list[tuple[int, int]], new: str, width: int) -> Edit:
-    """Put `new` in the place of each span; this costs the lines that the spans touch."""
+    """Replace each span by `new`, measuring only the lines that the spans touch.
+
+    Args:
+        document: Document to edit.
+        spans: Sorted, non-overlapping start and end offsets, as `find` returns them.
+        new: Replacement text.
+        width: Page width in characters.
+    """
     text, lines = document.text, document.lines
     parts: list[str] = []
     hunks: list[str] = []
@@ -183,6 +202,7 @@ def replace(document: Document, spans: list[tuple[int, int]], new: str, width: i
         parts += (text[end:first], region)
         end = last
     whole = "".join((*parts, text[end:]))
+    # only an edit of a longest line can lower the maximum and requires a scan of the whole text
     if longest < document.longest_line:
         longest = longest_line(whole) if was_longest else document.longest_line
     return Edit(Document(whole, lines, longest), "\n".join(hunks))
@@ -192,9 +212,10 @@ _Region = tuple[int, int, list[tuple[int, int]]]
 
 
 def _regions(text: str, spans: list[tuple[int, int]]) -> Iterator[_Region]:
-    """Whole lines that spans touch, and the spans in them; neighbouring lines are one region.
+    """Yield the start and end of whole lines that spans touch, and the spans inside.
 
-    A region ends after a newline or with the text, so that heights of regions add up.
+    Adjacent lines form one region. A region ends after a newline or at the end of the text, so
+    that the heights of regions add up.
     """
     first = last = 0
     inside: list[tuple[int, int]] = []
@@ -212,23 +233,24 @@ def _regions(text: str, spans: list[tuple[int, int]]) -> Iterator[_Region]:
 
 
 def _put(text: str, first: int, last: int, spans: list[tuple[int, int]], new: str) -> str:
-    """The text from `first` to `last` with `new` in the place of each span."""
+    """Return `text[first:last]` with each span replaced by `new`."""
     ends = [first, *(stop for _, stop in spans)]
     starts = [*(start for start, _ in spans), last]
     return new.join(text[end:start] for end, start in zip(ends, starts, strict=True))
 
 
 def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
-    """A unified diff of one hunk without context.
+    """Format a unified diff of one hunk without context lines.
 
     Args:
-        first: number of the first line, from 0.
-        now: its number after the edits before it.
-        before: the lines.
-        after: those in their place.
+        first: Number of the first line in the old text, from 0.
+        now: Its number in the new text, shifted by earlier edits.
+        before: Old lines.
+        after: New lines.
     """
     most = min(len(before), len(after))
-    # what follows the last newline is a line of the text below, not one to insert after
+    # The empty string after a final newline is the start of the next line, not a line: a common
+    # prefix that included it would report an insertion one line too late.
     below = before[-1] == after[-1] == ""
     head = 0
     while head < most - below and before[head] == after[head]:
@@ -245,14 +267,17 @@ def _hunk(first: int, now: int, before: list[str], after: list[str]) -> str:
 
 
 def _range(start: int, length: int) -> str:
-    """Where a hunk lies, as `diff -u` writes it: from 1, the line before if it is empty."""
+    """Format a line range as `diff -u` does: from 1; an empty one names the line before it."""
     if length == 1:
         return str(start + 1)
     return f"{start + 1 if length else start},{length}"
 
 
 def page(document: Document, page_lines: int, width: int) -> str:
-    """The source with a delimiter where the page ends, if it overflows."""
+    """Return the source, with a delimiter at the end of the page if it overflows.
+
+    The delimiter precedes the first source line that does not fit completely.
+    """
     if document.lines <= page_lines:
         return document.text.removesuffix("\n")
     room = page_lines
@@ -266,5 +291,5 @@ def page(document: Document, page_lines: int, width: int) -> str:
 
 
 def overflow_delimiter(page_lines: int) -> str:
-    """The line that stands between what fits on the page and what does not."""
+    """Return the line that separates what fits on the page from the overflow."""
     return f"===== the page ends here: {page_lines} lines ====="

@@ -1,9 +1,9 @@
-"""An editing episode as a pure state machine, whatever is edited: no Gymnasium, no I/O, no judge.
+"""Editing episodes as a pure state machine, without Gymnasium, I/O or a judge.
 
-`EditSession` is what all domains of editing share: the budget of turns, the page, what calls of
-tools earn, the verdict's place, forks and records. A domain adds its task, its tools and what its
-judge's verdicts weigh: `session.Session` edits resumes, and docs/domains.md says how to add
-another.
+`EditSession` holds what all editing domains share: the turn budget, the page, rewards of tool
+calls, grading, forks and records. A domain adds its task, its tools and the weights of its
+judge's verdicts: `session.Session` edits resumes, and docs/domains.md explains how to add
+another domain.
 """
 
 from abc import ABC, abstractmethod
@@ -18,15 +18,15 @@ from resume_gym.prompts import layout_line, meta_line
 from resume_gym.tools import Malformed, Toolbox, ToolCall, ToolError
 
 Ledger = Mapping[str, float]
-"""Named reward terms (see `EditSession.terms`); their sum is the reward, exactly."""
+"""Reward terms by name (see `EditSession.terms`); their sum is exactly the reward."""
 
 
 class EditTask(Protocol):
-    """What an episode is about, as far as every domain needs it.
+    """The part of a task that every domain needs.
 
     Attributes:
-        task_id: unique in its source.
-        weakness: what kind of task it is; figures are broken down by it.
+        task_id: Identifier, unique in its source.
+        weakness: Kind of task, by which metrics are broken down.
     """
 
     @property
@@ -41,17 +41,17 @@ VerdictT = TypeVar("VerdictT")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The limits of an episode.
+    """Limits of an episode.
 
     Attributes:
-        max_turns: calls the agent may make, at least 3.
-        page_lines: lines of the page.
-        page_width: characters of a page line.
-        match: how `old` is searched; see `document.find`.
-        max_chars: size limit of an action and of the document, in characters.
+        max_turns: Number of actions that the agent may take, at least 3.
+        page_lines: Page height in lines.
+        page_width: Page width in characters.
+        match: Search mode for the text to replace; see `document.find`.
+        max_chars: Maximum length of an action and of the document in characters.
 
     Raises:
-        ValueError: a limit is out of range.
+        ValueError: A limit is out of range.
     """
 
     max_turns: int = 10
@@ -64,7 +64,7 @@ class Rules:
         least = {"max_turns": 3, "page_lines": 1, "page_width": 1, "max_chars": 1}
         for name, limit in least.items():
             value = getattr(self, name)
-            if type(value) is not int or value < limit:
+            if type(value) is not int or value < limit:  # isinstance would accept booleans
                 raise ValueError(f"{name}: expected an integer of at least {limit}, got {value!r}")
         if self.match not in ("exact", "fuzzy"):
             raise ValueError(f"match: expected 'exact' or 'fuzzy', got {self.match!r}")
@@ -74,10 +74,10 @@ _DEFAULT_RULES = Rules()
 
 
 class Step(NamedTuple):
-    """What a step answers.
+    """The result of one action.
 
-    `reward` is the sum of `ledger`. When `done` and the session's `needs_verdict`, the content
-    terms are not in it yet; `Session.grade` gives them.
+    `reward` is the sum of `ledger`. If `done` and the session's `needs_verdict`, both still lack
+    the content terms, which `EditSession.grade` returns.
     """
 
     observation: str
@@ -88,7 +88,7 @@ class Step(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything that changes in an episode; immutable."""
+    """The changing part of an episode, as an immutable tuple."""
 
     document: Document
     turns: int = 0
@@ -103,7 +103,7 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The outcome of a tool that shows the document; the first time it earns a reward."""
+    """The result of a tool that shows the document; only the first one earns a reward."""
 
     text: str
 
@@ -123,19 +123,19 @@ _COUNTS: dict[str, Any] = {
 
 
 class EditSession(ABC, Generic[TaskT, VerdictT]):
-    """An agent's episode on one task of a domain.
+    """One episode on one task of a domain.
 
-    A domain sets the attributes of its class and defines `original`, `brief`, `act` and
-    `unchanged`.
+    A subclass sets the class attributes below except `terms`, and defines `original`, `brief`,
+    `act` and `unchanged`.
 
     Attributes:
-        noun: what is edited; the key of its text in `info`.
-        system_prompt: the system message; the schemas of `tools` go beside it.
-        toolbox: the tools; `submit`, which ends the episode, is one of them.
-        editors: names of the tools that edit, so that their failures are failed edits.
-        verdict_type: a dataclass; what a judge answers.
-        verdict_weights: of its numeric fields, what they are worth.
-        terms: names of all terms of a ledger.
+        noun: Name of the edited document; its key in `info`.
+        system_prompt: System message; the schemas of `tools` are passed separately.
+        toolbox: Tools, including `submit`, which ends the episode.
+        editors: Names of the editing tools, whose failures count as failed edits.
+        verdict_type: Dataclass of a judge's verdicts.
+        verdict_weights: Reward weights of the verdict's graded numeric fields.
+        terms: Names of all ledger terms.
     """
 
     __slots__ = ("rules", "state", "task")
@@ -160,7 +160,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @classmethod
     def _check(cls) -> None:
-        """Find out what a domain forgot before an episode does."""
+        """Validate the class attributes when the class is defined, not during an episode."""
         parts = EditSession.__annotations__.keys() - {"terms", "_empty_info", "_reward_keys"}
         if missing := sorted(name for name in parts if not hasattr(cls, name)):
             raise TypeError(f"{cls.__name__}: expected the attributes {', '.join(missing)}")
@@ -176,7 +176,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             if wrong:
                 raise TypeError(f"{cls.__name__}: {told}; got {', '.join(sorted(wrong))}")
         for name, weight in cls.verdict_weights.items():
-            if weight <= 0 or weight % 0.25:  # so that sums are exact, and every field is told
+            # multiples of 0.25 sum exactly, and a zero weight would hide the field in ledgers
+            if weight <= 0 or weight % 0.25:
                 told = f"expected a positive multiple of 0.25, got {weight}"
                 raise TypeError(f"{cls.__name__}: verdict_weights: {name}: {told}")
 
@@ -184,7 +185,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """Start an episode.
 
         Raises:
-            ValueError: the document is larger than the rules allow.
+            ValueError: The document is longer than the rules allow.
         """
         self.task = task
         self.rules = rules or _DEFAULT_RULES
@@ -196,63 +197,63 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     @property
     @abstractmethod
     def original(self) -> str:
-        """The document of the task, as it is before any edit."""
+        """The unedited document of the task."""
 
     @property
     @abstractmethod
     def brief(self) -> str:
-        """What the agent is given to read at first: sources and document."""
+        """The first part of the prompt: source texts and document."""
 
     @abstractmethod
     def act(self, call: ToolCall) -> Edit | Shown | Malformed:
-        """What a call of a tool other than `submit` does; changes nothing itself."""
+        """Return the result of a tool call other than `submit`, without changing the state."""
 
     @abstractmethod
     def unchanged(self) -> Ledger:
-        """The content terms of an episode that changed nothing: no judge is asked."""
+        """Return the content terms of an episode that changed nothing; no judge is called."""
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
-        """The tools' schemas in OpenAI's format."""
+        """The tool schemas in OpenAI's format."""
         return self.toolbox.schemas
 
     @property
     def prompt(self) -> str:
-        """The first observation: the brief, the layout, the budget."""
+        """The first observation: brief, layout and turn budget."""
         rules = self.rules
         first = layout(measure(self.original, rules.page_width), rules)
         return f"{self.brief}\n\n{first}\n{meta_line(rules.max_turns, rules.max_turns, 0)}"
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The messages with which a chat about this episode begins."""
+        """The initial chat messages of the episode."""
         texts = {"system": self.system_prompt, "user": self.prompt}
         return [{"role": role, "content": text} for role, text in texts.items()]
 
     @property
     def done(self) -> bool:
-        """Whether the agent has submitted or has no turn left."""
+        """Whether the agent has submitted or has no turns left."""
         return self.state.done
 
     @property
     def turns(self) -> int:
-        """Actions taken."""
+        """The number of actions taken."""
         return self.state.turns
 
     @property
     def text(self) -> str:
-        """The document as it stands."""
+        """The current document."""
         return self.state.document.text
 
     @property
     def needs_verdict(self) -> bool:
-        """Whether the episode is over, was worth judging, and has no verdict yet."""
+        """Whether the episode is over, changed the document, and has no verdict yet."""
         state = self.state
         return state.done and not state.verdict and not self._unedited(state.document, state.edits)
 
     @property
     def ledger(self) -> dict[str, float]:
-        """All terms of the episode so far, the verdict's included; their sum is its reward."""
+        """The totals of all reward terms, including the verdict's; they sum to `reward`."""
         total = dict.fromkeys(self.terms, 0.0)
         for _, step in self.state.transcript:
             for name, value in step.ledger.items():
@@ -263,19 +264,19 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @property
     def reward(self) -> float:
-        """The episode's reward so far."""
+        """The reward so far."""
         return self.state.reward
 
     @property
     def score(self) -> float:
-        """The episode's reward on a scale from 0 to 100."""
+        """The reward so far on a scale from 0 to 100."""
         return rewards.score(self.state.reward, self.rules.max_turns, self.verdict_weights)
 
     def info(self) -> dict[str, Any]:
-        """The state and the last step as data, with the same keys at every step.
+        """Return the state and the last step as a dictionary with the same keys at every step.
 
-        `reward_*` are the last step's terms, the verdict's included once there is one; they are
-        floats and sum to its reward. `verdict_*` are -1, 0 or 1, and 0 before.
+        `reward_*` are the terms of the last step as floats, including the verdict's once there is
+        one; they sum to the step's reward. `verdict_*` are -1, 0 or 1, and 0 before the verdict.
         """
         doc, turns, edits, failed, _, submitted, done, reward, transcript, verdict = self.state
         info = dict(self._empty_info)
@@ -295,7 +296,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return info
 
     def _add_verdict(self, info: dict[str, Any], ledger: Ledger, verdict: VerdictT | None) -> None:
-        # an episode that changed nothing is graded by the tables
+        # an unedited episode has no verdict: its last step already has the content terms
         content = self._content(verdict) if verdict else ledger
         if self.verdict_weights.keys() <= content.keys():
             info["graded"] = True
@@ -305,10 +306,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
                 info[f"verdict_{name}"] = content[name] / weight
 
     def step(self, text: str) -> Step:
-        """Take one action. Bad syntax costs a turn; no string raises.
+        """Apply one action. Invalid syntax costs a turn but never raises.
 
         Raises:
-            RuntimeError: the episode is over.
+            RuntimeError: The episode is over.
         """
         state, rules = self.state, self.rules
         doc, turns, edits, failed, reviewed, submitted, done, reward, transcript, _ = state
@@ -351,6 +352,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return step
 
     def _acted(self, call: ToolCall) -> Edit | Shown | Malformed:
+        """Run a tool; reject edits that change nothing or make the document too long."""
         outcome = self.act(call)
         if isinstance(outcome, Edit):
             size = len(outcome.document.text)
@@ -380,7 +382,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return edits == 0 or doc.text == self.original
 
     def _close(self, doc: Document, edits: int, submitted: bool, ledger: dict[str, float]) -> None:
-        """Add the terms of an episode's end that need no judge."""
+        """Add the end-of-episode terms that need no judge."""
         if not submitted:
             ledger["no_submit"] = rewards.NO_SUBMIT
         fits = doc.lines <= self.rules.page_lines
@@ -393,12 +395,12 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             ledger.update(content)
 
     def grade(self, verdict: VerdictT) -> Ledger:
-        """Take a judge's verdict on the final document; return its terms.
+        """Set a judge's verdict on the final document and return its reward terms.
 
         A later verdict replaces an earlier one.
 
         Raises:
-            RuntimeError: the episode still runs, or changed nothing and needs no verdict.
+            RuntimeError: The episode is still running, or changed nothing and needs no verdict.
         """
         state = self.state
         if not state.done:
@@ -412,21 +414,21 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return ledger
 
     def snapshot(self) -> State:
-        """The state; immutable, so a reference is a snapshot."""
+        """Return the state; it is immutable, so no copy is needed."""
         return self.state
 
     def restore(self, state: State) -> None:
-        """Go back, or forward, to a snapshot of this task."""
+        """Set the state to a snapshot of this task, earlier or later."""
         self.state = state
 
     def fork(self) -> Self:
-        """An independent session in the same state."""
+        """Return an independent session in the same state."""
         twin = object.__new__(type(self))
         twin.task, twin.rules, twin.state = self.task, self.rules, self.state
         return twin
 
     def record(self) -> dict[str, Any]:
-        """The episode as JSON values: enough to replay it and to grade it again."""
+        """Return the episode as JSON values, sufficient to replay and regrade it."""
         verdict = self.state.verdict
         return {
             "task_id": self.task.task_id,
@@ -442,10 +444,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     @classmethod
     def replay(cls, task: TaskT, record: Mapping[str, Any]) -> Self:
-        """Play a record again.
+        """Repeat the actions of a record in a new session.
 
         Raises:
-            ValueError: the record is of another task, or came out differently.
+            ValueError: The record belongs to another task, or the replay ends in another state.
         """
         if record["task_id"] != task.task_id:
             raise ValueError(f"expected a record of {task.task_id}, got {record['task_id']}")
@@ -462,10 +464,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
 @lru_cache(maxsize=4096)
 def measure(text: str, width: int) -> Document:
-    """The document of a text; many episodes begin with the same."""
+    """Measure a text; cached, since many episodes start from the same document."""
     return document.make_document(text, width)
 
 
 def layout(doc: Document, rules: Rules) -> str:
-    """The line on a document's layout, as replies and prompts show it."""
+    """Format the layout line that replies and prompts show."""
     return layout_line(doc.lines, rules.page_lines, doc.longest_line)

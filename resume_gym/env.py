@@ -1,7 +1,9 @@
-"""`ResumeEdit-v0`: a thin Gymnasium skin over `Session`, and the same for other domains."""
+"""Gymnasium environments: `EditEnv` wraps the sessions of any domain, `ResumeEdit-v0` resumes."""
 
 import asyncio
+import inspect
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -11,29 +13,31 @@ from resume_gym.document import Match
 from resume_gym.editing import EditSession, EditTask, Ledger, Rules
 from resume_gym.judges import Judge, as_async, make_judge
 from resume_gym.session import Session
+from resume_gym.sources import load_tasks
 from resume_gym.spaces import UnicodeText
-from resume_gym.tasks import TaskError, load_tasks
+from resume_gym.tasks import TaskError
+from resume_gym.user_errors import did_you_mean
 
 MAX_OBSERVATION = 1_048_576
 
 
 class EditEnv(gym.Env[str, str]):
-    """A domain of editing as a Gymnasium environment; `ResumeEditEnv` is one.
+    """Base class of Gymnasium environments for editing, such as `ResumeEditEnv`.
 
     A subclass sets `session_type`, defines `load_tasks`, and has an `__init__` whose arguments
-    are JSON values, with defaults: `tasks`, `split` and `judge` among them.
+    have defaults and are JSON values; `tasks`, `split` and `judge` are among them.
 
     Args:
-        rules: the limits of an episode.
-        tasks: a source of tasks.
+        rules: Limits of an episode.
+        tasks: Task source.
         split: "train", "eval" or None for both.
-        judge: a spec of `make_judge`, or None.
+        judge: Judge specification for `make_judge`, or None.
         render_mode: None or one of `metadata["render_modes"]`.
 
     Attributes:
-        session_type: the domain's class of sessions.
-        rules: the limits of an episode.
-        session: the running or last episode.
+        session_type: Session class of the domain.
+        rules: Limits of an episode.
+        session: Running or last episode.
     """
 
     metadata = {  # noqa: RUF012
@@ -56,7 +60,7 @@ class EditEnv(gym.Env[str, str]):
             known = ", ".join(self.metadata["render_modes"])
             raise ValueError(f"render_mode: expected None, {known}; got {render_mode!r}")
         if not isinstance(judge, str | Mapping | None):
-            # an object would break the spec and what is made from it: pickles, vectors
+            # a judge object in the spec would break pickling and vector environments
             raise ValueError(f"judge: expected a name, a mapping or None; got {judge!r}")
         self.rules = rules
         self.observation_space = UnicodeText(MAX_OBSERVATION)
@@ -70,21 +74,21 @@ class EditEnv(gym.Env[str, str]):
 
     @staticmethod
     def load_tasks(source: str, split: str | None) -> Sequence[EditTask]:
-        """Tasks of a source and a split, in order; a subclass defines it.
+        """Return the tasks of a source and a split, in order; subclasses define it.
 
         Raises:
-            ValueError: there is no such source.
+            ValueError: The source does not exist.
         """
         raise NotImplementedError("load_tasks: expected a static method of the subclass")
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Start an episode; `options={"task_id": ...}` names its task.
+        """Start an episode; `options={"task_id": ...}` selects its task.
 
         Raises:
-            TaskError: the source of tasks is bad, or has no such task.
-            ValueError: there is no such judge.
+            TaskError: The task source is invalid or lacks the task.
+            ValueError: The judge does not exist.
         """
         super().reset(seed=seed)
         self.session = self.new_session((options or {}).get("task_id"))
@@ -94,10 +98,10 @@ class EditEnv(gym.Env[str, str]):
 
     @property
     def tasks(self) -> tuple[EditTask, ...]:
-        """All tasks of the source and split.
+        """All tasks of the source and split, loaded at the first access.
 
         Raises:
-            TaskError: the source of tasks is bad.
+            TaskError: The task source is invalid.
         """
         if not self._tasks:
             self._tasks = tuple(self.load_tasks(self._source, self._split))
@@ -108,31 +112,31 @@ class EditEnv(gym.Env[str, str]):
 
     @property
     def judge(self) -> Judge | None:
-        """Who grades finished episodes; made at the first use.
+        """The judge of finished episodes, created at the first access.
 
         Raises:
-            ValueError: there is no such judge.
+            ValueError: The judge does not exist.
         """
         if self._judge is None and self._judge_spec is not None:
             self._judge = make_judge(self._judge_spec)
         return self._judge
 
     def new_session(self, task_id: str | None = None) -> EditSession[Any, Any]:
-        """An episode by this environment's rules that `reset` and `step` know nothing of.
+        """Create a session with this environment's rules that `reset` and `step` do not track.
 
-        For who plays many episodes at once: a session is light, and waits for its verdict.
+        Use it to play many episodes concurrently: sessions are light and can be graded later.
 
         Args:
-            task_id: of its task; None draws one.
+            task_id: Task of the episode; None draws one.
 
         Raises:
-            TaskError: there is no such task.
-            ValueError: there is no such judge.
+            TaskError: The task does not exist.
+            ValueError: The judge does not exist.
         """
         tasks = self.tasks
-        _ = self.judge  # a bad one is found out before an episode is spent on it
+        _ = self.judge  # report an invalid judge before an episode is played
         if task_id is None:
-            # a third of the time of `integers`, which a short episode would notice
+            # takes a third of the time of `integers`, which is noticeable in short episodes
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
         if task_id not in self._numbers:
             split = f", split {self._split}" * (self._split is not None)
@@ -141,12 +145,12 @@ class EditEnv(gym.Env[str, str]):
         return self.session_type(tasks[self._numbers[task_id]], self.rules)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Take one action; at the end, ask the judge.
+        """Take one action; at the end of the episode, ask the judge for a verdict.
 
         Raises:
-            gymnasium.error.ResetNeeded: there is no running episode.
-            JudgeError: no verdict could be had. The finished episode stays in `session`;
-                `grade` asks again.
+            gymnasium.error.ResetNeeded: No episode is running.
+            JudgeError: The judge returned no verdict. The finished episode stays in `session`;
+                `grade` tries again.
         """
         session = self.session
         if session is None or session.state.done:
@@ -159,7 +163,7 @@ class EditEnv(gym.Env[str, str]):
         return observation, reward, done, False, session.info()
 
     def grade(self) -> Ledger:
-        """Ask the judge for a verdict on the finished episode; its terms, if it needs one."""
+        """Grade the finished episode if it needs a verdict; return the verdict's terms."""
         assert self.session is not None
         judge = self.judge
         if judge is None or not self.session.needs_verdict:
@@ -167,13 +171,13 @@ class EditEnv(gym.Env[str, str]):
         return self.session.grade(judge.judge(self.session.task, self.session.text))
 
     async def agrade(self, session: EditSession[Any, Any]) -> Ledger:
-        """Ask the judge for a verdict on a finished session, without holding up the event loop.
+        """Grade a finished session without blocking the event loop.
 
         Returns:
-            The verdict's terms; none if the session needs no verdict, or there is no judge.
+            The verdict's terms; empty if the session needs no verdict or there is no judge.
 
         Raises:
-            JudgeError: no verdict could be had; the session can be graded later.
+            JudgeError: The judge returned no verdict; the session can be graded later.
         """
         judge = self.judge
         if judge is None or not session.needs_verdict:
@@ -182,7 +186,7 @@ class EditEnv(gym.Env[str, str]):
         return session.grade(await asyncio.wrap_future(verdict))
 
     def render(self) -> Any:
-        """The page: a string (ansi), printed in colour (human), or uint8 [H, W, 3] (rgb_array)."""
+        """Return the page as text (ansi) or uint8 [H, W, 3] (rgb_array), or print it (human)."""
         if self.render_mode is None or self.session is None:
             gym.logger.warn("render needs a render_mode and a reset")
             return None
@@ -193,7 +197,7 @@ class EditEnv(gym.Env[str, str]):
         return render.rgb_array(self.session)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the judge, whose client may hold connections; it is made again when needed."""
+        """Omit the judge, whose client may hold connections; it is recreated on demand."""
         return {**self.__dict__, "_judge": None}
 
 
@@ -201,15 +205,15 @@ class ResumeEditEnv(EditEnv):
     """Revise a resume for a job through tool calls.
 
     ## Description
-    The agent reads a job description and a resume in Markdown with one planted weakness, which
-    it is not told. It has `max_turns` turns, one tool call a turn, to improve the resume for the
-    job without inventing facts, to keep it on a page of `page_lines` lines, and to submit it. A
+    The agent reads a job description and a resume in Markdown with one planted weakness, which is
+    not disclosed. It has `max_turns` turns, with one tool call each, to improve the resume for the
+    job without inventing facts, to fit it on a page of `page_lines` lines, and to submit it. A
     judge then compares the final document with the original.
 
     ## Action Space
-    `UnicodeText`: the assistant's text. It holds an optional `<think>` block, free text, and one
-    call `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`; `resume_gym.tool_call` writes
-    it, `resume_gym.TOOLS` holds the schemas. The tools:
+    `UnicodeText`: the assistant's text, with an optional `<think>` block, free text, and one call
+    `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`. `resume_gym.tool_call` formats a
+    call; `resume_gym.TOOLS` holds the schemas. The tools:
 
     | tool | effect |
     |---|---|
@@ -217,16 +221,16 @@ class ResumeEditEnv(EditEnv):
     | `review()` | show the whole resume and the end of the page |
     | `submit()` | end the episode |
 
-    No string raises: one that is no call costs a turn and answers with an error. A vector
-    environment takes a tuple of strings; a bare string would send a character to each.
+    No string raises an exception: an invalid call costs a turn and returns an error message.
+    Vector environments take a tuple of strings; they would split a bare string into characters.
 
     ## Observation Space
-    `UnicodeText`: the text that the agent reads. After `reset` the job, the resume and the
-    budget; afterwards the tool's reply, which ends with `turns left: 7/10 | edits: 3`.
+    `UnicodeText`: the text that the agent reads. `reset` returns the job, the resume and the turn
+    budget; `step` returns the tool's reply, which ends with `turns left: 7/10 | edits: 3`.
 
     ## Starting State
-    A task drawn with the environment's generator, or the one that
-    `reset(options={"task_id": ...})` names.
+    A task drawn with the environment's random generator, or the task selected by
+    `reset(options={"task_id": ...})`.
 
     ## Rewards
     | per turn | success | failure |
@@ -234,7 +238,7 @@ class ResumeEditEnv(EditEnv):
     | str_replace | +0.25 | -0.25 |
     | review, first time | +1.0 | |
     | submit | +1.0 | |
-    | anything that is no call | | -0.25 |
+    | invalid call | | -0.25 |
     | no submit by the end | | -1.0 |
 
     | terminal | worse / bad | same | better / good |
@@ -244,18 +248,18 @@ class ResumeEditEnv(EditEnv):
     | clarity, quantification, jd_alignment, action_verbs, each | -0.25 | 0 | +0.25 |
     | overall preference | -1.0 | 0 | +1.0 |
 
-    An episode that changes nothing is not judged: hallucination -1, the planted weakness's own
-    metric -0.25. The reward of an episode of ten turns lies in [-7, +8].
+    An unchanged resume is not judged: it gets -1 for hallucination and -0.25 for the metric of
+    its planted weakness. The reward of an episode of ten turns lies in [-7, +8].
 
     ## Episode End
-    `submit` and running out of turns both terminate: the budget is part of the state. The
-    environment never truncates.
+    `submit` and running out of turns both terminate the episode, since the turn budget is part of
+    the state. The environment never truncates.
 
     ## Information
     The same keys at every step: `task_id`, `resume`, `turns_left`, `edits`, `failed_edits`,
     `lines` (after wrapping), `longest_line` (characters), `submitted`, `error` (one of
     `resume_gym.ERRORS`), `episode_reward` (so far), `graded`, `score` (0-100 once graded),
-    `reward_*` (this step's terms; they sum to the reward) and `verdict_*` (the judge's fields:
+    `reward_*` (this step's terms, which sum to the reward) and `verdict_*` (the judge's fields:
     -1, 0, 1).
 
     ## Arguments
@@ -263,12 +267,12 @@ class ResumeEditEnv(EditEnv):
 
     | argument | default | meaning |
     |---|---|---|
-    | `tasks` | `"default"` | a source of tasks: see `resume_gym.load_tasks` |
+    | `tasks` | `"default"` | task source: see `resume_gym.load_tasks` |
     | `split` | `"train"` | `"train"`, `"eval"` or None for both |
     | `judge` | `"rubric"` | a name, a dict with a name and options (or that as JSON), or None |
-    | `max_turns` | 10 | calls the agent may make |
+    | `max_turns` | 10 | number of turns |
     | `page_lines`, `page_width` | 55, 165 | size of the page in lines and characters |
-    | `match` | `"exact"` | `"fuzzy"` tolerates white space in `old` |
+    | `match` | `"exact"` | `"fuzzy"` ignores whitespace differences in `old` |
     | `render_mode` | None | `"ansi"`, `"human"` or `"rgb_array"` |
 
     `ResumeEditMini-v0` is the same environment on short documents: a page of 20 lines, 6 turns.
@@ -293,3 +297,47 @@ class ResumeEditEnv(EditEnv):
     ) -> None:
         rules = Rules(max_turns, page_lines, page_width, match)
         super().__init__(rules, tasks, split, judge, render_mode)
+
+
+def make_edit_env(env: str, **options: Any) -> EditEnv:
+    """Create the environment that the `--env` option names.
+
+    Args:
+        env: Id of an editing environment, or module:id.
+        options: Arguments of the environment; None selects its default, except that a `split`
+            of None selects both splits.
+
+    Raises:
+        TaskError: The environment does not exist, an argument is invalid, or the tasks cannot be
+            loaded.
+    """
+    _check_env(env)
+    given = {name: value for name, value in options.items() if value is not None or name == "split"}
+    try:
+        made = gym.make(env, **given).unwrapped
+        assert isinstance(made, EditEnv)
+        _ = made.tasks  # load them now, to report an invalid source
+    except TaskError:
+        raise
+    except (ValueError, TypeError, ImportError, gym.error.Error) as problem:
+        raise TaskError(f"{env}: {problem}") from None
+    return made
+
+
+def _check_env(name: str) -> None:
+    """Raise TaskError if a name is no editing environment, without creating one."""
+    ours = [
+        key for key, one in gym.registry.items() if str(one.entry_point).startswith(f"{__name__}:")
+    ]
+    known = f"--env: expected one of {', '.join(ours)}, or module:ID"
+    try:
+        module, _, own = name.rpartition(":")
+        if module:
+            import_module(module)
+        point: Any = gym.spec(own).entry_point
+        kind = gym.envs.registration.load_env_creator(point) if isinstance(point, str) else point
+    except (gym.error.Error, ImportError, AttributeError) as problem:
+        hint = did_you_mean(name, ours) or (f" ({problem})" if ":" in name else "")
+        raise TaskError(f"{known}; got {name!r}{hint}") from None
+    if not (inspect.isclass(kind) and issubclass(kind, EditEnv)):
+        raise TaskError(f"{known}; {name} edits no documents")

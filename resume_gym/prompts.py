@@ -1,4 +1,4 @@
-"""What the agent reads, apart from the tools' replies."""
+"""The system prompt and the fixed parts of observations."""
 
 SYSTEM_PROMPT = """\
 You edit a resume for a job. Each turn, make one tool call. First review, then replace weak text \
@@ -7,15 +7,15 @@ Use strong verbs and figures, fit the job and the page, and never invent facts."
 
 
 def task_brief(job: str, resume: str) -> str:
-    """The job and the resume, as the first observation shows them."""
+    """Format the job and the resume for the first observation."""
     return f"# Job\n{job}\n\n# Resume\n{resume.rstrip()}"
 
 
 def layout_line(lines: int, page_lines: int, longest_line: int) -> str:
-    """The layout state, as it ends every reply that changed or showed the resume."""
+    """Format the layout line of prompts and of replies that change or show the document."""
     return f"lines: {lines}/{page_lines} | longest line: {longest_line}"
 
 
 def meta_line(turns_left: int, max_turns: int, edits: int) -> str:
-    """The last line of every observation."""
+    """Format the last line of every observation."""
     return f"turns left: {turns_left}/{max_turns} | edits: {edits}"

@@ -1,4 +1,4 @@
-"""A session's page as text, in colour, and as a picture."""
+"""Rendering of a session's page as plain text, coloured terminal output or an image."""
 
 import unicodedata
 from functools import lru_cache
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 Colour = tuple[int, int, int]
 
-# The picture, in pixels. It is drawn _SCALE times as large and reduced, which smooths letters.
+# Image dimensions in pixels. Drawing at _SCALE times the size and downsampling smooths letters.
 _SCALE, _FONT_SIZE, _ROW, _CHAR, _MARGIN = 2, 12, 16, 6, 12
 _REPLY_ROWS = 6
 _INK, _MUTED, _HEADING = (35, 35, 40), (140, 140, 145), (25, 60, 120)
 _DESK, _PAPER, _EDGE = (236, 236, 233), (255, 255, 255), (205, 205, 200)
 _RED, _GREEN = (185, 45, 40), (25, 120, 60)
-# Pillow's own font knows little more than ASCII
+# Pillow's built-in font has few glyphs beyond ASCII
 _PLAIN = str.maketrans("–—−•→", "---·>")
-# An agent writes the text, and a terminal obeys control characters: show them instead.
+# Agents may write control characters, which a terminal would obey: show symbols instead.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
 _VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-# besides control characters: tabs, and marks that turn the direction of what follows
+# also tabs, and marks that change the direction of the text after them
 _SHOWN = (
     _VISIBLE | {9: 0x2409} | dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
 )
 
 
 def visible(text: str) -> str:
-    """A text as a terminal may show it, character for character; line feeds stay."""
+    """Replace control characters by visible symbols, one for one; line feeds stay."""
     return text.translate(_SHOWN)
 
 
@@ -54,7 +54,7 @@ def _status(session: EditSession[Any, Any]) -> str:
 
 
 def last_reply(session: EditSession[Any, Any]) -> list[str]:
-    """The last tool's reply; of a review only the layout, since the page is shown anyway."""
+    """Return the last reply's lines; of a review only the layout, as the page is shown anyway."""
     if not session.state.transcript:
         return []
     step = session.state.transcript[-1][1]
@@ -63,7 +63,7 @@ def last_reply(session: EditSession[Any, Any]) -> list[str]:
 
 
 def ansi(session: EditSession[Any, Any]) -> str:
-    """The page with line numbers, the delimiter where it overflows, the last reply."""
+    """Return the page with line numbers, the overflow delimiter and the last reply."""
     rows = [f"{number:>4}  {row}" for number, row in enumerate(_rows(session), start=1)]
     limit = session.rules.page_lines
     if len(rows) > limit:
@@ -73,7 +73,7 @@ def ansi(session: EditSession[Any, Any]) -> str:
 
 def human(session: EditSession[Any, Any]) -> None:
     """Print the page in colour."""
-    from rich.console import Console  # 60 ms that only this mode needs
+    from rich.console import Console  # takes 60 ms, and only this mode needs it
     from rich.panel import Panel
     from rich.table import Table
     from rich.text import Text
@@ -101,7 +101,7 @@ def _font() -> "ImageFont.FreeTypeFont | ImageFont.ImageFont":
 
 
 def _drawable(text: str) -> str:
-    """The text in the letters of the font: accents fall, dashes and bullets are replaced."""
+    """Reduce a text to the font's glyphs: drop accents, replace dashes and bullets."""
     if text.isascii():
         return text
     parts = unicodedata.normalize("NFKD", text.translate(_PLAIN))
@@ -109,10 +109,10 @@ def _drawable(text: str) -> str:
 
 
 def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
-    """The page as a picture, uint8 [H, W, 3]; H and W depend on the page's size alone.
+    """Draw the page as an image, uint8 [H, W, 3]; H and W depend only on the page size.
 
-    Below the page there is room for a quarter of a page that overflows, and for the last reply;
-    what is more is counted, not drawn.
+    Below the page, there is room for an overflow of a quarter page (at least two lines) and for
+    the last reply; further lines are counted, not drawn.
     """
     from PIL import Image, ImageDraw
 
@@ -122,7 +122,7 @@ def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
     top = 3 * _MARGIN
     reply_top = top + (limit + 1 + spill) * _ROW + _MARGIN
     height = reply_top + _REPLY_ROWS * _ROW + _MARGIN
-    # video codecs want even sides
+    # video codecs require even dimensions
     image = Image.new("RGB", (_SCALE * (width + width % 2), _SCALE * (height + height % 2)), _DESK)
     draw = ImageDraw.Draw(image)
 
@@ -149,7 +149,7 @@ def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:
 
 
 def _reply_rows(session: EditSession[Any, Any]) -> list[str]:
-    """The last reply in the rows and columns that the picture has for it."""
+    """Shorten the last reply to the rows and columns reserved for it in the image."""
     width = session.rules.page_width
     rows = [row[:width] + "..." if len(row) > width else row for row in last_reply(session)]
     if len(rows) <= _REPLY_ROWS:

@@ -1,6 +1,6 @@
-"""The reward tables as data, and pure functions over them.
+"""Reward tables as data, and pure functions over them.
 
-Every reward is a multiple of 0.25, so sums of ledger terms are exact in floating point.
+Every reward is a multiple of 0.25, so that sums of ledger terms are exact in floating point.
 """
 
 from collections.abc import Mapping
@@ -40,21 +40,21 @@ WEAKNESS_METRIC: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a judge says of a revised resume, against the original.
+    """A judge's comparison of a revised resume with the original.
 
     Attributes:
-        hallucination: -1 if the revision claims what the original and the evidence do not
-            support, +1 if it does not.
-        clarity: -1 worse, 0 same, +1 better; so are the next four.
-        quantification: use of figures that are grounded.
-        jd_alignment: fit to the job description.
-        action_verbs: strength of the verbs that open the bullets.
-        preference: which of the two resumes a recruiter would rather receive.
-        reasons: a sentence for each field.
-        confidence: in [0, 1] for each field.
+        hallucination: -1 if the revision makes claims that neither the original nor the evidence
+            supports, else +1.
+        clarity: -1 worse, 0 same, +1 better; the next four fields use the same scale.
+        quantification: Use of supported figures.
+        jd_alignment: Fit to the job description.
+        action_verbs: Strength of the verbs that open the bullets.
+        preference: Preference of a recruiter between the two resumes.
+        reasons: One sentence for each field.
+        confidence: Confidence in [0, 1] for each field.
 
     Raises:
-        ValueError: a field holds another value.
+        ValueError: A grade has another value.
     """
 
     hallucination: int
@@ -77,12 +77,12 @@ class Verdict:
 def verdict_ledger(
     verdict: object, weights: Mapping[str, float] = VERDICT_WEIGHTS
 ) -> dict[str, float]:
-    """The content terms of a verdict: each of its weighted fields, times the weight."""
+    """Return the content terms of a verdict: each weighted field times its weight."""
     return {name: weight * getattr(verdict, name) for name, weight in weights.items()}
 
 
 def unedited_ledger(weakness: str) -> dict[str, float]:
-    """The content terms of an episode that changed nothing: no judge is asked."""
+    """Return the content terms of an episode that changed nothing, which is not judged."""
     ledger = dict.fromkeys(CONTENT_TERMS, 0.0)
     ledger["hallucination"] = -VERDICT_WEIGHTS["hallucination"]
     metric = WEAKNESS_METRIC[weakness]
@@ -93,10 +93,10 @@ def unedited_ledger(weakness: str) -> dict[str, float]:
 def reward_bounds(
     max_turns: int, weights: Mapping[str, float] = VERDICT_WEIGHTS
 ) -> tuple[float, float]:
-    """The least and the greatest reward of a graded episode; (-7, +8) for ten turns.
+    """Return the minimum and maximum reward of a graded episode; (-7, +8) for ten turns.
 
-    Least: one edit that is judged worse in all, every other turn failed, no submit, too long.
-    Greatest: one review, one submit, a good edit in every other turn.
+    Minimum: one edit judged worse in every field, all other turns failed, no submit, overflow.
+    Maximum: one review, one submit, a successful edit in every other turn, all grades better.
     """
     verdict = sum(weights.values()) + LAYOUT
     least = (max_turns - 1) * FAILURE + EDIT + NO_SUBMIT - verdict
@@ -105,13 +105,13 @@ def reward_bounds(
 
 
 def score(reward: float, max_turns: int, weights: Mapping[str, float] = VERDICT_WEIGHTS) -> float:
-    """The reward on a scale from 0 to 100; 100 (R + 7) / 15 for ten turns."""
+    """Rescale a reward linearly to 0-100; for ten turns, 100 (R + 7) / 15."""
     least, greatest = reward_bounds(max_turns, weights)
     return 100.0 * (reward - least) / (greatest - least)
 
 
 def components(terms: Mapping[str, float]) -> dict[str, float]:
-    """Sums of the terms by part: tool syntax, layout, and content, which is all else."""
+    """Sum the terms by part: tool syntax, layout, and content (all other terms)."""
     parts = dict.fromkeys(("tool_syntax", "layout", "content"), 0.0)
     for name, value in terms.items():
         part = "tool_syntax" if name in TOOL_TERMS else name if name == "layout" else "content"

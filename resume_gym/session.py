@@ -1,6 +1,6 @@
-"""Resumes: the session whose document is a resume, edited for a job.
+"""The editing session whose document is a resume, revised for a job.
 
-`EditSession` has the machinery; here are the resume's prompt, tools and verdicts.
+`EditSession` has the state machine; this module adds the resume's prompt, tools and verdicts.
 """
 
 from resume_gym import document, rewards
@@ -22,7 +22,7 @@ __all__ = ["Ledger", "Rules", "Session", "State", "Step"]
 
 
 class Session(EditSession[Task, Verdict]):
-    """An agent's episode on one resume.
+    """One episode on one resume.
 
     >>> session = Session(task)
     >>> session.step(tool_call("review")).reward
@@ -42,7 +42,7 @@ class Session(EditSession[Task, Verdict]):
         """Start an episode.
 
         Raises:
-            TaskError: the job or the resume is larger than the rules allow.
+            TaskError: The job or the resume is longer than the rules allow.
         """
         limit = (rules or Rules()).max_chars
         for name, text in (("job", task.job), ("resume", task.resume)):
@@ -53,28 +53,28 @@ class Session(EditSession[Task, Verdict]):
 
     @property
     def original(self) -> str:
-        """The resume of the task."""
+        """The unedited resume of the task."""
         return self.task.resume
 
     @property
     def resume(self) -> str:
-        """The resume as it stands."""
+        """The current resume."""
         return self.state.document.text
 
     @property
     def brief(self) -> str:
-        """The job and the resume."""
+        """The job description and the unedited resume."""
         return task_brief(self.task.job, self.task.resume)
 
     def act(self, call: ToolCall) -> Edit | Shown | Malformed:
-        """Replace text, or show the page."""
+        """Replace text or show the page."""
         if call.name == "str_replace":
             return self._replace(**call.arguments)
         rules = self.rules
         return Shown(document.page(self.state.document, rules.page_lines, rules.page_width))
 
     def unchanged(self) -> Ledger:
-        """Nothing was repaired, and nothing can be vouched for."""
+        """Return the penalties of an unedited resume; see `rewards.unedited_ledger`."""
         return rewards.unedited_ledger(self.task.weakness)
 
     def _replace(self, old: str, new: str, count: int = 1) -> Edit | Malformed:
@@ -93,6 +93,7 @@ class Session(EditSession[Task, Verdict]):
         if len(spans) > count:
             more = f"`old` occurs {len(spans)} times, expected {count}; make it longer"
             return Malformed("ambiguous", more, name)
+        # checked before the replacement, which could build a text of any size
         size = len(doc.text) + sum([len(new) - stop + start for start, stop in spans])
         if size > rules.max_chars:
             limit = f"{size} characters, the limit is {rules.max_chars}"

@@ -1,8 +1,8 @@
-"""A space of texts that vectorises.
+"""A Gymnasium space of Unicode texts for vector environments.
 
-`gymnasium.spaces.Text` needs its alphabet listed, and a full Unicode one takes seconds to build
-and a minute to batch. This space holds any text up to a length; it teaches Gymnasium's vector
-environments how to batch it and how to pass it through shared memory.
+`gymnasium.spaces.Text` requires a list of its characters; with all of Unicode it takes seconds
+to build and a minute to batch. `UnicodeText` contains any text up to a length. This module
+registers the functions that pass its texts through the shared memory of vector environments.
 """
 
 import multiprocessing
@@ -19,12 +19,12 @@ from gymnasium.vector.utils import (
 
 from resume_gym.tools import text_fault
 
-_HEADER = 4
+_HEADER = 4  # bytes of the uint32 length before each text in shared memory
 _PRINTABLE = [chr(code) for code in range(0x20, 0x7F)] + ["\n", "\t", "é", "ß", "語", "🙂"]
 
 
 class UnicodeText(spaces.Space[str]):
-    """Any string of up to `max_length` characters without NUL and lone surrogates.
+    """Strings of at most `max_length` characters without NUL and lone surrogates.
 
     Samples are short printable texts.
     """
@@ -37,18 +37,22 @@ class UnicodeText(spaces.Space[str]):
 
     @property
     def is_np_flattenable(self) -> bool:
-        """Texts have no fixed size, so no."""
+        """False, since texts have no fixed size."""
         return False
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """A random text of at most 64 characters; masks are refused."""
+        """Return a random text of at most 64 characters.
+
+        Raises:
+            ValueError: A mask or a probability is given.
+        """
         if mask is not None or probability is not None:
             raise ValueError("UnicodeText samples without mask and probability")
         length = int(self.np_random.integers(min(self.max_length, 64) + 1))
         return "".join(self.np_random.choice(_PRINTABLE, length))
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` is a text of this space."""
+        """Return whether `x` is a text of this space."""
         return isinstance(x, str) and len(x) <= self.max_length and not text_fault(x)
 
     def __repr__(self) -> str:
@@ -59,10 +63,9 @@ class UnicodeText(spaces.Space[str]):
 
 
 class _SharedTexts(Sequence[str]):
-    """A live view of the texts in shared memory; copying it gives a tuple of strings.
+    """Live view of the texts in shared memory; a deep copy is a tuple of strings.
 
-    `AsyncVectorEnv` reads the memory once, when it is built, and copies that object after every
-    step.
+    `AsyncVectorEnv` reads the memory once, at construction, and copies that object after each step.
     """
 
     def __init__(self, memory: Any, n: int) -> None:
@@ -84,7 +87,7 @@ class _SharedTexts(Sequence[str]):
 
 @create_shared_memory.register(UnicodeText)
 def _create_shared_memory(space: UnicodeText, n: int = 1, ctx: Any = multiprocessing) -> Any:
-    # UTF-8 takes four bytes a character at most; slots stay aligned for the length's uint32
+    # UTF-8 takes at most 4 bytes a character; a slot size divisible by 4 keeps lengths aligned
     return ctx.Array("B", n * (_HEADER + 4 * space.max_length))
 
 

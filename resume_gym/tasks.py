@@ -1,9 +1,8 @@
-"""Tasks: what an episode is about, and where they come from."""
+"""Tasks (resume, job, planted weakness and its fixes), and their JSONL files."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,11 @@ from resume_gym.tools import text_fault
 
 WEAKNESSES = tuple(WEAKNESS_METRIC)
 SPLITS = ("train", "eval")
-BUNDLED = ("default", "mini")
 EVIDENCE_KINDS = ("project_notes", "performance_review", "portfolio")
-
-_DATA = Path(__file__).parent / "data"
 
 
 class TaskError(ValueError):
-    """A task, or a source of tasks, is not what it should be."""
+    """A task or a task source is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +24,11 @@ class Fix:
     """One edit that repairs part of the planted weakness.
 
     Attributes:
-        old: the weak text; it occurs once in the resume (after the fixes before it).
-        new: its strong form; empty to delete.
-        facts: sentences that ground what `new` claims beyond `old`.
-        needs_evidence: whether `new` says what the resume tells nowhere, so that only somebody
-            who knows the evidence can make the edit.
+        old: Weak text; occurs once in the resume after the preceding fixes.
+        new: Improved text; empty to delete `old`.
+        facts: Sentences that support what `new` claims beyond `old`.
+        needs_evidence: Whether `new` states something that the resume does not, so that the edit
+            requires knowledge of the evidence.
     """
 
     old: str
@@ -43,11 +39,11 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A document about the candidate; what it says is true.
+    """A document about the candidate whose statements are true.
 
     Attributes:
-        kind: one of `EVIDENCE_KINDS`.
-        title: of the document.
+        kind: One of `EVIDENCE_KINDS`.
+        title: Title of the document.
         text: Markdown or plain text.
     """
 
@@ -60,20 +56,20 @@ class Evidence:
 class Task:
     """A resume to revise for a job.
 
-    The agent sees `job` and `resume`. The rest is for the judge and the oracle.
+    The agent sees `job` and `resume`. The other fields are for the judge and the oracle.
 
     Attributes:
-        task_id: unique in its source.
-        job: the job description, plain text or Markdown.
-        resume: the resume in Markdown; line ends become line feeds.
-        weakness: one of `WEAKNESSES`.
+        task_id: Identifier, unique in its source.
+        job: Job description, plain text or Markdown.
+        resume: Resume in Markdown; line endings are converted to line feeds.
+        weakness: One of `WEAKNESSES`.
         split: "train" or "eval".
-        fixes: edits that repair the weakness, in the order to apply them.
-        persona: who the resume is of: role, level, vertical, name, company.
-        evidence: documents about the candidate, from which a revision may draw.
+        fixes: Edits that repair the weakness, in the order to apply them.
+        persona: Owner of the resume: role, level, vertical, name, company.
+        evidence: Documents about the candidate that a revision may draw on.
 
     Raises:
-        TaskError: a field has another type or value, or holds a NUL or a lone surrogate.
+        TaskError: A field has a wrong type or value, or contains a NUL or a lone surrogate.
     """
 
     task_id: str
@@ -88,6 +84,7 @@ class Task:
     def __post_init__(self) -> None:
         for name in ("task_id", "job", "resume"):
             _check_text(name, getattr(self, name))
+            # the class is frozen
             object.__setattr__(self, name, unix_lines(getattr(self, name)))
         for key, value in self.persona.items():
             _check_text(f"persona.{key}", value)
@@ -98,19 +95,19 @@ class Task:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What is known of the candidate beyond the resume."""
+        """The facts of all fixes: true statements beyond the resume."""
         return tuple(fact for fix in self.fixes for fact in fix.facts)
 
     def to_row(self) -> dict[str, Any]:
-        """The task as one JSON object of a JSONL file."""
+        """Return the task as a JSON object of a JSONL file."""
         return asdict(self)
 
     @classmethod
     def from_row(cls, row: Any) -> "Task":
-        """The task of one JSON object.
+        """Create a task from a JSON object.
 
         Raises:
-            TaskError: a field is missing, unknown or wrong; the message names it.
+            TaskError: A field is missing, unknown or invalid; the message names it.
         """
         if not isinstance(row, dict):
             raise TaskError(f"expected a JSON object, got {type(row).__name__}")
@@ -179,65 +176,11 @@ def _check_text(name: str, text: Any) -> None:
                 raise TaskError(f"{name}, line {number}: {fault}")
 
 
-def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]:
-    """Tasks of a source, in order; read once a process.
-
-    Args:
-        source: a bundled name ("default", "mini"), the path of a JSONL file, of a folder in the
-            format of Hugging Face's `datasets`, "hf://OWNER/NAME" on their hub, or
-            "procedural:SEED:COUNT" / "procedural-mini:SEED:COUNT", which generates.
-        split: "train" or "eval"; None for both.
-
-    Raises:
-        TaskError: there is no such source, a row is bad (the message names file, line and
-            field), or the split is empty.
-    """
-    source = str(source)
-    if split is not None and split not in SPLITS:
-        raise TaskError(f"split: expected one of {', '.join(SPLITS)}; got {split!r}")
-    tasks = tuple(task for task in _load(source, split) if split in (None, task.split))
-    if not tasks:
-        raise TaskError(f"{source}: no tasks in split {split!r}")
-    return tasks
-
-
-@lru_cache(maxsize=32)
-def _load(source: str, split: str | None) -> tuple[Task, ...]:
-    if source in BUNDLED:
-        files = [_DATA / f"{source}_{name}.jsonl" for name in SPLITS if split in (None, name)]
-        return tuple(task for file in files for task in read_jsonl(file))
-    kind, *numbers = source.split(":")
-    if kind in ("procedural", "procedural-mini"):
-        return _generate(source, "mini" if kind.endswith("mini") else "full", numbers, split)
-    path = Path(source)
-    if source.startswith("hf://") or path.is_dir():
-        from resume_gym.corpus import hub  # needs `datasets`
-
-        return tuple(hub.load(source))
-    if not path.is_file():
-        known = ", ".join(BUNDLED)
-        raise TaskError(
-            f"tasks: expected {known}, procedural:SEED:COUNT, a JSONL file, a folder of datasets "
-            f"or hf://OWNER/NAME; got {source!r}"
-        )
-    return tuple(read_jsonl(path))
-
-
-def _generate(source: str, size: str, numbers: list[str], split: str | None) -> tuple[Task, ...]:
-    from resume_gym.synthesis import generate_tasks  # the content bank is large
-
-    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
-        raise TaskError(f"tasks: expected procedural:SEED:COUNT, got {source!r}")
-    seed, count = map(int, numbers)
-    splits = [split] if split else SPLITS
-    return tuple(task for name in splits for task in generate_tasks(seed, count, name, size))
-
-
 def read_jsonl(path: Path) -> list[Task]:
-    """Tasks of a JSONL file.
+    """Read the tasks of a JSONL file.
 
     Raises:
-        TaskError: a row is bad, or a task_id stands twice; names file, line and field.
+        TaskError: A row is invalid or a task_id occurs twice; the message names file, line, field.
     """
     tasks: dict[str, Task] = {}
     with path.open("rb") as file:
@@ -248,14 +191,14 @@ def read_jsonl(path: Path) -> list[Task]:
                 task = Task.from_row(json.loads(line))
                 if task.task_id in tasks:
                     raise TaskError(f"task_id: {task.task_id!r} stands twice")
-            except (ValueError, RecursionError) as problem:
+            except (ValueError, RecursionError) as problem:  # deeply nested JSON exceeds the stack
                 raise TaskError(f"{path}, line {number}: {problem}") from None
             tasks[task.task_id] = task
     return list(tasks.values())
 
 
 def write_jsonl(path: Path, tasks: list[Task]) -> None:
-    """Write tasks as `read_jsonl` reads them."""
+    """Write tasks in the format that `read_jsonl` reads."""
     rows = (json.dumps(task.to_row(), ensure_ascii=False) for task in tasks)
-    text = "".join(row + "\n" for row in rows).encode()  # fails before the file is touched
+    text = "".join(row + "\n" for row in rows).encode()  # an error leaves the file as it is
     path.write_bytes(text)

@@ -1,7 +1,7 @@
-"""Tools: their schemas, and the one way from an agent's text to a call of one.
+"""Tool schemas, and the parser that extracts a tool call from an agent's text.
 
-The action is the assistant's text: an optional `<think>` block, free text, and one Hermes call
-`<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
+An action is the assistant's text: an optional `<think>` block, free text, and one call in the
+Hermes format, `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
 """
 
 import json
@@ -37,14 +37,14 @@ ERRORS: tuple[ToolError, ...] = (
 
 
 class ToolCall(NamedTuple):
-    """A well-formed call: a known tool, with all the arguments that it needs and no other."""
+    """A valid call: a known tool with all required arguments and no unknown ones."""
 
     name: str
     arguments: Mapping[str, Any] = MappingProxyType({})
 
 
 class Malformed(NamedTuple):
-    """A text that is no call: why, in a sentence for the agent, and for which tool if known."""
+    """A failed action: error code, reason for the agent, and the tool's name if known."""
 
     error: ToolError
     reason: str
@@ -56,13 +56,13 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def schema(name: str, description: str, properties: dict[str, Any], required: list[str]) -> Any:
-    """A tool's schema in OpenAI's format.
+    """Return a tool schema in OpenAI's format.
 
     Args:
-        name: of the tool.
-        description: for the agent.
-        properties: of each argument, its JSON schema: "string", or "integer" for a positive one.
-        required: names of arguments that must be given.
+        name: Name of the tool.
+        description: Description for the agent.
+        properties: JSON schema of each argument: "string", or "integer" for a positive integer.
+        required: Names of the required arguments.
     """
     parameters = {"type": "object", "properties": properties, "required": required}
     function = {"name": name, "description": description, "parameters": parameters}
@@ -70,13 +70,13 @@ def schema(name: str, description: str, properties: dict[str, Any], required: li
 
 
 class Toolbox:
-    """The tools of an environment, and the one way from an agent's text to a call of one.
+    """The tools of an environment and the parser of their calls.
 
     Args:
-        schemas: of `schema`; `submit` is among them and takes no arguments.
+        schemas: Results of `schema`, including a tool `submit` without arguments.
 
     Attributes:
-        schemas: in OpenAI's format, as chat templates and inference servers take them.
+        schemas: Schemas in OpenAI's format, which chat templates and inference servers accept.
     """
 
     def __init__(self, *schemas: Mapping[str, Any]) -> None:
@@ -99,13 +99,14 @@ class Toolbox:
             raise ValueError("schemas: expected a tool `submit` without arguments")
 
     def read(self, text: str) -> ToolCall | Malformed:
-        """Read the one call out of an agent's text. Never raises on any string."""
+        """Parse the single tool call in an agent's text; never raises."""
         thought, closed, said = text.partition("</think>")
         if not closed:
             said = thought
         head, opened, rest = said.partition(_OPEN)
-        if not opened or "<think>" in head:
+        if not opened or "<think>" in head:  # a call inside an unclosed thought does not count
             return Malformed("no_call", f"expected one {_OPEN}...{_CLOSE}, found none")
+        # Decode a JSON value first: arguments may contain the closing tag.
         body = rest.lstrip()
         try:
             call, end = _decode(body)
@@ -140,7 +141,7 @@ class Toolbox:
 
 
 def _problem(kind: str, value: Any) -> str:
-    """What is wrong with an argument; empty if nothing is."""
+    """Describe what is wrong with an argument; empty if it is valid."""
     if kind == "integer":
         if type(value) is int and value >= 1:
             return ""
@@ -166,15 +167,15 @@ TOOLS: tuple[Mapping[str, Any], ...] = (
     schema("review", "Show the whole resume and the end of the page.", {}, []),
     schema("submit", "Hand in the resume and end the episode.", {}, []),
 )
-"""The resume's tools in OpenAI's format."""
+"""The schemas of the resume tools in OpenAI's format."""
 
 TOOLBOX = Toolbox(*TOOLS)
 parse = TOOLBOX.read
-"""The one call of the resume's tools in an agent's text; see `Toolbox.read`."""
+"""Parse the call of a resume tool in an agent's text; see `Toolbox.read`."""
 
 
 def tool_call(name: str, **arguments: Any) -> str:
-    """The action text that calls a tool.
+    """Format the action text that calls a tool.
 
     >>> print(tool_call("str_replace", old="Helped build", new="Built"))
     <tool_call>
@@ -185,16 +186,16 @@ def tool_call(name: str, **arguments: Any) -> str:
 
 
 def with_calls(content: str, calls: Iterable[tuple[str, str]]) -> str:
-    """What a model said, with the calls that its server took out of the text put back.
+    """Restore the tool calls that an inference server has extracted from a model's text.
 
     Args:
-        content: the text that was left.
-        calls: name and arguments of each, the arguments as JSON text; broken ones stay broken.
+        content: Text without the calls.
+        calls: Name and arguments of each call, the arguments as JSON text; invalid JSON is kept.
     """
     texts = [content] if content else []
     for name, arguments in calls:
         call = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}'
-        call = call.replace("</think>", r"<\/think>")  # JSON for the same; no thought ends here
+        call = call.replace("</think>", r"<\/think>")  # equivalent JSON that ends no thought
         texts.append(f"{_OPEN}\n{call}\n{_CLOSE}")
     return "\n".join(texts)
 
@@ -204,13 +205,13 @@ def _brief(problem: Exception) -> str:
 
 
 def _kind(value: Any) -> str:
-    """What JSON calls a value; naming it is safe where printing it is deep or long."""
+    """Return the JSON type of a value, for messages on values too deep or long to print."""
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean"}
     return names.get(type(value), "null" if value is None else "a number")
 
 
 def text_fault(text: str) -> str:
-    """What a text holds that no document may hold; empty if nothing."""
+    """Name the forbidden kind of character that a text contains; empty if there is none."""
     if "\x00" in text:
         return "a NUL character"
     if not text.isascii():

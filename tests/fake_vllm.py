@@ -106,7 +106,8 @@ class FakeVLLM:
         if self.status != 200:
             return web.Response(status=self.status, text="prompt too long")
         self.conversations[hash(tuple(body["token_ids"][:3]))] += 1
-        ids = list(self._speak(body["token_ids"]))
+        limit = body["sampling_params"]["max_tokens"]
+        ids = list(self._speak(body["token_ids"]))[:limit]
         choice = {
             "token_ids": ids,
             "finish_reason": "stop",

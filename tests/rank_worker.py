@@ -6,7 +6,6 @@ Rank 0 writes what the tasks found to OUT, by their names.
 import resource
 import signal
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,14 @@ import torch
 from tiny import ARCHITECTURES, tiny_group, tiny_policy
 from torch import Tensor
 
-from learners import ranks
-from learners.backends import Backend, make_backend
-from learners.batching import Sample, pack, unshare
-from learners.checkpoint import CheckpointError, latest
 from learners.config import Config
-from learners.losses import Totals, aipo
-from learners.policy import Policy
-from learners.trainer import Trainer
+from learners.losses import LossInput, LossOutput, aipo
+from learners.training import ranks
+from learners.training.backends import Backend, make_backend
+from learners.training.batching import Sample, pack, unshare
+from learners.training.checkpoint import CheckpointError, latest
+from learners.training.policy import Policy
+from learners.training.trainer import Trainer
 
 STEPS = 3
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -112,15 +111,8 @@ def resume(backend: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-def exploding(
-    logprobs: Tensor,
-    known: Tensor,
-    advantages: Tensor,
-    sequences: Tensor,
-    rollouts: int,
-    total: Totals,
-) -> tuple[Tensor, Mapping[str, float]]:
-    return torch.inf * logprobs.sum(), {}
+def exploding(row: LossInput) -> LossOutput:
+    return torch.inf * row.logprobs.sum(), {}
 
 
 def trouble(backend: str, folder: Path) -> dict[str, Any]:
@@ -147,17 +139,17 @@ def full_disk(backend: str, folder: Path) -> dict[str, Any]:
     """A save that fails in the middle of writing, after one that did not."""
     checkpoints = folder / f"checkpoints-{backend}"
     trainer = Trainer(config(folder, backend, async_save=backend == "fsdp2"), checkpoints)
-    trainer._train_step(tiny_group(tiny_policy("qwen3")[0]))
-    trainer._save(1)
-    trainer._finish_save()
+    trainer.step(tiny_group(tiny_policy("qwen3")[0]))
+    trainer.save(1)
+    trainer.wait_for_checkpoint()
     ranks.barrier()
     found: dict[str, Any] = {"first": latest(checkpoints)}
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     # no file may grow beyond a kilobyte: what a full disk looks like
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
     try:
-        trainer._save(2)
-        trainer._finish_save()
+        trainer.save(2)
+        trainer.wait_for_checkpoint()
     except CheckpointError as error:
         found["told"] = str(error)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)

@@ -9,7 +9,7 @@ from conftest import BEST
 from tiny import tiny_tokenizer
 
 from learners.engines import Completion, Sampling, Weights
-from learners.tokens import ChatTokens
+from learners.rollouts.tokens import ChatTokens
 from resume_gym import TOOLS, Task, Verdict, tool_call
 from resume_gym.judges import JudgeError
 

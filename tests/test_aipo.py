@@ -19,9 +19,10 @@ from transformers import AutoModelForCausalLM
 
 from learners import aipo
 from learners.engines import EngineError
-from learners.orchestrator import Batch, Orchestrator
-from learners.policy import Policy
-from learners.trajectories import Trajectories
+from learners.rollouts.orchestrator import Batch, Orchestrator
+from learners.rollouts.source import RolloutSource
+from learners.rollouts.trajectories import Trajectories
+from learners.training.policy import Policy
 from resume_gym.judges import JudgeUnavailable
 
 ROOT = Path(__file__).parent.parent
@@ -249,16 +250,16 @@ def test_without_a_verdict_a_run_stops_and_goes_on_later(
 def test_weights_that_could_not_be_published_are_no_checkpoint_of_the_step_before(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish = aipo.Job.publish
+    publish = RolloutSource.publish
 
-    def fail(self: aipo.Job, version: int) -> float:
+    def fail(self: RolloutSource, version: int) -> float:
         if version == 2:
             raise EngineError("gone")
         return publish(self, version)
 
     monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4, "eval-every": 0})[1:])
     with monkeypatch.context() as during:
-        during.setattr(aipo.Job, "publish", fail)
+        during.setattr(RolloutSource, "publish", fail)
         with pytest.raises(SystemExit, match="1"):
             aipo.main()
     assert not (tmp_path / "test" / "checkpoints").exists()

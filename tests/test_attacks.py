@@ -15,7 +15,7 @@ from model_answers import FakeAsks, code_of, documents, gullible
 from resume_gym import Session, load_tasks
 from resume_gym.agents import make_agent
 from resume_gym.judges import as_async, make_judge
-from resume_gym.judges.attacks import Attack, load_attacks
+from resume_gym.judges.audit.attacks import Attack, load_attacks
 from resume_gym.judges.model import ModelJudge
 from resume_gym.judges.plaintext import clean
 from resume_gym.judges.prompt import (

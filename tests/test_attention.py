@@ -14,10 +14,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
-from learners import packed_attention as packed
-from learners.attention import NAME
-from learners.batching import Batch, Sample, pack
-from learners.packed_attention import Span, packed_attention
+from learners.training import packed_attention as packed
+from learners.training.attention import NAME
+from learners.training.batching import Batch, Sample, pack
+from learners.training.packed_attention import Span, packed_attention
 
 TEMPERATURE = 0.8
 tokens = st.integers(0, VOCABULARY - 1)

@@ -11,11 +11,11 @@ from rank_worker import exploding
 from tiny import ARCHITECTURES, save_tiny, tiny_group, tiny_policy
 from torch import Tensor
 
-from learners.backends.local import LocalBackend
-from learners.batching import Sample, pack, unshare
 from learners.config import Config
-from learners.lora import merged
 from learners.losses import LOSSES, aipo
+from learners.training.backends.local import LocalBackend
+from learners.training.batching import Sample, pack, unshare
+from learners.training.lora import merged
 
 
 @cache

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tiny import tiny_policy
 from torch import Tensor
 
-from learners.batching import Batch, Sample, distribute, dummy, pack, unshare
+from learners.training.batching import Batch, Sample, distribute, dummy, pack, unshare
 
 
 @st.composite

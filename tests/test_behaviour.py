@@ -5,14 +5,14 @@ from random import Random
 
 import pytest
 
-from learners.behaviour import HASTY, act, estrange
+from learners.nano.hasty_editor import HASTY, act, estrange
 from resume_gym import Rules, Session, ToolCall, load_tasks, parse
-from resume_gym.careful import weak_head
+from resume_gym.agents.careful import weak_head
 
 RULES = Rules(max_turns=6, page_lines=20)
 TASKS = load_tasks("mini", "train")
 NEVER = {"submit": 0.0, "stop": 0.0, "misquote": 0.0, "fumble": 0.0}
-HONEST = replace(HASTY, **NEVER, kinds={**HASTY.kinds, "invent": 1e-12})
+HONEST = replace(HASTY, **NEVER, invent=0.0)
 
 
 @cache
@@ -111,7 +111,7 @@ def test_all_draws_come_from_the_generator() -> None:
 
 def test_an_empty_page_is_no_end() -> None:
     """A resume that was deleted line by line still gets turns."""
-    cutter = replace(HASTY, review=0.0, **NEVER, kinds={"cut": 1, "invent": 1})
+    cutter = replace(HASTY, review=0.0, **NEVER, kinds={"cut": 1})
     session = Session(TASKS[0], Rules(max_turns=60, page_lines=1))
     rng = Random(0)
     while not session.done:
@@ -119,7 +119,7 @@ def test_an_empty_page_is_no_end() -> None:
     assert session.state.turns == 60
 
 
-def test_strange_bullets_keep_their_weak_heads_form_and_figures() -> None:
+def test_strange_bullets_keep_their_weak_heads_and_figures() -> None:
     heads = changed = 0
     for task in TASKS:
         strange = estrange(task.resume, Random(task.task_id))
@@ -128,7 +128,7 @@ def test_strange_bullets_keep_their_weak_heads_form_and_figures() -> None:
             if line[:2] not in ("- ", "* ", "+ "):
                 assert other == line
                 continue
-            assert re.findall(r"\d+|^..|  |\.$", other) == re.findall(r"\d+|^..|  |\.$", line)
+            assert re.findall(r"\d+", other) == re.findall(r"\d+", line)
             hedge = weak_head(line[2:])[0].rpartition(" ")[0]  # the verb is another
             assert other[2:].startswith(hedge)
             heads += bool(hedge)

@@ -12,6 +12,7 @@ from fake_judges import Fake, verdict
 from model_answers import FakeAsks, checked, compared
 
 from resume_gym import judges
+from resume_gym.cli import judge_calibrate
 from resume_gym.judges import (
     AsyncJudge,
     JudgeError,
@@ -19,13 +20,12 @@ from resume_gym.judges import (
     JudgeRefused,
     JudgeUnavailable,
     as_async,
-    calibration,
     make_judge,
 )
-from resume_gym.judges.agreement import ordinal_alpha, share, table, weighted_kappa
-from resume_gym.judges.calibration import calibrate, spread
+from resume_gym.judges.audit.agreement import ordinal_alpha, share, table, weighted_kappa
+from resume_gym.judges.audit.calibration import calibrate
+from resume_gym.judges.audit.pairs import FABRICATIONS, HALVES, PAIRS, load_pairs, spread
 from resume_gym.judges.model import ModelJudge
-from resume_gym.judges.pairs import FABRICATIONS, HALVES, PAIRS, load_pairs
 from resume_gym.rewards import GRADED_FIELDS, Verdict
 from resume_gym.tasks import Task, TaskError
 
@@ -279,7 +279,7 @@ def test_few_verdicts_are_on_the_way_at_once() -> None:
 
 def command(*arguments: str) -> None:
     parser = argparse.ArgumentParser()
-    calibration.add_command(parser.add_subparsers())
+    judge_calibrate.add_command(parser.add_subparsers())
     options = parser.parse_args(["calibrate", *arguments])
     options.run(options)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from learners import checkpoint
-from learners.checkpoint import begin, finish, latest, write_text
-from resume_gym import replacing
+from learners.training import checkpoint
+from learners.training.checkpoint import begin, finish, latest, write_text
+from resume_gym import atomic_write as replacing
 
 ENDLESS = """
 import sys, time
 from pathlib import Path
-from learners.checkpoint import begin
+from learners.training.checkpoint import begin
 
 (begin(Path(sys.argv[1]), 10) / "weights").write_text("half")
 print("writing", flush=True)

@@ -22,10 +22,10 @@ from rubric_cases import (
     swap,
 )
 
-from resume_gym.judges.lines import parse, plain, read
-from resume_gym.judges.reference import align, make_reference
-from resume_gym.judges.style import is_weak
 from resume_gym.tasks import Evidence, Task
+from resume_gym.text.lines import parse, plain, read
+from resume_gym.text.reference import align, make_reference
+from resume_gym.text.style import is_weak
 
 # Claims without support
 

@@ -76,7 +76,7 @@ def test_eval_knows_registered_variants(capsys):
          "folder of a model or a run, or MODEL@URL; got 'orcale'; did you mean 'oracle'?"),
         (["--agent", "."], ": model: expected 'nano', 'smollm2' or a folder"),
         (["--agent", '{"model": "nano", "heat": 1}'], "expected options among temperature"),
-        (["--agent", '{"model": "nano", "max_tokens": 0}'], "max_tokens: expected at least 1"),
+        (["--agent", '{"model": "nano", "max_tokens": 0}'], "max_tokens: expected more than 0"),
         (["--agent", "noop", "--agent", "noop=careful"], "two are called 'noop'; name them"),
         (["--agent", "m@http://h/v1", "--env", "nowhere:X-v0"], "No module named 'nowhere'"),
         (["--agent", "careful", "--env", "examples.release_notes:ReleaseNotes-v0"],

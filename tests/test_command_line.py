@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from resume_gym import TaskError
-from resume_gym.arguments import check_new_file, print_json
+from resume_gym.atomic_write import check_new_file
 from resume_gym.cli import main, make_parser
+from resume_gym.cli.arguments import print_json
 from resume_gym.judges import JudgeError
 from resume_gym.llm.loop import submit
 
@@ -121,10 +122,10 @@ def test_versions_of_what_is_installed() -> None:
 @pytest.mark.parametrize(
     ("words", "unused"),
     [
-        (["--version"], "resume_gym.evaluation resume_gym.corpus resume_gym.viewer"),
+        (["--version"], "resume_gym.evaluation resume_gym.corpus resume_gym.apps.viewer"),
         (["--help"], ""),
         (["data", "check", "--help"], "resume_gym.evaluation resume_gym.corpus.assembling"),
-        (["eval", "--help"], "resume_gym.corpus resume_gym.viewer resume_gym.play"),
+        (["eval", "--help"], "resume_gym.corpus resume_gym.apps.viewer resume_gym.apps.play"),
     ],
 )
 def test_a_command_imports_little(words: Sequence[str], unused: str) -> None:

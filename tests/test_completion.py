@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resume_gym.cli import main, make_parser
-from resume_gym.completion import SHELLS, script
+from resume_gym.cli.completion import SHELLS, script
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from learners.config import (
 
 
 def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """What is said of a command line that is refused, without the box around it."""
+    """Return the error message for a command line, without the box around it."""
     with pytest.raises(SystemExit) as stop:
         load(argv)
     said = capsys.readouterr()
@@ -51,11 +51,11 @@ def test_both_spellings_of_a_flag_and_a_value_that_looks_like_a_flag() -> None:
 
 @pytest.fixture
 def downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to run in, with empty folders for the models that a user downloads beforehand."""
+    """Change to a folder with an empty folder for each model that presets expect."""
     for name in ("Qwen3-14B", "Qwen3-1.7B"):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
-    # presets are for machines that have what this one may lack
+    # presets may need packages that are not installed here
     monkeypatch.setattr("learners.config.find_spec", lambda name: True)
     return tmp_path
 
@@ -125,7 +125,7 @@ def test_a_dry_run_may_be_for_another_machine() -> None:
         ("--seed 2 --config", "argument --config: expected one argument"),
         ("--steps many", "Error parsing --steps: invalid literal for int() with base 10: 'many'"),
         ("--steps 2.5", "Error parsing --steps: invalid literal for int() with base 10: '2.5'"),
-        ("--steps 0", "steps: expected at least 1, got 0"),
+        ("--steps 0", "steps: expected more than 0, got 0"),
         ("--group-size 1", "group_size: expected at least 2, got 1"),
         ("--temperature 0", "temperature: expected more than 0, got 0.0"),
         ("--learning-rate nan", "learning_rate: expected a finite number, got nan"),
@@ -154,10 +154,10 @@ def test_a_mistake_is_named(argv: str, told: str, capsys: pytest.CaptureFixture[
     [
         ("lerning_rate = 1.0", "unknown name 'lerning_rate'; did you mean 'learning_rate'?"),
         ("[train]\nsteps = 3", "unknown name 'train'"),
-        ('steps = "3"', "steps: expected an integer, got '3'"),
-        ("steps = true", "steps: expected an integer, got True"),
+        ('steps = "3"', "steps: expected a valid integer, got '3'"),
+        ("steps = true", "steps: expected a valid integer, got True"),
         ("temperature = inf", "temperature: expected a finite number, got inf"),
-        ("name = 3", "name: expected text, got 3"),
+        ("name = 3", "name: expected a valid string, got 3"),
         ("runs = 3", "runs: expected a path, got 3"),
         ("precision = []", "precision: expected 'float32' or 'bfloat16', got []"),
         ("steps = = 3", "Invalid value (at line 1, column 9)"),
@@ -194,7 +194,7 @@ def test_a_configuration_reads_back_as_it_was_written(tmp_path: Path) -> None:
 def test_a_configuration_made_in_code_is_checked_too() -> None:
     with pytest.raises(ConfigError, match="seed: expected at least 0, got -1"):
         Config(seed=-1)
-    with pytest.raises(ConfigError, match=r"steps: expected an integer, got 1\.5"):
+    with pytest.raises(ConfigError, match=r"steps: expected a valid integer, got 1\.5"):
         Config(steps=1.5)  # type: ignore[arg-type]
 
 
@@ -228,12 +228,12 @@ VLLM = {"engine": "vllm"}
         ({"async_save": True, "backend": "fsdp2", "optimizer": "adamw8bit"}, "expected adamw"),
         ({"offload": 1}, "offload: expected true or false, got 1"),
         ({"lora_rank": -1}, "lora_rank: expected at least 0, got -1"),
-        ({"trainer_procs": 0}, "trainer_procs: expected at least 1, got 0"),
+        ({"trainer_procs": 0}, "trainer_procs: expected more than 0, got 0"),
         ({"engine_procs": 2}, "engine_procs: 2 needs engine 'vllm', got 'transformers'"),
         ({"engine_urls": ("http://a:1",)}, "engine_urls: .* needs engine 'vllm'"),
         ({**VLLM, "engine_urls": ("a:1",)}, "engine_urls: expected http://HOST:PORT, got 'a:1'"),
-        ({**VLLM, "engine_urls": "http://a:1"}, "engine_urls: expected a list of texts, got"),
-        ({**VLLM, "engine_urls": (1,)}, "engine_urls: expected text, got 1"),
+        ({**VLLM, "engine_urls": "http://a:1"}, "engine_urls: expected a list, got"),
+        ({**VLLM, "engine_urls": (1,)}, "engine_urls: expected a valid string, got 1"),
         ({**VLLM, "max_staleness": -1}, "max_staleness: expected at least 0, got -1"),
         ({**VLLM, "patience_s": 0}, "patience_s: expected more than 0, got 0"),
         ({**VLLM, "colocated": True}, "colocated: expected max_staleness 0, .* got 1"),
@@ -241,8 +241,8 @@ VLLM = {"engine": "vllm"}
             {**VLLM, "colocated": True, "max_staleness": 0, "eval_every": 5},
             "colocated: expected eval_every 0, .* got 5",
         ),
-        ({"log_to": "wandb"}, "log_to: expected a list of texts, got 'wandb'"),
-        ({"log_to": ("wanb",)}, "log_to: expected 'tensorboard' or 'wandb' or 'trackio', got"),
+        ({"log_to": "wandb"}, "log_to: expected a list, got 'wandb'"),
+        ({"log_to": ("wanb",)}, "log_to: expected 'tensorboard', 'wandb' or 'trackio', got"),
         ({"log_to": ("wandb", "wandb")}, "log_to: expected each name once, got wandb, wandb"),
         ({"eval_every": 7}, "eval_every: expected a multiple of save_every, 5, got 7"),
     ],

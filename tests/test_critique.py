@@ -22,7 +22,8 @@ from resume_gym.judges import (
 from resume_gym.judges.critique import Critique, faults, read_feedback, remarks
 from resume_gym.llm import Prompt
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
-from resume_gym.tasks import WEAKNESSES, Task, load_tasks
+from resume_gym.sources import load_tasks
+from resume_gym.tasks import WEAKNESSES, Task
 
 TASKS = (TASK, *load_tasks("default", "eval"))
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from learners.curriculum import HALF_LIFE, LEAST, weights
+from learners.rollouts.curriculum import HALF_LIFE, LEAST, weights
 
 
 def test_without_a_history_all_tasks_are_as_usual() -> None:

@@ -1,15 +1,17 @@
 import argparse
 import json
-import sys
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from conftest import RESUME, make_task
 
 from resume_gym import Fix, Task, load_tasks
-from resume_gym.corpus.check import Report, add_command, check
+from resume_gym.cli.data_check import add_command
+from resume_gym.corpus.check import Report, check
 from resume_gym.corpus.duplicates import bare, bare_resume, bullet_lines, near_duplicates
 from resume_gym.corpus.findings import JOB_MATCH
 from resume_gym.synthesis.drafts import LIMITS
@@ -110,6 +112,21 @@ def test_the_threshold_decides() -> None:
     texts = {"a": words(0, 102), "b": words(0, 92) + " " + words(500, 10)}
     assert near_duplicates(texts, {}, 0.9) == ([], [])
     assert len(near_duplicates(texts, {}, 0.8)[0]) == 1
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.6, 0.7, 1.0])
+def test_no_near_duplicate_is_missed(threshold: float) -> None:
+    draw = Random(3)
+    texts = {f"t{n}": " ".join(draw.choices("abc", k=draw.randint(3, 9))) for n in range(60)}
+    split = {key: text.split() for key, text in texts.items()}
+    runs = {key: {*zip(w, w[1:], w[2:], strict=False)} for key, w in split.items()}
+    near = {
+        later
+        for earlier, later in combinations(texts, 2)
+        if len(runs[earlier] & runs[later]) / len(runs[earlier] | runs[later]) >= threshold
+    }
+    assert near
+    assert {pair.task_id for pair in near_duplicates(texts, {}, threshold)[0]} == near
 
 
 def many(count: int, split: str = "train") -> list[Task]:
@@ -400,12 +417,6 @@ def test_mistakes_of_the_user(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TaskError, match=says):
         command(*arguments)
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasketch", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[data\]"):
-        check([make_task()])
 
 
 def test_bare_text() -> None:

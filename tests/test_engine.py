@@ -9,11 +9,11 @@ from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_policy
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from learners.batching import Sample, pack
 from learners.engines import Completion, Sampling
 from learners.engines import transformers as embedded
 from learners.engines.transformers import Request, TransformersEngine, draw, noise
-from learners.policy import Policy
+from learners.training.batching import Sample, pack
+from learners.training.policy import Policy
 
 STOP = 5
 TEMPERATURE = 0.7
@@ -219,19 +219,6 @@ def test_samples_follow_the_distribution() -> None:
     drawn = torch.bincount(torch.tensor([one.ids[0] for one in said]), minlength=VOCABULARY)
     wanted = plain_logprobs(plain, prompt, TEMPERATURE)[-1].exp().detach()
     assert (drawn / 4000 - wanted).abs().max() < 0.03
-
-
-def test_a_completion_ends_at_its_stop_or_its_limit() -> None:
-    policy, _ = tiny_policy("qwen3")
-    requests = [ask(key, words(5, key), max_tokens=20) for key in range(24)]
-    said = TransformersEngine(policy).sample(requests)
-    for ids, logprobs, versions in said:
-        assert len(ids) == len(logprobs) == len(versions) <= 20
-        assert STOP not in ids[:-1]
-        assert ids[-1] == STOP or len(ids) == 20
-    lengths = {len(one.ids) for one in said}
-    assert max(lengths) == 20, "the test wants one that is cut off"
-    assert min(lengths) < 20, "and one that is not"
 
 
 def test_no_request_is_no_completion() -> None:

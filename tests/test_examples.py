@@ -2,6 +2,9 @@
 
 import ast
 import re
+import subprocess
+import sys
+import textwrap
 from importlib import import_module
 from pathlib import Path
 
@@ -33,3 +36,12 @@ def test_a_trainer_of_your_own(
     assert form.fullmatch(capsys.readouterr().out.strip())
     source = (EXAMPLES / "bring_your_own_trainer.py").read_text(encoding="utf-8")
     assert len(form.findall(ast.get_docstring(ast.parse(source)) or "")) == 3
+
+
+def test_a_judge_is_checked() -> None:
+    path = EXAMPLES / "check_your_judge.py"
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, check=True, timeout=60
+    )
+    header = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    assert textwrap.indent(done.stdout, "    ").rstrip() in header

@@ -6,8 +6,7 @@ from tiny import ARCHITECTURES, tiny_model
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3ForCausalLM
 
-from learners.batching import Sample, pack
-from learners.flops import (
+from learners.planning.flops import (
     Sizes,
     forward_flops,
     layer_bytes,
@@ -16,7 +15,8 @@ from learners.flops import (
     train_flops,
     training_bytes,
 )
-from learners.packed_attention import Span
+from learners.training.batching import Sample, pack
+from learners.training.packed_attention import Span
 
 QWEN3_14B = Sizes(40, 5120, 40, 8, 128, 17408, 151936, tied=False, qk_norm=True)
 LENGTHS = st.lists(st.tuples(st.integers(1, 9), st.lists(st.integers(1, 9), max_size=4)))

@@ -18,12 +18,13 @@ from bank_writer import Answer, BankWriter, write
 from loopback import Loopback, Say, gemini_server, openai_server, user_text
 
 from resume_gym.cli import main
+from resume_gym.cli.data_generate import add_command
 from resume_gym.llm import Misconfigured, Unavailable
+from resume_gym.sources import load_tasks
 from resume_gym.synthesis import generate_task, generate_tasks, procedural
-from resume_gym.synthesis.generate import add_command
 from resume_gym.synthesis.journal import Journal
 from resume_gym.synthesis.personas import Persona, make_persona, place
-from resume_gym.tasks import TaskError, load_tasks, read_jsonl
+from resume_gym.tasks import TaskError, read_jsonl
 
 KEY = "AIza-not-a-real-key-0123456789"
 COUNT = 7

@@ -9,9 +9,9 @@ from conftest import RESUME
 from test_documents import TEXT, pdf, put, word_file
 
 from resume_gym import TaskError, load_tasks
+from resume_gym.cli.data_import import Incomplete, add_command
 from resume_gym.corpus.assembling import Options, import_resumes
 from resume_gym.corpus.diagnosis import diagnose
-from resume_gym.corpus.importing import Incomplete, add_command
 from resume_gym.corpus.pairing import choose, overlaps
 
 ANALYST = "Data Analyst\n\n- SQL, Python, dashboards in Tableau, ETL, reports for retail\n"

@@ -31,7 +31,8 @@ from resume_gym.judges.prompt import (
 )
 from resume_gym.llm import Prompt
 from resume_gym.rewards import GRADED_FIELDS
-from resume_gym.tasks import BUNDLED, WEAKNESSES, Evidence, Fix, Task, load_tasks
+from resume_gym.sources import BUNDLED, load_tasks
+from resume_gym.tasks import WEAKNESSES, Evidence, Fix, Task
 
 RESUME = """\
 # Ada Moreno

@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import BEST, WORST, make_task
+from fake_judges import register
+from model_answers import FakeAsks, gullible
 
-from resume_gym import Task, Verdict
+from resume_gym import Task, Verdict, load_tasks
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeRefused, as_async, make_judge
+from resume_gym.testing import check_judge
 
 TASK = make_task()
+MINI = load_tasks("mini", "eval")[0]
 
 
 class Waiting(AsyncJudge):
@@ -79,12 +84,36 @@ def test_a_group_tells_for_each_member_why_it_has_no_verdict() -> None:
         asyncio.run(ask(["good", "break"]))
 
 
-def test_a_judge_that_computes_is_as_good_as_one_that_waits() -> None:
-    rubric = make_judge("rubric")
-    judge = as_async(rubric)
+def test_a_judge_that_computes_is_wrapped_once() -> None:
+    judge = as_async(make_judge("rubric"))
     assert judge.name == "rubric"
-    assert judge.judge(TASK, TASK.resume) == rubric.judge(TASK, TASK.resume)
     assert as_async(judge) is judge
+
+
+def model() -> dict[str, Any]:
+    """A model that prefers whatever is not the original."""
+    believe = gullible(MINI.resume)
+    return {"name": "model", "asks": FakeAsks(lambda prompt: believe(prompt.user))}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "rubric",
+        model(),
+        {"name": "votes", "judge": model()},
+        {"name": "tiers", "local": "rubric", "frontier": model()},
+        {"name": "pairwise", "judge": model()},
+        {"name": "critique", "judge": "rubric"},
+    ],
+    ids=lambda spec: spec if isinstance(spec, str) else spec["name"],
+)
+def test_every_judge_keeps_the_contracts(
+    spec: str | dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch)
+    check_judge(make_judge(spec), [MINI])
+    check_judge(as_async(make_judge(spec)), [MINI])
 
 
 def _child(answer: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from learners.advantages import mean_centred, standardised
-from learners.losses import LOSSES, STANDARDISED, Totals
+from learners.losses import LOSSES, STANDARDISED, LossInput, Totals
 
 # the trainer's and the sampler's probability of a token
 Token = tuple[float, float]
@@ -28,7 +28,7 @@ def loss_of(
     known = doubles(*(math.log(theirs) for _, theirs, _ in flat))
     sequences = torch.tensor([i for _, _, i in flat])
     each = doubles(*(advantages[i] for _, _, i in flat))
-    loss, seen = LOSSES[name](logprobs, known, each, sequences, len(tokens), total)
+    loss, seen = LOSSES[name](LossInput(logprobs, known, each, sequences, len(tokens), total))
     loss.backward()
     assert logprobs.grad is not None
     return loss.item(), logprobs.grad.tolist(), dict(seen)
@@ -199,7 +199,7 @@ def test_value_and_slope(name: str, tokens: list[tuple[float, float, float]]) ->
     logprobs = doubles(*x).requires_grad_()
     zeros = torch.zeros(len(x), dtype=torch.long)
     columns = logprobs, doubles(*known), doubles(*advantages), zeros
-    loss, _ = LOSSES[name](*columns, 1, Totals(9, 3))
+    loss, _ = LOSSES[name](LossInput(*columns, 1, Totals(9, 3)))
     loss.backward()
     assert loss.item() == pytest.approx(surrogate(name, x, tokens), abs=1e-12)
     assert logprobs.grad is not None
@@ -222,7 +222,7 @@ def test_an_infinite_ratio_is_dropped(
     # both neighbours are in the rollout that aipo drops
     sequences = torch.tensor([0, 0, 0, 1])
     each = torch.full((4,), advantage)
-    loss, seen = LOSSES[name](logprobs, known, each, sequences, 2, Totals(4, 2))
+    loss, seen = LOSSES[name](LossInput(logprobs, known, each, sequences, 2, Totals(4, 2)))
     loss.backward()
     assert logprobs.grad is not None
     assert loss.isfinite()
@@ -244,7 +244,7 @@ def test_a_probability_of_zero_is_dropped(name: str, ours: float) -> None:
     """The other way round: the trainer has no probability left for what was sampled."""
     logprobs = torch.tensor([-torch.inf], requires_grad=True)
     known, one = torch.tensor([ours]), torch.zeros(1, dtype=torch.long)
-    loss, seen = LOSSES[name](logprobs, known, torch.ones(1), one, 1, Totals(1, 1))
+    loss, seen = LOSSES[name](LossInput(logprobs, known, torch.ones(1), one, 1, Totals(1, 1)))
     loss.backward()
     assert logprobs.grad is not None
     assert (loss.item(), logprobs.grad.tolist()) == (0, [0])
@@ -260,13 +260,13 @@ def test_rows_add_up(name: str) -> None:
     logprobs, advantages = -3 * torch.rand(n).double(), torch.randn(5).double()[sequences]
     known = logprobs + torch.randn(n).double()
     total = Totals(n, 4)
-    whole, seen = LOSSES[name](logprobs, known, advantages, sequences, 5, total)
+    whole, seen = LOSSES[name](LossInput(logprobs, known, advantages, sequences, 5, total))
     assert 0 < seen["masked"] < n
     parts = []
     for first, stop in ((0, 1), (1, 2), (2, 3), (3, 5)):  # the second has no token
         own = (sequences >= first) & (sequences < stop)
         columns = logprobs[own], known[own], advantages[own], sequences[own] - first
-        parts.append(LOSSES[name](*columns, stop - first, total))
+        parts.append(LOSSES[name](LossInput(*columns, stop - first, total)))
     assert sum(float(part) for part, _ in parts) == pytest.approx(float(whole))
     for figure, value in seen.items():
         add = max if figure.endswith("_max") else sum
@@ -317,7 +317,9 @@ def test_long_rollouts_in_any_precision(name: str, dtype: torch.dtype) -> None:
     known = torch.full((n,), -1.0, dtype=dtype)
     logprobs = known.clone().requires_grad_()
     zeros = torch.zeros(n, dtype=torch.long)
-    loss, seen = LOSSES[name](logprobs, known, torch.ones_like(known), zeros, 1, Totals(n, 1))
+    loss, seen = LOSSES[name](
+        LossInput(logprobs, known, torch.ones_like(known), zeros, 1, Totals(n, 1))
+    )
     loss.backward()
     assert logprobs.grad is not None
     assert loss.item() == pytest.approx(-1 if name in ("grpo", "dr_grpo") else 1, rel=1e-5)

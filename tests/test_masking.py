@@ -107,6 +107,8 @@ def test_figures_and_tools_are_left(text: str) -> None:
         ("(https://x.dev/a), www.x.dev", "links", "(https://example.com/1), https://example.com/2"),
         ("http://www.X.dev/a/ x.dev/a", "links", "https://example.com/1 https://example.com/1"),
         ("LinkedIn.com/in/lars.", "links", "https://example.com/1."),
+        ("https://medium.com/@lars.leclerc", "mail", "https://medium.com/@lars.leclerc"),
+        ("https://medium.com/@lars.leclerc", "links", "https://example.com/1"),
         (
             "[a@b.io](mailto:A@b.io)",
             "mail",
@@ -130,6 +132,19 @@ def test_a_month_is_no_name() -> None:
         "# Candidate 0001\n\n## Experience\n\n- May 2020: Candidate 0001 led 12 Bakers\n"
         "- in may, Candidate 0001 won\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "masked_as"),
+    [
+        ("Jane Doe", "Jane Doe 2024, Jane 3", "@ 2024, @ 3"),
+        ("Jan Novak", "Jan 2020, Jan Novak 2020, Novak 2020", "Jan 2020, @ 2020, @ 2020"),
+        ("Summer Springer", "Summer 2020, Springer 12", "Summer 2020, @ 12"),
+    ],
+)
+def test_a_name_that_starts_like_a_month_is_masked(name: str, text: str, masked_as: str) -> None:
+    masker = Masker(1, f"# {name}\n", ["names"])
+    assert masker.mask(text, "a") == masked_as.replace("@", "Candidate 0001")
 
 
 def test_names_in_markup() -> None:
@@ -262,6 +277,18 @@ def test_digits_that_stay_are_counted_as_possible_phones() -> None:
     masker = Masker(1, text, FIELDS)
     assert "2175550199" in masker.mask(text, "a")
     assert masker.seen["a"]["possible phone numbers"] == 2
+
+
+@pytest.mark.parametrize(
+    "before", ["555-0101", "https://example.com/1", "candidate0001.2@example.com"]
+)
+@pytest.mark.parametrize("number", ["2175550199", "(020) 7946 0958"])
+def test_numbers_after_a_placeholder_are_counted(before: str, number: str) -> None:
+    masker = Masker(1, "# Jane Doe\n", [])
+    text = f"{before} {number}\n\n## Jobs\n"
+    assert masker.mask(text, "a") == text
+    seen = masker.seen["a"]
+    assert seen["possible phone numbers"] + seen["phone"] == 1 + before.startswith("555")
 
 
 def test_bundled_resumes_lose_only_names_and_contacts() -> None:

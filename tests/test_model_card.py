@@ -1,4 +1,4 @@
-"""The card of an exported model: what it says, and that it says it of any run."""
+"""Model cards of runs in several domains, with and without results."""
 
 import json
 import re
@@ -11,11 +11,11 @@ import gymnasium
 import pytest
 from huggingface_hub import ModelCard, ModelCardData
 
-from learners import model_card
 from learners.config import Config
-from learners.model_card import make, write, write_facts
-from learners.monitors import RunFolder
-from learners.work import Work
+from learners.rollouts.workload import Work
+from learners.run import model_card
+from learners.run.folder import RunFolder
+from learners.run.model_card import make, write, write_facts
 from resume_gym.evaluation import Returns, Summary
 
 SUMMARY: dict[str, Any] = {
@@ -28,7 +28,7 @@ SUMMARY: dict[str, Any] = {
 
 
 class Echo(gymnasium.Env[str, str]):
-    """An environment of texts, which has steps' rewards only."""
+    """A text environment with step rewards only."""
 
     observation_space = gymnasium.spaces.Text(9)
     action_space = gymnasium.spaces.Text(9)
@@ -45,7 +45,7 @@ gymnasium.register(id="CardEcho-v0", entry_point=f"{__name__}:Echo", max_episode
 
 
 def a_run(path: Path, edited: bool = True, **settings: Any) -> RunFolder:
-    """A finished run, as the main job leaves it, but for what was computed."""
+    """Make the folder of a finished run, with invented results."""
     config = Config(name=path.name, runs=path.parent, eval_tasks=2, eval_rollouts=4, **settings)
     run = RunFolder(path)
     run.configure(config)
@@ -67,7 +67,7 @@ def loaded(run: RunFolder, target: Path) -> tuple[ModelCardData, str]:
 
 def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
     data, text = loaded(a_run(tmp_path / "one"), tmp_path / "model")
-    assert data.base_model is None, "it is not on the Hub"
+    assert data.base_model is None, "the nano policy is not on the Hub"
     assert (data.license, data.library_name) == ("apache-2.0", "transformers")
     assert {"ResumeEditMini-v0", "aipo", "reinforcement-learning"} <= set(data.tags or ())
     found = {one.metric_type: one.metric_value for one in data.eval_results or ()}
@@ -76,12 +76,12 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
     for part in (
         "| mean | 1.25 | 2.12 |",
         "| submitted | 30% | 90% |",
-        "Held-out tasks: 2, 4 episodes of each, temperature 0.7.",
-        "Tasks: `mini`, 160 of the split train",
-        "Judge: rubric (by rule, not by a language model).",
+        "2 held-out tasks, 4 episodes each, temperature 0.7.",
+        "Tasks: `mini`, 160 for training (",
+        "Judge: rubric, which applies rules and uses no language model.",
         "2 steps of 8 groups of 8 episodes; 128 episodes, 2,000 sampled tokens",
-        "is 0.75 on held-out tasks",
-        "on people who do not exist",
+        "from -1 (invented facts) to 1 (none), is 0.75.",
+        "about people who do not exist",
         "4.5 million parameters",
         "](training.png)",
         "transformers 5.",
@@ -90,7 +90,7 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
     assert (tmp_path / "model" / "training.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_card_is_made_of_the_folder_alone(tmp_path: Path) -> None:
+def test_a_card_needs_the_run_folder_only(tmp_path: Path) -> None:
     run = a_run(tmp_path / "one")
     first = str(make(run))
     run.path.rename(tmp_path / "elsewhere")
@@ -100,12 +100,12 @@ def test_a_card_is_made_of_the_folder_alone(tmp_path: Path) -> None:
     )
 
 
-def test_a_card_says_what_has_not_been_evaluated(tmp_path: Path) -> None:
+def test_a_card_states_a_missing_evaluation(tmp_path: Path) -> None:
     run = a_run(tmp_path / "one")
     (run.path / "after.json").unlink()
     data, text = loaded(run, tmp_path / "model")
     assert data.eval_results is None
-    assert "It has not been evaluated after training." in text
+    assert "The model was not evaluated after training." in text
     assert "| mean | 1.25 |" in text
 
 
@@ -113,7 +113,7 @@ def test_a_card_of_another_domain(tmp_path: Path) -> None:
     run = a_run(tmp_path / "notes", env="examples.release_notes:ReleaseNotes-v0")
     data, text = loaded(run, tmp_path / "model")
     assert "ReleaseNotes-v0" in (data.tags or ())
-    assert "It revises a release notes with tools" not in text
+    assert "The model revises a document (resume)" not in text
     assert "import examples.release_notes" in text
     assert "people who do not exist" not in text
 
@@ -122,10 +122,10 @@ def test_a_card_of_an_environment_of_texts(tmp_path: Path) -> None:
     run = a_run(tmp_path / "echo", edited=False, env="CardEcho-v0")
     data, text = loaded(run, tmp_path / "model")
     assert [one.metric_type for one in data.eval_results or ()] == ["reward"]
-    assert "No judge: the rewards are those of the environment's steps." in text
+    assert "No judge: the reward is the sum of the environment's step rewards." in text
     assert "invent" not in text
     assert "observation" in text
-    assert "resume-gym eval" not in text, "which plays environments of editing"
+    assert "resume-gym eval" not in text, "the command supports editing environments only"
     assert "tools" not in text
 
 
@@ -138,7 +138,7 @@ def test_a_card_of_an_environment_of_texts(tmp_path: Path) -> None:
         ("models--Org--A-1/snapshots/0f", None, "Org/A-1", "unknown"),
     ],
 )
-def test_a_base_is_named_as_far_as_it_is_known(
+def test_a_base_model_is_named_if_it_is_known(
     where: str, card: str | None, hub: str | None, license_: str, tmp_path: Path
 ) -> None:
     base = tmp_path / where
@@ -152,8 +152,8 @@ def test_a_base_is_named_as_far_as_it_is_known(
         (base / "README.md").write_text(card)
     data, text = loaded(a_run(tmp_path / "one", model=str(base)), tmp_path / "model")
     assert (data.base_model, data.license) == (hub, license_)
-    assert str(tmp_path) not in text, "paths of a machine are nobody's business"
-    assert ("Not known: that of the base" in text) == (license_ == "unknown")
+    assert str(tmp_path) not in text, "paths of the machine are private"
+    assert ("Unknown. The license of the base model" in text) == (license_ == "unknown")
 
 
 def test_names_and_judges_cannot_break_a_card(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_names_and_judges_cannot_break_a_card(tmp_path: Path) -> None:
     assert not {"runs", "engine_urls"} & set(tomllib.loads(settings))
 
 
-def test_paths_in_options_are_nobodys_business(tmp_path: Path) -> None:
+def test_paths_in_options_are_omitted(tmp_path: Path) -> None:
     judge = json.dumps({"name": "openai", "model": "org/a", "store": "/home/ada/answers.db"})
     _, text = loaded(a_run(tmp_path / "one", judge=judge), tmp_path / "model")
     assert "/home/ada" not in text
@@ -175,7 +175,7 @@ def test_paths_in_options_are_nobodys_business(tmp_path: Path) -> None:
     assert "answers.db" in text
 
 
-def test_a_card_that_is_there_is_not_replaced(
+def test_an_existing_card_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = a_run(tmp_path / "one")
@@ -184,9 +184,9 @@ def test_a_card_that_is_there_is_not_replaced(
     monkeypatch.setattr(model_card, "CARD", "config.json")
     with pytest.raises(SystemExit, match="2"):
         model_card.main()
-    assert "is there; move it away" in capsys.readouterr().err
+    assert "exists; move it" in capsys.readouterr().err
 
 
-def test_a_folder_of_no_run_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected the folder of a run"):
         make(RunFolder(tmp_path))

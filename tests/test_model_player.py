@@ -11,12 +11,13 @@ from fake_vllm import FakeVLLM
 from safetensors.torch import load_file, save_file, save_model
 from scripted import SUBMIT
 
-from learners import model_player, models
 from learners.config import Config, ConfigError, to_toml
 from learners.engines import EngineError
-from learners.model_player import FoundModel
-from learners.policy import Policy
-from learners.tokens import ChatTokens
+from learners.rollouts import model_player
+from learners.rollouts.model_player import FoundModel
+from learners.rollouts.tokens import ChatTokens
+from learners.training import models
+from learners.training.policy import Policy
 from resume_gym import TOOLS, Rules, Session, load_tasks
 from resume_gym.cli import main
 from resume_gym.llm import Unavailable

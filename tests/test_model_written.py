@@ -11,13 +11,13 @@ from bank_writer import Answer, write
 
 from resume_gym.document import wrapped_lines
 from resume_gym.judges import make_judge
-from resume_gym.judges.lines import parse
 from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.synthesis.checks import bullet_keys, match, repaired
 from resume_gym.synthesis.drafts import draft_of, read_draft
 from resume_gym.synthesis.model_written import ask_for, examine, taken
 from resume_gym.synthesis.personas import SPOILING, Persona, make_persona
 from resume_gym.tasks import SPLITS, WEAKNESSES, Task
+from resume_gym.text.lines import parse
 
 VAGUE, LONG, MESSY, BARE, ASIDE, VERBS = range(6)
 ALL = [make_persona(0, number, split) for split in SPLITS for number in range(6)]

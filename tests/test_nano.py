@@ -1,7 +1,7 @@
 """The bundled policy is what the design says, and speaks the environment's protocol."""
 
-from learners.models import NANO, load, load_tokenizer
-from learners.tokens import ChatTokens
+from learners.rollouts.tokens import ChatTokens
+from learners.training.models import NANO, load, load_tokenizer
 from resume_gym import TOOLS, Session, load_tasks, tool_call
 
 

@@ -11,12 +11,12 @@ import pytest
 from conftest import BEST, WORST, make_task
 from scripted import CHAT, EDIT, REVIEW, SUBMIT, FixedJudge, Scripted
 
-from learners import orchestrator as module
 from learners.config import Config
 from learners.engines import Engine, EngineError, RefusedError
-from learners.orchestrator import Batch, Orchestrator
-from learners.trajectories import Trajectories
-from learners.work import Work
+from learners.rollouts import orchestrator as module
+from learners.rollouts.orchestrator import Batch, Orchestrator
+from learners.rollouts.trajectories import Trajectories
+from learners.rollouts.workload import Work
 from resume_gym import Rules, Task, Verdict, tool_call
 from resume_gym.judges import (
     AsyncJudge,

@@ -10,12 +10,13 @@ import torch
 from rich.console import Console
 from transformers import Qwen3Config
 
-from learners import aipo, models
+from learners import aipo
 from learners.config import PRESETS, Config, ConfigError, read_toml
 from learners.engines.server import command
-from learners.machine import Machine
-from learners.plan import Plan, make_plan
-from learners.plan_table import show
+from learners.planning.machine import Machine
+from learners.planning.plan import Plan, make_plan
+from learners.planning.table import show
+from learners.training import models
 
 H200 = Machine.named("4 x NVIDIA H200")
 SMALL = Machine((), memory_bytes=16 * 10**9, cores=2)

@@ -24,14 +24,14 @@ from textual.pilot import Pilot
 from textual.widgets import Button, Tabs
 
 from resume_gym import Rules, Session, Task, TaskError, Verdict, document, load_tasks, tool_call
+from resume_gym.apps.play.app import PlayApp
+from resume_gym.apps.play.episode import PlayedEpisode, start
+from resume_gym.apps.play.form import ToolForm
+from resume_gym.apps.play.page import Page, changed_lines, page_rows
+from resume_gym.apps.play.screens import Ending
+from resume_gym.cli.play import add_command
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.judges.rubric import RubricJudge
-from resume_gym.play import add_command, start
-from resume_gym.play.app import PlayApp
-from resume_gym.play.episode import PlayedEpisode
-from resume_gym.play.form import ToolForm
-from resume_gym.play.page import Page, changed_lines, page_rows
-from resume_gym.play.screens import Ending
 from resume_gym.render import visible
 from resume_gym.tasks import write_jsonl
 
@@ -453,7 +453,7 @@ def test_text_is_neither_markup_nor_commands_of_the_terminal(tmp_path: Path) -> 
 def terminal(arguments: list[str], keys: Iterator[tuple[str, bytes]]) -> bytes:
     """What a program writes to a real terminal; keys are sent when their text has appeared."""
     code = (
-        "import argparse, sys; from resume_gym.play import add_command\n"
+        "import argparse, sys; from resume_gym.cli.play import add_command\n"
         "parser = argparse.ArgumentParser(); add_command(parser.add_subparsers())\n"
         "options = parser.parse_args(sys.argv[1:]); options.run(options)"
     )

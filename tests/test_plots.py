@@ -20,18 +20,19 @@ from matplotlib.text import Annotation, Text
 from PIL import Image
 
 from resume_gym.agents import AGENTS
+from resume_gym.apps.plot.bars import Bar, by_weakness, components, draw_bars
+from resume_gym.apps.plot.dynamics import draw_dips, draw_phase
+from resume_gym.apps.plot.plot import of_evaluation, of_run, plot
+from resume_gym.apps.plot.reading import Evaluation, Played, read_evaluations, read_run
+from resume_gym.apps.plot.smoothing import Dip, dips, smooth
+from resume_gym.apps.plot.source import BY_WEAKNESS
+from resume_gym.apps.plot.spread import draw_efficiency, draw_rewards
+from resume_gym.apps.plot.style import apart, new_figure, save, styled
+from resume_gym.apps.plot.training import OVERVIEW, TRAINER, dashboard, draw_panels
 from resume_gym.cli import main
-from resume_gym.report import plot as command
-from resume_gym.report.bars import Bar, by_weakness, components, draw_bars
-from resume_gym.report.dynamics import draw_dips, draw_phase
-from resume_gym.report.plot import of_evaluation, of_run, plot
-from resume_gym.report.reading import Evaluation, Played, read_evaluations, read_run
-from resume_gym.report.smoothing import Dip, dips, smooth
-from resume_gym.report.source import BY_WEAKNESS
-from resume_gym.report.spread import draw_efficiency, draw_rewards
-from resume_gym.report.style import apart, new_figure, save, styled
-from resume_gym.report.training import OVERVIEW, TRAINER, dashboard, draw_panels
-from resume_gym.tasks import TaskError, load_tasks
+from resume_gym.cli import plot as command
+from resume_gym.sources import load_tasks
+from resume_gym.tasks import TaskError
 
 ROOT = Path(__file__).parents[1]
 DOMAIN = {"verdict_coverage": 0.5, "verdict_noise": -0.5}
@@ -347,7 +348,8 @@ def test_the_same_data_give_the_same_bytes(run: Path, results: Path, tmp_path: P
     """In another process, whose hashes and matplotlib settings are others."""
     first = plot([run, results], tmp_path / "one")
     code = (
-        "import matplotlib, sys; from pathlib import Path; from resume_gym.report.plot import plot;"
+        "import matplotlib, sys; from pathlib import Path;"
+        "from resume_gym.apps.plot.plot import plot;"
         "matplotlib.rcParams.update({'font.size': 20, 'lines.linewidth': 9, 'svg.fonttype': 'none',"
         "'savefig.bbox': 'tight'}); plot(map(Path, sys.argv[2:]), Path(sys.argv[1]))"
     )
@@ -538,5 +540,5 @@ def test_a_picture_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
 
 
 def test_drawing_is_loaded_only_when_drawing() -> None:
-    code = "import sys, resume_gym.report.plot; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, resume_gym.apps.plot.plot; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

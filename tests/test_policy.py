@@ -5,11 +5,11 @@ import torch
 from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_model, tiny_policy
 from torch import nn
 
-from learners import head
-from learners.batching import Batch, Sample, pack
 from learners.config import ConfigError
-from learners.head import Head
-from learners.policy import Policy
+from learners.training import head
+from learners.training.batching import Batch, Sample, pack
+from learners.training.head import Head
+from learners.training.policy import Policy
 
 PROMPT = [3, 1, 4]
 

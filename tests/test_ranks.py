@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from tiny import ARCHITECTURES, save_tiny
 
-from learners.models import NANO
+from learners.training.models import NANO
 
 pytestmark = pytest.mark.distributed
 

@@ -1,46 +1,99 @@
-"""What the README shows is what happens."""
+"""Run the code of the README and of docs/, and parse their `resume-gym` commands."""
 
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from resume_gym.cli import main
+from resume_gym.cli import main, make_parser
 
 ROOT = Path(__file__).parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+OPERATORS = {">", "|", "&&", ";"}
 
 
-def blocks(language: str) -> list[str]:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
-    return [text for name, text in fenced if name == language]
+class Block(NamedTuple):
+    """A fenced block and, if it is directly followed by a `text` block, the expected output."""
+
+    where: str
+    language: str
+    text: str
+    output: str | None
 
 
-def test_the_quickstart_prints_what_stands_below_it() -> None:
-    (code,) = blocks("python")
+def blocks(*languages: str) -> Iterator[Block]:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        fences = re.compile(r"^```(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.M | re.S)
+        for fence in fences.finditer(text):
+            line = text.count("\n", 0, fence.start()) + 1
+            block = Block(f"{page.relative_to(ROOT)}:{line}", *fence.groups())
+            if block.language in languages:
+                yield block
+
+
+def commands() -> Iterator[Any]:
+    for block in blocks("bash", "console"):
+        lines = block.text.replace("\\\n", " ").removeprefix("$ ").replace("\n$ ", "\n").split("\n")
+        for line in lines:
+            words = shlex.split(line, comments=True)
+            stop = next((n for n, word in enumerate(words) if word in OPERATORS), len(words))
+            if words[:1] == ["resume-gym"]:
+                yield pytest.param(words[1:stop], id=f"{block.where} {shlex.join(words[1:3])}")
+
+
+@pytest.mark.parametrize("block", list(blocks("python")), ids=lambda block: block.where)
+def test_python_blocks_run(
+    block: Block,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block.text, block.where, "exec"), {"__name__": "__main__"})
+    if block.output is not None:
+        assert capsys.readouterr().out == block.output
+
+
+@pytest.mark.parametrize("words", list(commands()))
+def test_commands_are_accepted_by_the_parser(words: list[str]) -> None:
+    make_parser(words).parse_args(words)
+
+
+def test_the_quickstart_runs_outside_of_pytest() -> None:
+    quickstart = next(blocks("python"))
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", quickstart.text],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
-    assert done.stdout in blocks("")
-    assert code in (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
+    assert done.stdout == quickstart.output
+    assert quickstart.text in (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
 
 
 def test_the_evaluation_prints_the_rows_that_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("\n## Evaluation\n")[2].partition("\n## ")[0]
-    command = re.search(r"^resume-gym (eval .* --markdown)$", section, re.MULTILINE)
-    assert command
-    assert main(command[1].split()) == 0
-    said = capsys.readouterr().out.split("\n")
+    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^resume-gym (eval .* --markdown)$", page, re.MULTILINE)
+    assert main(command.split()) == 0
+    printed = capsys.readouterr().out.split("\n")
+    section = page.partition("\n## Output\n")[2].partition("\nRead every mean")[0]
     rows = [line for line in section.split("\n") if line.startswith("|")]
     assert len(rows) == 13
-    assert [row for row in rows if row not in said] == []
+    assert [row for row in rows if row not in printed] == []
 
 
-def test_the_tree_names_every_module() -> None:
-    (tree,) = (block for block in blocks("") if block.startswith("resume_gym/"))
-    for package in ("resume_gym", "learners"):
-        for path in (ROOT / package).glob("*.py"):
-            assert path.name in tree or path.name == "__init__.py", path
+def test_links_within_the_repository_have_targets() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            assert "://" in link or (page.parent / link).exists(), f"{page}: {link}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 8192

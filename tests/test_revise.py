@@ -18,12 +18,12 @@ from native_model import model
 
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.agents import make_agent
+from resume_gym.apps.revise.files import Source, read_source
+from resume_gym.apps.revise.report import _quoted
+from resume_gym.apps.revise.revision import words
 from resume_gym.cli import main
 from resume_gym.evaluation.episodes import play
 from resume_gym.judges import JudgeError, JudgeMisconfigured
-from resume_gym.revising.files import Source, read_source
-from resume_gym.revising.report import _quoted
-from resume_gym.revising.revision import words
 from resume_gym.tasks import WEAKNESSES
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
@@ -342,7 +342,7 @@ def test_documents_that_cannot_be_read(
         ("carefull", "--model: expected one of noop, random, careful, oracle"),
         ("m@ftp://h", "--model: expected one of"),
         ('{"model": "m", "base_url": "http://h", "heat": 1}', "--model: expected options among"),
-        ('{"model": "nano", "max_tokens": 0}', "--model: max_tokens: expected at least 1"),
+        ('{"model": "nano", "max_tokens": 0}', "--model: max_tokens: expected more than 0"),
         (".", "--model: "),
     ],
 )

@@ -6,7 +6,7 @@ from conftest import make_task
 from scripted import CHAT, CUT, EDIT, REVIEW, SUBMIT, Scripted
 
 from learners.engines import EngineError, Sampling
-from learners.rollout import NOT_SAMPLED, Rollout, play
+from learners.rollouts.rollout import NOT_SAMPLED, Rollout, play
 from resume_gym import Rules, Session
 
 RULES = Rules(max_turns=3)

@@ -10,17 +10,11 @@ from typing import Any
 import pytest
 from fake_judges import Fake, fake, register, verdict
 
-from resume_gym.judges import (
-    AsyncJudge,
-    JudgeRefused,
-    JudgeUnavailable,
-    as_async,
-    make_judge,
-    sentinel,
-)
-from resume_gym.judges.calibration import spread
-from resume_gym.judges.pairs import load_pairs
-from resume_gym.judges.sentinel import DriftError, drift, freeze, load_frozen
+from resume_gym.cli import judge_sentinel
+from resume_gym.judges import AsyncJudge, JudgeRefused, JudgeUnavailable, as_async, make_judge
+from resume_gym.judges.audit import sentinel
+from resume_gym.judges.audit.pairs import load_pairs, spread
+from resume_gym.judges.audit.sentinel import DriftError, drift, freeze, load_frozen
 from resume_gym.llm import Usage
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task, TaskError
@@ -133,7 +127,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 
 def command(*arguments: str) -> None:
     parser = argparse.ArgumentParser()
-    sentinel.add_command(parser.add_subparsers())
+    judge_sentinel.add_command(parser.add_subparsers())
     options = parser.parse_args(["sentinel", *arguments])
     options.run(options)
 
@@ -180,7 +174,7 @@ def test_freezing_replaces_only_what_was_frozen(tmp_path: Path) -> None:
 def test_the_command_fails_if_too_many_pairs_have_no_verdict(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(sentinel, "chosen", lambda spec: Fake(refuses_the_first))
+    monkeypatch.setattr(judge_sentinel, "make_async_judge", lambda spec: Fake(refuses_the_first))
     told = r"1 of 14 pairs have no verdict \(7.1%, allowed 5.0%\); 0 of 78 fields changed"
     with pytest.raises(DriftError, match=told):
         command("--frozen", str(path))
@@ -212,11 +206,11 @@ class Drawing(Kept):
 def test_answers_of_a_store_are_no_sign_of_steadiness(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    monkeypatch.setattr(sentinel, "chosen", lambda spec: Kept())
+    monkeypatch.setattr(judge_sentinel, "make_async_judge", lambda spec: Kept())
     with pytest.raises(DriftError, match="kept cannot draw anew: 14 answers came from its store"):
         command("--frozen", str(path))
     assert "fields changed" not in capsys.readouterr().out
-    monkeypatch.setattr(sentinel, "chosen", lambda spec: Drawing())
+    monkeypatch.setattr(judge_sentinel, "make_async_judge", lambda spec: Drawing())
     command("--frozen", str(path))
     assert "14 answers came from the store, of an earlier run today" in capsys.readouterr().out
 

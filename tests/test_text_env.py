@@ -14,11 +14,11 @@ from guessing import Guessing
 from scripted import Scripted
 
 from learners.config import Config, ConfigError
-from learners.orchestrator import Orchestrator
-from learners.text_env import Start, TextSession
-from learners.tokens import ChatTokens
-from learners.trajectories import Trajectories
-from learners.work import Work, summarised
+from learners.rollouts.orchestrator import Orchestrator
+from learners.rollouts.text_env import Start, TextSession
+from learners.rollouts.tokens import ChatTokens
+from learners.rollouts.trajectories import Trajectories
+from learners.rollouts.workload import Work, summarised
 from resume_gym.evaluation import Returns, Summary
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from tiny import tiny_tokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerBase
 
-from learners.tokens import ChatTokens, TemplateError
+from learners.rollouts.tokens import ChatTokens, TemplateError
 from resume_gym import TOOLS, tool_call
 
 SPECIAL = "<|im_start|>user\n<tool_call>{}</tool_call> <|endoftext|>"

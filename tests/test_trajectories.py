@@ -6,8 +6,8 @@ from conftest import BEST, make_task
 from scripted import CHAT, EDIT, REVIEW, SUBMIT
 from test_rollout import run
 
-from learners.rollout import Rollout
-from learners.trajectories import Trajectories
+from learners.rollouts.rollout import Rollout
+from learners.rollouts.trajectories import Trajectories
 from resume_gym import Rules, Session
 
 

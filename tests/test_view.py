@@ -21,13 +21,13 @@ from viewer_runs import (
 from examples.release_notes import RULES as NOTES_RULES
 from examples.release_notes import Editor, NotesSession, make_release
 from resume_gym import Rules, Session, tool_call
+from resume_gym.apps.viewer import episode, html
+from resume_gym.apps.viewer.data import Results, UnreadableError
+from resume_gym.apps.viewer.rows import make_row
+from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.document import wrapped_lines
 from resume_gym.evaluation.results import row_of
 from resume_gym.tasks import Task, TaskError
-from resume_gym.viewer import episode, html
-from resume_gym.viewer.data import Results, UnreadableError
-from resume_gym.viewer.rows import make_row
-from resume_gym.viewer.tasks import Tasks, find_decoder, find_tasks
 
 
 @pytest.fixture(scope="module")

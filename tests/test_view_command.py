@@ -21,9 +21,9 @@ from viewer_runs import (
     write_run,
 )
 
+from resume_gym.apps.viewer import html
+from resume_gym.apps.viewer.server import serve
 from resume_gym.cli import main
-from resume_gym.viewer import html
-from resume_gym.viewer.server import serve
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_an_exported_file_is_bounded(run, tmp_path):
 
 
 def test_scripts_read_no_string_as_markup():
-    page = files("resume_gym.viewer").joinpath("page")
+    page = files("resume_gym.apps.viewer").joinpath("page")
     assert {one.name for one in page.iterdir() if one.name.endswith(".js")} == set(html.SCRIPTS)
     for name in html.SCRIPTS:
         script = page.joinpath(name).read_text(encoding="utf-8")

@@ -22,9 +22,9 @@ from viewer_runs import (
 )
 
 from resume_gym import Rules
+from resume_gym.apps.viewer import html
+from resume_gym.apps.viewer.server import serve
 from resume_gym.document import wrapped_lines
-from resume_gym.viewer import html
-from resume_gym.viewer.server import serve
 
 pytestmark = pytest.mark.browser
 

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from learners import models
 from learners.config import Config
 from learners.engines import Completion, Sampling
 from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
-from learners.model_player import FoundModel
+from learners.rollouts.model_player import FoundModel
+from learners.training import models
 from resume_gym import TOOLS, Rules, Session, load_tasks
 
 pytestmark = pytest.mark.vllm

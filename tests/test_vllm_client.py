@@ -17,16 +17,17 @@ import pytest
 import torch
 from fake_vllm import FakeVLLM
 
-from learners import aipo, models
+from learners import aipo
 from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
 from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine
-from learners.orchestrator import Batch
-from learners.rollout import NOT_SAMPLED
-from learners.sampler import Beside
-from learners.tokens import ChatTokens
-from learners.trajectories import Trajectories
+from learners.rollouts.orchestrator import Batch
+from learners.rollouts.rollout import NOT_SAMPLED
+from learners.rollouts.sampler import BackgroundSampler
+from learners.rollouts.tokens import ChatTokens
+from learners.rollouts.trajectories import Trajectories
+from learners.training import models
 from resume_gym import TOOLS, tool_call
 
 SAMPLING = Sampling(0.7, 8, 5, (1,))
@@ -221,13 +222,13 @@ def server() -> Iterator[FakeVLLM]:
         yield one
 
 
-def beside(server: FakeVLLM, folder: Path, done: int = 0, **changes: object) -> Beside:
+def beside(server: FakeVLLM, folder: Path, done: int = 0, **changes: object) -> BackgroundSampler:
     settings = {"engine_urls": (server.url,), "groups": 2, "group_size": 3, "eval_tasks": 2}
     config = Config(
         **{"engine": "vllm", "eval_rollouts": 2, "steps": 9, **settings, **changes}  # type: ignore[arg-type]
     )
     urls = [server.url]
-    made = Beside(config, urls, Trajectories(folder), done, print, lambda: None)
+    made = BackgroundSampler(config, urls, Trajectories(folder), done, print)
     made.published(done)
     return made
 

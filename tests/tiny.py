@@ -17,9 +17,9 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from learners.batching import Sample, pack
-from learners.imitation import make_tokenizer
-from learners.policy import Policy
+from learners.nano.imitation import make_tokenizer
+from learners.training.batching import Sample, pack
+from learners.training.policy import Policy
 
 ARCHITECTURES = ("qwen3", "llama")
 VOCABULARY = 61

@@ -11,10 +11,10 @@ from typing import Any
 from conftest import JOB, RESUME
 
 from resume_gym import Rules, Session, Task, Verdict, tool_call
+from resume_gym.apps.viewer.data import Results
 from resume_gym.evaluation import Episode, summarise
 from resume_gym.rewards import VERDICT_FIELDS
 from resume_gym.tasks import write_jsonl
-from resume_gym.viewer.data import Results
 
 EVIL = (
     "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>"

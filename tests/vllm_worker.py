@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import save_file
 from test_vllm import PROMPT, STOP, TEMPERATURE, UPDATES, changed
 
-from learners import models
 from learners.engines.vllm_plugin import OWNED, SHARED_MEMORY
+from learners.training import models
 
 
 def main(out: Path, folders: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Engines sample tokens. They know nothing of episodes, tools or text."""
+"""Interface of engines, which sample tokens and do not know about episodes, tools or text."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from torch import Tensor
 
 
 class EngineError(Exception):
-    """An engine gave no tokens, or cannot take weights."""
+    """An engine failed to return tokens or to load weights."""
 
 
 class RefusedError(EngineError):
-    """An engine will not continue this conversation; others it may."""
+    """An engine rejects this conversation, but may continue others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to sample: always the full distribution, so that log-probabilities are exact.
+    """Sampling parameters; no top-k or top-p, so that log-probabilities are exact.
 
     Attributes:
-        temperature: divides the logits; greater than 0.
-        max_tokens: limit of one completion, its end token included.
-        stop: the token id that ends a completion.
-        seed: integers, at least 0, that name this turn of this episode; an engine whose draws can
-            be repeated draws the same for the same ones, whatever else it samples.
+        temperature: divisor of the logits, greater than 0.
+        max_tokens: limit of one completion in tokens, end token included.
+        stop: id of the end token.
+        seed: non-negative integers that identify this turn of this episode. An engine with
+            reproducible random numbers uses the same ones for the same seed, in any batch.
     """
 
     temperature: float
@@ -34,12 +34,12 @@ class Sampling:
 
 
 class Completion(NamedTuple):
-    """Sampled tokens, all [n].
+    """Sampled tokens.
 
     Attributes:
-        ids: of the tokens.
-        logprobs: theirs, at the sampling temperature.
-        versions: the optimizer steps behind the weights that sampled each token.
+        ids: token ids [n].
+        logprobs: log-probabilities [n] at the sampling temperature.
+        versions: optimizer step [n] of the weights that sampled each token.
     """
 
     ids: list[int]
@@ -48,16 +48,16 @@ class Completion(NamedTuple):
 
 
 Weights = Callable[[], Iterable[tuple[str, Tensor]]]
-"""Names and full tensors in Hugging Face's format, from the first on at each call."""
+"""Returns a fresh iterator over (name, full tensor), named as in Hugging Face checkpoints."""
 
 
 class Engine(Protocol):
-    """Token ids in, token ids and log-probabilities out.
+    """Continues conversations, given as token ids, by sampled tokens with log-probabilities.
 
     Attributes:
-        at_once: how many conversations it continues side by side.
-        repeatable: whether the same conversations, side by side, are continued by the same tokens
-            with the same log-probabilities, to the last bit.
+        at_once: maximum number of concurrent conversations.
+        repeatable: whether the same concurrent requests return the same tokens and
+            log-probabilities, to the last bit.
     """
 
     at_once: int
@@ -67,31 +67,50 @@ class Engine(Protocol):
         """Continue a conversation by one completion.
 
         Args:
-            key: names the conversation from turn to turn.
-            ids: all its tokens so far.
-            sampling: how.
+            key: identifies the conversation across turns.
+            ids: all token ids of the conversation so far.
+            sampling: sampling parameters.
 
         Raises:
-            EngineError: no tokens could be had.
+            EngineError: the engine returned no tokens.
         """
         ...
 
     def release(self, key: int) -> None:
-        """Forget what is cached for a conversation."""
+        """Free the cache of a conversation."""
         ...
 
     def load_weights(self, version: int, source: Weights) -> None:
-        """Sample with other weights from now on.
+        """Replace the weights.
 
         Args:
-            version: optimizer steps behind them.
-            source: where they come from.
+            version: number of optimizer steps of the new weights.
+            source: returns the new weights.
 
         Raises:
-            EngineError: they could not be taken.
+            EngineError: the weights could not be loaded.
         """
         ...
 
+    def behind(self, version: int) -> Sequence[str]:
+        """Return the URLs of servers that do not have the weights of this version."""
+        ...
+
+    async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
+        """Return one completion from each server, to compare log-probabilities with the trainer.
+
+        Empty for an engine in the trainer's process: training compares all of its tokens.
+        """
+        ...
+
+    def sleep(self) -> None:
+        """Free GPU memory for the trainer."""
+        ...
+
+    def wake(self) -> None:
+        """Allocate the memory again."""
+        ...
+
     def close(self) -> None:
-        """Let go of processes, connections and memory."""
+        """Close connections and free memory."""
         ...

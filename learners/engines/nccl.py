@@ -1,4 +1,4 @@
-"""How weights travel from trainer GPUs to those of vLLM servers: vLLM's own sender over NCCL."""
+"""Weight transfer from rank 0's GPU to those of vLLM servers, with vLLM's NCCL sender."""
 
 import socket
 from collections.abc import Iterable, Iterator
@@ -9,12 +9,12 @@ from torch import Tensor, dtype
 from vllm.distributed.weight_transfer import ParamMeta, WeightSource, WeightTransferTrainerFactory
 from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
 
-from learners import models
-from learners.policy import Policy
+from learners.training import models
+from learners.training.policy import Policy
 
 
 class _Source(WeightSource):
-    """Weights as the sender wants them: what comes, before it comes; then the tensors."""
+    """Weights in the sender's interface: the metadata of all tensors first, then the tensors."""
 
     def __init__(self, model: str, kind: dtype) -> None:
         named = Policy(models.skeleton(model), 1.0, "float32").model.named_parameters()
@@ -22,7 +22,6 @@ class _Source(WeightSource):
         self.tensors: Iterable[tuple[str, Tensor]] = ()
 
     def metadata(self) -> list[ParamMeta]:
-        """Name, type and shape of each tensor."""
         return self._coming
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
@@ -30,21 +29,23 @@ class _Source(WeightSource):
 
 
 class NCCLSender:
-    """Rank 0's end of a group of the trainer and all servers' workers.
+    """Sender in an NCCL group of the trainer's rank 0 and the workers of all servers.
 
     Args:
-        control: the servers' endpoints.
-        model: its name, for the shapes.
-        kind: in which the weights travel.
+        control: client of the servers' endpoints for weight updates.
+        model: name of the model, for the names and shapes of its weights.
+        kind: dtype of the transferred weights.
     """
 
     def __init__(self, control: Any, model: str, kind: dtype) -> None:
         sizes = [_workers(url) for url in control.urls]
+        # NCCL rank 0 is the trainer; the workers of each server follow
         offsets = [1 + sum(sizes[:i]) for i in range(len(sizes))]
         self._source = _Source(model, kind)
         with socket.socket() as one:
             one.bind(("", 0))
             port = int(one.getsockname()[1])
+        # servers with a common host name are assumed to run on this machine
         host = "127.0.0.1" if len({url.split(":")[1] for url in control.urls}) == 1 else None
         info = NCCLTrainerInitInfo(
             master_address=host or socket.gethostname(),
@@ -58,13 +59,13 @@ class NCCLSender:
         )
 
     def send(self, control: Any, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Send all weights once."""
+        """Send all weights, as (name, full tensor), once; `control` is this update's client."""
         self._source.tensors = tensors
         self._sender.client = control
         self._sender.send_weights()
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the NCCL group."""
         self._sender.shutdown()
 
 

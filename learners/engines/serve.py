@@ -1,10 +1,10 @@
-"""Run a server, and see that all its processes end with it and with who started it.
+"""Supervise a vLLM server: end all its processes when it exits or when PARENT does.
 
     python -P serve.py PARENT COMMAND...
 
-vLLM's server has processes of its own, which outlive it if it is killed, and which take ten
-seconds until they can look after themselves; the sockets by which they talk stay where they were
-made. This one does nothing else. It imports none of the project, so that it is there at once.
+The child processes of a killed server survive it, since they take ten seconds before they watch
+their parent, and its sockets stay on disk. This supervisor cleans up both. It imports nothing from
+the project, so that it starts immediately.
 """
 
 import ctypes
@@ -22,10 +22,18 @@ PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, command: list[str]) -> int:
-    """Run the command until it ends, or this process is told to; the command's status."""
+    """Run a command until it exits, this process receives SIGTERM, or its parent exits.
+
+    Args:
+        parent: process id of the parent.
+        command: program and arguments.
+
+    Returns:
+        Exit status of the command.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
-        server.kill()  # nothing in it is worth waiting for its connections to close
+        server.kill()  # SIGTERM would wait for open connections
 
     with tempfile.TemporaryDirectory(prefix="vllm-", ignore_cleanup_errors=True) as sockets:
         server = subprocess.Popen(
@@ -35,7 +43,7 @@ def main(parent: int, command: list[str]) -> int:
         )
         signal.signal(signal.SIGTERM, stop)
         die_with_parent(signal.SIGTERM)
-        if os.getppid() != parent:  # it had gone before
+        if os.getppid() != parent:  # exited before `die_with_parent`
             server.kill()
         status = server.wait()
         end_group()
@@ -43,21 +51,21 @@ def main(parent: int, command: list[str]) -> int:
 
 
 def die_with_parent(number: int) -> None:
-    """Ask the kernel for a signal when this process's parent is gone."""
+    """Ask the kernel to send this process a signal when its parent exits; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def end_group() -> None:
-    """Kill what is left of this process's group, but for who cleans up shared memory."""
+    """Kill the rest of this process group, except resource trackers, which free shared memory."""
     own = os.getpid()
-    for _ in range(3):  # somebody may just be starting somebody
+    for _ in range(3):  # a process may fork while the list is read
         for one in psutil.process_iter():
             try:
                 ours = os.getpgid(one.pid) == own and one.pid != own
                 if ours and "resource_tracker" not in " ".join(one.cmdline()):
                     one.kill()
-            except (OSError, psutil.Error):  # it has just ended
+            except (OSError, psutil.Error):  # already exited
                 continue
         time.sleep(0.02)
 

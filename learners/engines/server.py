@@ -1,4 +1,4 @@
-"""vLLM servers that a job starts, watches and ends."""
+"""vLLM servers that a run starts, restarts after crashes, and ends."""
 
 import contextlib
 import ctypes
@@ -16,43 +16,44 @@ import psutil
 import requests
 import torch
 
-from learners import models, ranks
 from learners.config import Config
 from learners.engines import EngineError, serve
 from learners.engines.vllm_plugin import OWNED, SHARED_MEMORY
+from learners.training import models, ranks
 
 START_TIMEOUT_S = 900.0
-"""How long a server may take until it answers; a large model is read in minutes."""
+"""Timeout in seconds for the start of a server; reading a large model takes minutes."""
 MAX_RESTARTS = 5
-"""After so many restarts of one server in a row something is wrong that a restart does not mend."""
+"""Maximum number of restarts of one server in a row."""
 GPU_SHARE, COLOCATED_SHARE = 0.9, 0.4
-"""Of a GPU's memory, what a server may take: alone there, and beside a trainer."""
+"""Share of a GPU's memory for a server: alone on the GPU, and together with a trainer."""
 _STEADY_S = 600.0
-"""A server that lived so long may be restarted as often again."""
+"""Uptime in seconds after which the count of restarts begins again."""
 _END_S = 5.0
+# interval of process checks, interval of health checks, and time for which the latter may fail
 _POLL_S, _LOOK_S, _ILL_S = 0.2, 2.0, 5.0
-# Not `python -m`: vLLM's processes would import the server as their main module, seconds for each
+# not `python -m`: each of vLLM's processes would import the server as its main module, for seconds
 _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
-# what torchrun tells its processes; a server is none of them
+# torchrun's variables, which would make a server join the trainers
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
 
 
 class Server:
-    """A vLLM server of its own; it is there when `ready` says so.
+    """A vLLM server process; `ready` waits until it answers.
 
-    A thread restarts it when it dies, at the same address, with the weights of the model's folder.
+    A thread restarts it after a crash, at the same address, with the weights of the model's folder.
 
     Args:
-        config: of the run.
-        number: of the server on this machine, from 0; its GPU.
-        log: file for what it prints.
-        note: called with a sentence when it was restarted.
+        config: settings of the run.
+        number: index of the server on this machine, from 0; selects its GPUs.
+        log: file for the server's output.
+        note: called with a sentence at each restart.
 
     Attributes:
-        url: where it listens.
+        url: address of the server.
 
     Raises:
-        EngineError: it could not run here.
+        EngineError: a library that vLLM needs is missing.
     """
 
     def __init__(
@@ -70,14 +71,15 @@ class Server:
         self._failed = ""
         self._answered = self._looked = 0.0
         self._process = self._spawn()
-        # threads outlive no process: the kernel ends a child with the thread that made it
+        # The kernel sends a parent-death signal when the thread that started the child exits, so
+        # this thread, which starts servers again, runs until `close`.
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
-            # a session of its own: Ctrl-C is for the job, which ends its servers
+            # a new session: Ctrl-C must reach only the run, which then ends its servers
             return subprocess.Popen(
                 self._command,
                 env=self._environment,
@@ -105,7 +107,7 @@ class Server:
             self._process = self._spawn()
 
     def _ill(self) -> bool:
-        """Whether the server has answered once, and says now, or by silence, that it cannot."""
+        """Return whether a server that answered before has failed its health checks for a while."""
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
             return False
@@ -115,7 +117,7 @@ class Server:
                 self._answered = time.monotonic()
                 return False
         except requests.Timeout:
-            return False  # it is busy, or hangs: then requests run out of patience
+            return False  # busy; if it hangs, completions fail by their timeout
         except requests.RequestException:
             pass
         return 0 < self._answered < now - _ILL_S
@@ -129,23 +131,23 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the server's first process."""
+        """Process id of the server's supervisor; see `serve.py`."""
         return self._process.pid
 
     def check(self) -> None:
-        """Raise if the server is given up.
+        """Raise an error if the server is no longer restarted.
 
         Raises:
-            EngineError: it died again and again.
+            EngineError: the server crashed too often.
         """
         if self._failed:
             raise EngineError(f"the engine at {self.url}: {self._failed}; see {self._log}")
 
     def ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until the server answers.
+        """Wait until the server answers, at most `timeout_s` seconds.
 
         Raises:
-            EngineError: it does not, or died again and again.
+            EngineError: the time is over, or the server crashed too often.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -165,16 +167,16 @@ class Server:
 
 
 def command(config: Config, number: int, host: str, port: int) -> list[str]:
-    """The command line of this machine's server with that number."""
+    """Return the command line of a server; `number` is its index on this machine."""
     cuda = torch.cuda.is_available()
     settings: dict[str, object] = {
         "model": models.folder(config.model),
         "host": host,
         "port": port,
         "dtype": config.precision,
-        "seed": config.seed + 1000 * ranks.rank() + number,  # no two servers draw alike
+        "seed": config.seed + 1000 * ranks.rank() + number,  # servers sample differently
         "weight-transfer-config": json.dumps({"backend": transfer(config)}),
-        # log-probabilities of what was sampled from, and nothing that changes it
+        # log-probabilities at the temperature, without sampling defaults from the model's folder
         "logprobs-mode": "processed_logprobs",
         "max-logprobs": 1,
         "generation-config": "vllm",
@@ -185,7 +187,7 @@ def command(config: Config, number: int, host: str, port: int) -> list[str]:
         settings["gpu-memory-utilization"] = COLOCATED_SHARE if config.colocated else GPU_SHARE
         switches += ["enable-sleep-mode"] if config.colocated else []
     else:
-        # compiling would take longer than a small model's whole run
+        # without compilation, which takes longer than a whole run of a small model
         memory = psutil.virtual_memory().total
         settings |= {"block-size": 32, "kv-cache-memory-bytes": kv_cache_bytes(memory)}
         settings["distributed-executor-backend"] = "uni"
@@ -197,16 +199,16 @@ def command(config: Config, number: int, host: str, port: int) -> list[str]:
 
 
 def transfer(config: Config) -> str:
-    """How weights come to the servers; NCCL wants a GPU for each end."""
+    """Return the weight transfer backend of the servers; NCCL needs a separate GPU at each end."""
     return "nccl" if torch.cuda.is_available() and not config.colocated else SHARED_MEMORY
 
 
 def environment(config: Config, number: int) -> Mapping[str, str]:
-    """The environment of a server: this process's, without what a launcher added."""
+    """Return the environment of a server: this process's, without torchrun's variables."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER)}
     own |= {
         OWNED: "1",
-        "VLLM_SERVER_DEV_MODE": "1",  # the endpoints that take weights
+        "VLLM_SERVER_DEV_MODE": "1",  # enables the endpoints for weight updates
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
@@ -218,11 +220,11 @@ def environment(config: Config, number: int) -> Mapping[str, str]:
         own |= {
             "OMP_NUM_THREADS": threads,
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            # the engine computes in its own process: without a worker beside it, a server is
-            # ready in two thirds of the time, and samples as fast
+            # otherwise vLLM replaces the executor "uni" by a worker process, with which a server
+            # starts in 1.5 times the time and samples no faster
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-            "TORCH_COMPILE_DISABLE": "1",  # or the first request waits for a compiler
-            # cores are shared with the trainer: who waits must sleep
+            "TORCH_COMPILE_DISABLE": "1",  # the first request would wait for it
+            # cores are shared with the trainer: idle threads must sleep, not spin
             "OMP_WAIT_POLICY": "PASSIVE",
             "GOMP_SPINCOUNT": "0",
         }
@@ -230,7 +232,7 @@ def environment(config: Config, number: int) -> Mapping[str, str]:
 
 
 def _gpus(config: Config, number: int) -> Sequence[str]:
-    """The GPUs of a server: the first of this machine are the engines', trainers have the rest."""
+    """Return the GPUs of a server; engines use the first GPUs of a machine, trainers the rest."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     known = named.split(",") if named else list(map(str, range(torch.cuda.device_count())))
     first = number * config.engine_gpus
@@ -238,12 +240,12 @@ def _gpus(config: Config, number: int) -> Sequence[str]:
 
 
 def kv_cache_bytes(memory_bytes: int) -> int:
-    """Of a CPU's memory, what a server takes for its cache."""
+    """Return the size of a server's KV cache on a machine without GPUs."""
     return min(4 * 2**30, memory_bytes // 16)
 
 
 def _require_libnuma() -> None:
-    """Fail at once: without libnuma, each of six starts would fail after half a minute."""
+    """Fail early: without libnuma, each of six starts would fail after half a minute."""
     if sys.platform == "linux" and not torch.cuda.is_available():
         try:
             ctypes.CDLL("libnuma.so.1")

@@ -1,7 +1,7 @@
-"""The embedded engine: a batched decode loop over a transformers cache that spans turns.
+"""In-process engine: batched decoding with a transformers KV cache that persists between turns.
 
-Between turns a conversation's keys and values are parked; a turn stacks them, feeds only the
-tokens that are new, and samples. Conversations with the same prompt share its cache.
+Between turns, the cache of each conversation is parked. A turn stacks the caches of a batch, feeds
+only the new tokens, and samples. Conversations with the same prompt share its cache.
 """
 
 import asyncio
@@ -15,20 +15,19 @@ from torch import Tensor
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
-from learners.attention import Shared
 from learners.engines import Completion, Sampling, Weights
-from learners.policy import Policy
+from learners.training.attention import Shared
+from learners.training.policy import Policy
 
-_FEED_TOKENS = 8192
-_GROW = 128
-_COMPACT_BELOW = 0.75
+_FEED_TOKENS = 8192  # limit of a prefill batch, padding included
+_GROW = 128  # tokens by which the cache's capacity grows
+_COMPACT_BELOW = 0.75  # share of unfinished rows
 
 
 class _RaggedLayer(CacheLayerMixin):
-    """One layer's keys and values [rows, key heads, capacity, head size].
+    """KV cache of one layer, [rows, key heads, capacity, head size], with a length for each row.
 
-    Each row has its own length; what lies behind it is garbage that the mask hides and the next
-    token overwrites.
+    Slots behind a row's end hold garbage, which the mask hides and later tokens overwrite.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, starts: Tensor) -> None:
@@ -39,12 +38,12 @@ class _RaggedLayer(CacheLayerMixin):
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing to do: the layer is built with its tensors."""
+        """Do nothing: the tensors exist already."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write new tokens, each row from its own start."""
+        """Write new tokens at each row's end; return all keys and values."""
         rows, heads, q, size = key_states.shape
         end = int(self.starts.max()) + q
         if end > self.keys.shape[2]:
@@ -58,25 +57,24 @@ class _RaggedLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of the keys that a query of this length sees."""
+        """Return length and offset of the keys visible to a query of this length."""
         return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
-        """The longest row."""
         return int(self.starts.max())
 
     def get_max_length(self) -> int:
-        """No limit."""
+        """Return -1, for no limit."""
         return -1
 
 
 class _Ragged:
-    """The stacked caches of the conversations that are being continued.
+    """Stacked KV caches of a batch of conversations.
 
     Args:
-        own: each row's cache of what came after its prompt, [layers, 2, key heads, tokens, size].
-        prompts: each row's prompt, likewise; the same object for rows that share it. None if the
-            prompts are what is to be fed.
+        own: cache of each row after its prompt, [layers, 2, key heads, tokens, head size].
+        prompts: cache of each row's prompt, in the same layout; rows that share a prompt pass the
+            same object. None to prefill the prompts themselves.
     """
 
     def __init__(self, own: Sequence[Tensor], prompts: Sequence[Tensor] | None = None) -> None:
@@ -90,12 +88,13 @@ class _Ragged:
         self.layers = [_RaggedLayer(keys, values, self.starts) for keys, values in stacked]
 
     def feed(self, policy: Policy, tokens: list[list[int]]) -> Tensor:
-        """Run new tokens through the model; the hidden state [rows, width] of each row's last."""
+        """Run new tokens through the model; return each row's last hidden state [rows, width]."""
         counts = torch.tensor([len(one) for one in tokens])
         q = int(counts.max())
         padded = torch.tensor([one + [0] * (q - len(one)) for one in tokens])
         slots = self.starts[:, None] + torch.arange(q)
         end = int(self.starts.max()) + q
+        # causal; also hides the garbage behind each row's end
         mask = torch.arange(end) <= slots[:, :, None]
         shared = self.shared
         for layer in self.layers:
@@ -108,17 +107,17 @@ class _Ragged:
             past_key_values=Cache(layers=list(self.layers)),
             use_cache=True,
         )
+        # the padding of shorter rows was written too, but lies behind their new ends
         self.starts = self.starts + counts
         return hidden[torch.arange(len(tokens)), counts - 1]
 
     def park(self, row: int) -> Tensor:
-        """A copy of one row's own cache, [layers, 2, key heads, tokens, head size]."""
+        """Return a copy of one row's cache, [layers, 2, key heads, tokens, head size]."""
         n = int(self.starts[row])
         rows = [torch.stack([one.keys[row, :, :n], one.values[row, :, :n]]) for one in self.layers]
         return torch.stack(rows)
 
     def keep(self, rows: list[int]) -> None:
-        """Drop the other rows."""
         self.starts = self.starts[rows]
         if self.shared is not None:
             self.shared = self.shared.keep(rows)
@@ -127,32 +126,32 @@ class _Ragged:
 
 
 def noise(seed: Sequence[int], tokens: int) -> list[float]:
-    """Numbers in [0, 1), one for each of a turn's tokens; the seed alone says which."""
+    """Return uniform random numbers [tokens] in [0, 1) for one turn, determined by the seed."""
     return np.random.default_rng(seed).random(tokens).tolist()  # type: ignore[no-any-return]
 
 
 def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
-    """From each distribution the token at which its cumulated probabilities pass a number.
+    """Sample from distributions by inverting their cumulative distribution functions.
 
     Args:
         logprobs: [n, vocabulary].
-        numbers: [n], in [0, 1), fp64.
+        numbers: uniform random numbers [n] in [0, 1), fp64.
 
     Returns:
         Token ids [n].
     """
     passed = logprobs.exp().cumsum(1, dtype=torch.float64)
-    # over the last, which is then exactly 1: no number is beyond it
+    # normalised, so that the last value is exactly 1 and exceeds every number despite rounding
     return torch.searchsorted(passed / passed[:, -1:], numbers[:, None], right=True)[:, 0]
 
 
 class Request(NamedTuple):
-    """A turn that is wanted of a conversation.
+    """One turn to sample.
 
     Attributes:
-        key: names the conversation from turn to turn.
-        ids: all its tokens so far.
-        sampling: how to continue it.
+        key: identifies the conversation across turns.
+        ids: all token ids of the conversation so far.
+        sampling: sampling parameters.
     """
 
     key: int
@@ -161,7 +160,7 @@ class Request(NamedTuple):
 
 
 class _Parked(NamedTuple):
-    """A conversation between turns: its tokens, its prompt's cache and that of the rest."""
+    """A conversation between turns: cached token ids, KV cache of the prompt and of the rest."""
 
     ids: list[int]
     prompt: Tensor
@@ -169,12 +168,12 @@ class _Parked(NamedTuple):
 
 
 class TransformersEngine:
-    """Samples from a policy in this process, all conversations that ask in one batch.
+    """Samples from a policy in this process; concurrent requests form one batch.
 
     Args:
-        policy: samples.
-        own: whether its weights are a copy, which `load_weights` has to fill; else they are the
-            trainer's, and change under way.
+        policy: the policy to sample from.
+        own: whether its weights are a copy, filled by `load_weights`; otherwise they are the
+            trainer's, which training changes in place.
     """
 
     at_once = 128
@@ -197,7 +196,7 @@ class TransformersEngine:
         return await answer
 
     def _collect(self, before: int) -> None:
-        """Sample for all who ask, once nobody joins them any more."""
+        """Sample all requests, once a pass of the event loop adds no more."""
         if len(self._asked) > before:
             asyncio.get_running_loop().call_soon(self._collect, len(self._asked))
             return
@@ -206,13 +205,13 @@ class TransformersEngine:
         try:
             for answer, said in zip(answers, self.sample(requests), strict=True):
                 answer.set_result(said)
-        except Exception as error:  # whatever it is, those who wait must hear of it
+        except Exception as error:  # every caller must get it, or it would wait forever
             for answer in answers:
                 if not answer.done():
                     answer.set_exception(error)
 
     def load_weights(self, version: int, source: Weights) -> None:
-        """Take the weights, and forget every conversation's cache; see `Engine`."""
+        """Replace the weights, and free the caches of all conversations; see `Engine`."""
         if self._own:
             own = dict(self._policy.model.named_parameters())
             with torch.no_grad():
@@ -222,27 +221,41 @@ class TransformersEngine:
         self._parked.clear()
 
     def release(self, key: int) -> None:
-        """Forget a conversation's cache."""
+        """Free the cache of a conversation."""
         self._parked.pop(key, None)
 
+    def behind(self, version: int) -> list[str]:
+        """Return an empty list: there are no servers."""
+        return []
+
+    async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
+        """Return an empty list: training compares every sampled token."""
+        return []
+
+    def sleep(self) -> None:
+        """Do nothing: `colocated` requires vLLM."""
+
+    def wake(self) -> None:
+        """Do nothing."""
+
     def close(self) -> None:
-        """Forget all of them."""
+        """Free all caches."""
         self._parked.clear()
 
     @torch.inference_mode()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Continue each request by one completion, all in one batch.
 
-        Noise is each request's own, by its seed. The last bits of log-probabilities depend on how
-        many rows a batch has, so only the same requests together repeat themselves exactly.
+        Random numbers depend on the seed of each request only. The last bits of log-probabilities
+        depend on the batch size, so only the same batch of requests has the same results.
 
         Raises:
-            ValueError: a conversation does not extend what it was at its last turn.
+            ValueError: a conversation does not extend its tokens of the last turn.
         """
         if not requests:
             return []
         device = self._policy.model.device
-        # where new tensors are made; on a CPU this only costs, every call passes through it
+        # default device of new tensors; skipped on CPUs, since it slows down every PyTorch call
         place = nullcontext() if device.type == "cpu" else device
         with place, self._policy.autocast():
             self._prefill([one for one in requests if one.key not in self._parked])
@@ -253,18 +266,19 @@ class TransformersEngine:
             return self._decode(requests)
 
     def _prefill(self, requests: Sequence[Request]) -> None:
-        """Park every new conversation's cache of all but its last token."""
+        """Compute and park the caches of new conversations, without their last token."""
         keys_of: dict[tuple[int, ...], list[int]] = {}
         for key, ids, _ in requests:
             keys_of.setdefault(tuple(ids[:-1]), []).append(key)
         config = self._policy.model.config
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        # autocast leaves keys in fp32 and attends in bf16: the cache holds what attention reads
+        # under autocast keys are fp32, but attention converts them to bf16: cache the result
         dtype = getattr(torch, self._policy.precision)
         shape = config.num_hidden_layers, 2, config.num_key_value_heads, 0, size
         empty = torch.zeros(shape, dtype=dtype)
-        for key in keys_of.pop((), []):  # one token: nothing to compute before it
+        for key in keys_of.pop((), []):  # conversations of one token have no prefix to compute
             self._parked[key] = _Parked([], empty, empty)
+        # prompts of similar length share a batch, which needs little padding
         prompts = sorted(keys_of, key=len)
         at_once = max(1, _FEED_TOKENS // max(map(len, prompts), default=1))
         for first in range(0, len(prompts), at_once):
@@ -300,12 +314,13 @@ class TransformersEngine:
                 key, before, sampling = requests[index]
                 if ids[-1] == sampling.stop or len(ids) == sampling.max_tokens:
                     live.remove(index)
+                    # the last token has not been fed, so it is not in the cache
                     self._parked[key] = _Parked(
                         [*before, *ids[:-1]], parked[index].prompt, cache.park(row)
                     )
             if not live:
                 break
-            # a finished row rides along until enough have finished to pay for the copy
+            # finished rows stay in the batch until enough have finished to justify a copy
             if len(live) < _COMPACT_BELOW * len(rows):
                 kept = [row for row, index in enumerate(rows) if index in live]
                 cache.keep(kept)

@@ -1,12 +1,12 @@
-"""vLLM servers as an engine: token ids in and out, over HTTP.
+"""Engine that samples from vLLM servers over HTTP, with token ids as input and output.
 
-Conversations go to the server with the fewest, and stay there, since it holds their prefix.
-What a server has not answered when it dies is asked again, with the same tokens, of whichever
-server is there. Weights go to all servers while these pause; what they are sampling goes on with
-the new ones.
+A conversation is assigned to the server with the fewest conversations and stays there, to reuse
+its prefix cache. Requests to a server that dies are retried, with the same tokens, on any
+available server. During a weight update all servers pause; completions in progress continue with
+the new weights.
 
-Requests carry no seed: what a server draws depends on what it happens to batch in any case, and
-its build for CPUs dies of a seeded request whose prompt it computes in parts.
+Requests have no seed: samples depend on a server's batches anyway, and vLLM's CPU build crashes on
+a seeded request with chunked prefill.
 """
 
 import asyncio
@@ -28,10 +28,11 @@ from torch import Tensor
 from learners.engines import Completion, EngineError, RefusedError, Sampling, Weights
 
 _UNTRAINED = "default"
-"""What vLLM calls the weights that it read from the model's folder."""
+"""Version that vLLM assigns to the weights from the model's folder."""
 _CHUNK_BYTES = 2**26
+# pause before a retry, and time for which a failed server is avoided
 _RETRY_S, _COOL_S = 0.25, 5.0
-_TRIED_S = 30.0
+_TRIED_S = 30.0  # timeout of a version query
 _HTTP_BAD_REQUEST, _HTTP_SERVER_ERROR = 400, 500
 
 
@@ -39,13 +40,13 @@ class VLLMEngine:
     """Samples from vLLM servers.
 
     Args:
-        urls: of the servers; all serve the same model.
-        model: its name.
-        precision: in which they hold its weights.
-        timeout_s: of one completion or one update, restarts of servers included.
-        by_nccl: weights go from GPU to GPU; else through the memory of this machine.
-        as_read: whether the weights that servers read from the model's folder will do, as version
-            0; else none of them is asked before it was given others.
+        urls: addresses of the servers, which all serve the same model.
+        model: name of the model.
+        precision: dtype of the servers' weights.
+        timeout_s: timeout in seconds of a completion or weight update, server restarts included.
+        by_nccl: send weights from GPU to GPU; otherwise through the memory of this machine.
+        as_read: accept the weights that servers read from the model's folder, as version 0;
+            otherwise a server is used only after a weight update.
     """
 
     at_once = 4096
@@ -81,7 +82,7 @@ class VLLMEngine:
                 "temperature": sampling.temperature,
                 "max_tokens": sampling.max_tokens,
                 "stop_token_ids": [sampling.stop],
-                "ignore_eos": True,  # what else the model's files call an end
+                "ignore_eos": True,  # the model's files may name other end tokens
                 "logprobs": 0,
                 "detokenize": False,
             },
@@ -121,20 +122,20 @@ class VLLMEngine:
         return self._home[key]
 
     def _reluctance(self, url: str) -> tuple[bool, int]:
-        """Last of all one that failed a moment ago; else the fewer conversations the better."""
+        """Return a sort key: servers that failed recently come last, then by conversations."""
         failed = time.monotonic() - self._failed.get(url, -math.inf) < _COOL_S
         return failed, self._busy[url]
 
     def release(self, key: int) -> None:
-        """Forget where a conversation is."""
+        """Remove a conversation's assignment to a server."""
         url = self._home.pop(key, None)
         if url is not None:
             self._busy[url] -= 1
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
-        """One completion from each server, in a loop of its own."""
+        """Return one completion from each server; needs a new event loop, see `leave`."""
         keys = range(-len(self.urls), 0)
-        try:  # each conversation goes to the server that has none yet
+        try:  # assigned to the least busy servers, so one to each
             return await asyncio.gather(*(self.generate(key, ids, sampling) for key in keys))
         finally:
             for key in keys:
@@ -142,11 +143,11 @@ class VLLMEngine:
             await self.leave()
 
     def behind(self, version: int) -> list[str]:
-        """The servers that do not sample with these weights, or do not answer."""
+        """Return the URLs of servers that have other weights or do not answer."""
         return [url for url in self.urls if _version(url) != str(version)]
 
     def load_weights(self, version: int, source: Weights) -> None:
-        """Bring all servers up to date, also those that are being restarted; see `Engine`."""
+        """Update all servers, and wait for those that are being restarted; see `Engine`."""
         deadline = time.monotonic() + self._timeout_s
         told = ""
         while behind := self.behind(version):
@@ -175,7 +176,8 @@ class VLLMEngine:
             control.finish_weight_update()
 
     def _converted(self, source: Weights) -> Iterator[tuple[str, Tensor]]:
-        # asked for with the first tensor, not before: all trainer ranks take part from then on
+        # a generator, so that `source` is not called before the first tensor is needed: the call
+        # starts a collective on all ranks
         for name, one in source():
             yield name, one.to(self._dtype)
 
@@ -186,7 +188,8 @@ class VLLMEngine:
         if None in versions:
             raise requests.ConnectionError("a server does not answer")
         control = _Control(self.urls, version, self._timeout_s)
-        if self._nccl is None or _UNTRAINED in versions:  # a server is new: a group of its own
+        # a server that has just started belongs to no NCCL group, or to an old one
+        if self._nccl is None or _UNTRAINED in versions:
             if self._nccl is not None:
                 self._nccl.close()
             self._nccl = NCCLSender(control, self._model, self._dtype)
@@ -194,9 +197,9 @@ class VLLMEngine:
             self._nccl.send(control, self._converted(source))
 
     def _hold(self, source: Weights) -> None:
-        """Put the weights where the servers can read them, a part at a time.
+        """Write the weights to anonymous files in memory, which servers read through /proc.
 
-        In files without a name, which are gone with this process, however it ends.
+        The kernel frees them when this process exits, even after a crash.
         """
         self._drop()
         for part in _parts(self._converted(source)):
@@ -212,32 +215,32 @@ class VLLMEngine:
         self._held.clear()
 
     def sleep(self) -> None:
-        """Give the GPU's memory to somebody else."""
+        """Free the servers' GPU memory for the trainer."""
         _Control(self.urls, 0, self._timeout_s).post("sleep?level=1")
 
     def wake(self) -> None:
-        """Take it back."""
+        """Allocate the GPU memory again."""
         _Control(self.urls, 0, self._timeout_s).post("wake_up")
 
     async def leave(self) -> None:
-        """Close what `generate` has opened, in the loop that it ran in."""
+        """Close the HTTP session, in the event loop in which `generate` has opened it."""
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     def close(self) -> None:
-        """Let go of the weights' memory."""
+        """Free the memory of the weights."""
         self._drop()
 
 
 class _NotReadyError(Exception):
-    """A server that may answer later."""
+    """A server did not answer, but may do so later."""
 
 
 class _Control:
-    """The endpoints through which several servers take weights, all called at once.
+    """Client of the servers' endpoints for weight updates; calls all servers concurrently.
 
-    vLLM's own senders know it as a client.
+    It has the interface that vLLM's weight senders expect of their client.
     """
 
     def __init__(self, urls: Sequence[str], version: int, timeout_s: float) -> None:
@@ -247,7 +250,7 @@ class _Control:
         self._timeout_s = timeout_s
 
     def post(self, path: str, *bodies: Mapping[str, Any]) -> None:
-        """Post to all servers: nothing, the same, or to each its own."""
+        """Post to all servers: no body, the same body, or one body for each server."""
         each = bodies if len(bodies) > 1 else (bodies or ({},)) * len(self.urls)
         with ThreadPoolExecutor(len(self.urls)) as threads:
             list(threads.map(self._post, [f"{url}/{path}" for url in self.urls], each))
@@ -259,31 +262,28 @@ class _Control:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """While the weights change, nothing is sampled; what was begun goes on afterwards."""
+        """Pause sampling while the weights change; unfinished completions continue afterwards."""
         self.post("pause?mode=keep")
-        yield  # after a failure the servers stay as they are: half updated, they must not sample
+        yield  # not in `try`: after a failure, servers with half of the weights must not resume
         self.post("resume")
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        """Let the servers join the sender, each server's workers with ranks of their own."""
+        """Let the servers join the sender's group, each with a separate range of ranks."""
         infos = ({"init_info": {**init_info, "rank_offset": one}} for one in self.offsets)
         self.post("init_weight_transfer_engine", *infos)
 
     def start_weight_update(self) -> None:
-        """Before the first weights."""
         self.post("start_weight_update")
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
-        """Tell what comes."""
         self.post("update_weights", {"update_info": update_info})
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        """After the last weights."""
         self.post("finish_weight_update", {"weight_version": str(self._version)})
 
 
 def _version(url: str) -> str | None:
-    """What a server calls its weights; None if it does not answer."""
+    """Return the version of a server's weights, or None if it does not answer."""
     try:
         answer = requests.get(f"{url}/weight_info", timeout=_TRIED_S)
         return str(answer.json()["weight_version"]) if answer.ok else None
@@ -303,6 +303,7 @@ def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:
         raise _NotReadyError(f"it ended with {choice['finish_reason']!r}")
     if any(span["version"] == _UNTRAINED for span in spans):
         raise _NotReadyError("it has not been given its weights yet")
+    # a completion that was paused for a weight update has several spans of versions
     versions = [int(one["version"]) for one in spans for _ in range(one["start"], one["end"])]
     logprobs = [one["logprob"] for one in choice["logprobs"]["content"]]
     if not len(ids) == len(logprobs) == len(versions):
@@ -312,7 +313,7 @@ def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:
 
 
 def _parts(named: Iterable[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
-    """Tensors in dictionaries of about `_CHUNK_BYTES`."""
+    """Group tensors into dictionaries of about `_CHUNK_BYTES`."""
     part: dict[str, Tensor] = {}
     for name, one in named:
         part[name] = one.to("cpu").contiguous()

@@ -1,28 +1,26 @@
-"""What every process of a job's vLLM servers loads.
+"""vLLM plugin, which adds parent-death signals and a weight transfer backend without NCCL.
 
-They die with their parents, and know a way for weights to come without a GPU.
-
-vLLM calls `register` in all its processes, as it does for every plugin that is installed; in
-those of other people's servers it does nothing.
+vLLM calls `register` of every installed plugin in all its processes. It has no effect in servers
+that were not started by a run.
 """
 
 import multiprocessing
 import os
 
-from learners.ranks import die_with_parent
+from learners.training.ranks import die_with_parent
 
 OWNED = "RESUME_GYM_ENGINE"
-"""Set in the environment of a job's servers."""
+"""Environment variable that marks the servers of a run."""
 SHARED_MEMORY = "shared_memory"
-"""The name of the way that weights take on a CPU."""
+"""Name of the weight transfer backend for CPUs, and for GPUs shared with a trainer."""
 
 
 def register() -> None:
-    """Prepare this process."""
+    """Set up the current vLLM process, if it belongs to a run."""
     if OWNED not in os.environ:
         return
     parent = multiprocessing.parent_process()
-    if parent is not None:  # a killed server would leave its engine and its workers behind
+    if parent is not None:  # engine and workers would survive a killed server
         die_with_parent(parent.pid)
     from vllm.distributed.weight_transfer import WeightTransferEngineFactory
 

@@ -1,1 +1,1 @@
-"""Making files of tasks fit to train on: importing, checking, describing and sharing them."""
+"""Create, check, describe and share task files for training."""

@@ -1,7 +1,8 @@
-"""Resumes, jobs and evidence put together: read, paired, diagnosed, and masked on request.
+"""Build tasks from files with resumes, jobs and evidence; the core of `resume-gym data import`.
 
-No task made so has fixes or facts: nobody knows what else is true of the candidate, but for what
-the evidence says.
+`import_resumes` reads the files, pairs resumes with jobs, diagnoses each resume and masks personal
+data on request. The tasks have no fixes and no facts, since nothing is known about a candidate
+beyond the resume and the evidence.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from resume_gym.corpus.diagnosis import Diagnosis, diagnose
-from resume_gym.corpus.documents import Document, DocumentError, read_document
+from resume_gym.corpus.document_error import DocumentError
+from resume_gym.corpus.documents import Document, read_document
 from resume_gym.corpus.duplicates import bare, near_duplicates
 from resume_gym.corpus.masking import Masker, identity
 from resume_gym.corpus.names import find_name
@@ -20,24 +22,24 @@ from resume_gym.tasks import (
     Task,
 )
 
-_EVAL_SHARE = 5  # one in so many candidates
-_LIKENESS = 0.8  # of resumes that are versions of one
+_EVAL_SHARE = 5  # one in five candidates goes to eval
+_LIKENESS = 0.8  # similarity from which two resumes count as versions of one
 _KINDS = {"review": "performance_review", "apprais": "performance_review", "portfolio": "portfolio"}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to make tasks.
+    """Settings of an import.
 
     Attributes:
-        pairing: one of `pairing.PAIRINGS`.
-        seed: of the random pairing.
-        weakness: of every task; None for the one that the resume shows most.
-        split: of every task; None for one in five candidates to evaluate, by a hash of the texts;
-            resumes with a name or a mail in common, or nearly the same text, go together.
-        mask: those of `masking.FIELDS` to mask.
-        region: whose national phone numbers to expect.
-        evidence_kind: of every document; None to tell by its file name.
+        pairing: how to pair resumes with jobs; one of `pairing.PAIRINGS`.
+        seed: seed of the random pairing.
+        weakness: weakness of every task; None for the one that each resume shows most.
+        split: split of every task; None for one in five candidates in eval, by a hash of the
+            texts. Near-duplicates and resumes with a common name or email share a split.
+        mask: subset of `masking.FIELDS` to mask.
+        region: two-letter region whose national phone numbers to expect.
+        evidence_kind: kind of every evidence document; None to infer it from the file name.
     """
 
     pairing: str = "best"
@@ -51,13 +53,13 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How a task came about.
+    """A task and its origin.
 
     Attributes:
-        task: it.
-        resume, job: their files.
-        fit: how much of the job the resume tells, in [0, 1].
-        diagnosis: of the resume.
+        task: the task.
+        resume, job: source files of its resume and job.
+        fit: share of the job's content that the resume covers, in [0, 1].
+        diagnosis: weaknesses found in the resume.
     """
 
     task: Task
@@ -69,14 +71,14 @@ class Made:
 
 @dataclass(slots=True)
 class Report:
-    """What happened to the files.
+    """Result of an import.
 
     Attributes:
         made: tasks, in the order of the resumes.
-        failed: files that could not be used, with the reason.
-        notes: files that lost something on the way, with what it is.
-        maskers: by resume.
-        formats: how many resumes came in which format.
+        failed: unusable files, each with the reason.
+        notes: warnings about files, e.g. omitted content or incomplete masking.
+        maskers: maskers by resume file; empty without masking.
+        formats: number of resumes by file format.
     """
 
     made: list[Made] = field(default_factory=list)
@@ -87,7 +89,7 @@ class Report:
 
     @property
     def tasks(self) -> list[Task]:
-        """The tasks."""
+        """The tasks without their origin."""
         return [one.task for one in self.made]
 
 
@@ -97,14 +99,24 @@ def import_resumes(
     evidence: Sequence[Path] = (),
     options: Options | None = None,
 ) -> Report:
-    """Tasks of resumes and jobs; reads files and writes none.
+    """Build tasks from resume and job files; writes no files.
 
-    A task's id is a hash of resume and job as they were read, so it stays when the order of the
-    files or the masking changes.
+    A task ID is a hash of the unmasked resume and job, so it does not depend on the order of the
+    files or on masking.
+
+    Args:
+        resumes: resume files.
+        jobs: job description files.
+        evidence: documents about the candidates. Each must belong to one resume: its file name
+            starts with the resume's, or its text contains the resume's heading.
+        options: settings; defaults to `Options()`.
+
+    Returns:
+        The tasks, and the unusable files in `Report.failed`.
 
     Raises:
-        ValueError: there is no such field to mask, or no such region.
-        ModuleNotFoundError: masking needs a package that is missing.
+        ValueError: a field to mask or the phone region is unknown.
+        ModuleNotFoundError: masking needs a package that is not installed.
     """
     options = options or Options()
     report = Report()
@@ -115,7 +127,7 @@ def import_resumes(
         return report
     own = _owners(documents, told, report)
     texts = [document.text for document in told.values()]
-    splits = {} if options.split else _splits(told, report)
+    splits = {} if options.split else _splits(told)
     fits = overlaps(texts, [document.text for document in wanted.values()])
     for number, (path, document) in enumerate(told.items(), start=1):
         report.formats[document.kind] = report.formats.get(document.kind, 0) + 1
@@ -139,7 +151,7 @@ def import_resumes(
 
 
 def _read_all(paths: Sequence[Path], report: Report, *, outline: bool) -> dict[Path, Document]:
-    """The documents of those files that can be read; a text is taken once."""
+    """Read all readable files, without repeated texts."""
     found: dict[Path, Document] = {}
     first: dict[str, Path] = {}
     for path in paths:
@@ -160,10 +172,11 @@ def _read_all(paths: Sequence[Path], report: Report, *, outline: bool) -> dict[P
 def _owners(
     evidence: dict[Path, Document], resumes: dict[Path, Document], report: Report
 ) -> dict[Path, list[Path]]:
-    """The evidence of each resume: its file's name begins alike, or its text has the name."""
+    """Assign each evidence document to the resume that its file name or text refers to."""
     found: dict[Path, list[Path]] = {}
     for file, document in evidence.items():
         named = [path for path in resumes if file.stem.lower().startswith(path.stem.lower())]
+        # jane-doe-review.md belongs to jane-doe.md, even if there is a jane.md.
         longest = max((len(path.stem) for path in named), default=0)
         named = [path for path in named if len(path.stem) == longest]
         called = [path for path, one in resumes.items() if _heading(one.text) in document.text]
@@ -179,7 +192,7 @@ def _owners(
 
 
 def _heading(text: str) -> str:
-    """The first heading of a Markdown text; what stands in no other text if there is none."""
+    """Return the "# " heading, or NUL, which occurs in no document."""
     first = text.partition("\n")[0]
     return first.lstrip("# ").strip() if first.startswith("# ") else "\x00"
 
@@ -192,7 +205,7 @@ def _masked(
     options: Options,
     report: Report,
 ) -> tuple[str, tuple[Evidence, ...]]:
-    """Resume and evidence of a candidate, masked if that is asked for."""
+    """Return the resume and the evidence of one candidate, masked if requested."""
     text = resume.text
     read = {file: document.text for file, document in papers.items()}
     if options.mask:
@@ -208,7 +221,7 @@ def _masked(
     evidence = []
     for file, paper in read.items():
         kind = options.evidence_kind or _kind(file)
-        # Not the file's name: it often is the candidate's.
+        # The file name is no title, since it often contains the candidate's name.
         title = _heading(paper).strip("\x00") or kind.replace("_", " ").capitalize()
         evidence.append(Evidence(kind, title, paper))
     return text, tuple(evidence)
@@ -223,8 +236,9 @@ def _task_id(resume: str, job: str) -> str:
     return f"import-{sha256((resume + chr(0) + job).encode()).hexdigest()[:12]}"
 
 
-def _splits(resumes: dict[Path, Document], report: Report) -> dict[Path, str]:
-    """By the texts alone; all resumes of a candidate are in the same split."""
+def _splits(resumes: dict[Path, Document]) -> dict[Path, str]:
+    """Assign a split to each resume by the texts alone, the same for all of a candidate."""
+    # Each resume maps to the representative of its group; a group is one candidate.
     group = {path: path for path in resumes}
 
     def join(one: Path, other: Path) -> None:
@@ -237,12 +251,9 @@ def _splits(resumes: dict[Path, Document], report: Report) -> dict[Path, str]:
             join(first.setdefault(sign, path), path)
     keys = {str(number): path for number, path in enumerate(resumes)}
     texts = {key: _bare(resumes[path].text) for key, path in keys.items()}
-    try:
-        for pair in near_duplicates(texts, {}, _LIKENESS)[0] if len(texts) > 1 else ():
-            join(keys[pair.other_id], keys[pair.task_id])
-    except ModuleNotFoundError as problem:
-        why = f"versions of a resume without name and mail may be in both splits: {problem}"
-        report.notes.append((next(iter(resumes)), why))
+    for pair in near_duplicates(texts, {}, _LIKENESS)[0]:
+        join(keys[pair.other_id], keys[pair.task_id])
+    # The smallest hash in a group decides, so the order of the files does not matter.
     drawn: dict[Path, int] = {}
     for path, document in resumes.items():
         number = int.from_bytes(sha256(document.text.encode()).digest()[:8], "big")
@@ -256,7 +267,7 @@ def _bare(resume: str) -> str:
 
 
 def _doubt(made: Made, options: Options, report: Report) -> None:
-    """Note what makes a task unlikely to teach anything."""
+    """Add notes on a task from which an agent is unlikely to learn."""
     if not made.diagnosis.bullets:
         report.notes.append((made.resume, "no bullets were found in it"))
     if not made.diagnosis.clear and not options.weakness:

@@ -1,4 +1,4 @@
-"""The data card of a file of tasks, in the form of Hugging Face's dataset cards."""
+"""Write the card of a task file, in the format of Hugging Face dataset cards."""
 
 import hashlib
 import json
@@ -16,6 +16,7 @@ from resume_gym.corpus.duplicates import SHINGLE
 from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Task
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+# keys of an origin that the table of its section omits
 _OF_THE_CARD = ("license", "pretty_name", "language", "page_lines", "limits")
 _DIGEST = re.compile(r"SHA-256 of these tasks as JSON lines: `([0-9a-f]{64})`")
 _PERSONA = ("role", "level", "vertical")
@@ -28,26 +29,23 @@ _LIMITS = (
 
 
 def card_path(path: Path) -> Path:
-    """Where the card of a JSONL file lies: beside it, as NAME.card.md."""
+    """Return the path of the card of NAME.jsonl: NAME.card.md in the same folder."""
     return path.with_suffix(".card.md")
 
 
 def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> Path:
-    """Write the card of a file of tasks beside it; the same tasks and origin, the same card.
+    """Write the card of a task file beside it; deterministic for given tasks and origin.
 
     Args:
-        path: the JSONL file; only its name is used.
-        tasks: what is in it.
-        origin: how the tasks were made, in the order to show: generator, seed, versions, model,
-            prompts, cost, masked fields, ... Five keys have a place of their own: `license` (of
-            Hugging Face's names; "unknown" if not given), `pretty_name`, `language` ("en"),
-            `page_lines` (55) and `limits` (known limits, a list of sentences).
+        path: the JSONL file; only its path is used.
+        tasks: tasks in the file.
+        origin: how the tasks were made, in display order: generator, seed, versions, model,
+            prompts, cost, masked fields, ... Five keys are shown elsewhere in the card: `license`
+            (a Hugging Face identifier; default "unknown"), `pretty_name`, `language` (default
+            "en"), `page_lines` (default 55) and `limits` (known limits, a list of sentences).
 
     Returns:
         The path of the card.
-
-    Raises:
-        ModuleNotFoundError: a package is missing; the message names the extra to install.
     """
     target = card_path(path)
     target.write_text(make_card(path.stem, tasks, origin), encoding="utf-8")
@@ -55,7 +53,7 @@ def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> 
 
 
 def digest(tasks: Sequence[Task]) -> str:
-    """The SHA-256 of tasks as JSON lines, in hexadecimal; that of the file that we write."""
+    """Return the hexadecimal SHA-256 of the file that `write_jsonl` writes for the tasks."""
     found = hashlib.sha256()
     for task in tasks:
         found.update(json.dumps(task.to_row(), ensure_ascii=False).encode() + b"\n")
@@ -63,13 +61,13 @@ def digest(tasks: Sequence[Task]) -> str:
 
 
 def is_of_others(card: str, tasks: Sequence[Task]) -> bool:
-    """Whether a card says that it is of other tasks than these; one by hand may say nothing."""
+    """Return whether a card has the digest of other tasks; False for a card without a digest."""
     said = _DIGEST.search(card)
     return said is not None and said[1] != digest(tasks)
 
 
 def make_card(name: str, tasks: Sequence[Task], origin: Mapping[str, Any]) -> str:
-    """The text of the card that `write_card` writes."""
+    """Return the card text that `write_card` writes; `name` is the default title."""
     report = check(tasks, page_lines=origin.get("page_lines", PAGE_LINES))
     title = origin.get("pretty_name", name)
     sections = {
@@ -95,7 +93,7 @@ def _front_matter(title: str, count: int, origin: Mapping[str, Any]) -> str:
         "pretty_name": title,
         "tags": ["resume", "editing", "reinforcement-learning", "resume-gym"],
     }
-    # what is valid JSON is valid YAML
+    # JSON is valid YAML, so no YAML library is needed.
     rows = (f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in data.items())
     return "\n".join(["---", *rows, "---"])
 
@@ -111,7 +109,7 @@ def _about() -> str:
 
 
 def _content(tasks: Sequence[Task], report: Report) -> Iterator[str]:
-    """Counts, lengths and evidence, as Markdown."""
+    """Yield Markdown tables of counts, lengths and evidence."""
     by_split = [(split, report.splits[split]) for split in SPLITS]
     rows = {name: [counts[name] for _, counts in by_split] for name in WEAKNESSES}
     rows["all"] = [sum(counts.values()) for _, counts in by_split]
@@ -147,6 +145,7 @@ def _table(head: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Iterator
     yield f"| {' | '.join(head)} |"
     yield f"|---|{'---:|' * (len(head) - 1)}"
     for name, numbers in rows.items():
+        # :g drops the ".0" of a median, but has only six digits.
         cells = " | ".join(f"{number:g}" if number < 1e5 else str(number) for number in numbers)
         yield f"| {_cell(name)} | {cells} |"
 
@@ -167,7 +166,7 @@ def _origin(origin: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _checks(report: Report) -> Iterator[str]:
-    """What `resume-gym data check` says."""
+    """Yield the result of `resume-gym data check` as Markdown."""
     near = {
         "resumes like an earlier one of their split": ("near_resume_train", "near_resume_eval"),
         "jobs like an earlier one of their split": ("near_job_train", "near_job_eval"),

@@ -1,10 +1,10 @@
-"""Is a file of tasks fit to train on? `resume-gym data check FILE` says so, and why not.
+"""Check whether tasks are fit for training; the core of `resume-gym data check FILE`.
 
-What is looked for is in `findings`, and the limits are there. A task that a generator made may
-share bullets with others of its split; what both splits share would flatter an evaluation.
+`check` runs the detectors of `findings`, which also defines the thresholds, and returns a
+`Report`. Generated tasks may share bullets within a split, but content common to both splits would
+inflate evaluation scores.
 """
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from resume_gym.arguments import add_json, add_parser, positive, print_json
 from resume_gym.corpus.difficulty import PAGE_LINES, PAGE_WIDTH, Difficulty, difficulty
 from resume_gym.corpus.findings import (
     Finding,
@@ -32,30 +31,30 @@ from resume_gym.corpus.findings import (
 )
 from resume_gym.document import wrapped_lines
 from resume_gym.judges.rubric import RubricJudge
-from resume_gym.tasks import SPLITS, WEAKNESSES, Task, TaskError, load_tasks
+from resume_gym.tasks import SPLITS, WEAKNESSES, Task, TaskError
 
 THRESHOLD = 0.8
 SAMPLE = 1000
-"""Tasks whose difficulty is measured, drawn at random; it takes some milliseconds each."""
+"""Size of the random sample whose difficulty is measured; takes some milliseconds per task."""
 JUDGED = 100
-"""Tasks whose fixes are judged, and whose job is compared with the resume, drawn likewise; it
-takes some tens of milliseconds each."""
+"""Size of the random sample whose fixes are judged and whose jobs are compared with the resumes;
+takes some tens of milliseconds per task."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What there is, and what is wrong with it.
+    """Statistics of a set of tasks, and the problems found in it.
 
     Attributes:
-        tasks: good rows; all else is about these.
-        splits: for each split, tasks of each weakness.
-        lines: for each number of lines after wrapping, resumes of that length.
-        page_lines: lines of the page.
-        threshold: similarity from which texts are near-duplicates, in [0, 1].
-        with_evidence: tasks that have documents about the candidate.
+        tasks: number of valid tasks; the other statistics cover only these.
+        splits: number of tasks by split and weakness.
+        lines: number of resumes by length in wrapped lines.
+        page_lines: lines per page.
+        threshold: minimum similarity of near-duplicates, in (0, 1].
+        with_evidence: number of tasks with documents about the candidate.
         weak_share: mean share of bullets that fixes touch, in [0, 1]; None without fixes.
-        difficulty: of at most `SAMPLE` tasks.
-        findings: errors first.
+        difficulty: difficulty of at most `SAMPLE` tasks.
+        findings: problems, errors first.
     """
 
     tasks: int
@@ -70,15 +69,16 @@ class Report:
 
     @property
     def fit(self) -> bool:
-        """Whether the tasks can be trained on: there are some, and no errors."""
+        """Whether the tasks are fit for training: at least one task and no errors."""
         return self.tasks > 0 and not any(one.severity == "error" for one in self.findings)
 
     def count(self, kind: str) -> int:
-        """How many of a kind of finding there are."""
+        """Return the total count of the findings of one kind."""
         return sum(one.count for one in self.findings if one.kind == kind)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as one JSON object."""
+        """Return the report as a JSON object."""
+        # asdict keeps named tuples, which JSON would write as arrays without names.
         measured = [one._asdict() for one in self.difficulty]
         return {"fit": self.fit, **asdict(self), "difficulty": measured}
 
@@ -89,12 +89,12 @@ def check(
     """Check tasks, or the rows of a JSONL file.
 
     Args:
-        source: tasks, or a file, bad rows of which are findings while the others are checked.
-        threshold: least similarity of near-duplicates, in (0, 1].
-        page_lines: lines of the page; 20 for tasks of the small size.
+        source: tasks, or a file; its invalid rows become findings, and the others are checked.
+        threshold: minimum similarity of near-duplicates, in (0, 1].
+        page_lines: lines per page; 20 for tasks of the small size.
 
     Raises:
-        ModuleNotFoundError: a package is missing; the message names the extra to install.
+        TaskError: the threshold is out of range.
         OSError: the file cannot be read.
     """
     if not 0 < threshold <= 1:
@@ -104,12 +104,20 @@ def check(
         tasks, bad = read_rows([source])
     else:
         tasks, bad = _distinct(source)
-    return _report(tasks, bad, threshold, page_lines)
+    return report(tasks, bad, threshold, page_lines)
 
 
-def _report(
+def report(
     tasks: Sequence[Task], bad: Sequence[Finding], threshold: float, page_lines: int
 ) -> Report:
+    """Build the report on tasks that are already read.
+
+    Args:
+        tasks: valid tasks with distinct IDs.
+        bad: findings about invalid rows.
+        threshold: minimum similarity of near-duplicates, in (0, 1].
+        page_lines: lines per page.
+    """
     judged = _sample(tasks, JUDGED)
     findings = [
         *bad,
@@ -140,7 +148,7 @@ def _report(
 
 
 def _sample(tasks: Sequence[Task], most: int) -> Sequence[Task]:
-    # drawn, not every n-th, since generators deal the weaknesses in turn
+    # Random, since generators cycle through the weaknesses and a fixed stride may miss some.
     return Random(0).sample(tasks, most) if len(tasks) > most else tasks
 
 
@@ -156,7 +164,7 @@ def _distinct(tasks: Sequence[Task]) -> tuple[list[Task], list[Finding]]:
 
 
 def read_rows(files: Sequence[Path]) -> tuple[list[Task], list[Finding]]:
-    """The tasks of JSONL files, and what is wrong with the rows that are none.
+    """Read JSONL files; return the valid tasks and the findings about invalid rows.
 
     Raises:
         OSError: a file cannot be read.
@@ -187,64 +195,5 @@ def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows(kind: str, text: str, found: Sequence[str]) -> list[Finding]:
-    """A finding with all its rows, since each has to be repaired."""
+    """Return an error that lists every row, since each must be repaired; empty without rows."""
     return [Finding("error", kind, len(found), text, tuple(found))] if found else []
-
-
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `check`."""
-    command = add_parser(
-        commands,
-        "check",
-        "say whether tasks are fit to train on",
-        "Say whether tasks are fit to train on: bad rows, near-duplicates, leaks between the "
-        "splits, pages that do not fit, fixes that do not apply, figures without evidence.",
-        ["data check tasks.jsonl", "data check mini --page-lines 20 --json"],
-        done="they are fit",
-        failed="they are not fit, or it failed",
-    )
-    add = command.add_argument
-    add(
-        "files",
-        nargs="+",
-        metavar="FILE",
-        help="JSONL files, checked as one; or one other source of tasks: default, mini, ...",
-    )
-    add(
-        "--threshold",
-        type=float,
-        default=THRESHOLD,
-        metavar="X",
-        help="similarity from which texts are near-duplicates (default: %(default)s)",
-    )
-    add(
-        "--page-lines",
-        type=positive,
-        default=PAGE_LINES,
-        metavar="N",
-        help="lines of the page; 20 for the small size (default: %(default)s)",
-    )
-    add_json(add)
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from resume_gym.corpus.check_table import print_report
-
-    if not 0 < options.threshold <= 1:
-        raise TaskError(f"--threshold: expected over 0, at most 1; got {options.threshold:g}")
-    files = [Path(file) for file in options.files]
-    if len(files) > 1 or files[0].is_file():
-        if missing := [file for file in files if not file.is_file()]:
-            raise TaskError(f"check: there is no file {str(missing[0])!r}")
-        tasks, bad = read_rows(files)
-    else:
-        tasks, bad = list(load_tasks(options.files[0])), []
-    report = _report(tasks, bad, options.threshold, options.page_lines)
-    if options.json:
-        print_json(report.to_json())
-    else:
-        print_report(Console(), report)
-    return 0 if report.fit else 1

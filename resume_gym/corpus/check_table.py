@@ -1,4 +1,4 @@
-"""The report of `check` for people: on a terminal, and as text bars for a card."""
+"""Format the report of `check`: for a terminal, and as text histograms for a dataset card."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
 def print_report(console: Console, report: Report) -> None:
-    """Print a report: what there is, how long, how hard, and what is wrong."""
+    """Print a report: counts, lengths, difficulty and findings."""
     show = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     if report.tasks:
         show(_counts(report))
@@ -42,7 +42,7 @@ def print_report(console: Console, report: Report) -> None:
 
 
 def shown(finding: Finding) -> list[str]:
-    """The examples of a finding, and how many there are besides."""
+    """Return the examples of a finding, followed by the number of those omitted."""
     more = finding.count - len(finding.examples)
     return [*finding.examples, *([f"and {more} more"] if more and finding.examples else [])]
 
@@ -59,7 +59,7 @@ def _counts(report: Report) -> Table:
 
 
 def histograms(report: Report) -> Iterator[tuple[str, list[str]]]:
-    """Titles and rows of text bars: lengths, then each figure of difficulty."""
+    """Yield the title and rows of each histogram: lengths, then each measure of difficulty."""
     yield (
         f"Lines of the resumes, wrapped; the page has {report.page_lines}",
         _bars(report.lines),
@@ -75,15 +75,17 @@ def histograms(report: Report) -> Iterator[tuple[str, list[str]]]:
     for name in Difficulty._fields:
         values = [getattr(one, name) for one in measured]
         if name == "job_distance":
+            # percent in buckets of 5, where 100 belongs to the last one
             values = [min(99, int(100 * value)) // 5 * 5 for value in values]
         yield titles[name] + sample, _bars(Counter(values), 5 if name == "job_distance" else 1)
 
 
 def _bars(counts: Mapping[int, int], step: int = 1) -> list[str]:
-    """Rows of text bars, at most `_BINS`; `step` is the width of what is counted."""
+    """Return at most `_BINS` text bars; `step` is the distance between possible values."""
     if not counts:
         return []
     least, most = min(counts), max(counts) + step - 1
+    # -(-a // b) is the ceiling of a / b.
     width = step * -(-(most - least + 1) // (step * _BINS))
     sums: Counter[int] = Counter()
     for value, count in counts.items():
@@ -99,5 +101,5 @@ def _bars(counts: Mapping[int, int], step: int = 1) -> list[str]:
 
 
 def as_text(values: Sequence[str]) -> str:
-    """Rows as a block of Markdown that keeps its columns."""
+    """Return rows as a Markdown code block, which preserves the alignment."""
     return "\n".join(["```text", *values, "```"])

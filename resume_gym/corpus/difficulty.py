@@ -1,32 +1,32 @@
-"""What there is to do in a task, in figures that can be had without playing it.
+"""Measure the amount of work in a task without playing it.
 
-They describe and do not predict. On the bundled tasks they rank the rewards of the scripted
-agents only as the weakness does (to shorten is hard for `random` and easy for `careful`); among
-tasks of one weakness no correlation holds for both sets and all agents. So there is no single
-score.
+The measures describe a task; they do not predict rewards. On the bundled tasks, they rank the
+rewards of the scripted agents only as well as the weakness does (shortening is hard for `random`
+and easy for `careful`). Among tasks of one weakness, no correlation holds for both task sets and
+all agents. Hence there is no single score.
 """
 
 import math
 from typing import NamedTuple
 
 from resume_gym.document import wrapped_lines
-from resume_gym.judges.reference import Reference, make_reference
 from resume_gym.tasks import Task
+from resume_gym.text.reference import Reference, make_reference
 
 PAGE_LINES = 55
 PAGE_WIDTH = 165
 
 
 class Difficulty(NamedTuple):
-    """How much there is to do.
+    """Measures of the work in a task.
 
     Attributes:
-        weak_bullets: bullets of the resume that a fix rewrites.
-        lines_over: lines after wrapping that do not fit the page.
-        distractors: lines that a page can spare: those that a fix deletes, and others without
-            figure, name or tie to the job (see `Reference.spare`).
-        job_distance: share of the job description's words, weighted by how rare they are, that
-            the resume does not have in any form; in [0, 1].
+        weak_bullets: number of bullets that a fix rewrites.
+        lines_over: number of wrapped lines beyond the page.
+        distractors: number of dispensable lines: deleted by a fix, or without a figure, a name or
+            a connection to the job (see `Reference.spare`).
+        job_distance: share of the job description's word stems, weighted by rarity, that the
+            resume lacks; in [0, 1].
     """
 
     weak_bullets: int
@@ -38,12 +38,12 @@ class Difficulty(NamedTuple):
 def difficulty(
     task: Task, page_lines: int = PAGE_LINES, page_width: int = PAGE_WIDTH
 ) -> Difficulty:
-    """The difficulty of a task.
+    """Measure the difficulty of a task.
 
     Args:
-        task: only its texts and its fixes count.
-        page_lines: lines of the page.
-        page_width: characters of a line.
+        task: the task; only its texts and fixes matter.
+        page_lines: lines per page.
+        page_width: characters per line.
     """
     reference = make_reference(task)
     return Difficulty(
@@ -65,6 +65,5 @@ def _job_distance(reference: Reference) -> float:
     told = {stem for line in reference.lines for stem in line.content.stems}
     whole = math.fsum(weights.values())
     if not whole:
-        return 1.0  # a job description without a word that counts is told by nothing
-    # an exact sum, since the order of a set changes from process to process
+        return 1.0  # No resume matches a job description without significant words.
     return 1.0 - math.fsum(weight for stem, weight in weights.items() if stem in told) / whole

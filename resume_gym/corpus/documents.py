@@ -1,18 +1,21 @@
-"""Resumes, jobs and other documents from files, as Markdown.
+"""Read resumes, jobs and other documents from files as Markdown.
 
-Word, PDF and JSON Resume have readers of their own; here is what they share: which reader a file
-needs, and what is wrong with it. A file's content must be what its extension says.
+`read_document` selects the reader for a file and validates the input and the result. The readers
+of Word, PDF, JSON Resume and plain text are separate modules. The content of a file must match its
+extension.
 """
 
 import codecs
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
+from resume_gym.corpus.document_error import DocumentError
+from resume_gym.corpus.json_resume import json_markdown
 from resume_gym.corpus.outline import write_markdown
+from resume_gym.corpus.pdf import pdf_rows
 from resume_gym.corpus.plain_text import text_rows
+from resume_gym.corpus.word import word_rows
 from resume_gym.document import unix_lines
 from resume_gym.tools import text_fault
 
@@ -32,23 +35,19 @@ MOST_CHARACTERS = 200_000
 
 _MARKDOWN = re.compile(r"^#{1,3} \S", re.MULTILINE)
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_OLD_WORD = b"\xd0\xcf\x11\xe0"
-_LOCKED = "EncryptedPackage".encode("utf-16-le")
-
-
-class DocumentError(Exception):
-    """A file is not a document that can be read; the message says why, and names no file."""
+_OLD_WORD = b"\xd0\xcf\x11\xe0"  # magic number of OLE files: .doc and encrypted .docx
+_LOCKED = "EncryptedPackage".encode("utf-16-le")  # OLE stream of an encrypted .docx
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What was read of a file.
+    """The content of a file.
 
     Attributes:
-        text: Markdown, with a final newline.
-        kind: its format, one of the values of `FORMATS`.
-        notes: what was left out or could not be read with certainty.
-        contacts: mails, phones and links that the format marks as such: (field, value).
+        text: Markdown with a final newline.
+        kind: file format, one of the values of `FORMATS`.
+        notes: warnings about content that was omitted or is uncertain.
+        contacts: (field, value) of emails, phones and links that the format labels as such.
     """
 
     text: str
@@ -61,13 +60,13 @@ def read_document(path: Path, *, outline: bool = True) -> Document:
     """Read a file.
 
     Args:
-        path: its extension says the format.
-        outline: whether plain text becomes a resume in Markdown; else it stays as it is.
+        path: the file; its extension determines the format.
+        outline: whether to convert plain text to a Markdown resume instead of keeping it as is.
 
     Raises:
-        DocumentError: it is missing, empty, too large, protected, scanned, or no file of the
-            format that its extension says.
-        ModuleNotFoundError: the package for its format is missing; names the extra.
+        DocumentError: the file is missing, empty, too large, password-protected, scanned, or not
+            in the format of its extension.
+        ModuleNotFoundError: the package for the format is missing; the message names the extra.
     """
     kind = FORMATS.get(path.suffix.lower())
     if kind is None:
@@ -77,57 +76,38 @@ def read_document(path: Path, *, outline: bool = True) -> Document:
     data = _bytes(path)
     _check_kind(kind, data)
     try:
-        text, notes = _readers(outline)[kind](data)
-        contacts = _contacts(data) if kind == "JSON Resume" else ()
+        document = _convert(kind, data, outline)
     except (DocumentError, ModuleNotFoundError):
         raise
-    except Exception as problem:  # parsers of files from anywhere meet what nobody foresaw
+    except Exception as problem:  # third-party parsers may raise anything
         why = f"{type(problem).__name__}: {problem}"[:200]
         raise DocumentError(f"its {kind} cannot be read ({why})") from problem
-    if not text.strip():
+    if not document.text.strip():
         raise DocumentError("there is no text in it")
+    _check_length(document.text)
+    if fault := text_fault(document.text):
+        raise DocumentError(f"it holds {fault}")
+    return document
+
+
+def _convert(kind: str, data: bytes, outline: bool) -> Document:
+    if kind in ("Word", "PDF"):
+        rows, notes = word_rows(data) if kind == "Word" else pdf_rows(data)
+        return Document(write_markdown(rows), kind, tuple(notes))
+    text = decode(data)
+    _check_length(text)
+    if kind == "JSON Resume":
+        markdown, notes, contacts = json_markdown(text)
+        return Document(markdown, kind, tuple(notes), contacts)
+    # A .txt file with Markdown headings needs no conversion.
+    if kind == "Markdown" or not outline or _MARKDOWN.search(text):
+        return Document(text.strip("\n") + "\n", kind)
+    return Document(write_markdown(text_rows(text)), kind)
+
+
+def _check_length(text: str) -> None:
     if len(text) > MOST_CHARACTERS:
         raise DocumentError(f"expected at most {MOST_CHARACTERS:,} characters, got {len(text):,}")
-    if fault := text_fault(text):
-        raise DocumentError(f"it holds {fault}")
-    return Document(text, kind, tuple(notes), contacts)
-
-
-def _readers(outline: bool) -> dict[str, Callable[[bytes], tuple[str, list[str]]]]:
-    from resume_gym.corpus.json_resume import json_markdown
-    from resume_gym.corpus.pdf import pdf_rows
-    from resume_gym.corpus.word import word_rows
-
-    def plain(data: bytes) -> tuple[str, list[str]]:
-        text = decode(data)
-        ready = not outline or _MARKDOWN.search(text)
-        return (_as_is(text) if ready else write_markdown(text_rows(text))), []
-
-    def word(data: bytes) -> tuple[str, list[str]]:
-        rows, notes = word_rows(data)
-        return write_markdown(rows), notes
-
-    def pdf(data: bytes) -> tuple[str, list[str]]:
-        rows, notes = pdf_rows(data)
-        return write_markdown(rows), notes
-
-    return {
-        "Markdown": lambda data: (_as_is(decode(data)), []),
-        "plain text": plain,
-        "JSON Resume": lambda data: json_markdown(decode(data)),
-        "Word": word,
-        "PDF": pdf,
-    }
-
-
-def _contacts(data: bytes) -> tuple[tuple[str, str], ...]:
-    from resume_gym.corpus.json_resume import contacts
-
-    return contacts(decode(data))
-
-
-def _as_is(text: str) -> str:
-    return text.strip("\n") + "\n"
 
 
 def _bytes(path: Path) -> bytes:
@@ -148,19 +128,20 @@ def _bytes(path: Path) -> bytes:
 def _check_kind(kind: str, data: bytes) -> None:
     if data.startswith(_OLD_WORD):
         if _LOCKED in data:
-            _refuse("it is protected by a password; save it without one")
-        _refuse("it is a Word file of the old format (.doc); save it as .docx")
+            raise DocumentError("it is protected by a password; save it without one")
+        raise DocumentError("it is a Word file of the old format (.doc); save it as .docx")
     found = _found(data)
-    wanted = {"Word": "Word", "PDF": "PDF"}.get(kind, "text")
-    if found != wanted:
-        _refuse(f"its extension says {kind}, its content is {found}")
+    if found != (kind if kind in ("Word", "PDF") else "text"):
+        raise DocumentError(f"its extension says {kind}, its content is {found}")
 
 
 def _found(data: bytes) -> str:
-    """What a file's first bytes say that it is."""
+    """Detect the format of a file from its content."""
+    # PDF readers accept the header anywhere in the first 1024 bytes.
     if b"%PDF-" in data[:1024]:
         return "PDF"
     if data.startswith(b"PK\x03\x04"):
+        # ZIP does not compress the names of its members.
         return "Word" if b"word/" in data else "a ZIP archive"
     if data.startswith(b"{\\rtf"):
         return "RTF"
@@ -169,15 +150,11 @@ def _found(data: bytes) -> str:
     return "text"
 
 
-def _refuse(why: str) -> NoReturn:
-    raise DocumentError(why)
-
-
 def decode(data: bytes) -> str:
-    """The text of bytes in UTF-8, or in UTF-16 with a byte order mark; line ends become line feeds.
+    """Decode UTF-8, or UTF-16 with a byte order mark, and convert line ends to line feeds.
 
     Raises:
-        DocumentError: they are in another encoding; says where that shows.
+        DocumentError: the encoding differs; the message locates the first invalid byte.
     """
     encoding = "utf-16" if data.startswith(_MARKS) else "utf-8-sig"
     try:

@@ -1,33 +1,33 @@
-"""Texts of tasks that are the same, or nearly: MinHash finds candidates, their words decide."""
+"""Find near-duplicate texts: rare shingles select the candidates, exact similarity decides."""
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from math import ceil
+from typing import NamedTuple
 from zlib import crc32
 
-from resume_gym.mistakes import missing
 from resume_gym.tasks import Task
 
-SHINGLE = 3  # words
-_PERMUTATIONS = 64
-_SLACK = 0.8
+SHINGLE = 3  # words per shingle
+_ROUNDING = 1e-9  # tolerates floating-point error in the product of a threshold and a size
 
 _WORD = re.compile(r"\w+")
 _DIGITS = re.compile(r"\d+")
 _CONTACT = re.compile(r".*(?:@|\b\d{3}[-. ]\d{3,4}\b|\blinkedin\.com|\bgithub\.com)", re.IGNORECASE)
-_ABOVE_FIRST_SECTION = 6  # lines in which contact data stands
-_CONTACT_WORDS = 25  # in a longer line something else stands as well
+_ABOVE_FIRST_SECTION = 6  # first lines of a resume, which may be contact data
+_CONTACT_WORDS = 25  # a longer line contains more than contact data
 _HEADING = re.compile(r"#{1,2}\s|\*\*[^*]+\*\*:?$|[A-Z][A-Z &/]+:?$")
 _BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,2}[.)])\s+(.+)")
 
 
 class Pair(NamedTuple):
-    """Two tasks with like texts.
+    """Two tasks with similar texts.
 
     Attributes:
-        task_id, other_id: the later and the earlier one.
-        similarity: shingles that both have, over those that either has; in [0, 1].
+        task_id, other_id: the later and the earlier task.
+        similarity: Jaccard similarity of their shingles, in [0, 1].
     """
 
     task_id: str
@@ -36,16 +36,16 @@ class Pair(NamedTuple):
 
 
 def bare(text: str, names: Iterable[str] = ()) -> str:
-    """The text as it is compared: without these names, marks, case and digits."""
+    """Normalize a text for comparison: drop names, punctuation and case; replace numbers by 0."""
     for name in names:
         text = text.replace(name, " ")
     return " ".join(_WORD.findall(_DIGITS.sub("0", text).lower()))
 
 
 def bare_resume(task: Task) -> str:
-    """`bare` of its resume, without contact lines and the names of the persona or the heading.
+    """Normalize a task's resume, without contact lines and names from persona and heading.
 
-    A resume under another name, at another address or with other figures is the same resume.
+    Resumes that differ only in name, contact data or figures become equal.
     """
     first = task.resume.lstrip().partition("\n")[0]
     titled = [first.lstrip("# ").strip()] if first.startswith("# ") else []
@@ -61,11 +61,11 @@ def _is_contact(line: str) -> bool:
 
 
 def bullet_lines(text: str, without: Sequence[str] = ("skill",)) -> list[str]:
-    """The bullets of a resume without their marks; lists of skills are none.
+    """Return the bullets of a resume without their markers; by default, skills do not count.
 
     Args:
         text: the resume.
-        without: words of headings under which lines are no bullets.
+        without: lower-case words; skips sections whose heading contains one.
     """
     found, aside = [], False
     for line in text.split("\n"):
@@ -79,47 +79,41 @@ def bullet_lines(text: str, without: Sequence[str] = ("skill",)) -> list[str]:
 def near_duplicates(
     texts: Mapping[str, str], others: Mapping[str, str], threshold: float
 ) -> tuple[list[Pair], list[Pair]]:
-    """Pairs within `texts`, and pairs of one of `others` with one of `texts`.
+    """Find near-duplicates within `texts`, and between `others` and `texts`.
 
-    Each text is paired once, with the earlier one that is most like it. Same texts are pairs too.
+    Each text forms at most one pair, with the most similar earlier text. Equal texts are pairs too.
 
     Args:
-        texts: bare texts by task_id.
-        others: of another split.
-        threshold: least similarity of a pair.
+        texts: texts normalized by `bare`, by task ID.
+        others: the same for another split.
+        threshold: minimum similarity of a pair.
 
-    Raises:
-        ModuleNotFoundError: `datasketch` is not installed; names the extra.
+    Returns:
+        The pairs within `texts`, and the pairs of one of `others` with one of `texts`.
     """
-    lsh, sketches = _index(threshold)
     shingles = {key: _shingles(text) for key, text in {**texts, **others}.items()}
-    every = dict(zip(shingles, sketches(shingles.values()), strict=True))
+    frequency = Counter(chain.from_iterable(shingles.values()))
+    index: dict[int, list[str]] = defaultdict(list)
+
+    def rarest(key: str) -> list[int]:
+        # Two similar sets share most of their shingles, so at least one of these few; being rare,
+        # each of them occurs in few texts. The order must be the same for all sets.
+        own = shingles[key]
+        shared = ceil(threshold * len(own) - _ROUNDING)
+        return sorted(sorted(own), key=frequency.__getitem__)[: len(own) - shared + 1]
 
     def nearest(key: str) -> list[Pair]:
-        own = shingles[key]
-        found = (
-            Pair(key, other, _jaccard(own, shingles[other])) for other in lsh.query(every[key])
-        )
+        candidates = {other for shingle in rarest(key) for other in index.get(shingle, ())}
+        found = (Pair(key, other, _jaccard(shingles[key], shingles[other])) for other in candidates)
         near = [pair for pair in found if pair.similarity >= threshold]
         return [min(near, key=lambda pair: (-pair.similarity, pair.other_id))] if near else []
 
     within: list[Pair] = []
     for key in texts:
-        within += nearest(key)
-        lsh.insert(key, every[key])
+        within += nearest(key)  # before it is indexed, to compare with earlier texts only
+        for shingle in rarest(key):
+            index[shingle].append(key)
     return within, [pair for key in others for pair in nearest(key)]
-
-
-def _index(threshold: float) -> tuple[Any, Any]:
-    """An empty index, and what makes a sketch of each of many sets of shingles."""
-    try:
-        from datasketch import MinHash, MinHashLSH
-    except ModuleNotFoundError:
-        raise missing("near-duplicates need", "datasketch", "data") from None
-
-    # a missed pair is worse than a candidate too many, which an exact count dismisses
-    lsh = MinHashLSH(_SLACK * threshold, _PERMUTATIONS, weights=(0.1, 0.9))
-    return lsh, partial(MinHash.bulk, num_perm=_PERMUTATIONS, hashfunc=int)
 
 
 def _shingles(text: str) -> frozenset[int]:

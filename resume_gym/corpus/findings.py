@@ -1,4 +1,4 @@
-"""What can be wrong with a set of tasks; each function looks for one kind of fault."""
+"""Detectors of problems in a set of tasks, with their thresholds; `check` runs all of them."""
 
 import re
 from collections import Counter
@@ -10,28 +10,28 @@ from resume_gym.corpus.difficulty import difficulty
 from resume_gym.corpus.duplicates import Pair, bare, bare_resume, bullet_lines, near_duplicates
 from resume_gym.document import wrapped_lines
 from resume_gym.judges import Judge
-from resume_gym.judges.lines import Number, plain, read
 from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
+from resume_gym.text.lines import Number, plain, read
 
 NEAR_LIMIT = 0.05
-"""Share of a split's resumes that may resemble an earlier one, and of the bullets of eval that
-may stand in train."""
+"""Maximum share of near-duplicates among a split's resumes, and of eval's bullets that also occur
+in train."""
 JOB_MATCH = 0.15
-"""Share of what a job asks for, by weight, that a resume tells; as for model-written tasks."""
+"""Minimum weighted share of a job's words in a resume; the same as for model-written tasks."""
 MISMATCHED = 1 / 3
-"""Share of tasks that may match less. One in five of the small size does, and, with another's job,
-nine of ten of any size."""
+"""Maximum share of tasks below `JOB_MATCH`. It is one in five for tasks of the small size, and nine
+in ten for tasks of any size with the job of another task."""
 BALANCE = 2.0
-"""How far the share of a weakness may be from an even one, as a factor."""
+"""Maximum factor between the share of a weakness and an even share."""
 WEAK_SHARE = (0.45, 0.75)
-"""Mean share of a resume's bullets that its fixes should touch; 0.6 is the design."""
+"""Range of the mean share of a resume's bullets that its fixes touch; designed as 0.6."""
 BULLET_WORDS = 5
-"""A shorter bullet may stand in two resumes by chance."""
+"""Minimum words of a bullet; a shorter one may occur in two resumes by chance."""
 PAGE_WIDTH = 165
-_ASIDE = ("skill", "language", "reference")  # headings of lines that anybody's resume has
+_ASIDE = ("skill", "language", "reference")  # headings of sections with common lines
 _NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)
-_LEAST_OF_EACH = 5  # tasks of each weakness that an even share gives, for a balance to be judged
+_LEAST_OF_EACH = 5  # minimum even share, in tasks, to check the balance
 _EXAMPLES = 5
 
 _TITLE = re.compile(r"\A# (.*\S)")
@@ -43,14 +43,14 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong.
+    """One kind of problem and its occurrences.
 
     Attributes:
-        severity: an error makes the tasks unfit to train on.
-        kind: a name that does not change, for programs.
-        count: how many tasks, rows or texts it is about.
-        text: what they are, in the plural.
-        examples: some of them; all of them for bad rows.
+        severity: "error" if it makes the tasks unfit for training, else "warning".
+        kind: stable identifier, for programs.
+        count: number of tasks, rows or texts affected.
+        text: description of these in the plural.
+        examples: some of them; all of them for invalid rows.
     """
 
     severity: Severity
@@ -61,7 +61,7 @@ class Finding:
 
 
 def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Tasks without a text that they need."""
+    """Find tasks with a blank ID, job or resume."""
     names = ("task_id", "job", "resume")
     blank = [
         f"{task.task_id!r}: {name}"
@@ -73,7 +73,7 @@ def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def named_weaknesses(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Tasks that tell their agent what is wrong with the resume."""
+    """Find tasks whose job, resume or evidence contains the name of a weakness."""
     told = []
     for task in tasks:
         documents = (text for one in task.evidence for text in (one.title, one.text))
@@ -84,7 +84,7 @@ def named_weaknesses(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
-    """Resumes and jobs that resemble others of their split, or of the other one."""
+    """Find repeated tasks, and near-duplicate resumes and jobs within and across the splits."""
     resumes = {task.task_id: bare_resume(task) for task in tasks}
     jobs = {task.task_id: bare(task.job) for task in tasks}
     first: dict[tuple[str, str], str] = {}
@@ -94,7 +94,7 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
         if first.setdefault((resumes[key], jobs[key]), key) != key
     ]
     yield from _found("error", "same_task", again, "tasks with the texts of an earlier one")
-    # an import has one resume for many jobs, which is no near-duplicate
+    # An import may pair one resume with many jobs; these copies are not near-duplicates.
     once: dict[tuple[str, str], Task] = {}
     for task in tasks:
         once.setdefault((task.split, task.resume), task)
@@ -117,7 +117,7 @@ def _similar(
         ("train", train, within),
         ("eval", held_out, near_duplicates(held_out, {}, threshold)[0]),
     ):
-        # An import has many resumes for one job, so like jobs are no error.
+        # An import may pair many resumes with one job, so similar jobs are only a warning.
         many = what == "resume" and len(near) > NEAR_LIMIT * len(own)
         text = f"{what}s of {split} like an earlier one of {split}"
         text += f", of {len(own)} (more than {NEAR_LIMIT:.0%} is an error)" * (what == "resume")
@@ -134,12 +134,13 @@ def _pairs(pairs: Sequence[Pair]) -> list[str]:
 
 
 def shared_content(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Bullets, names and employers that both splits have; only many bullets are an error."""
+    """Find bullets, names and employers in both splits; only many bullets are an error."""
     kinds: tuple[tuple[float, str, str, Callable[[Task], set[str]]], ...] = (
         (NEAR_LIMIT, "shared_bullet", f"bullets of {BULLET_WORDS} words or more", _bullets),
         (1.0, "shared_name", "names of candidates", _names),
         (1.0, "shared_company", "employers", _companies),
     )
+    # A share cannot exceed the limit 1.0, so names and employers are always a warning.
     for limit, kind, what, of in kinds:
         owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
         for task in tasks:
@@ -156,7 +157,7 @@ def shared_content(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def _bullets(task: Task) -> set[str]:
-    """Bare bullets, told badly and well."""
+    """Return the normalized bullets before and after the fixes."""
     texts = (task.resume, apply(task)[0])
     found = (bare(line) for text in texts for line in bullet_lines(text, _ASIDE))
     return {text for text in found if text.count(" ") >= BULLET_WORDS - 1}
@@ -171,13 +172,13 @@ def _companies(task: Task) -> set[str]:
 
 
 def _told(task: Task, key: str) -> list[str]:
-    """What the persona says, if it does; files of others may hold anything there."""
+    """Return the value of a persona's key as a list, empty if there is none."""
     value: object = task.persona.get(key)
     return [value] if isinstance(value, str) and value else []
 
 
 def weakness_balance(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Weaknesses of which a split has too few or too many."""
+    """Find weaknesses that are too rare or too common in a split."""
     for split in SPLITS:
         counts = Counter(task.weakness for task in tasks if task.split == split)
         even = counts.total() / len(WEAKNESSES)
@@ -193,7 +194,7 @@ def weakness_balance(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Resumes that are too long or too short for their weakness."""
+    """Find too_long resumes that fit the page, and others that do not."""
     long: list[str] = []
     short: list[str] = []
     for task in tasks:
@@ -206,7 +207,7 @@ def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 
 def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
-    """Fixes that do not apply, do not suffice or are not there."""
+    """Find fixes that fail, change nothing or leave too many lines, and tasks without fixes."""
     broken, long, none, idle = [], [], [], []
     for task in tasks:
         same = [n for n, fix in enumerate(task.fixes) if fix.old == fix.new]
@@ -229,7 +230,7 @@ def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
 
 
 def apply(task: Task) -> tuple[str, str]:
-    """The resume after its fixes, and what is wrong with the first one that does not apply."""
+    """Return the fixed resume, and the problem of the first fix that does not apply (or "")."""
     text, problem = task.resume, ""
     for number, fix in enumerate(task.fixes):
         count = text.count(fix.old) if fix.old else 0
@@ -241,7 +242,7 @@ def apply(task: Task) -> tuple[str, str]:
 
 
 def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
-    """Fixes that do not better what their weakness spoils; those that do not apply are left out."""
+    """Find fixes that do not improve the metric of their weakness; skip those that fail."""
     idle, repaired = [], 0
     for task in tasks:
         text, problem = apply(task)
@@ -256,7 +257,7 @@ def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
 
 
 def other_jobs(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Whether resumes belong to their jobs."""
+    """Find resumes that do not match their job, if there are too many."""
     shares = [
         (1 - difficulty(replace(task, resume=apply(task)[0])).job_distance, task.task_id)
         for task in tasks
@@ -269,7 +270,7 @@ def other_jobs(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Fixes that claim figures which nothing says, or which the evidence does not say."""
+    """Find fixes that add figures without support in the facts or the evidence."""
     invented: list[str] = []
     hidden: list[str] = []
     silent: list[str] = []
@@ -278,7 +279,7 @@ def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
         documents = [n for one in task.evidence for n in _figures(one.text)] if added else []
         told = {
             number.value for number in documents
-        }  # with any unit: "8 screens" may be "8 of them"
+        }  # Compare without units: "8 screens" may appear as "8 of them".
         unseen = [(number, fix) for number, fix in added if number.value not in told]
         unknown = [
             number
@@ -308,7 +309,7 @@ def _figures(text: str) -> list[Number]:
 
 
 def _added(fix: Fix) -> list[Number]:
-    """The figures that a fix brings in."""
+    """Return the figures that a fix adds."""
     known = _figures(fix.old)
     return [number for number in _figures(fix.new) if not _backed(number, known)]
 
@@ -318,13 +319,13 @@ def _backed(number: Number, known: Sequence[Number]) -> bool:
 
 
 def weak_share(tasks: Sequence[Task]) -> float | None:
-    """Mean share of a resume's bullets that its fixes touch; None without such tasks."""
+    """Return the mean share of a resume's bullets that its fixes touch; None without fixes."""
     shares = [share for task in tasks if (share := _touched(task)) is not None]
     return sum(shares) / len(shares) if shares else None
 
 
 def weak_and_strong(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Whether a resume is neither good nor hopeless."""
+    """Check that the mean share of weak bullets is within `WEAK_SHARE`."""
     share = weak_share(tasks)
     least, most = WEAK_SHARE
     if share is not None and not least <= share <= most:
@@ -334,7 +335,7 @@ def weak_and_strong(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def _touched(task: Task) -> float | None:
-    """The share of a task's bullets, skills aside, that its fixes touch."""
+    """Return the share of a task's bullets, without skills, that its fixes touch."""
     rows = bullet_lines(task.resume)
     parts = [line for fix in task.fixes for line in _unmarked(fix.old)]
     if not rows or not parts:
@@ -343,11 +344,11 @@ def _touched(task: Task) -> float | None:
 
 
 def _unmarked(passage: str) -> list[str]:
-    """The lines of a passage without list marks, so that they are found in `bullet_lines`."""
+    """Split a passage into lines without markers, for comparison with `bullet_lines`."""
     return [line for raw in passage.split("\n") if (line := raw.lstrip("-*+• ").strip())]
 
 
 def _found(severity: Severity, kind: str, found: Sequence[str], text: str) -> Iterator[Finding]:
-    """The finding, if there is something to find."""
+    """Yield a finding unless it has no occurrences."""
     if found:
         yield Finding(severity, kind, len(found), text, tuple(found[:_EXAMPLES]))

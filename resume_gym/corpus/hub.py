@@ -1,22 +1,17 @@
-"""Tasks in the format of Hugging Face's `datasets`, in a local folder or on their hub.
+"""Load and save tasks as Hugging Face data sets, in a local folder or on the Hub.
 
-Split eval is called test there, as its users expect. A folder is what `save_to_disk` writes, so
-`datasets.load_from_disk` reads it; on the hub `datasets.load_dataset` does.
+The split eval is named test there, by convention. `push` writes what `datasets.load_from_disk` (a
+folder) and `datasets.load_dataset` (the Hub) can read.
 """
 
-import argparse
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from resume_gym.arguments import add_parser, positive
-from resume_gym.corpus.card import card_path, is_of_others, make_card
-from resume_gym.corpus.difficulty import PAGE_LINES
-from resume_gym.mistakes import missing
-from resume_gym.tasks import SPLITS, Task, TaskError, load_tasks
+from resume_gym.tasks import SPLITS, Task, TaskError
+from resume_gym.user_errors import missing
 
 _TO_HUB = {"train": "train", "eval": "test"}
 _FROM_HUB = {"train": "train", "test": "eval", "validation": "eval", "eval": "eval"}
@@ -24,11 +19,11 @@ _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+?)(?::([\w.-]+))?")
 
 
 class Address(NamedTuple):
-    """A data set on the hub.
+    """The address of a data set on the Hub.
 
     Attributes:
-        name: OWNER/NAME.
-        config: one of its configurations.
+        name: repository, as OWNER/NAME.
+        config: configuration of the data set.
     """
 
     name: str
@@ -36,18 +31,18 @@ class Address(NamedTuple):
 
 
 def load(source: str) -> tuple[Task, ...]:
-    """Tasks of a data set: those to train on, then those held out, each in order.
+    """Load the tasks of a data set: train, then eval, each in the order of the rows.
 
-    Rows have the fields of `Task`. Without a field `split` the name of their split counts: train,
-    or one of test, validation and eval, which are all eval; the rows of a data set without
-    splits are to train on.
+    Rows have the fields of `Task`. A row without the field `split` takes the split that contains
+    it: test, validation and eval become eval. A data set without splits is train.
 
     Args:
-        source: a folder that `save_to_disk` or `push` made, or hf://OWNER/NAME[:CONFIG].
+        source: a folder written by `save_to_disk` or `push`, or hf://OWNER/NAME[:CONFIG].
 
     Raises:
-        TaskError: there is no such data set, or a row is bad; names split, row and field.
-        ModuleNotFoundError: `datasets` is not installed; names the extra.
+        TaskError: the data set cannot be loaded, or has an unknown split, a repeated ID or an
+            invalid row; the message names split, row and field.
+        ModuleNotFoundError: `datasets` is not installed; the message names the extra.
     """
     datasets = _datasets()
     try:
@@ -56,8 +51,9 @@ def load(source: str) -> tuple[Task, ...]:
             data = datasets.load_dataset(address.name, address.config)
         else:
             data = datasets.load_from_disk(source)
-    except Exception as problem:  # what its transports raise has no common kind
+    except Exception as problem:  # transport errors have no common base class
         raise TaskError(f"{source}: {_first_line(problem)}") from problem
+    # no splits: a single `Dataset`
     named = data if isinstance(data, datasets.DatasetDict) else {"train": data}
     if unknown := [name for name in named if name not in _FROM_HUB]:
         known = ", ".join(_FROM_HUB)
@@ -80,18 +76,17 @@ def _read(rows: Any, split: str, where: str) -> Iterator[Task]:
 
 
 def push(tasks: Sequence[Task], to: str, card: str, private: bool = False) -> None:
-    """Write tasks to a folder, or upload them to the hub, with their card as README.md.
+    """Write tasks to a folder or upload them to the Hub, with their card as README.md.
 
     Args:
-        tasks: what to write; splits without a task are left out.
-        to: a folder that does not exist or is empty, or hf://OWNER/NAME[:CONFIG], whose tasks are
-            replaced.
+        tasks: tasks to write; splits without tasks are omitted.
+        to: an empty or new folder, or hf://OWNER/NAME[:CONFIG], whose tasks are replaced.
         card: text of the card.
-        private: whether a data set that is new on the hub is private.
+        private: whether to make a new data set on the Hub private.
 
     Raises:
-        TaskError: nothing can be written there.
-        ModuleNotFoundError: `datasets` is not installed; names the extra.
+        TaskError: there are no tasks, or the target is invalid or not empty.
+        ModuleNotFoundError: `datasets` is not installed; the message names the extra.
         OSError: writing or uploading failed.
     """
     if not tasks:
@@ -107,7 +102,7 @@ def push(tasks: Sequence[Task], to: str, card: str, private: bool = False) -> No
 
 
 def to_datasets(tasks: Sequence[Task]) -> Any:
-    """A `datasets.DatasetDict` of tasks, with the splits train and test."""
+    """Convert tasks to a `datasets.DatasetDict` with the splits train and test."""
     datasets = _datasets()
     text = datasets.Value("string")
     flag = datasets.Value("bool")
@@ -116,7 +111,7 @@ def to_datasets(tasks: Sequence[Task]) -> Any:
         {
             **dict.fromkeys(("task_id", "job", "resume", "weakness"), text),
             "fixes": datasets.List(fix),
-            # personas need not have the same keys, which a struct would give them
+            # A struct would force the same keys on all personas.
             "persona": datasets.Json(),
             "evidence": datasets.List({"kind": text, "title": text, "text": text}),
         }
@@ -131,19 +126,20 @@ def to_datasets(tasks: Sequence[Task]) -> Any:
 
 
 def _upload(data: Any, address: Address, card: str, private: bool) -> None:
-    """Upload a data set, then its card, which keeps what the hub needs to read the files."""
+    """Upload a data set, then its card, merged with the metadata that the Hub needs."""
     from huggingface_hub import DatasetCard
 
     try:
+        # None instead of False respects the organization's default.
         data.push_to_hub(address.name, address.config, private=private or None)
         made = DatasetCard.load(address.name)
         merge_cards(str(made), card).push_to_hub(address.name, repo_type="dataset")
-    except Exception as problem:  # what its transports raise has no common kind
+    except Exception as problem:  # transport errors have no common base class
         raise OSError(f"hf://{address.name}: {_first_line(problem)}") from problem
 
 
 def merge_cards(there: str, ours: str) -> Any:
-    """Our card, a `huggingface_hub.DatasetCard`, with the metadata of the other that ours lacks."""
+    """Return `ours` as a `huggingface_hub.DatasetCard`, with missing metadata from `there`."""
     from huggingface_hub import DatasetCard
 
     card = DatasetCard(ours, ignore_metadata_errors=False)
@@ -155,10 +151,10 @@ def merge_cards(there: str, ours: str) -> Any:
 
 
 def parse_address(address: str) -> Address:
-    """The parts of hf://OWNER/NAME[:CONFIG].
+    """Parse hf://OWNER/NAME[:CONFIG].
 
     Raises:
-        TaskError: it is no such address.
+        TaskError: the address has another form.
     """
     match = _ADDRESS.fullmatch(address)
     if not match:
@@ -177,43 +173,3 @@ def _datasets() -> ModuleType:
         raise missing("Hugging Face data sets need", "datasets", "data") from None
     module: ModuleType = datasets
     return module
-
-
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add `push`."""
-    command = add_parser(
-        commands,
-        "push",
-        "write tasks as a Hugging Face data set, to a folder or to the hub",
-        "Write tasks as a Hugging Face data set. Its card is FILE's NAME.card.md; one is made if "
-        "there is none, or if it is of other tasks. The hub wants the token that `hf auth login` "
-        "keeps.",
-        ["data push tasks.jsonl --to folder", "data push tasks.jsonl --to hf://OWNER/NAME"],
-    )
-    add = command.add_argument
-    add("file", metavar="FILE", help="JSONL file, or another source of tasks: default, mini, ...")
-    add("--to", required=True, metavar="PLACE", help="a new folder, or hf://OWNER/NAME[:CONFIG]")
-    add("--private", action="store_true", help="make a data set that is new on the hub private")
-    add(
-        "--page-lines",
-        type=positive,
-        default=PAGE_LINES,
-        metavar="N",
-        help="lines of the page, for a card that is made; 20 for the small size "
-        "(default: %(default)s)",
-    )
-    command.set_defaults(run=_run)
-
-
-def _run(options: argparse.Namespace) -> int:
-    tasks = load_tasks(options.file)
-    path = Path(options.file)
-    beside = card_path(path)
-    card = beside.read_text(encoding="utf-8") if beside.is_file() else None
-    if card and is_of_others(card, tasks):
-        print(f"{beside} is of other tasks than {path} has now; another is made", file=sys.stderr)
-        card = None
-    card = card or make_card(path.stem, tasks, {"page_lines": options.page_lines})
-    push(tasks, options.to, card, options.private)
-    print(f"{len(tasks)} tasks in {options.to}")
-    return 0

@@ -1,6 +1,6 @@
-"""What an import did, for the terminal: tasks, masking, doubts and failures.
+"""Format the report of an import: tasks, masking, notes and failures.
 
-It shows files, counts and shares, never a text of a resume.
+The output contains file names, counts and shares, but never text from a resume.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ _KEY = (
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """The report of an import as JSON values; again without a text of a resume."""
+    """Return the report of an import as JSON values."""
     tasks = [
         {
             "task_id": one.task.task_id,
@@ -56,7 +56,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def print_report(report: Report, out: Path) -> None:
-    """Print the report of an import."""
+    """Print the report of an import; `out` is the path of the task file."""
     console = Console()
     if report.made:
         console.print(_tasks(report.made))
@@ -100,7 +100,7 @@ def _tasks(made: list[Made]) -> Table:
 
 
 def _masking(report: Report) -> Table:
-    """How many of each field were replaced in which file, and what was left."""
+    """Build a table of the replacements by file and field, and of the matches left in place."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("masked in", overflow="fold")
     for name in FIELDS:

@@ -1,188 +1,146 @@
-"""JSON Resume (schema 1.0.0, jsonresume.org/schema) to Markdown."""
+"""Convert JSON Resume (schema 1.0.0, jsonresume.org/schema) to Markdown."""
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from resume_gym.corpus.documents import DocumentError
+from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.outline import clean
 
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-
-class _Section(NamedTuple):
-    """How the items of a section are written; names of fields by their place."""
-
-    heading: str
-    title: tuple[str, ...]
-    places: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    bullets: tuple[str, ...] = ()
-    lists: tuple[str, ...] = ()
-    ongoing: bool = False
-    """Whether a start without an end means that it goes on."""
-
-
+# By section: heading, number of fields in the title of an item, and fields in the order of output,
+# with those of earlier schemas: company, website.
 _SECTIONS = {
-    "work": _Section(
-        "Experience", ("position", "name"), ("location", "url"), ("description", "summary"),
-        ("highlights",), ongoing=True,
+    "work": (
+        "Experience", 3, "position name company location url website description summary highlights"
     ),
-    "projects": _Section(
-        "Projects", ("name", "entity"), ("type", "url"), ("description",),
-        ("highlights",), ("roles", "keywords"),
+    "projects": (
+        "Projects", 2, "name entity type url description highlights roles keywords"
     ),
-    "volunteer": _Section(
-        "Volunteering", ("position", "organization"), ("location", "url"), ("summary",),
-        ("highlights",), ongoing=True,
-    ),
-    "skills": _Section("Skills", ("name",), ("level",), lists=("keywords",)),
-    "education": _Section(
-        "Education", ("studyType", "area", "institution"), ("score", "url"), lists=("courses",)
-    ),
-    "certificates": _Section("Certificates", ("name", "issuer"), ("url",)),
-    "awards": _Section("Awards", ("title", "awarder"), (), ("summary",)),
-    "publications": _Section("Publications", ("name", "publisher"), ("url",), ("summary",)),
-    "languages": _Section("Languages", ("language",), ("fluency",)),
-    "interests": _Section("Interests", ("name",), lists=("keywords",)),
-    "references": _Section("References", ("name",), (), ("reference",)),
+    "volunteer": ("Volunteering", 2, "position organization location url summary highlights"),
+    "skills": ("Skills", 1, "name level keywords"),
+    "education": ("Education", 3, "studyType area institution score url courses"),
+    "certificates": ("Certificates", 2, "name issuer url"),
+    "awards": ("Awards", 2, "title awarder summary"),
+    "publications": ("Publications", 2, "name publisher url summary"),
+    "languages": ("Languages", 1, "language fluency"),
+    "interests": ("Interests", 1, "name keywords"),
+    "references": ("References", 1, "name reference"),
 }  # fmt: skip
-_LINES = ("skills", "languages", "interests", "certificates")  # a bullet an item
+_LINES = ("skills", "languages", "interests", "certificates")  # sections with one bullet per item
+_ONGOING = ("work", "volunteer")  # sections where an item with a start but no end is current
+_PARAGRAPHS = ("description", "summary", "reference")
+_LISTS = ("highlights", "roles", "keywords", "courses")
 _DATES = ("startDate", "endDate", "date", "releaseDate")
-_BASICS = ("name", "label", "email", "phone", "url", "summary", "location", "profiles")
-_LOCATION = ("address", "postalCode", "city", "region", "countryCode")
-_PROFILE = ("network", "username", "url")
-_FORMER = {"company": "name", "website": "url"}  # names of the schema before 1.0.0
-_ASIDE = ("$schema", "meta")  # nothing about the candidate
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_ASIDE = ("$schema", "meta")  # keys without data about the candidate
 
 
-def json_markdown(text: str) -> tuple[str, list[str]]:
-    """The Markdown of a JSON Resume, and notes on fields that have no place in it.
+def _fields(names: Iterable[str]) -> dict[str, Any]:
+    return {name: [""] if name in _LISTS else "" for name in names}
+
+
+_SCHEMA: dict[str, Any] = {  # "" is a string
+    "basics": {
+        **_fields(("name", "label", "email", "phone", "url", "website", "summary")),
+        "location": _fields(("address", "postalCode", "city", "region", "countryCode")),
+        "profiles": [_fields(("network", "username", "url"))],
+    }
+} | {key: [_fields((*names.split(), *_DATES))] for key, (_, _, names) in _SECTIONS.items()}
+
+
+def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...]]:
+    """Convert a JSON Resume to Markdown.
+
+    Returns:
+        The Markdown, notes on unknown fields, which are omitted, and the contact data as
+        ("mail" | "phone" | "links", value) pairs.
 
     Raises:
-        DocumentError: it is no JSON, or a field has another type than the schema says.
+        DocumentError: the text is not a JSON Resume, or a field has a type other than the schema's.
     """
     try:
         resume = json.loads(clean(text))
     except (ValueError, RecursionError) as problem:
         raise DocumentError(f"expected JSON: {problem}") from None
-    if not isinstance(resume, dict) or not resume.keys() & {"basics", *_SECTIONS}:
+    if not isinstance(resume, dict) or not resume.keys() & _SCHEMA.keys():
         raise DocumentError("expected a JSON Resume: an object with basics, work, education, ...")
-    unknown = [key for key in resume if key not in ("basics", *_SECTIONS, *_ASIDE)]
-    blocks = _basics(_typed(resume.get("basics"), dict, "basics"), unknown)
-    for key, section in _SECTIONS.items():
-        items = _typed(resume.get(key), list, key)
-        if items:
-            blocks.append(f"## {section.heading}")
-            blocks += _items(key, section, items, unknown)
+    unknown: list[str] = []
+    kept = {key: value for key, value in resume.items() if key not in _ASIDE}
+    resume = _checked(kept, _SCHEMA, "", unknown)
+    blocks = [*_basics(resume["basics"])]
+    for key, (heading, _, _) in _SECTIONS.items():
+        items = [block for item in resume[key] for block in _item(key, item)]
+        blocks += [f"## {heading}"] if items else []
+        blocks += ["\n".join(items)] if key in _LINES else items
     notes = [f"left out, since the schema does not know it: {path}" for path in unknown]
-    return "\n\n".join(blocks) + "\n", notes
+    return "\n\n".join(filter(None, blocks)) + "\n", notes, _contacts(resume["basics"])
 
 
-def contacts(text: str) -> tuple[tuple[str, str], ...]:
-    """What a JSON Resume says of reaching the candidate: ("mail" | "phone" | "links", value)."""
-    basics = json.loads(clean(text)).get("basics") or {}
-    fields = (("email", "mail"), ("phone", "phone"), ("url", "links"), ("website", "links"))
-    found = [(field, basics.get(key)) for key, field in fields]
-    for profile in filter(None, basics.get("profiles") or ()):
-        found += [("links", profile.get("url")), ("links", profile.get("username"))]
-    # spaces as the Markdown has them
-    return tuple((field, " ".join(str(value).split())) for field, value in found if value)
+def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
+    """Return a value with all fields of the schema, and append the paths of unknown fields.
 
-
-def _typed(value: Any, kind: type, where: str) -> Any:
-    """The value, an empty one for null."""
+    Null becomes an empty value, a number a string.
+    """
     if value is None:
-        return kind()
-    if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)  # a score, a year
-    if not isinstance(value, kind):
+        value = type(schema)()
+    if schema == "" and isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)  # e.g. a score or a year
+    if not isinstance(value, type(schema)):
         names: dict[type, str] = {dict: "an object", list: "a list", str: "a string"}
         got = names.get(type(value), type(value).__name__)
-        raise DocumentError(f"{where}: expected {names[kind]}, got {got}")
-    return " ".join(value.split()) if isinstance(value, str) else value
+        raise DocumentError(f"{where}: expected {names[type(schema)]}, got {got}")
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if isinstance(value, list):
+        return [_checked(v, schema[0], f"{where}[{n}]", unknown) for n, v in enumerate(value)]
+    dot = f"{where}." if where else ""
+    unknown += [f"{dot}{key}" for key in value if key not in schema]
+    return {k: _checked(value.get(k), below, f"{dot}{k}", unknown) for k, below in schema.items()}
 
 
-def _basics(basics: Mapping[str, Any], unknown: list[str]) -> list[str]:
-    unknown += [f"basics.{key}" for key in basics if _FORMER.get(key, key) not in _BASICS]
-    basics = {_FORMER.get(key, key): value for key, value in basics.items()}
-    said = {
-        key: _typed(basics.get(key), str, f"basics.{key}")
-        for key in ("name", "label", "email", "phone", "url", "summary")
-    }
-    place = _typed(basics.get("location"), dict, "basics.location")
-    unknown += [f"basics.location.{key}" for key in place if key not in _LOCATION]
-    address = [_typed(place.get(key), str, f"basics.location.{key}") for key in _LOCATION]
-    contact = [", ".join(filter(None, address)), said["email"], said["phone"], said["url"]]
-    for number, profile in enumerate(_typed(basics.get("profiles"), list, "basics.profiles")):
-        where = f"basics.profiles[{number}]"
-        profile = _typed(profile, dict, where)
-        unknown += [f"{where}.{key}" for key in profile if key not in _PROFILE]
-        network, user, url = (_typed(profile.get(key), str, f"{where}.{key}") for key in _PROFILE)
-        contact.append(url or ": ".join(filter(None, (network, user))))
-        if url and user and user.lower() not in url.lower():
-            contact[-1] += f" ({user})"
-    head = [f"# {said['name']}" if said["name"] else "", said["label"]]
-    summary = ["## Summary", said["summary"]] if said["summary"] else []
-    return [block for block in (*head, " | ".join(filter(None, contact)), *summary) if block]
+def _contacts(basics: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    found = [("mail", basics["email"]), ("phone", basics["phone"])]
+    found += [("links", basics["url"]), ("links", basics["website"])]
+    for profile in basics["profiles"]:
+        found += [("links", profile["url"]), ("links", profile["username"])]
+    return tuple((field, value) for field, value in found if value)
 
 
-def _items(key: str, section: _Section, items: Sequence[Any], unknown: list[str]) -> list[str]:
-    """The blocks of a section; items without further text share one list."""
-    blocks: list[str] = []
-    known = {*section.title, *section.places, *section.texts, *section.bullets, *section.lists}
-    for number, item in enumerate(items):
-        where = f"{key}[{number}]"
-        item = _typed(item, dict, where)
-        names = {name: _FORMER.get(name, name) if key == "work" else name for name in item}
-        unknown += [f"{where}.{n}" for n, now in names.items() if now not in {*known, *_DATES}]
-        item = {now: item[name] for name, now in names.items()}
-        blocks += _line(section, item, where) if key in _LINES else _entry(section, item, where)
-    return ["\n".join(blocks)] if key in _LINES else blocks
+def _basics(basics: Mapping[str, Any]) -> Iterator[str]:
+    yield f"# {basics['name']}" if basics["name"] else ""
+    yield basics["label"]
+    contact = [", ".join(filter(None, basics["location"].values()))]
+    contact += [basics[key] for key in ("email", "phone", "url", "website")]
+    for network, user, url in map(dict.values, basics["profiles"]):
+        named = f"{url} ({user})" if user.lower() not in url.lower() else url
+        contact.append(named if url else ": ".join(filter(None, (network, user))))
+    yield " | ".join(filter(None, contact))
+    if basics["summary"]:
+        yield from ("## Summary", basics["summary"])
 
 
-def _line(section: _Section, item: Mapping[str, Any], where: str) -> list[str]:
-    title, places, lists = _parts(section, item, where)
-    head = ", ".join(title)
-    head += f" ({', '.join(places)})" if places else ""
-    return [f"- {': '.join(filter(None, (head, ', '.join(lists))))}"]
-
-
-def _entry(section: _Section, item: Mapping[str, Any], where: str) -> list[str]:
-    title, places, lists = _parts(section, item, where)
-    texts = [_typed(item.get(key), str, f"{where}.{key}") for key in section.texts]
-    bullets = [
-        f"- {_typed(one, str, f'{where}.{key}[{number}]')}"
-        for key in section.bullets
-        for number, one in enumerate(_typed(item.get(key), list, f"{where}.{key}"))
-    ]
-    head = f"### {', '.join(title)}" if title else ""
-    blocks = [head, " | ".join(places), *texts, "\n".join(bullets), ", ".join(lists)]
-    return [block for block in blocks if block]
-
-
-def _parts(
-    section: _Section, item: Mapping[str, Any], where: str
-) -> tuple[list[str], list[str], list[str]]:
-    """Title, places with dates, and the words of the lists; empty ones left out."""
-    said = {
-        key: _typed(item.get(key), str, f"{where}.{key}")
-        for key in (*section.title, *section.places, *_DATES)
-    }
-    start, *ends = (_month(said[key]) for key in _DATES)
-    end = next(filter(None, ends), "Present" if start and section.ongoing else "")
+def _item(section: str, item: Mapping[str, Any]) -> list[str]:
+    """Return the blocks of an item, or its bullet in a section of `_LINES`."""
+    _, size, fields = _SECTIONS[section]
+    names = fields.split()
+    title = ", ".join(item[name] for name in names[:size] if item[name])
+    start, *ends = (_month(item[name]) for name in _DATES)
+    end = next(filter(None, ends), "Present" if start and section in _ONGOING else "")
     dates = " - ".join(filter(None, (start, end)))
-    lists = [
-        _typed(one, str, f"{where}.{key}[{number}]")
-        for key in section.lists
-        for number, one in enumerate(_typed(item.get(key), list, f"{where}.{key}"))
-    ]
-    title = [said[key] for key in section.title if said[key]]
-    return title, [x for x in (*(said[key] for key in section.places), dates) if x], lists
+    other = [item[name] for name in names[size:] if name not in (*_PARAGRAPHS, *_LISTS)]
+    places = [*filter(None, (*other, dates))]
+    entries = ", ".join(entry for name in _LISTS[1:] for entry in item.get(name, ()))
+    if section in _LINES:
+        head = f"{title} ({', '.join(places)})" if places else title
+        return [f"- {': '.join(filter(None, (head, entries)))}"]
+    texts = [item.get(name, "") for name in _PARAGRAPHS]
+    bullets = "\n".join(f"- {bullet}" for bullet in item.get("highlights", ()))
+    head = f"### {title}" if title else ""
+    return [*filter(None, (head, " | ".join(places), *texts, bullets, entries))]
 
 
 def _month(date: str) -> str:
-    """2020-01-31 as Jan 2020; other forms as they are."""
+    """Format 2020-01-31 or 2020-01 as Jan 2020; return other forms unchanged."""
     match = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])(?:-\d\d)?", date)
     return f"{_MONTHS[int(match[2]) - 1]} {match[1]}" if match else date

@@ -1,15 +1,14 @@
-"""Masking what identifies a candidate: names, mails, phones and links.
+"""Mask data that identifies a candidate: names, emails, phone numbers and links.
 
-One `Masker` belongs to one candidate, whose documents it gives the same placeholders. It takes a
-name wherever it stands as a word with a capital, with accents or without, so a candidate called
-Baker loses the Bakers of the resume, too; a figure is never touched. It cannot see that employers,
-dates and deeds together may tell who somebody is, nor names that nothing marks as such; what it
-saw and left is counted.
+A `Masker` uses the same placeholders in all documents of one candidate. It masks every capitalized
+part of the name, with or without accents, so for a candidate named Baker it masks every "Baker".
+Figures other than phone numbers stay. Not detected: employers, dates and achievements that together
+identify a person, and names without any marker. `Masker.seen` counts the matches left in place.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from resume_gym.corpus.names import (
@@ -22,25 +21,28 @@ from resume_gym.corpus.names import (
     forms,
     read_name,
 )
-from resume_gym.mistakes import missing
+from resume_gym.user_errors import missing
 
 FIELDS = ("names", "mail", "phone", "links")
-"""What can be masked."""
+"""Kinds of data to mask."""
 
 _END = rf"(?:{any_of(WORDS['ends'])})"
-# Bounded as the standards bound them, so that no text takes long.
+# The length limits of the standards bound the repetitions, against slow backtracking.
 _HOST = rf"(?:[a-z0-9][a-z0-9-]{{0,62}}\.){{1,8}}{_END}"
 _TAIL = r"[^\s<>()\[\]|\"'`,;*]*[^\s<>()\[\]|\"'`,;*.:!?]"
-_MAIL = re.compile(
-    r"(?:mailto:)?[\w.!#$%&'+/=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[a-z]{2,}\b", re.IGNORECASE
-)
+_ADDRESS = r"[\w.!#$%&'+=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[a-z]{2,}\b"
+_MAIL = re.compile(_ADDRESS, re.IGNORECASE)
 _LINK = re.compile(
-    rf"(?P<full>(?:https?://|ftp://|www\.){_TAIL})"
+    rf"(?P<mail>{_ADDRESS})"  # what looks like a link in an email is none
+    rf"|(?P<full>(?:https?://|ftp://|www\.){_TAIL})"
     rf"|(?<![\w@./-])(?P<path>{_HOST}/{_TAIL})"
     rf"|(?<![\w@./-])(?P<host>{_HOST})(?![\w@/-]|\.\w)",
     re.IGNORECASE,
 )
-_OWN = re.compile(r"https://example\.com/\d+|candidate\d+@example\.com|555-01\d\d")
+# placeholders, which must not be masked again
+_PLACEHOLDER = re.compile(
+    r"https://example\.com/\d+|candidate\d+(?:\.\d+)?@example\.com|555-01\d\d"
+)
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'’-]+"
 _NEXT = rf"[ ]+(?:[A-Z]\.|(?:{any_of(WORDS['particles'])})\b|{_WORD})"
 _PERSON = rf"{_WORD}(?:{_NEXT}){{0,3}}"
@@ -50,7 +52,10 @@ _REFEREE = re.compile(
     rf"^(?:#{{3,6}} |[-*+] )?(?:\*\*)?(?:{_TITLES})?({_FULL})(?=\s*(?:\*\*)?\s*(?:[,:|(–—-]|$))",
     re.MULTILINE,
 )
-_OTHERS = re.compile(rf"\b{_TITLES}{_PERSON}|(?i:\b(?:{any_of(WORDS['before'])}))\s+{_FULL}")
+_OTHERS = re.compile(
+    rf"\b{_TITLES}(?!(?:Reference|Candidate) \d){_PERSON}"
+    rf"|(?i:\b(?:{any_of(WORDS['before'])}))\s+{_FULL}"
+)
 _STREET = re.compile(
     rf"\b\d{{1,5}}[a-z]? (?:[A-Z][\w.'-]+ ){{1,3}}(?i:{any_of(WORDS['streets'])})\b"
     r"|\b[A-ZÄÖÜ][\wäöüß]+(?:straße|strasse|weg|platz|gasse|gata|straat) \d{1,4}\b"
@@ -59,6 +64,7 @@ _BIRTH = re.compile(r"\b(?:date of birth|birth ?date|born|d\.?o\.?b\.?)\b.{0,20}
 _ID = re.compile(r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])")
 _HANDLE = re.compile(r"(?<![\w/.])@[A-Za-z]\w{2,}")
 _LABEL = re.compile(r"\b(?:phone|tel|telephone|mobile|cell|fax|whatsapp)\b\W*$", re.IGNORECASE)
+# fictional US numbers, common in sample resumes
 _LOCAL = re.compile(r"(?<![\w-])(?:\(\d{3}\) ?)?555-\d{4}(?![\w-])")
 _ACCOUNT = re.compile(
     rf"\b(?:{any_of(WORDS['networks'])})(?: (?:id|handle|profile|user(?:name)?))?\s*:\s*"
@@ -67,16 +73,18 @@ _ACCOUNT = re.compile(
 )
 _NUMBER = re.compile(r"(?<![\w.,$€£#/-])\d{7,15}(?![\w%]|[.,/-]\d)")
 _SPACED = re.compile(r"(?<![\w.,$€£#/-])[+(]{0,2}\d{1,5}(?:[ ().-]{1,2}\d{1,8}){1,6}(?![\w%])")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_SEASONS = ("spring", "summer", "autumn", "winter")
+
+
+_Span = tuple[int, int, str]  # start, end and key; equal keys have the same placeholder
 
 
 class Masker:
     """Masks the documents of one candidate.
 
     Attributes:
-        replaced: how often a field was replaced, by document and field.
-        seen: what was seen and left, by document and what it is.
+        fields: kinds of data to replace.
+        replaced: number of replacements, by document and field.
+        seen: number of matches left in place, by document and category.
     """
 
     def __init__(
@@ -87,17 +95,18 @@ class Masker:
         region: str = "US",
         contacts: Collection[tuple[str, str]] = (),
     ) -> None:
-        """Learn the names of a resume.
+        """Extract the names from a resume.
 
         Args:
-            number: of the candidate; its placeholders bear it.
-            resume: Markdown, the name as its "# " heading.
-            fields: those of `FIELDS` to replace.
-            region: whose national phone numbers to expect, as "US".
-            contacts: mails, phones and links known to be the candidate's: (field, value).
+            number: number of the candidate, used in placeholders.
+            resume: Markdown with the name as its "# " heading.
+            fields: subset of `FIELDS` to replace.
+            region: two-letter region whose national phone numbers to expect.
+            contacts: (field, value) of the candidate's known emails, phones and links.
 
         Raises:
-            ValueError: there is no such field or region.
+            ValueError: a field or the region is unknown.
+            ModuleNotFoundError: `phonenumbers` is not installed.
         """
         if unknown := set(fields) - set(FIELDS):
             raise ValueError(f"expected {', '.join(FIELDS)} or all; got {min(unknown)!r}")
@@ -106,175 +115,152 @@ class Masker:
         self.seen: dict[str, Counter[str]] = {}
         self._number = number
         self._region = _region(region)
-        self._known: dict[str, dict[str, str]] = {field: {} for field in FIELDS}
         self._contacts = [(field, value, _way(field, value)) for field, value in contacts]
         self._own = find_name(resume)
-        self._names, self._ways = _names(resume, self._own, number)
+        names, self._forms = _names(resume, self._own, number)
+        # placeholders by field and key
+        self._known = {"mail": dict[str, str](), "links": {}, "phone": {}, "names": names}
 
     @property
     def named(self) -> bool:
-        """Whether the resume says who the candidate is."""
+        """Whether the resume contains the candidate's name."""
         return self._own is not None
 
     @property
     def wordy(self) -> bool:
-        """Whether the name has so many words that some may be none of a name."""
+        """Whether the name is so long that some of its words may not belong to it."""
         return self._own is not None and len(self._own.words) > MOST_WORDS
 
     def mask(self, text: str, document: str) -> str:
-        """The text with placeholders; counts what it did under the document's name."""
+        """Replace personal data by placeholders; `document` is its key in `replaced` and `seen`."""
         replaced = self.replaced.setdefault(document, Counter())
         seen = self.seen.setdefault(document, Counter())
-        # Mails before links and phones, of which they may hold what looks like one.
-        steps: tuple[tuple[str, Callable[[str], Iterator[tuple[int, int, str]]]], ...] = (
-            ("mail", self._mails),
-            ("links", self._links),
-            ("phone", self._phones),
-            ("names", self._people),
-        )
-        for field, find in steps:
-            spans = self._told(field, text)
-            spans += [one for one in find(text) if _apart(one, spans)]
+        # Emails first, since they may contain what looks like a link or a phone number.
+        for field in ("mail", "links", "phone", "names"):
+            spans = list(self._find_known(field, text))
+            spans += [span for span in self._find(field, text) if _apart(span, spans)]
             if field in self.fields:
                 replaced[field] += len(spans)
-                text = _replace(text, spans)
+                new = [(start, end, self._placeholder(field, key)) for start, end, key in spans]
+                for start, end, placeholder in sorted(new, reverse=True):
+                    text = text[:start] + placeholder + text[end:]
             elif spans:
                 seen[field] += len(spans)
-        left = _left(text)
-        phones = list(self._phones(text))
-        numbers = [span for span in _numbers(text) if _apart(span, phones)]
-        if numbers:
-            left["possible phone numbers"] = len(numbers)
-        seen.update(left)
+        phones = list(_phones(text, self._region))
+        rest = _without_placeholders(text)
+        numbers = sum(_apart(span, phones) for span in _numbers(rest))
+        seen.update({"possible phone numbers": numbers} if numbers else {})
+        seen.update(_left(rest))
         return text
 
-    def _told(self, field: str, text: str) -> list[tuple[int, int, str]]:
-        """Where the known contacts of a field stand, the longest first."""
-        spans: list[tuple[int, int, str]] = []
-        number = self._number
-        make: dict[str, Callable[[int], str]] = {
-            "mail": lambda n: f"candidate{number:04}{f'.{n}' * (n > 1)}@example.com",
-            "links": lambda n: f"https://example.com/{n}",
-            "phone": lambda n: f"555-01{(number - 1 + n) % 100:02}",
-        }
-        for its, value, way in sorted(self._contacts, key=lambda one: -len(one[1])):
-            for hit in way.finditer(text) if its == field else ():
-                key = re.sub(r"\D", "", value) if field == "phone" else _site(value)
-                if _apart(hit.span(), spans) and not _OWN.fullmatch(hit[0]):
-                    spans.append((*hit.span(), self._place(field, key, make[field])))
-        return spans
-
-    def _place(self, field: str, key: str, make: Callable[[int], str]) -> str:
+    def _placeholder(self, field: str, key: str) -> str:
         known = self._known[field]
-        return known.setdefault(key, make(len(known) + 1))
+        count = len(known) + 1
+        if key not in known and field == "mail":
+            suffix = f".{count}" if count > 1 else ""
+            known[key] = f"candidate{self._number:04}{suffix}@example.com"
+        elif key not in known and field == "links":
+            known[key] = f"https://example.com/{count}"
+        elif key not in known and field == "phone":
+            # 555-0100 to 555-0199 are reserved for fiction.
+            known[key] = f"555-01{(self._number - 1 + count) % 100:02}"
+        return known[key]
 
-    def _mails(self, text: str) -> Iterator[tuple[int, int, str]]:
-        number = f"{self._number:04}"
-        for hit in _MAIL.finditer(text):
-            key = hit[0].lower().removeprefix("mailto:")
-            scheme = "mailto:" if len(key) < len(hit[0]) else ""
-            new = self._place(
-                "mail", key, lambda n: f"candidate{number}{f'.{n}' * (n > 1)}@example.com"
-            )
-            yield *hit.span(), scheme + new
+    def _find_known(self, field: str, text: str) -> Iterator[_Span]:
+        """Find the known contacts of a field, longest first."""
+        spans: list[tuple[int, int]] = []
+        for kind, value, pattern in sorted(self._contacts, key=lambda contact: -len(contact[1])):
+            key = re.sub(r"\D", "", value) if kind == "phone" else _site(value)
+            for hit in pattern.finditer(text) if kind == field else ():
+                if _apart(hit.span(), spans) and not _PLACEHOLDER.fullmatch(hit[0]):
+                    spans.append(hit.span())
+                    yield *hit.span(), key
 
-    def _links(self, text: str) -> Iterator[tuple[int, int, str]]:
-        found = list(_links(text))
-        found += [span for span in self._handles(text) if _apart(span, found)]
-        for start, end in found:
-            key = _site(text[start:end])
-            yield start, end, self._place("links", key, lambda n: f"https://example.com/{n}")
+    def _find(self, field: str, text: str) -> Iterator[_Span]:
+        rest = _without_placeholders(text)
+        if field == "mail":
+            yield from ((*hit.span(), hit[0].lower()) for hit in _MAIL.finditer(rest))
+        elif field == "links":
+            links = list(_links(rest))
+            links += [span for span in self._accounts(rest) if _apart(span, links)]
+            yield from ((start, end, _site(text[start:end])) for start, end in links)
+        elif field == "phone":
+            yield from _phones(text, self._region)
+        else:
+            yield from self._people(rest)
 
-    def _handles(self, text: str) -> Iterator[tuple[int, int]]:
-        """Accounts after the name of a network, and sites that bear the candidate's name."""
-        section = re.search(r"^## ", text, re.MULTILINE)
+    def _accounts(self, text: str) -> Iterator[tuple[int, int]]:
+        """Find accounts after the name of a network, and links with the candidate's name."""
+        head = _head_size(text)
         for hit in _ACCOUNT.finditer(text):
-            in_head = section is not None and hit.start() < section.start()
             handle = hit["of"]
-            if in_head or handle[0] in "/@" or (handle[0].islower() and handle[-1].isdigit()):
+            # Below the contact lines, a plain word after "GitHub:" may be prose.
+            unusual = handle[0] in "/@" or (handle[0].islower() and handle[-1].isdigit())
+            if unusual or hit.start() < head:
                 yield hit.span("of")
         names = [fold(word)[0].lower() for word in self._own.telling] if self._own else []
-        if len(names) > 1:
-            for hit in _LINK.finditer(text):
-                bears = all(name in fold(hit[0])[0].lower() for name in (names[0], names[-1]))
-                if bears and not _in_mail(text, hit.start()):
-                    yield hit.span()
+        for hit in _LINK.finditer(text) if len(names) > 1 else ():
+            link = fold(hit[0])[0].lower()
+            if not hit["mail"] and names[0] in link and names[-1] in link:
+                yield hit.span()
 
-    def _phones(self, text: str) -> Iterator[tuple[int, int, str]]:
-        first = self._number - 1
-        for start, end, digits in _phones(text, self._region):
-            new = self._place("phone", digits, lambda n: f"555-01{(first + n) % 100:02}")
-            yield start, end, new
-
-    def _people(self, text: str) -> Iterator[tuple[int, int, str]]:
-        if self._ways is None:
-            return
-        taken = [(m.start(), m.end()) for find in (_MAIL, _LINK, _OWN) for m in find.finditer(text)]
+    def _people(self, text: str) -> Iterator[_Span]:
+        taken = [hit.span() for hit in _LINK.finditer(text)]
         plain, places = fold(text)
-        for hit in self._ways.finditer(plain):
+        for hit in self._forms.finditer(plain) if self._forms else ():
             start, end = (places[hit.start()], max(places[hit.end()], places[hit.end() - 1] + 1))
-            # "May" before a number is a month.
-            date = hit[0].lower().startswith((*_MONTHS, *_SEASONS))
-            date = date and bool(re.match(r"\.?,? +\d", text[end:]))
+            # "May 5" is a date, even if the candidate is called May.
+            date = hit[0].lower() in WORDS["dates"] and re.match(r"\.?,? +\d", text[end:])
             if not date and not any(a <= start < b for a, b in taken):
-                yield start, end, self._names[hit[0].lower()]
+                yield start, end, hit[0].lower()
+
+
+def _without_placeholders(text: str) -> str:
+    """Replace placeholders by as many null characters, which no pattern matches."""
+    return _PLACEHOLDER.sub(lambda hit: "\0" * len(hit[0]), text)
 
 
 def _way(field: str, value: str) -> re.Pattern[str]:
-    """A pattern of a known contact; digits of a phone may be set apart in any way."""
+    """Compile a pattern for a known contact; phone digits may be grouped in any way."""
     digits = re.sub(r"\D", "", value)
     if field == "phone" and len(digits) > 4:
         apart = r"[ ().\-/]{0,3}".join(digits)
         return re.compile(rf"(?<![\w+])[+(]?{apart}(?!\w)")
-    # A short name of an account may be a word: it counts where it is set as one.
+    # A short account name may be an ordinary word, so it must follow a delimiter.
     before = r"(?<=[:(] |.[(@])" if len(value) < 5 else r"(?<![\w.@-])"
     return re.compile(rf"{before}{re.escape(value)}(?![\w@])", re.IGNORECASE)
 
 
 def _apart(span: tuple[Any, ...], others: Collection[tuple[Any, ...]]) -> bool:
-    """Whether a span touches none of the others."""
+    """Return whether a span overlaps none of the others."""
     return all(span[1] <= other[0] or other[1] <= span[0] for other in others)
 
 
 def _site(link: str) -> str:
-    """The same for an address with and without its scheme."""
+    """Normalize a link, dropping the scheme and "www."."""
     return re.sub(r"^(?:https?://)?(?:www\.)?|/+$", "", link.lower())
 
 
-def _in_mail(text: str, start: int) -> bool:
-    return any(hit.start() <= start < hit.end() for hit in _MAIL.finditer(text))
-
-
 def _numbers(text: str) -> Iterator[tuple[int, int]]:
-    """Runs of 7 to 15 digits that may be phone numbers; with gaps where the contact stands."""
-    head = next(_sections(text))[1]
-    for hit in _NUMBER.finditer(text):
-        if not _OWN.search(text[max(0, hit.start() - 30) : hit.end()]):
+    """Find 7 to 15 digits that may be a phone number; grouped ones only above the sections."""
+    yield from (hit.span() for hit in _NUMBER.finditer(text))
+    for hit in _SPACED.finditer(next(_sections(text))[1]):
+        if 6 < len(re.sub(r"\D", "", hit[0])) < 16 and not _is_range(hit[0]):
             yield hit.span()
-    for hit in _SPACED.finditer(head):
-        own = _OWN.search(head[max(0, hit.start() - 30) : hit.end()])
-        if 6 < len(re.sub(r"\D", "", hit[0])) < 16 and not own and not _is_range(hit[0]):
-            yield hit.span()
-
-
-def _replace(text: str, spans: list[tuple[int, int, str]]) -> str:
-    for start, end, new in sorted(spans, reverse=True):
-        text = text[:start] + new + text[end:]
-    return text
 
 
 def identity(resume: str) -> set[str]:
-    """What tells that two resumes are of one candidate: the name, and mails of the head."""
+    """Return keys that identify the candidate: the name, and emails above the first section."""
     name = find_name(resume)
     head = next(_sections(resume))[1]
-    mails = {hit[0].lower().removeprefix("mailto:") for hit in _MAIL.finditer(head)}
+    mails = {hit[0].lower() for hit in _MAIL.finditer(head)}
     return mails | ({name.key} if name else set())
 
 
 def _names(
     resume: str, own: Name | None, number: int
 ) -> tuple[dict[str, str], re.Pattern[str] | None]:
-    """Placeholders of every form of a name in the resume, in lower case, and how to find them."""
+    """Return placeholders by lower-case form of a name, and a pattern that finds the forms."""
     people = {own: f"Candidate {number:04}"} if own else {}
     for index, (section, body) in enumerate(_sections(resume)):
         if index and "reference" in section.lower():
@@ -289,46 +275,49 @@ def _names(
                 ways[way] = None
     if not ways:
         return known, None
-    # the longest first; a pattern is as long as its form but for its marks
+    # Longest form first, so that a full name wins over its parts; regex syntax does not count.
     every = "|".join(sorted(ways, key=lambda way: -len(re.sub(r"\(\?i:|[\\()\[\]]", "", way))))
     return known, re.compile(rf"(?<![^\W_]|[.@/-])(?:{every})(?![^\W_]|@|\.\w)")
 
 
 def _sections(resume: str) -> Iterator[tuple[str, str]]:
-    """Sections by their heading; what stands above the first has none."""
+    """Yield (heading, body) of each section; the text above the first has no heading."""
     pieces = re.split(r"^## +(.*?)\s*$", resume, flags=re.MULTILINE)
     yield "", pieces[0]
     yield from zip(pieces[1::2], pieces[2::2], strict=True)
 
 
+def _head_size(resume: str) -> int:
+    """Return the number of characters above the first section; 0 without sections."""
+    section = re.search(r"^## ", resume, re.MULTILINE)
+    return section.start() if section else 0
+
+
 def _links(text: str) -> Iterator[tuple[int, int]]:
-    """Addresses; a bare host counts where the candidate's contact stands."""
-    section = re.search(r"^## ", text, re.MULTILINE)
-    contact = section.start() if section else 0
-    mails = [hit.span() for hit in _MAIL.finditer(text)]
+    """Find links; a bare host counts only above the first section."""
+    head = _head_size(text)
     for hit in _LINK.finditer(text):
-        host = re.sub(r"^\w+://", "", hit[0]).split("/")[0]
-        lower = host.lower()
-        if lower in WORDS["terms"] or any(a <= hit.start() < b for a, b in mails):
-            continue
-        if hit["full"] and _OWN.match(hit[0]):
-            continue
-        if hit["path"] and host != lower and not lower.endswith(tuple(WORDS["profiles"])):
-            continue  # "ASP.NET/C#", "Booking.com/Agoda"
-        if hit["host"] and (hit.start() >= contact or host != lower):
-            continue
-        yield hit.span()
+        host = _host(hit[0])
+        lower = host.islower()
+        # Capitals are for names, not hosts: "ASP.NET/C#", "Booking.com/Agoda".
+        path = hit["path"] and (lower or host.lower().endswith(tuple(WORDS["profiles"])))
+        bare = hit["host"] and lower and hit.start() < head
+        if host.lower() not in WORDS["terms"] and (hit["full"] or path or bare):
+            yield hit.span()
+
+
+def _host(link: str) -> str:
+    return re.sub(r"^\w+://", "", link).split("/")[0]
 
 
 def _phones(text: str, region: str) -> Iterator[tuple[int, int, str]]:
-    """Phone numbers with their digits: valid ones, and likely ones after a label."""
+    """Find valid phone numbers, and possible ones after a label or "+", with their digits."""
     try:
         import phonenumbers
         from phonenumbers import Leniency, PhoneNumberFormat, PhoneNumberMatcher
     except ImportError:
         raise missing("reading phone numbers needs", "phonenumbers", "data") from None
-    section = re.search(r"^## ", text, re.MULTILINE)
-    contact = section.start() if section else 0
+    head = _head_size(text)
     spans: dict[int, tuple[int, str]] = {}
     for leniency in (Leniency.VALID, Leniency.POSSIBLE):
         for hit in PhoneNumberMatcher(text, region, leniency=leniency):
@@ -336,7 +325,7 @@ def _phones(text: str, region: str) -> Iterator[tuple[int, int, str]]:
             sure = bool(_LABEL.search(before)) or hit.raw_string.startswith("+")
             figure = re.search(r"[$€£#]\s*$", before) or re.match(r"\s?%|[KMkm]\b", text[hit.end :])
             apart = re.search(r"\d[ ().-]+\d", hit.raw_string)
-            likely = leniency is Leniency.VALID and (apart or hit.start < contact)
+            likely = leniency is Leniency.VALID and (apart or hit.start < head)
             if not (sure or likely) or figure or _is_range(hit.raw_string):
                 continue
             key = phonenumbers.format_number(hit.number, PhoneNumberFormat.E164)
@@ -352,7 +341,7 @@ def _phones(text: str, region: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_range(text: str) -> bool:
-    """Whether digits are years or figures from one to another."""
+    """Return whether digits are a range of years or of small numbers."""
     years = re.fullmatch(r"\(?(?:19|20)\d\d\)?(?:\W+(?:\d\d?\W+)?(?:19|20)?\d\d)+", text)
     return bool(years) or bool(re.fullmatch(r"(\d+)\s*[-–—]\s*(\d+)", text) and len(text) < 7)
 
@@ -368,17 +357,13 @@ def _region(region: str) -> str:
 
 
 def _left(text: str) -> dict[str, int]:
-    """What may identify somebody and is in no field of its own."""
-    hosts = {hit.span() for hit in _LINK.finditer(text) if hit["host"] or hit["path"]}
-    bare = {
-        (a, b)
-        for a, b in hosts - set(_links(text))
-        if text[a:b].split("/")[0].lower() not in WORDS["terms"]
-        and not _OWN.search(text[a - 30 : b])
+    """Count matches that may identify a person but belong to no field."""
+    sites = {
+        hit.span()
+        for hit in _LINK.finditer(text)
+        if (hit["host"] or hit["path"]) and _host(hit[0]).lower() not in WORDS["terms"]
     }
-    mails = [hit.span() for hit in _MAIL.finditer(text)]
-    bare = {(a, b) for a, b in bare if not any(x <= a < y for x, y in mails)}
-    found: dict[str, Any] = {
+    found = {
         "possible other people": _OTHERS,
         "street addresses": _STREET,
         "dates of birth": _BIRTH,
@@ -386,9 +371,5 @@ def _left(text: str) -> dict[str, int]:
         "handles": _HANDLE,
     }
     counts = {what: len(pattern.findall(text)) for what, pattern in found.items()}
-    # "Dr. Reference 1" is masked
-    counts["possible other people"] -= len(
-        re.findall(rf"{_TITLES}(?:Reference|Candidate) \d", text)
-    )
-    counts["possible addresses of sites"] = len(bare)
+    counts["possible addresses of sites"] = len(sites - set(_links(text)))
     return {what: count for what, count in counts.items() if count}

@@ -1,4 +1,4 @@
-"""Names of people: where a resume has that of its candidate, and the forms that it may take."""
+"""Find the candidate's name in a resume, and generate the forms in which it may occur."""
 
 import re
 import tomllib
@@ -17,7 +17,7 @@ WORDS: Mapping[str, list[str]] = tomllib.loads(
 
 
 def any_of(words: Collection[str]) -> str:
-    """A pattern for any of these, the longest first."""
+    """Return a regex that matches any of the words, longest first."""
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 
 
@@ -28,21 +28,23 @@ _TITLE = re.compile(
 )
 _AFTER_NAME = re.compile(r"\s[|–—-]+\s|[|()\[\]<>{}·•:;/@\t]")
 _PART = re.compile(r"[^\W\d_][\w'.-]*")
+# variants that Unicode decomposition does not unify
 _ALIKE = str.maketrans("’‘ʼ´′‐‑øØłŁđĐðÐı", 5 * "'" + "--oOlLdDdDi")
+# German and Scandinavian transliterations
 _SPELT = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"}
     | {"ø": "oe", "Ø": "Oe", "å": "aa", "Å": "Aa", "æ": "ae", "Æ": "Ae"}
 )
-MOST_WORDS = 4  # of a name
+MOST_WORDS = 4  # a longer heading may contain more than a name
 
 
 class Name(NamedTuple):
-    """A name of a person.
+    """The name of a person.
 
     Attributes:
-        text: as it is written.
-        words: of it, forenames first, without job titles and credentials.
-        telling: those words that identify by themselves.
+        text: the name as written.
+        words: words of the name, forenames first, without job titles.
+        telling: words that identify the person on their own.
     """
 
     text: str
@@ -51,14 +53,14 @@ class Name(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for the same name, whatever its case, accents and order."""
+        """Normalized name, independent of case, accents and word order."""
         return " ".join(sorted(fold(word)[0].lower().strip(".") for word in self.telling))
 
 
 def find_name(resume: str) -> Name | None:
-    """The candidate's name: the heading "# Name", or what stands below a "# Resume".
+    """Find the candidate's name: the heading "# Name", or a name below "# Resume".
 
-    None if nothing above the first section looks like one.
+    Returns None if nothing above the first section looks like a name.
     """
     headings: list[Name] = []
     lines: list[Name] = []
@@ -78,7 +80,7 @@ def find_name(resume: str) -> Name | None:
 
 
 def _sure(name: Name) -> bool:
-    """Whether it looks like a name where nothing says that it is one."""
+    """Return whether a text looks like a name even without a heading."""
     small = {*name.words} - {*name.telling, *WORDS["particles"]}
     initials = all(len(word.strip(".")) == 1 for word in small)
     least = len(name.telling) > 1 and len(name.words) <= MOST_WORDS and initials
@@ -86,7 +88,7 @@ def _sure(name: Name) -> bool:
 
 
 def read_name(text: str) -> Name | None:
-    """The name that a heading begins with; None if no word of it tells who somebody is."""
+    """Parse the name at the start of a heading; None if no word identifies a person."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).strip("#_ \t").strip("*")
     text = _AFTER_NAME.split(_TITLE.sub("", text).strip(" :|-–—"))[0].strip("*_ ,")
     last, *after = (piece.strip() for piece in text.split(","))
@@ -100,13 +102,13 @@ def read_name(text: str) -> Name | None:
     telling = [word for word in others if _telling(word, cased)]
     if not telling:
         return None
-    if len(telling) > 1 and len(others) < len(words):  # "Anthony Head" is a name
+    if len(telling) > 1 and len(others) < len(words):  # but not in "Anthony Head"
         words, shown = others, " ".join(others)
     return Name(shown, tuple(words), tuple(word for word in words if _telling(word, cased)))
 
 
 def _is_forename(text: str, surname: str) -> bool:
-    """Whether what follows a comma is no rank, credential, job or place with its code."""
+    """Return whether the text after a comma is a forename, not a credential, job or place."""
     words = [word.lower().replace(".", "") for word in text.split()]
     if not 0 < len(words) <= 3 or {*words} & {*WORDS["ranks"], *WORDS["jobs"]}:
         return False
@@ -116,7 +118,7 @@ def _is_forename(text: str, surname: str) -> bool:
 
 
 def _without_jobs(name: Name, resume: str) -> Name:
-    """A long name without those later words that name jobs or employers of the resume."""
+    """Drop later identifying words of a long name that also occur in job headings."""
     if len(name.words) <= MOST_WORDS:
         return name
     heads = {
@@ -127,7 +129,7 @@ def _without_jobs(name: Name, resume: str) -> Name:
 
 
 def _telling(part: str, cased: bool = True) -> bool:
-    """Whether a part of a name identifies by itself; `cased` if it has capitals at all."""
+    """Return whether a part identifies on its own; `cased` if the name has any capitals."""
     plain = part.strip(".'’-")
     if len(plain) < 2 or plain.lower().replace(".", "") in WORDS["ranks"]:
         return False
@@ -135,7 +137,7 @@ def _telling(part: str, cased: bool = True) -> bool:
 
 
 def forms(name: Name) -> Iterator[tuple[str, str]]:
-    """Forms of a name with the patterns that find them in folded text."""
+    """Yield the forms of a name, each with a regex that finds it in folded text."""
     for spell in (str, lambda word: word.translate(_SPELT)):
         text = fold(spell(name.text))[0]
         parts = [fold(spell(word))[0].strip(".-") for word in name.telling]
@@ -153,6 +155,7 @@ def forms(name: Name) -> Iterator[tuple[str, str]]:
             for short in (f"{last}, {first[0].upper()}.", f"{last} {first[0].upper()}."):
                 yield short, _capital(short)
             for form in whole:
+                # Lower-case matches of a common word ("will smith") may not be a name.
                 any_case = "," not in form and first.lower() not in WORDS["common"]
                 yield form, f"(?i:{re.escape(form)})" if any_case else _capital(form)
         else:
@@ -161,7 +164,7 @@ def forms(name: Name) -> Iterator[tuple[str, str]]:
 
 
 def _capital(form: str) -> str:
-    """A pattern of a form that begins with a capital, or as it is written."""
+    """Return a regex for a form that starts with a capital, or as written."""
     first = re.escape(form[0].upper())
     if form[0].islower() and form not in WORDS["common"]:
         first = f"[{re.escape(form[0])}{first}]"
@@ -169,7 +172,7 @@ def _capital(form: str) -> str:
 
 
 def fold(text: str) -> tuple[str, Sequence[int]]:
-    """The text without accents, apostrophes alike, and where each character of it stood."""
+    """Remove accents and unify apostrophes; also return the original index of each character."""
     if text.isascii():
         return text, range(len(text) + 1)
     pairs = [(one, n) for n, char in enumerate(text) for one in _plain(char)]

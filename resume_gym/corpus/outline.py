@@ -1,16 +1,18 @@
-"""From rows of text to the Markdown of the environment.
+"""Convert rows of text to the Markdown format of the environment.
 
-Plain text, PDF and Word come here as rows. What a format says of a row (a style, a size of type)
-is its hint; the rest is read off its words: capitals and known names make a heading, a date and
-its place make the head of a job. Nothing is dropped, and only white space and marks change.
+The readers of plain text, PDF and Word produce rows. A row's hint is the role that its style or
+font indicates. Without a hint, the text decides: capitals or a known name mark a heading, a date
+and its position a job header. Only titles such as "Resume" are dropped; only white space, markers
+and the case of headings change.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from itertools import pairwise
+from string import capwords
 from typing import Literal, NamedTuple
 
-from resume_gym.judges.lines import LEXICON
+from resume_gym.text.lines import LEXICON
 
 Hint = Literal["", "name", "heading", "entry", "bullet"]
 
@@ -19,11 +21,11 @@ class Row(NamedTuple):
     """A row of a document.
 
     Attributes:
-        text: with a tab between columns.
-        hint: what the format says it is; "" if it does not say.
+        text: content, with tabs between columns.
+        hint: role according to the format; "" if unknown.
         level: depth of a bullet, from 0.
-        gap: whether there is space above it.
-        marker: of a bullet.
+        gap: whether there is space above the row.
+        marker: Markdown marker of a bullet.
     """
 
     text: str
@@ -33,9 +35,11 @@ class Row(NamedTuple):
     marker: str = "-"
 
 
+_Block = tuple[str, str]  # kind and Markdown of a paragraph, heading or bullet
+
 _SECTIONS = frozenset(LEXICON["words"]["sections"])
 _SPARE = frozenset(LEXICON["words"]["padding_sections"])
-_LONE = frozenset(  # the name of a section even where nothing sets it off
+_LONE = frozenset(  # section names that need no emphasis
     {
         *("summary", "profile", "objective", "experience", "education", "skills", "projects"),
         *("certifications", "certificates", "awards", "publications", "languages"),
@@ -43,11 +47,12 @@ _LONE = frozenset(  # the name of a section even where nothing sets it off
     }
 )
 TITLES = ("resume", "résumé", "resumé", "curriculum vitae", "cv", "lebenslauf")
-"""What a resume may be headed with in place of a name, in lower case."""
+"""Titles that a resume may have instead of a name, in lower case."""
+# sections to write as paragraphs, and as lists
 _PROSE = ("summary", "profile", "about", "objective", "overview", "references", "interests")
 _LISTS = ("skill", "technolog", "language", "tools", "competenc", "expertise")
-_SMALL = ("and", "or", "of", "the", "in", "at", "for", "to", "with", "a", "an", "on")
 
+PAGE_NUMBER = re.compile(r"(?:page\s+)?\d+(?:\s*(?:of|/)\s*\d+)?", re.IGNORECASE)
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _LIGATURES = {
     "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl",
@@ -56,7 +61,7 @@ _LIGATURES = {
 _SPACES = dict.fromkeys([*"\u00a0\u202f\u205f\u3000", *map(chr, range(0x2000, 0x200B))], " ")
 _PLAIN = str.maketrans({**_LIGATURES, **_SPACES, "\x0b": " ", "\x0c": "\n"})
 _BULLET = re.compile(
-    # private-use characters are what bullets of symbol fonts become
+    # Bullets of symbol fonts are decoded as private-use characters.
     r"([-*+](?=\s)|-(?=[A-Z])|[•●▪◦‣⁃∙·■□❖➢➤✓✔►▶○–—\ue000-\uf8ff]|o(?=\s)|\d{1,2}[.)](?=\s))"
     r"\s*(?=\S)"
 )
@@ -73,18 +78,18 @@ _DATED = re.compile(rf"\b(?:{_SPAN})\b", re.IGNORECASE)
 _CONTACT = re.compile(
     r"@|https?://|www\.|\+?\(?\d{2,4}\)?[ .-]\d{3}|\b\w+\.(?:com|org|net|io|dev)\b"
 )
-_MOST_WORDS = 14  # of a head of a job
+_MOST_WORDS = 14  # in a job header
 
 
 def clean(text: str) -> str:
-    """The text with ligatures spelt out and without invisible characters."""
+    """Expand ligatures, normalize spaces and remove invisible characters."""
     return _INVISIBLE.sub("", text.translate(_PLAIN))
 
 
 def split_bullet(text: str) -> tuple[str, str]:
-    """Marker and text of a bullet; the marker of other rows is empty.
+    """Split a bullet into marker and text; the marker of other rows is empty.
 
-    Markers that Markdown knows are kept, so that a mixture stays one; others become a hyphen.
+    Markdown markers are kept, so that inconsistency is preserved; others become a hyphen.
     """
     match = _BULLET.match(text)
     if not match:
@@ -95,106 +100,91 @@ def split_bullet(text: str) -> tuple[str, str]:
 
 
 def looks_like_heading(text: str) -> bool:
-    """Whether a row of plain text names a section: in capitals, or a name known for sections."""
+    """Return whether a plain row is a section heading: in capitals, or a known name."""
     words = text.rstrip(": ").replace("&", "and").split()
     if not 0 < len(words) <= 5 or is_contact(text) or any(map(str.isdigit, text)):
         return False
     name = " ".join(words).lower()
     if text.isupper():
-        return _known(name) or (len(words) <= 3 and not re.search("[.,|\t]", text))
+        # Short capitals may be an acronym.
+        return is_section(name) or (
+            len(words) <= 3 and len(text) > 4 and not re.search("[.,|\t]", text)
+        )
     alone = len(words) > 1 and words[0][0].isupper() and all(w in _SECTIONS for w in name.split())
     return (name in _LONE or name in _SPARE or alone) and text[0].isupper()
 
 
 def is_contact(text: str) -> bool:
-    """Whether a row has a mail, an address of a site or a phone number."""
+    """Return whether a row contains an email, a URL or a phone number."""
     return bool(_CONTACT.search(text))
 
 
 def is_section(text: str) -> bool:
-    """Whether a heading is a usual one of a section."""
+    """Return whether a heading is a common section name."""
     name = text.strip("#*_: ").replace("&", "and").lower()
-    return bool(name) and _known(name)
-
-
-def _known(name: str) -> bool:
-    """Whether a lower-case text is a usual name of a section."""
     words = name.split()
-    return sum(word in _SECTIONS for word in words) * 2 >= len(words) or name in _SPARE
+    known = sum(word in _SECTIONS for word in words)
+    return bool(words) and (known * 2 >= len(words) or name in _SPARE)
 
 
 def is_dated(text: str) -> bool:
-    """Whether a row is but dates, perhaps with a place."""
+    """Return whether a row contains only dates and perhaps a place."""
     parts = _columns(text)
     return any(_WHEN.fullmatch(part) for part in parts) and _short(parts)
 
 
 def write_markdown(rows: Iterable[Row]) -> str:
-    """The Markdown of a document: "# Name", contact line, "## Section", "### Job", "- bullet"."""
+    """Convert rows to Markdown: "# Name", contact line, "## Section", "### Job", "- bullet"."""
     rows = [row for row in rows if row.text.strip()]
     while rows and rows[0].text.strip().rstrip(":").lower() in TITLES:
         del rows[0]
-    if rows and rows[0].hint == "heading" and not _known(rows[0].text.strip().lower()):
-        rows[0] = rows[0]._replace(hint="name")  # a name in the style, or the capitals, of headings
-    writer = _Writer()
-    first = next((n for n, row in enumerate(rows) if n and row.hint == "heading"), len(rows))
-    body = _head(rows[:first], writer) if rows and rows[0].hint != "heading" else 0
+    if rows and rows[0].hint == "heading" and not is_section(rows[0].text):
+        rows[0] = rows[0]._replace(hint="name")  # a name styled like headings
+    first = next((n for n, row in enumerate(rows) if row.hint == "heading"), len(rows))
+    blocks, used = _head(rows[:first])
     section = ""
     pending: list[Row] = []
-    for row in rows[body:]:
-        if row.hint in ("heading", "bullet"):
-            _block(pending, section, row.hint == "bullet", writer)
-            pending = []
-        if row.hint == "heading":
-            section = row.text.strip().rstrip(":").lower()
-            writer.add("heading", f"## {_title_case(row.text.strip().rstrip(': '))}")
-        elif row.hint == "bullet":
-            text = " ".join(row.text.split())
-            writer.add("bullet", f"{'  ' * row.level}{row.marker} {text}")
-        else:
+    for row in rows[used:]:
+        if row.hint not in ("heading", "bullet"):
             pending.append(row)
-    _block(pending, section, False, writer)
-    return writer.text()
+            continue
+        blocks += _body(pending, section, row.hint == "bullet")
+        pending = []
+        text = " ".join(row.text.split())
+        if row.hint == "heading":
+            text = text.rstrip(": ")
+            section = text.lower()
+            # Short capitals may be an acronym.
+            capitals = text.isupper() and (len(text) > 4 or " " in text)
+            blocks.append(("heading", f"## {capwords(text) if capitals else text}"))
+        else:
+            blocks.append(("bullet", f"{'  ' * row.level}{row.marker} {text}"))
+    blocks += _body(pending, section, False)
+    lines = [text for _, text in blocks[:1]]
+    for (above, _), (kind, text) in pairwise(blocks):
+        lines += [text] if above == kind == "bullet" else ["", text]
+    return "\n".join(lines) + "\n" if lines else ""
 
 
-@dataclass
-class _Writer:
-    """Lines with a blank one between blocks; bullets stand together."""
-
-    lines: list[str] = field(default_factory=list)
-    kind: str = ""
-
-    def add(self, kind: str, line: str) -> None:
-        if self.lines and not (kind == self.kind == "bullet"):
-            self.lines.append("")
-        self.lines.append(line)
-        self.kind = kind
-
-    def text(self) -> str:
-        return "\n".join(self.lines) + "\n" if self.lines else ""
-
-
-def _head(rows: Sequence[Row], writer: _Writer) -> int:
-    """Write name and contact line; the number of rows that they take."""
+def _head(rows: Sequence[Row]) -> tuple[list[_Block], int]:
+    """Return the blocks of the name and the contact line, and the number of rows used."""
     if not rows:
-        return 0
+        return [], 0
     named = next((n for n, row in enumerate(rows) if row.hint == "name"), 0)
     name, *others = _columns(rows[named].text)
     if rows[named].hint != "name" and not _could_be_name(name):
-        return 0
-    writer.add("name", f"# {name}")
+        return [], 0
     contact = [part for row in rows[:named] for part in _columns(row.text)] + others
-    end = named + 1
-    for row in rows[end:]:
+    used = named + 1
+    for row in rows[used:]:
         parts = _columns(row.text)
         fits = is_contact(row.text) or _short(parts)
         if row.hint in ("bullet", "entry") or not fits:
             break
         contact += parts
-        end += 1
-    if contact:
-        writer.add("text", " | ".join(contact))
-    return end
+        used += 1
+    blocks = [("name", f"# {name}")]
+    return blocks + ([("text", " | ".join(contact))] if contact else []), used
 
 
 def _could_be_name(text: str) -> bool:
@@ -211,43 +201,31 @@ def _columns(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
-def _title_case(text: str) -> str:
-    """Capitals made into a title; other texts as they are."""
-    if not text.isupper() or (len(text) <= 4 and " " not in text):
-        return text
-    words = text.split()
-    return " ".join(
-        word.lower() if n and word.lower() in _SMALL else word.capitalize()
-        for n, word in enumerate(words)
-    )
-
-
-def _block(rows: Sequence[Row], section: str, before_bullets: bool, writer: _Writer) -> None:
-    """Write the rows between two bullets or headings: heads of jobs, lists and paragraphs."""
+def _body(rows: Sequence[Row], section: str, before_bullets: bool) -> Iterator[_Block]:
+    """Yield the rows between two bullets or headings as job headers, lists or paragraphs."""
     if any(word in section for word in _LISTS) and len(rows) > 1:
         for row in rows:
             label, *words = _columns(row.text)
             joint = " " if label.endswith(":") else (": " if len(words) == 1 else ", ")
-            writer.add("bullet", f"- {joint.join((label, *words))}")
+            yield "bullet", f"- {joint.join((label, *words))}"
         return
     prose = any(word in section for word in _PROSE)
     groups = [list(rows)] if prose else list(_groups(rows))
-    for number, group in enumerate(groups):
-        last = number == len(groups) - 1
-        size = 0 if prose else _head_size(group, last and before_bullets)
+    for number, group in enumerate(groups, start=1):
+        size = 0 if prose else _head_size(group, before_bullets and number == len(groups))
         if size:
-            _entry(group[:size], writer)
+            yield from _entry(group[:size])
         for row in group[size:]:
-            writer.add("text", " | ".join(_columns(row.text)))
+            yield "text", " | ".join(_columns(row.text))
 
 
 def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Rows that stand together: a gap, a hint or a new date after a paragraph divides them."""
+    """Group rows: a gap, an entry hint, or a dated row after prose starts a group."""
     group: list[Row] = []
     for row in rows:
         after_prose = bool(group) and not _is_head(group[-1]) and _is_head(row)
         new_date = after_prose and bool(_DATED.search(row.text))
-        # A date below a gap belongs to the bare name of an employer above it.
+        # A date below a gap still belongs to a single row above, e.g. an employer.
         dangling = row.gap and len(group) == 1 and is_dated(row.text)
         if group and not dangling and (row.gap or row.hint == "entry" or new_date):
             yield group
@@ -260,12 +238,12 @@ def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
 def _is_head(row: Row) -> bool:
     text = row.text.strip()
     words = len(text.split())
-    # "Globex Inc." is no sentence
+    # A short row may end with a period: "Globex Inc."
     return words <= _MOST_WORDS and (words <= 4 or not text.endswith((".", ";")))
 
 
 def _head_size(group: Sequence[Row], before_bullets: bool) -> int:
-    """How many rows of a group are the head of a job; 0 if none."""
+    """Return the number of rows at the start of a group that form a job header."""
     size = next((n for n, row in enumerate(group[:3]) if not _is_head(row)), min(3, len(group)))
     dates = sum(bool(_DATED.search(row.text)) for row in group[:size])
     if group[0].hint == "entry":
@@ -276,15 +254,15 @@ def _head_size(group: Sequence[Row], before_bullets: bool) -> int:
     return size if more and (dates or before_bullets) else 0
 
 
-def _entry(rows: Sequence[Row], writer: _Writer) -> None:
-    """Write the head of a job: what and where as a title, then place and dates."""
+def _entry(rows: Sequence[Row]) -> Iterator[_Block]:
+    """Yield a job header: title and employer as the heading, then place and dates."""
     heads: list[str] = []
     rest: list[str] = []
     for number, row in enumerate(rows):
         for part in _columns(row.text):
             match = None if _WHEN.fullmatch(part) else _LAST_WHEN.fullmatch(part)
             for piece in (match[1], match[2]) if match else (part,):
-                # The title takes the first row, and the employer that stands alone under it.
+                # The second row is the employer if the first is only a title, without a comma.
                 lone = len(heads) == 1 and ", " not in heads[0]
                 taken = number == 0 or (number == 1 and lone)
                 dated = _WHEN.fullmatch(piece)
@@ -294,6 +272,6 @@ def _entry(rows: Sequence[Row], writer: _Writer) -> None:
                     rest.append(piece.strip("()[]") if dated else piece)
     if not heads:
         heads, rest = rest[:1], rest[1:]
-    writer.add("entry", f"### {', '.join(heads)}")
+    yield "entry", f"### {', '.join(heads)}"
     if rest:
-        writer.add("text", " | ".join(rest))
+        yield "text", " | ".join(rest)

@@ -1,19 +1,19 @@
-"""Which job a resume is revised for."""
+"""Pair resumes with jobs."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from resume_gym.judges.lines import parse
+from resume_gym.text.lines import parse
 
 PAIRINGS = ("best", "all", "random")
 
 
 def overlaps(resumes: Sequence[str], jobs: Sequence[str]) -> list[list[float]]:
-    """How much of each job each resume tells, in [0, 1]: [resumes][jobs].
+    """Return how much of each job each resume covers, in [0, 1]; [resumes, jobs].
 
-    Shared stems, weighted by how few of the texts have them.
+    The measure is the share of the job's word stems in the resume, weighted by rarity.
     """
     told = [_stems(text) for text in resumes]
     wanted = [_stems(text) for text in jobs]
@@ -27,17 +27,18 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _share(own: frozenset[str], job: frozenset[str], weights: Mapping[str, float]) -> float:
+    # The order of a set varies between processes, which affects a plain sum of floats.
     total = math.fsum(weights[stem] for stem in job)
     return math.fsum(weights[stem] for stem in own & job) / total if total else 0.0
 
 
 def choose(fits: Sequence[float], pairing: str, seed: str) -> list[int]:
-    """The jobs for one resume, by their numbers; the first of equals is the best.
+    """Choose jobs for one resume; return their indices.
 
     Args:
-        fits: its overlap with each job.
-        pairing: one of `PAIRINGS`.
-        seed: of a random choice; name the resume in it, so that others do not change it.
+        fits: overlap of the resume with each job.
+        pairing: one of `PAIRINGS`; "best" takes the first job on a tie.
+        seed: seed of a random choice; include the resume, so that others do not affect it.
     """
     if pairing == "all":
         return list(range(len(fits)))

@@ -1,94 +1,121 @@
-"""Word files (.docx) to rows: styles, lists, tables, headers, text boxes and links.
+"""Convert Word files (.docx) to rows: headings, lists, tables, links, headers and footers.
 
-Bold type inside a paragraph is not kept; a short paragraph all in bold is a heading or the head
-of a job.
+mammoth converts the body to HTML. Bold text inside a paragraph is not kept; a short paragraph all
+in bold is a heading or a job header. Headers come first and footers last.
 """
 
 import io
 import re
 import zipfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
-from resume_gym.corpus.documents import DocumentError
-from resume_gym.corpus.outline import Hint, Row, clean, is_dated, looks_like_heading, split_bullet
-from resume_gym.mistakes import missing
-
-if TYPE_CHECKING:
-    from docx.document import Document as WordFile
+from resume_gym.corpus.document_error import DocumentError
+from resume_gym.corpus.outline import (
+    PAGE_NUMBER,
+    Hint,
+    Row,
+    clean,
+    is_dated,
+    looks_like_heading,
+    split_bullet,
+)
+from resume_gym.user_errors import missing
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_PAGE = re.compile(r"(?:page\s+)?\d+(?:\s*(?:of|/)\s*\d+)?", re.IGNORECASE)
-_MOST_BYTES = 100_000_000  # unpacked
+_MOST_BYTES = 100_000_000  # unpacked, against ZIP bombs
+_STYLES = """\
+p[style-name='Title'] => p.name:fresh
+p[style-name='List Bullet 2']:unordered-list(1) => ul|ol > li > ul > li:fresh
+p[style-name='List Number 2']:ordered-list(1) => ul|ol > li > ol > li:fresh
+p[style-name='List Bullet 3']:unordered-list(1) => ul|ol > li > ul|ol > li > ul > li:fresh
+p[style-name='List Number 3']:ordered-list(1) => ul|ol > li > ul|ol > li > ol > li:fresh
+"""
 
 
 def word_rows(data: bytes) -> tuple[list[Row], list[str]]:
-    """The rows of a Word file, and notes on what was left out.
+    """Return the rows of a Word file, and notes on omitted content.
 
     Raises:
-        DocumentError: it is damaged, or unreasonably large when unpacked.
-        ModuleNotFoundError: python-docx is missing.
+        DocumentError: the file is damaged, or unreasonably large when unpacked.
+        ModuleNotFoundError: mammoth is not installed.
     """
     try:
-        from docx import Document
-        from docx.opc.exceptions import PackageNotFoundError
+        import mammoth
     except ImportError:
-        raise missing("reading Word files needs", "python-docx", "data") from None
+        raise missing("reading Word files needs", "mammoth", "data") from None
+    no_image = mammoth.images.img_element(lambda image: {})
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(one.file_size for one in archive.infolist())
-        if size > _MOST_BYTES:
-            raise DocumentError(f"expected at most {_MOST_BYTES:,} bytes unpacked, got {size:,}")
-        file = Document(io.BytesIO(data))
-    except (zipfile.BadZipFile, PackageNotFoundError, KeyError, SyntaxError, OSError) as problem:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > _MOST_BYTES:
+                limit = f"{_MOST_BYTES:,} bytes unpacked"
+                raise DocumentError(f"expected at most {limit}, got {size:,}")
+            above, below = _margin(archive, "header"), _margin(archive, "footer")
+        html = mammoth.convert_to_html(
+            io.BytesIO(data),
+            style_map=_STYLES,
+            convert_image=no_image,
+            ignore_empty_paragraphs=False,
+        ).value
+    except (zipfile.BadZipFile, KeyError, SyntaxError, OSError) as problem:
         raise DocumentError(f"it is damaged ({type(problem).__name__})") from None
-    rows = [*_margin(file, "header"), *_rows(file.element.body, file)]
-    below = _margin(file, "footer")
+    body = ElementTree.fromstring(f"<body>{html}</body>")
     notes = ["footer put at the end"] if below else []
-    if file.inline_shapes:
-        notes.append(f"pictures left out: {len(file.inline_shapes)}")
-    return [*rows, *below], notes
+    if pictures := len([*body.iter("img")]):
+        notes.append(f"pictures left out: {pictures}")
+    return [*above, *_rows(body), *below], notes
 
 
-def _margin(file: "WordFile", place: str) -> list[Row]:
-    """The rows of headers or footers, each once, without page numbers."""
-    rows: dict[str, Row] = {}
-    for section in file.sections:
-        parts = [getattr(section, place)]
-        if section.different_first_page_header_footer:
-            parts.insert(0, getattr(section, f"first_page_{place}"))
-        for part in parts:
-            if not part.is_linked_to_previous:
-                for row in _rows(part._element, part):
-                    rows.setdefault(row.text, row)
-    return [row for text, row in rows.items() if not _PAGE.fullmatch(text.strip())]
+def _margin(archive: zipfile.ZipFile, place: str) -> list[Row]:
+    """Return the distinct paragraphs of the headers or footers, without page numbers."""
+    names = sorted(name for name in archive.namelist() if re.match(rf"word/{place}\d*\.xml", name))
+    paragraphs = [
+        p for name in names for p in ElementTree.fromstring(archive.read(name)).iter(f"{_W}p")
+    ]
+    texts = dict.fromkeys(clean("".join(_margin_text(p))).strip() for p in paragraphs)
+    return [Row(text) for text in texts if text and not PAGE_NUMBER.fullmatch(text)]
 
 
-def _rows(parent: Any, owner: Any) -> Iterator[Row]:
-    """The rows of the paragraphs and tables of an element, in order."""
+def _margin_text(element: ElementTree.Element) -> Iterator[str]:
+    for child in element:
+        if child.tag == f"{_W}t":
+            yield child.text or ""
+        elif child.tag in (f"{_W}tab", f"{_W}br"):
+            yield "\t"
+        elif child.tag != f"{_W}p":  # paragraphs in text boxes are rows of their own
+            yield from _margin_text(child)
+
+
+def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[Row]:
+    """Yield the rows of the paragraphs, lists and tables of an HTML element, in order."""
     gap = False
     for element in parent:
-        if element.tag == f"{_W}p":
-            found = [*_paragraph(element, owner)]
-            for row in found:
-                yield row._replace(gap=row.gap or gap)
-            gap = not found
-        elif element.tag == f"{_W}tbl":
-            yield from _table(element, owner)
+        if element.tag in ("ul", "ol"):
+            for item in element:
+                text = " ".join(_text(item).split())
+                yield Row(split_bullet(text)[1], "bullet", level, gap)
+                yield from _rows(item, level + 1)
+                gap = False
+        elif element.tag == "table":
+            yield from _table(element)
             gap = True
-        elif element.tag == f"{_W}sdt":
-            for content in element.iterchildren(f"{_W}sdtContent"):
-                yield from _rows(content, owner)
+        elif element.tag[0] in "ph":
+            lines = [line.strip() for line in _text(element).split("\n") if line.strip()]
+            for line in lines:
+                marker, text = split_bullet(line)
+                hint: Hint = "bullet" if marker else _hint(element, text)
+                yield Row(text, hint, gap=gap, marker=marker or "-")
+                gap = False
+            gap = not lines
 
 
-def _table(table: Any, owner: Any) -> Iterator[Row]:
-    """The rows of a table: short cells side by side are columns, longer ones follow each other."""
-    for line in table.iterchildren(f"{_W}tr"):
-        cells = [list(_rows(cell, owner)) for cell in line.iterchildren(f"{_W}tc")]
-        cells = [cell for cell in cells if cell]
+def _table(table: ElementTree.Element) -> Iterator[Row]:
+    """Yield the rows of a table: cells of one row become columns, others follow each other."""
+    for line in (*table.iterfind("tr"), *table.iterfind("*/tr")):
+        cells = [cell for cell in map(list, map(_rows, line)) if cell]
         if len(cells) > 1 and len(cells[0]) == 1 and is_dated(cells[0][0].text):
-            # Dates beside a job belong to its head.
+            # Dates beside a job belong to its header.
             head, *rest = cells[1]
             text = f"{head.text}\t{cells[0][0].text}"
             cells = [[head._replace(text=text, hint="entry" if rest else ""), *rest], *cells[2:]]
@@ -100,94 +127,35 @@ def _table(table: Any, owner: Any) -> Iterator[Row]:
             yield from cell[1:]
 
 
-def _paragraph(element: Any, owner: Any) -> Iterator[Row]:
-    """The rows of a paragraph, one for each of its lines; then those of its text boxes."""
-    from docx.text.paragraph import Paragraph
-
-    paragraph = Paragraph(element, owner)
-    text = clean(_text(element, paragraph))
-    name = (paragraph.style.name or "").lower() if paragraph.style else ""
-    depth = _list_level(element, paragraph)
-    space = paragraph.paragraph_format.space_before
-    for number, line in enumerate(part for part in text.split("\n") if part.strip()):
-        marker, said = split_bullet(line.strip())
-        gap = not number and bool(space and space.pt >= 6)
-        if (depth is not None and not number) or marker:
-            yield Row(said, "bullet", depth or 0, gap, marker or "-")
-        else:
-            yield Row(line.strip(), _hint(name, said, element, paragraph), gap=gap)
-    boxes = element.iter(f"{_W}txbxContent")
-    for box in boxes:
-        # Word writes each box twice, the second time for readers that do not know shapes.
-        if not any("Fallback" in str(one.tag) for one in box.iterancestors()):
-            yield from _rows(box, owner)
+def _text(element: ElementTree.Element) -> str:
+    """Return the text of a paragraph or list item, without the lists in it."""
+    pieces = [element.text or ""]
+    for child in element:
+        if child.tag == "br":
+            pieces.append("\n")
+        elif child.tag == "a":
+            pieces.append(_link(_text(child), child.get("href", "")))
+        elif child.tag not in ("ul", "ol", "table"):
+            pieces.append(_text(child))
+        pieces.append(child.tail or "")
+    return clean("".join(pieces))
 
 
-def _text(element: Any, paragraph: Any) -> str:
-    """The text of a paragraph with its links; insertions count, deletions do not."""
-    from docx.text.run import Run
-
-    pieces: list[str] = []
-    link, start = None, 0
-    for run in [*element.iter(f"{_W}r"), None]:
-        outer = None if run is None else _within(run, element)
-        if run is not None and outer is False:
-            continue
-        if outer is not link:
-            _close_link(pieces, start, link, paragraph)
-            link, start = outer, len(pieces)
-        if run is not None:
-            pieces.append(Run(run, paragraph).text)
-    return "".join(pieces)
-
-
-def _within(run: Any, paragraph: Any) -> Any:
-    """The link that a run of a paragraph stands in, None for none, False for a text box."""
-    link = None
-    for one in run.iterancestors():
-        if one is paragraph:
-            return link
-        if one.tag in (f"{_W}txbxContent", f"{_W}del", f"{_W}moveFrom"):
-            return False
-        if one.tag == f"{_W}hyperlink":
-            link = one
-    return link
-
-
-def _close_link(pieces: list[str], start: int, link: Any, paragraph: Any) -> None:
-    """Write the pieces of a link as [text](address), unless the text is the address."""
-    relation = None if link is None else link.get(f"{_R}id")
-    text = "".join(pieces[start:])
-    if not relation or not text.strip():
-        return
-    address = paragraph.part.rels[relation].target_ref.removeprefix("mailto:")
+def _link(text: str, address: str) -> str:
+    """Format a link as [text](address), unless the text has the address."""
+    address = address.removeprefix("mailto:")
     bare = re.sub(r"^https?://(www\.)?", "", address).rstrip("/")
-    if bare.lower() not in text.lower():
-        pieces[start:] = [f"[{text.strip()}]({address})" + " " * text.endswith(" ")]
+    if not text.strip() or address.startswith("#") or bare.lower() in text.lower():
+        return text
+    return f"[{text.strip()}]({address})" + " " * text.endswith(" ")
 
 
-def _list_level(element: Any, paragraph: Any) -> int | None:
-    """The level of a list's item, by its own numbering or its style's; None for other text."""
-    style = paragraph.style
-    name = (style.name or "") if style else ""
-    if name.startswith("Heading"):
-        return None  # numbered headings
-    listed = re.match(r"List (?:Bullet|Number)(?: (\d))?", name)
-    for properties in (element.pPr, style.element.pPr if style else None):
-        number = None if properties is None else properties.numPr
-        if number is not None and (number.numId is None or number.numId.val != 0):
-            own = number.ilvl.val if number.ilvl is not None else 0
-            return max(own, int(listed[1]) - 1) if listed and listed[1] else own
-    return int(listed[1] or 1) - 1 if listed else None
-
-
-def _hint(style: str, text: str, element: Any, paragraph: Any) -> Hint:
-    if style == "title":
+def _hint(element: ElementTree.Element, text: str) -> Hint:
+    if element.get("class") == "name":
         return "name"
-    if style in ("heading 1", "heading 2", "heading 3", "heading 4"):
-        return "heading" if style == "heading 1" or looks_like_heading(text) else "entry"
-    if looks_like_heading(text):
+    if element.tag == "h1" or looks_like_heading(text):
         return "heading"
-    runs = [run for run in paragraph.runs if run.text.strip()]
-    bold = bool(runs) and all(run.bold for run in runs)
-    return "entry" if bold and len(text.split()) <= 12 and not text.endswith(".") else ""
+    bold = "".join(part for strong in element.iter("strong") for part in strong.itertext())
+    short = len(text.split()) <= 12 and not text.endswith(".")
+    all_bold = bold.split() == "".join(element.itertext()).split()
+    return "entry" if element.tag != "p" or (all_bold and short) else ""

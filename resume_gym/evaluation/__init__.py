@@ -1,9 +1,10 @@
-"""Evaluation: agents x tasks x rollouts -> episodes -> figures.
+"""Evaluation of agents: play and grade episodes, then compute and compare statistics.
 
-`play` is one episode of a scripted agent, `evaluate` many. `figures` has what remains of an
-episode and what is made of many, `table` sets it side by side, `comparison` says how sure it is.
-For `resume-gym eval`, `specs` names agents, `players` are those that have to be waited for, `loop`
-plays many at once, `contest` holds all that is played, and `results` keeps it.
+`play` runs one episode of a scripted agent and `evaluate` runs many. `figures` defines the record
+of an episode and the summary of many, `comparison` adds confidence intervals and paired tests, and
+`table` prints them. `resume-gym eval` is built on `specs` (agents on the command line), `players`
+(asynchronous agents), `loop` (concurrent episodes), `contest` (the whole evaluation) and `results`
+(its output folder).
 """
 
 from resume_gym.evaluation.episodes import episode_seed, evaluate, play

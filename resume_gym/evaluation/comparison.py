@@ -1,9 +1,10 @@
-"""How even an agent is, and whether one is better than another: statistics over tasks.
+"""Statistics over tasks: variance, confidence intervals and paired tests of agents.
 
-Rollouts of one task are no independent draws, so a task counts once, with the mean of its
-rollouts. Agents are compared on the tasks that both played: Wilcoxon's signed-rank test, two-sided,
-for the p-value, and a BCa bootstrap over tasks for the 95 % interval of the mean difference; both
-are scipy's (`pip install resume-gym[eval]`).
+Rollouts of one task are not independent samples, so each task counts once, with the mean of its
+rollouts. Two agents are compared on the tasks that both played: p-values are from the two-sided
+Wilcoxon signed-rank test, and 95 % confidence intervals of the mean difference from a BCa bootstrap
+over tasks. Both come from scipy (`pip install resume-gym[eval]`). The main entry points are
+`statistics_of` and `compare`.
 """
 
 import statistics
@@ -21,7 +22,7 @@ METHOD = (
     "95 % intervals by BCa bootstrap, 9,999 resamples; Holm's correction over all pairs."
 )
 _RESAMPLES = 9_999
-_BATCH = 1_000  # resamples at a time, for the memory they take
+_BATCH = 1_000  # resamples computed at once; limits memory
 _LEVEL = 0.95
 _MEASURES: Mapping[str, Callable[[Episode], float]] = {
     "reward": lambda one: one.reward,
@@ -34,12 +35,12 @@ _MEASURES: Mapping[str, Callable[[Episode], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class OnTask:
-    """An agent's rollouts on one task.
+    """Statistics of an agent's rollouts on one task.
 
     Attributes:
-        reward: mean.
-        sd: standard deviation (n - 1); None of a single one.
-        rollouts: how many were graded.
+        reward: mean reward.
+        sd: standard deviation of the reward (n - 1); None for a single rollout.
+        rollouts: number of graded rollouts.
     """
 
     reward: float
@@ -49,18 +50,20 @@ class OnTask:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """What the mean over all episodes does not show of an agent.
+    """Statistics of one agent over tasks.
 
     Attributes:
-        by_task: for each task.
-        within_sd: standard deviation (n - 1) of the reward among the rollouts of a task, mean over
-            tasks; None if no task has two rollouts.
+        by_task: statistics of each task, by task id.
+        within_sd: standard deviation (n - 1) of the reward among the rollouts of a task, averaged
+            over tasks; None if no task has two rollouts.
         between_sd: standard deviation (n) of the tasks' mean rewards.
-        interval: 95 % interval of the mean reward over tasks; None without scipy, or of one task.
-        wins: tasks on which its mean reward is above every other agent's; None if it is alone.
-        ties: tasks on which it shares the best mean reward; None if it is alone.
-        shared: tasks on which all agents have a number, of which those are; None if it is alone.
-        failed: episodes without a number: the agent could not act, or there was no verdict.
+        interval: 95 % confidence interval of the mean reward over tasks; None without scipy or
+            with a single task.
+        wins: number of shared tasks on which this agent alone has the highest mean reward; None if
+            there is only one agent.
+        ties: number of shared tasks on which it ties for the highest mean reward; None likewise.
+        shared: number of tasks on which all agents have a graded episode; None likewise.
+        failed: number of episodes without a reward, because the agent or the judge failed.
     """
 
     by_task: Mapping[str, OnTask]
@@ -75,13 +78,13 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One figure of two agents, paired over tasks.
+    """Difference of one measure between two agents, paired over tasks.
 
     Attributes:
-        mean: of the second agent minus the first, over tasks.
-        interval: its 95 % interval; None for one task.
-        p: Wilcoxon signed-rank, two-sided.
-        p_holm: the same, corrected for all pairs of agents that are compared.
+        mean: mean over tasks of the second agent's value minus the first's.
+        interval: 95 % confidence interval of the mean; None for a single task.
+        p: p-value of the two-sided Wilcoxon signed-rank test.
+        p_holm: the p-value with Holm's correction over all compared pairs of agents.
     """
 
     mean: float
@@ -92,15 +95,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two agents on the tasks that both have played.
+    """Comparison of two agents on the tasks that both played.
 
     Attributes:
         first, second: names of the agents.
-        tasks: how many they share.
-        wins, ties, losses: tasks on which the second's mean reward is above, at, below the first's.
-        figures: differences of reward, submit rate (submitted), failed edits, layout pass rate
-            (fits), words, the parts of the reward, and each of the judge's fields (verdict_*).
-        method: how p-values and intervals were made.
+        tasks: number of tasks that both played.
+        wins, ties, losses: number of tasks on which the second agent's mean reward is above, equal
+            to and below the first's.
+        figures: differences by measure: reward, submitted, failed_edits, fits (the page), words,
+            the parts of the reward, and each field of the verdict (verdict_*).
+        method: description of the statistical method.
     """
 
     first: str
@@ -116,11 +120,11 @@ class Comparison:
 def statistics_of(
     agents: Mapping[str, Sequence[Episode]], sure: bool = True
 ) -> dict[str, Statistics]:
-    """The statistics of agents that are shown side by side.
+    """Compute the statistics of agents, their wins and ties against each other included.
 
     Args:
-        agents: graded episodes by agent; at least one each.
-        sure: whether to make the intervals of the means, which takes scipy.
+        agents: graded episodes by agent, at least one each.
+        sure: whether to compute confidence intervals, which requires scipy.
     """
     found = {name: _alone(played, sure) for name, played in agents.items()}
     if len(found) > 1:
@@ -136,7 +140,7 @@ def statistics_of(
 
 
 def _best(rewards: Mapping[str, float]) -> list[str]:
-    """Who has the highest."""
+    """Return the names with the highest reward."""
     most = max(rewards.values())
     return [name for name, reward in rewards.items() if _exact(most - reward) == 0]
 
@@ -144,7 +148,7 @@ def _best(rewards: Mapping[str, float]) -> list[str]:
 def _alone(played: Sequence[Episode], sure: bool) -> Statistics:
     rewards = _by_task(played, _MEASURES["reward"])
     by_task = {
-        # of a sample, not of all that there could be: hence n - 1
+        # n - 1: the rollouts are a sample of the agent's behaviour on the task
         task: OnTask(
             statistics.fmean(some), statistics.stdev(some) if len(some) > 1 else None, len(some)
         )
@@ -161,13 +165,16 @@ def _alone(played: Sequence[Episode], sure: bool) -> Statistics:
 
 
 def compare(agents: Mapping[str, Sequence[Episode]]) -> tuple[Comparison, ...]:
-    """Every pair of agents, on the tasks that both have played; none if they share no task.
+    """Compare every pair of agents on the tasks that both played.
+
+    Pairs without a common task are left out.
 
     Raises:
         ModuleNotFoundError: scipy is not installed.
     """
     pairs = [_pair(a, b, agents[a], agents[b]) for a, b in combinations(agents, 2)]
     found = [one for one in pairs if one.tasks]
+    # Holm's correction of each measure runs over the pairs that have this measure
     for name in {name for one in found for name in one.figures}:
         having = [one for one in found if name in one.figures]
         corrected = holm([one.figures[name].p for one in having])
@@ -192,7 +199,7 @@ def _pair(first: str, second: str, a: Sequence[Episode], b: Sequence[Episode]) -
 
 
 def _measures(a: Sequence[Episode], b: Sequence[Episode]) -> dict[str, Callable[[Episode], float]]:
-    """What is compared: also the parts of the reward and the judge's fields that both have."""
+    """Return the measures to compare; verdict fields only where both agents have them."""
 
     def part(name: str) -> Callable[[Episode], float]:
         return lambda one: components(one.ledger)[name]
@@ -217,7 +224,7 @@ def _by_task(
 def _differences(
     a: Sequence[Episode], b: Sequence[Episode], measure: Callable[[Episode], float]
 ) -> list[float]:
-    """Mean of the second minus mean of the first, for each task that both have played."""
+    """Return mean(b) - mean(a) for each task that both agents played."""
     one, other = _by_task(a, measure), _by_task(b, measure)
     return [
         _exact(statistics.fmean(other[task]) - statistics.fmean(one[task]))
@@ -227,17 +234,20 @@ def _differences(
 
 
 def _exact(difference: float) -> float:
-    """Without what rounding left: means of 15 and of 16 rollouts may differ by it alone."""
+    """Round away float error, by which equal means of 15 and of 16 rollouts may differ."""
     return round(difference, 9)
 
 
 def signed_rank(differences: Sequence[float]) -> float:
-    """The p-value of Wilcoxon's signed-rank test, two-sided; 1 if nothing differs.
+    """Return the p-value of the two-sided Wilcoxon signed-rank test; 1 if nothing differs.
+
+    Args:
+        differences: paired differences [n]; zeros are dropped.
 
     Raises:
         ModuleNotFoundError: scipy is not installed.
     """
-    # scipy drops zeros as well, but counts them where it chooses between exact and approximate
+    # scipy drops zeros too, but counts them when it chooses the exact or the asymptotic method
     differing = [one for one in differences if one]
     if not differing:
         return 1.0
@@ -247,10 +257,13 @@ def signed_rank(differences: Sequence[float]) -> float:
 
 
 def intervals(rows: Sequence[Sequence[float]]) -> list[Interval | None]:
-    """The 95 % interval of the mean of each row of independent values; None of fewer than two.
+    """Return the 95 % bootstrap confidence interval of the mean of each row.
 
     Args:
-        rows: as long as each other.
+        rows: rows of independent values [rows, n], all of the same length.
+
+    Returns:
+        One interval per row; None if n < 2.
 
     Raises:
         ModuleNotFoundError: scipy is not installed.
@@ -260,7 +273,7 @@ def intervals(rows: Sequence[Sequence[float]]) -> list[Interval | None]:
     import numpy as np
     from scipy.stats import bootstrap
 
-    # of values that are all the same the method is undefined, and nothing is unsure
+    # BCa is undefined for constant rows; their interval has zero width
     found: list[Interval | None] = [(row[0], row[0]) for row in rows]
     varied = [i for i, row in enumerate(rows) if min(row) < max(row)]
     if varied:
@@ -280,7 +293,7 @@ def intervals(rows: Sequence[Sequence[float]]) -> list[Interval | None]:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """p-values, corrected for how many there are (Holm, 1979)."""
+    """Adjust p-values for multiple comparisons (Holm, 1979)."""
     corrected = [0.0] * len(ps)
     worst = 0.0
     for rank, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):

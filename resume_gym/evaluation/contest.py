@@ -1,4 +1,8 @@
-"""Several agents on the same tasks under the same judge: who has played what, and what is left."""
+"""An evaluation of several agents on the same tasks under the same judge.
+
+`make_contest` makes the settings, `play_entry` plays an agent's remaining episodes, `restore`
+resumes an interrupted evaluation, and `evaluation` returns the results as JSON values.
+"""
 
 import asyncio
 import inspect
@@ -8,8 +12,8 @@ from itertools import product
 from typing import Any, NamedTuple, Self
 
 import resume_gym
-from resume_gym.arguments import make_edit_env
 from resume_gym.editing import EditSession, Rules
+from resume_gym.env import make_edit_env
 from resume_gym.evaluation.comparison import Comparison, Statistics, compare, statistics_of
 from resume_gym.evaluation.episodes import episode_seed
 from resume_gym.evaluation.figures import Episode, Summary, summarise
@@ -22,19 +26,19 @@ from resume_gym.tasks import TaskError
 
 @dataclass(frozen=True)
 class Contest:
-    """What is played.
+    """Settings of an evaluation, shared by all agents.
 
     Attributes:
-        env: id of the environment.
-        rules: the limits of an episode.
-        source: of the tasks.
-        split: of the tasks.
-        tasks: all that are played.
-        judge_spec: as it was asked for.
-        judge: grades.
-        rollouts: episodes a task.
-        seed: of what is drawn.
-        session_type: the class of the sessions.
+        env: environment id.
+        rules: limits of an episode.
+        source: source of the tasks.
+        split: split of the tasks.
+        tasks: the tasks.
+        judge_spec: the judge as given by the user, or its name.
+        judge: judge that grades the episodes.
+        rollouts: episodes per task and agent.
+        seed: base of all episode seeds.
+        session_type: class of the sessions.
     """
 
     env: str
@@ -50,7 +54,7 @@ class Contest:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The settings as JSON values."""
         return {
             "env": self.env,
             "rules": asdict(self.rules),
@@ -62,7 +66,7 @@ class Contest:
         }
 
     def held_to(self, agents: Mapping[str, Any]) -> dict[str, Any]:
-        """What another evaluation in the same folder must have in common; see `Results`."""
+        """Return the settings that a resumed evaluation must match; see `Results`."""
         return {**self.settings, "tasks_digest": digest(self.tasks), "agents": dict(agents)}
 
 
@@ -74,18 +78,18 @@ def make_contest(
     rollouts: int,
     seed: int,
 ) -> Contest:
-    """What an environment's registration and a user's wishes come to.
+    """Make a contest from an environment's registration and the user's overrides.
 
     Args:
-        env: id of an environment of editing, or module:id.
-        source: of tasks; None for the environment's.
-        split: of the tasks.
-        judge: a spec of `make_judge`; None for the environment's.
-        rollouts: episodes a task.
-        seed: of what is drawn.
+        env: id of an editing environment, or module:id.
+        source: source of tasks; None for the environment's default.
+        split: split of the tasks.
+        judge: spec as for `make_judge`; None for the environment's default.
+        rollouts: episodes per task and agent.
+        seed: base of all episode seeds.
 
     Raises:
-        TaskError: there is no such environment, or its tasks or its judge cannot be had.
+        TaskError: the environment does not exist, or its tasks or judge cannot be loaded.
     """
     made = make_edit_env(env, tasks=source, split=split, judge=judge)
     try:
@@ -94,6 +98,7 @@ def make_contest(
         raise TaskError(f"--judge: {str(problem).removeprefix('judge: ')}") from None
     if grades is None:
         raise TaskError(f"--judge: {env} has none of its own")
+    # a spec holds only the arguments of the registration and of the call, not the defaults
     registered = made.spec.kwargs if made.spec else {}
     default = inspect.signature(type(made).__init__).parameters["tasks"].default
     named = registered.get("tasks", default), split, made.tasks, judge or grades.name
@@ -101,7 +106,7 @@ def make_contest(
 
 
 class Failure(NamedTuple):
-    """An episode without a number."""
+    """An episode without a reward, and the reason."""
 
     task_id: str
     rollout: int
@@ -110,15 +115,15 @@ class Failure(NamedTuple):
 
 @dataclass
 class Entry:
-    """One agent, and what it has played.
+    """One agent and its episodes; the dictionaries are keyed by (rollout, task id).
 
     Attributes:
-        name: by which it is shown.
-        spec: what it is, as JSON values.
-        make: makes its player; not before there is something left to play.
-        episodes: that were graded, by rollout and task.
-        failures: why others have no number, likewise.
-        waiting: finished before, and not graded yet.
+        name: display name.
+        spec: the agent's spec as JSON values.
+        make: creates the player; called only if episodes are left to play.
+        episodes: graded episodes.
+        failures: error messages of failed episodes.
+        waiting: sessions that an earlier run finished but did not grade.
     """
 
     name: str
@@ -129,7 +134,7 @@ class Entry:
     waiting: dict[tuple[int, str], EditSession[Any, Any]] = field(default_factory=dict)
 
     def left(self, contest: Contest) -> Iterator[Job]:
-        """What is to be played or graded, each task once before any again."""
+        """Yield the episodes still to play or grade, in rounds of one rollout of every task."""
         for rollout, task in product(range(contest.rollouts), contest.tasks):
             key = rollout, task.task_id
             if key not in self.episodes:
@@ -137,7 +142,7 @@ class Entry:
                 yield Job(rollout, session, episode_seed(contest.seed, rollout, task.task_id))
 
     def take(self, job: Job) -> Episode | None:
-        """Keep what came of an episode; None if it has no number."""
+        """Store the outcome of an episode; return None if it failed."""
         key = job.rollout, job.session.task.task_id
         if job.failure:
             self.failures[key] = job.failure
@@ -146,20 +151,22 @@ class Entry:
         return self.episodes[key]
 
     def played(self, contest: Contest) -> list[Episode]:
-        """The graded episodes, in the order of rollouts and tasks, however they ended."""
+        """Return the graded episodes by rollout and task, independent of completion order."""
         keys = product(range(contest.rollouts), (task.task_id for task in contest.tasks))
         return [self.episodes[key] for key in keys if key in self.episodes]
 
     def failed(self) -> list[Failure]:
-        """The episodes without a number."""
+        """Return the episodes without a reward."""
         return [Failure(task, rollout, why) for (rollout, task), why in self.failures.items()]
 
 
 def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> None:
-    """Give entries what is in a folder; what failed is left to be tried again.
+    """Load the episodes of a results folder into the entries by replaying their records.
+
+    Failed and unfinished episodes are left out, so they are played again.
 
     Raises:
-        TaskError: a record comes out differently than it did.
+        TaskError: a record is invalid, of an unknown agent or task, or its replay ends differently.
     """
     by_name = {one.name: one for one in entries}
     tasks = {task.task_id: task for task in contest.tasks}
@@ -188,14 +195,14 @@ def play_entry(
     results: Results | None,
     ended: Callable[[Episode | None], object],
 ) -> None:
-    """Play all that an agent has left; raises as `play_all` does.
+    """Play the remaining episodes of an agent; raises the errors of `play_all`.
 
     Args:
-        contest: what is played.
-        entry: takes the episodes.
-        at_once: episodes side by side; None is the player's own.
-        results: where they are kept.
-        ended: called after each; with None if it has no number.
+        contest: settings of the evaluation.
+        entry: the agent; receives the episodes.
+        at_once: number of concurrent episodes; None for the player's default.
+        results: folder to which each episode is appended, if any.
+        ended: callback after each episode; its argument is None if the episode failed.
     """
 
     def take(job: Job) -> None:
@@ -216,12 +223,12 @@ def play_entry(
 
 
 class Figures(NamedTuple):
-    """What came of it; agents without a graded episode are left out.
+    """Results of an evaluation; agents without a graded episode are left out.
 
     Attributes:
-        summaries: means and rates, by agent.
-        statistics: over tasks, by agent.
-        comparisons: of each pair of agents; empty without scipy.
+        summaries: means and rates over episodes, by agent.
+        statistics: statistics over tasks, by agent.
+        comparisons: paired comparisons of the agents; empty without scipy.
     """
 
     summaries: dict[str, Summary]
@@ -230,12 +237,12 @@ class Figures(NamedTuple):
 
     @classmethod
     def of(cls, contest: Contest, entries: Sequence[Entry], sure: bool) -> Self:
-        """Make them.
+        """Compute the figures of the episodes played so far.
 
         Args:
-            contest: what was played.
-            entries: who played.
-            sure: whether to make intervals and tests, which takes scipy.
+            contest: settings of the evaluation.
+            entries: the agents with their episodes.
+            sure: whether to compute confidence intervals and tests, which requires scipy.
         """
         everything = {one.name: one.played(contest) for one in entries}
         played = {name: some for name, some in everything.items() if some}
@@ -249,7 +256,7 @@ class Figures(NamedTuple):
 
 
 def evaluation(contest: Contest, entries: Sequence[Entry], figures: Figures) -> dict[str, Any]:
-    """All figures as JSON values; an agent without a graded episode has none."""
+    """Return the content of `evaluation.json`; figures are null without a graded episode."""
     agents = {}
     for one in entries:
         summary, statistics = figures.summaries.get(one.name), figures.statistics.get(one.name)

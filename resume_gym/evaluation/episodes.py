@@ -1,4 +1,4 @@
-"""Scripted agents play tasks, one episode after the other, and are graded."""
+"""Sequential evaluation of scripted agents: `play` runs one episode, `evaluate` many."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,16 +13,16 @@ from resume_gym.rewards import Verdict
 from resume_gym.session import Rules, Session
 from resume_gym.tasks import Task
 
-_AT_ONCE = 256  # episodes whose verdicts are waited for
+_AT_ONCE = 256  # maximum number of episodes with a pending verdict
 
 
 def episode_seed(seed: int, rollout: int, task_id: str) -> int:
-    """The seed of one episode; it does not depend on which other tasks are evaluated."""
+    """Return the seed of one episode; it is independent of the other tasks in the evaluation."""
     return Random(f"{seed}:{rollout}:{task_id}").getrandbits(32)
 
 
 def play(agent: Agent, task: Task, rules: Rules) -> Session:
-    """One episode, not graded yet."""
+    """Play one episode; return the finished session without a verdict."""
     session = Session(task, rules)
     while not session.done:
         session.step(agent(session))
@@ -37,21 +37,22 @@ def evaluate(
     rollouts: int = 1,
     seed: int = 0,
 ) -> tuple[Episode, ...]:
-    """All episodes of an agent: `rollouts` on each task.
+    """Play and grade `rollouts` episodes of an agent on each task.
 
     Args:
         agent: makes the agent of an episode from a seed.
-        tasks: what to play.
-        rules: the limits of an episode.
-        judge: grades the final resumes.
-        rollouts: episodes a task.
-        seed: the same seed gives the same episodes.
+        tasks: tasks to play.
+        rules: limits of an episode.
+        judge: judge of the final resumes.
+        rollouts: episodes per task.
+        seed: base of the episode seeds; equal seeds produce equal episodes.
 
     Raises:
-        JudgeError: no verdict could be had; a failure never becomes a number.
+        JudgeError: the judge returned no verdict; a failure never becomes a reward.
     """
     waiting: deque[tuple[Session, Future[Verdict]]] = deque()
-    # a judge that waits for others is asked about several at once
+    # an asynchronous judge grades while further episodes are played; a synchronous one computes
+    # its verdict within `_asked`, so a queue would gain nothing
     at_once = _AT_ONCE if isinstance(judge, AsyncJudge) else 1
     played = []
     try:
@@ -69,7 +70,7 @@ def evaluate(
 
 
 def _asked(judge: Judge, session: Session) -> Future[Verdict]:
-    """The verdict to come, if the episode needs one."""
+    """Request a verdict, if the episode needs one; else the future stays pending, unused."""
     if session.needs_verdict and isinstance(judge, AsyncJudge):
         return judge.submit(session.task, session.text)
     verdict: Future[Verdict] = Future()

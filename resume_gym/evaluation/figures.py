@@ -1,4 +1,4 @@
-"""What remains of episodes as data, and the figures of any set of them, whoever played."""
+"""Records of graded episodes (`Episode`) and their means and rates (`summarise`)."""
 
 import statistics
 from collections.abc import Iterable, Mapping
@@ -14,22 +14,22 @@ class Episode:
     """One finished and graded episode.
 
     Attributes:
-        task_id: the task.
-        weakness: its planted weakness.
-        reward: the sum of `ledger`.
-        score: the reward on a scale from 0 to 100.
-        ledger: all terms; see `rewards.TERMS`.
-        turns: actions taken.
-        edits: successful edits.
-        failed_edits: edits that failed.
-        malformed: actions that were no call of a tool.
-        submitted: whether the agent handed in the resume.
-        lines: of the final resume, after wrapping.
-        fits: whether it fits the page.
-        judged: whether a judge was asked; an unchanged document is graded by the tables.
-        verdict: the content terms without their weights, each in [-1, 1].
-        several_calls: actions that held more than one call; each is malformed.
-        words: that the agent wrote in all its actions, calls and thoughts included.
+        task_id: id of the task.
+        weakness: planted weakness of the task.
+        reward: sum of `ledger`.
+        score: reward on a scale from 0 to 100.
+        ledger: all reward terms; see `rewards.TERMS`.
+        turns: number of actions.
+        edits: number of successful edits.
+        failed_edits: number of failed edits.
+        malformed: number of malformed actions that were not failed edits.
+        submitted: whether the agent submitted the document.
+        lines: lines of the final document, after wrapping.
+        fits: whether the final document fits the page.
+        judged: whether a judge graded it; the reward tables grade an unchanged document.
+        verdict: content terms without their weights, each in [-1, 1].
+        several_calls: number of actions with more than one tool call; each is malformed.
+        words: number of words in all actions, tool calls and thoughts included.
     """
 
     task_id: str
@@ -51,10 +51,10 @@ class Episode:
 
     @classmethod
     def of(cls, session: EditSession[Any, Any]) -> Self:
-        """What remains of a session.
+        """Make the record of a finished session.
 
         Raises:
-            ValueError: the session still runs, or waits for its verdict.
+            ValueError: the session is unfinished, or needs a verdict.
         """
         task = session.task
         if not session.done or session.needs_verdict:
@@ -76,7 +76,7 @@ class Episode:
 
 
 def counts(session: EditSession[Any, Any]) -> dict[str, Any]:
-    """What an episode came to, graded or not: the fields of `Episode` that are no judge's."""
+    """Return the fields of `Episode` that need no verdict; the episode may be unfinished."""
     state, lines = session.state, session.state.document.lines
     return {
         "turns": state.turns,
@@ -93,13 +93,13 @@ def counts(session: EditSession[Any, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """What a set of episodes of any environment earned.
+    """Rewards of a set of episodes of any environment.
 
     Attributes:
-        episodes: how many.
-        tasks: how many different tasks.
-        reward: mean.
-        reward_sd: standard deviation over the episodes.
+        episodes: number of episodes.
+        tasks: number of distinct tasks.
+        reward: mean reward.
+        reward_sd: standard deviation (n) of the reward over the episodes.
     """
 
     episodes: int
@@ -110,26 +110,26 @@ class Returns:
 
 @dataclass(frozen=True, slots=True)
 class Summary(Returns):
-    """The figures of a set of editing episodes; means and rates over all of them.
+    """Means and rates over a set of editing episodes.
 
     Attributes:
-        score: mean, 0 to 100.
-        tool_syntax: the part of the reward that tool calls and submitting gave.
-        layout: the part of the page limit.
-        content: the part of the judge.
-        submit_rate: share of episodes that submitted.
-        edits: successful edits an episode.
-        failed_edits: failed edits an episode.
+        score: mean score, 0 to 100.
+        tool_syntax: mean reward from tool calls and submission.
+        layout: mean reward from the page limit.
+        content: mean reward from the verdict.
+        submit_rate: share of submitted episodes.
+        edits: successful edits per episode.
+        failed_edits: failed edits per episode.
         failed_share: share of all edits that failed; 0 without edits.
-        malformed: actions an episode that were no call.
-        verdict: mean of each of the judge's fields, -1 to 1.
-        lines: of the final document, after wrapping.
+        malformed: malformed actions per episode, failed edits excluded.
+        verdict: mean of each verdict field, -1 to 1.
+        lines: mean lines of the final document, after wrapping.
         layout_pass_rate: share of final documents that fit the page.
-        by_weakness: mean reward for each weakness that occurs.
-        unjudged: episodes that changed nothing, so that no judge was asked.
-        turns: actions an episode; None, as the next two, in files from before it was counted.
-        several_calls: actions an episode that held more than one call.
-        words: that the agent wrote in an episode.
+        by_weakness: mean reward by weakness.
+        unjudged: number of episodes that changed nothing, which no judge graded.
+        turns: actions per episode; None, like the next two, in older files without this count.
+        several_calls: actions per episode with more than one tool call.
+        words: words per episode in all actions.
     """
 
     score: float
@@ -152,10 +152,10 @@ class Summary(Returns):
 
 
 def summarise(played: Iterable[Episode]) -> Summary:
-    """The figures of some episodes.
+    """Compute the summary of episodes.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are no episodes.
     """
     played = tuple(played)
     if not played:

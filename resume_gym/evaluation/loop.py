@@ -1,7 +1,7 @@
-"""Many episodes of one agent at once: played, graded, handed on as they end.
+"""Play and grade many episodes of one agent concurrently; the entry point is `play_all`.
 
-An episode whose agent could not act, or that got no verdict, ends with a failure and without a
-number; the others go on. What no episode can survive, a wrong key or address, ends all.
+If the agent or the judge fails on an episode, that episode ends with an error message instead of a
+reward, and the others continue. Configuration errors, e.g. a wrong key or address, end the run.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from resume_gym.judges import AsyncJudge, Judge, JudgeError, JudgeMisconfigured
 from resume_gym.llm import Misconfigured, ModelError
 
 IN_A_ROW = 64
-"""After so many failures without a graded episode between them something is wrong with all."""
+"""Minimum number of consecutive failures after which the evaluation gives up."""
 
 
 @dataclass
 class Job:
-    """One episode.
+    """One episode to play and grade.
 
     Attributes:
-        rollout: its number among those of its task.
-        session: new, or finished before and without a verdict yet.
-        seed: of the episode.
-        failure: why there is no number; empty if there is one, or it has not ended.
+        rollout: index among the episodes of its task.
+        session: new session, or a finished one that still needs a verdict.
+        seed: seed of the episode.
+        failure: error message; empty unless the episode has failed.
     """
 
     rollout: int
@@ -36,7 +36,7 @@ class Job:
 
 
 class GivenUpError(ModelError):
-    """Too many episodes failed in a row; what ended before is not lost."""
+    """Too many episodes failed in a row; episodes that ended before are kept."""
 
 
 async def play_all(
@@ -46,22 +46,22 @@ async def play_all(
     at_once: int,
     ended: Callable[[Job], object],
 ) -> None:
-    """Play and grade episodes, some side by side.
+    """Play and grade episodes concurrently.
 
-    A judge that computes is asked in this loop, one episode after the other; each episode is
-    judged alone, also where a judge could rank those of a task.
+    A synchronous judge blocks the event loop, one episode at a time. Each episode is judged alone,
+    even if the judge could rank the rollouts of a task.
 
     Args:
-        player: plays.
-        jobs: taken one by one.
-        judge: grades.
-        at_once: how many side by side.
-        ended: called as each ends, in any order, well or not.
+        player: player of the episodes.
+        jobs: episodes, consumed lazily.
+        judge: judge of the final documents.
+        at_once: number of concurrent episodes.
+        ended: callback after each episode, graded or failed, in order of completion.
 
     Raises:
-        GivenUpError: `IN_A_ROW` failed, or twice as many as there are side by side.
-        JudgeMisconfigured: no verdict can be had on anything.
-        Misconfigured: the player can do nothing.
+        GivenUpError: max(`IN_A_ROW`, 2 * `at_once`) episodes failed in a row.
+        JudgeMisconfigured: the judge can grade no episode.
+        Misconfigured: the player can play no episode.
     """
     rest = iter(jobs)
     run = _Run(player, judge, ended, max(IN_A_ROW, 2 * at_once))
@@ -85,15 +85,18 @@ class _Run:
         self._in_a_row = 0
 
     async def work(self, jobs: Iterator[Job]) -> None:
-        """Play one after the other; other workers take from the same."""
+        """Play episodes from an iterator that all workers share."""
         for job in jobs:
-            await asyncio.sleep(0)  # who never waits for anybody must still be interruptible
+            # a scripted agent with a synchronous judge never yields to the event loop, which could
+            # then neither cancel this task nor handle Ctrl-C
+            await asyncio.sleep(0)
             try:
                 await self._one(job)
             except (Misconfigured, JudgeMisconfigured):
                 raise
             except (ModelError, JudgeError) as problem:
                 told = f"{type(problem).__name__}: {problem}"
+                # lone surrogates in a message would make the results unwritable
                 job.failure = told.encode("utf-8", "backslashreplace").decode()
             self._in_a_row = self._in_a_row + 1 if job.failure else 0
             self._ended(job)

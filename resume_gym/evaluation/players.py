@@ -1,4 +1,7 @@
-"""Who plays episodes: scripted agents, and models behind a server with OpenAI's protocol."""
+"""Players of episodes: `Scripted` agents, and models behind an OpenAI-compatible `Endpoint`.
+
+Local models have a player of the same protocol in `learners.rollouts.model_player`.
+"""
 
 import json
 import re
@@ -14,7 +17,7 @@ from resume_gym.llm.settings import Settings, check
 from resume_gym.tools import with_calls
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_DEADLINE_S = 600.0  # of a turn: longer than of a verdict, for models that think
+_DEADLINE_S = 600.0  # timeout of a turn; longer than for a verdict, for reasoning models
 _KINDS: Mapping[str, tuple[Any, str]] = {
     **dict.fromkeys(("model", "key_name", "store"), (str, "text")),
     **dict.fromkeys(("base_url", "served", "thinking_field"), (str | None, "text or null")),
@@ -23,42 +26,42 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
     "replay": (bool, "true or false"),
     "temperature": (int | float | None, "a number or null"),
 }
-"""What options may be that `check` does not look at."""
+"""Types of the options that `check` does not validate."""
 Message = dict[str, Any]
-"""Of a chat, in OpenAI's format."""
+"""A chat message in OpenAI's format."""
 
 
 class Player(Protocol):
-    """Plays episodes, many at once if it waits for somebody.
+    """Plays episodes, concurrently if it waits for I/O.
 
     Attributes:
-        at_once: how many episodes it is best given side by side.
+        at_once: recommended number of concurrent episodes.
     """
 
     at_once: int
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """Play a new session to its end; nobody has graded it then.
+        """Play a new session to its end, without grading it.
 
         Args:
-            session: not played yet.
-            seed: the same seed plays the same, as far as the player can repeat itself.
+            session: session before its first step.
+            seed: makes the episode reproducible, as far as the player supports it.
 
         Raises:
-            ModelError: it could not go on; `Misconfigured` if it never will.
+            ModelError: the episode failed; `Misconfigured` if every episode will fail.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of connections and memory."""
+        """Release connections and memory."""
         ...
 
 
 class Scripted:
-    """A scripted agent.
+    """Player of a scripted agent.
 
     Args:
-        make: the agent of one episode, of a seed.
+        make: creates the agent of one episode from a seed.
     """
 
     at_once = 256
@@ -73,17 +76,17 @@ class Scripted:
             session.step(agent(session))
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class Endpoint:
-    """A model behind a server, with native calls of tools.
+    """Player of a model behind a server, with native tool calls.
 
-    What the model says and calls becomes the text of its action, as a policy would have written
-    it, so that the session alone says what is malformed: no call, several calls, broken arguments.
+    A response is converted to the text that a policy would have written. The session alone thus
+    decides what is malformed: no tool call, several calls or invalid arguments.
 
     Args:
-        client: asks the model.
+        client: client of the model.
         at_once: see `Player`.
     """
 
@@ -92,7 +95,7 @@ class Endpoint:
         self.at_once = at_once
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
-        """See `Player`. The seed only tells the answers of a store apart: no server is given it."""
+        """See `Player`. The seed is not sent to the server; it only selects stored answers."""
         messages: list[Message] = list(session.messages)
         while not session.done:
             said = await self.client.ask(turn_prompt(messages, session.tools, seed), read_turn)
@@ -105,15 +108,15 @@ class Endpoint:
 
 
 def endpoint(options: Mapping[str, Any], at_once: int) -> Endpoint:
-    """The player of a model's name and options.
+    """Make an endpoint from options.
 
     Args:
-        options: `model`, and others of `OpenAIChat` and of `llm.settings.Settings`; how many
-            requests are on the way at once follows from `at_once`.
-        at_once: episodes side by side.
+        options: `model`, and options of `OpenAIChat` and of `llm.settings.Settings` except
+            `canary` and `concurrency`.
+        at_once: number of concurrent episodes and requests.
 
     Raises:
-        ValueError: there is no such option, or one is out of range.
+        ValueError: an option is unknown or out of range.
     """
     own = {one.name for one in fields(OpenAIChat) if one.init} - {"canary", "concurrency"}
     general = {one.name for one in fields(Settings)} - {"concurrency"}
@@ -134,35 +137,35 @@ def endpoint(options: Mapping[str, Any], at_once: int) -> Endpoint:
 
 
 def action(said: Said) -> str:
-    """The text of a turn: thought, content, and the calls that its server took out of it."""
-    # no thought ends early, whatever it is about
+    """Return the action text of a turn: thought, content, and the tool calls put back as text."""
+    # a closing tag within the thought would end it early
     thought = said.thought.replace("</think>", r"<\/think>")
     text = f"<think>\n{thought}\n</think>\n{said.content}" if thought else said.content
     return with_calls(text, [_named(call) for call in said.calls])
 
 
 def turn(said: Said, observation: str, number: int) -> list[Message]:
-    """A turn and the answer to it, as the model is shown them when it is asked again.
+    """Return the messages that append a turn and its observation to the chat.
 
-    Servers refuse chats whose calls they cannot read, and answers to calls that nobody made: a
-    turn with broken calls is shown as text, and what is no call is answered as the user.
+    Servers reject chats with unreadable tool calls, and tool messages without a tool call. A turn
+    with an invalid call is therefore sent as text, and the observation as a user message.
 
     Args:
-        said: the turn.
-        observation: what came of it.
-        number: of the turn; calls whose server gave them no ids of their own are called after it.
+        said: the model's turn.
+        observation: the environment's answer.
+        number: number of the turn, for the ids of calls without unique ids from the server.
     """
     if said.calls and all(_whole(call) for call in said.calls):
         ids = [call.get("id") for call in said.calls]
         if not all(isinstance(one, str) and one for one in ids) or len(set(ids)) < len(ids):
-            # nine letters and digits, as the strictest servers want them
+            # exactly nine letters and digits, as the strictest servers require
             ids = [f"call{number % 100:02d}{n % 1000:03d}" for n in range(len(ids))]
         calls = [{**call, "id": one} for call, one in zip(said.calls, ids, strict=True)]
         asked = {"role": "assistant", "content": said.content or None, "tool_calls": calls}
         answer = {"role": "tool", "content": observation}
         return [asked, *({**answer, "tool_call_id": one} for one in ids)]
     text = with_calls(said.content, [_named(call) for call in said.calls])
-    # an empty turn is refused by some servers as well
+    # some servers reject an empty assistant message
     return [
         {"role": "assistant", "content": text or "(nothing)"},
         {"role": "user", "content": observation},
@@ -174,7 +177,7 @@ def _named(call: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _whole(call: Mapping[str, Any]) -> bool:
-    """Whether a call has a name that tools may have, and its arguments are an object."""
+    """Return whether a call has a valid tool name and a JSON object as arguments."""
     name, arguments = _named(call)
     try:
         return bool(_NAME.fullmatch(name)) and isinstance(json.loads(arguments), dict)

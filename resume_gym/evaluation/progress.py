@@ -1,4 +1,4 @@
-"""What a person sees while agents play: a bar for each, with the means so far; in a log, lines."""
+"""Progress of an evaluation: a bar with running means per agent; log lines without a terminal."""
 
 import time
 
@@ -7,11 +7,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from resume_gym.evaluation.figures import Episode
 
-_LINE_S = 60.0  # between two lines of a log
+_LINE_S = 60.0  # interval of log lines
 
 
 def progress(console: Console) -> Progress:
-    """Where bars are shown, which takes a terminal."""
+    """Make the display of progress bars, disabled if the console is not a terminal."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -23,12 +23,12 @@ def progress(console: Console) -> Progress:
 
 
 class Bar:
-    """The bar of one agent.
+    """Progress bar of one agent.
 
     Args:
-        bars: of `progress`.
-        name: of the agent.
-        total: episodes that it is to play.
+        bars: display made by `progress`.
+        name: name of the agent.
+        total: number of episodes.
     """
 
     def __init__(self, bars: Progress, name: str, total: int) -> None:
@@ -39,7 +39,7 @@ class Bar:
         self._reward = 0.0
 
     def count(self, episode: Episode | None) -> None:
-        """Count an episode; None is one without a number."""
+        """Count an episode; None stands for a failed one."""
         if episode is None:
             self._failed += 1
         else:

@@ -1,8 +1,8 @@
-"""The folder of an evaluation: what `resume-gym eval --out FOLDER` writes, and goes on from.
+"""Output folder of an evaluation, which `resume-gym eval --out FOLDER` writes and resumes.
 
-`settings.json` says what was asked for, from the first moment on; `episodes.jsonl` gets a line as
-each episode ends, and the later of two lines on one episode counts; `evaluation.json` (figures) and
-`episodes.parquet` (a row an episode) are made of it at the end.
+`settings.json` is written first. `episodes.jsonl` receives a line as each episode ends; of several
+lines on one episode the last counts. At the end, `evaluation.json` (statistics) and
+`episodes.parquet` (one row per episode) are made from it.
 """
 
 import fcntl
@@ -14,29 +14,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
+from resume_gym.atomic_write import replacing
 from resume_gym.editing import EditSession
 from resume_gym.evaluation.figures import counts
-from resume_gym.replacing import replacing
 from resume_gym.tasks import TaskError
 
 FORMAT = 1
 Key = tuple[str, str, int]
-"""Agent, task, rollout."""
+"""Agent, task id, rollout."""
 _COUNTS = ("turns", "edits", "failed_edits", "malformed", "several_calls", "lines", "words")
-_ROWS = 512  # of a row group
+_ROWS = 512  # rows per Parquet row group; limits memory
 _MADE = ("episodes.jsonl", "evaluation.json", "episodes.parquet")
 
 
 def row_of(
     agent: str, rollout: int, session: EditSession[Any, Any], failure: str = ""
 ) -> dict[str, Any]:
-    """The line of an episode.
+    """Return the line of an episode in `episodes.jsonl`.
 
     Args:
-        agent: its name.
-        rollout: number of the episode among those of its task.
-        session: of the episode; it may have been cut off, or wait for its verdict.
-        failure: why it has no number; empty if it has one.
+        agent: name of the agent.
+        rollout: index of the episode among those of its task.
+        session: session of the episode, possibly unfinished or without a verdict.
+        failure: error message of a failed episode, else empty.
     """
     record = session.record()
     row = {
@@ -51,33 +51,33 @@ def row_of(
 
 
 def digest(tasks: Sequence[Any]) -> str:
-    """A short hash of tasks, whatever their domain."""
+    """Return a short hash of tasks of any domain (dataclasses)."""
     told = [asdict(task) for task in tasks]
     text = json.dumps(told, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class Results:
-    """An evaluation's folder, while it is written; `with` holds it against others.
+    """Writer of an evaluation's folder; the context manager locks it against other processes.
 
     Args:
-        folder: made if it is missing.
-        settings: JSON values; those of an evaluation that is there already must be the same, but
-            for more agents and more rollouts.
+        folder: output folder, created if missing.
+        settings: settings as JSON values. They must equal those of an evaluation already in the
+            folder, but may add agents and rollouts.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self.folder = folder
         self._episodes = folder / "episodes.jsonl"
-        self._settings = json.loads(json.dumps(settings))  # as they will be read back
+        self._settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
         self._file = -1
 
     def __enter__(self) -> Self:
-        """Take the folder.
+        """Lock the folder and write the settings.
 
         Raises:
-            OSError: it cannot be written.
-            TaskError: it holds something else, or another process writes it.
+            OSError: the folder cannot be written.
+            TaskError: the folder holds something else, or another process is writing to it.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check()
@@ -87,7 +87,7 @@ class Results:
         except BlockingIOError:
             os.close(self._file)
             raise TaskError(f"{self.folder}: another evaluation writes it") from None
-        self._check()  # again: another process may have begun and ended since
+        self._check()  # again: another process may have written between check and lock
         self._mend()
         with replacing(self.folder / "settings.json") as file:
             file.write_text(json.dumps(self._settings, indent=1) + "\n", encoding="utf-8")
@@ -97,14 +97,14 @@ class Results:
         os.close(self._file)
 
     def _check(self) -> None:
-        """Hold this evaluation to the one that the folder began with."""
+        """Check that the folder is unused or holds an evaluation with matching settings."""
         file = self.folder / "settings.json"
         if (self.folder / "metrics.jsonl").exists():
-            # its pictures and its page would show the run alone
+            # `plot` and `view` would treat the folder as the run
             raise TaskError(f"{self.folder} holds a training run; choose another folder")
         if not file.exists():
             for name in _MADE:
-                # who was killed before the settings were there left no episode
+                # an empty file is harmless: the process was killed before it wrote the settings
                 if (self.folder / name).exists() and (self.folder / name).stat().st_size:
                     raise TaskError(f"{self.folder}: holds {name}, but no settings.json")
             return
@@ -119,7 +119,7 @@ class Results:
             raise TaskError(f"{told}; choose another folder")
 
     def _mend(self) -> None:
-        """Remove a line that was cut short when a process was killed."""
+        """Remove an incomplete last line, left by a killed process."""
         size, end = os.fstat(self._file).st_size, 0
         with self._episodes.open("rb") as file:
             for line in file:
@@ -128,19 +128,20 @@ class Results:
             os.ftruncate(self._file, end)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Add an episode that has ended, well or not."""
+        """Append the line of an episode, graded or failed."""
         line = json.dumps(row, ensure_ascii=True, allow_nan=False).encode() + b"\n"
         end = os.fstat(self._file).st_size
         try:
             while line:
                 line = line[os.write(self._file, line) :]
         except OSError:
-            # of a full disk, say: others end meanwhile, and theirs would follow half a line
+            # e.g. a full disk; the next episode's line must not follow a partial one
             os.ftruncate(self._file, end)
             raise
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The last line of each episode, in the order in which those were written."""
+        """Yield the last line of each episode, in file order."""
+        # two passes, so that only line numbers are held in memory
         last: dict[Key, int] = {}
         for number, row in self._lines():
             last[key_of(row)] = number
@@ -160,11 +161,11 @@ class Results:
                 yield number, row
 
     def finish(self, evaluation: Mapping[str, Any], terms: Sequence[str]) -> None:
-        """Write figures and table.
+        """Write `evaluation.json` and `episodes.parquet`.
 
         Args:
-            evaluation: JSON values.
-            terms: of the ledgers.
+            evaluation: statistics as JSON values.
+            terms: names of the reward terms.
         """
         write_parquet(self.folder / "episodes.parquet", self.rows(), terms)
         text = json.dumps(evaluation, indent=1, ensure_ascii=False, allow_nan=False)
@@ -173,7 +174,7 @@ class Results:
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
-    """What tells an episode from all others."""
+    """Return the unique key of an episode."""
     return row["agent"], row["task_id"], row["rollout"]
 
 
@@ -196,12 +197,12 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
 
 
 def write_parquet(path: Path, rows: Iterator[Mapping[str, Any]], terms: Sequence[str]) -> None:
-    """Write a row an episode; one without a number has none.
+    """Write one row per episode; rewards of ungraded episodes are null.
 
     Args:
-        path: of the file.
-        rows: of `row_of`.
-        terms: of the ledgers; column `reward_TERM` holds each.
+        path: path of the Parquet file.
+        rows: rows made by `row_of`.
+        terms: names of the reward terms, for the columns `reward_TERM`.
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed.

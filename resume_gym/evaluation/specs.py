@@ -1,10 +1,10 @@
-"""What names an agent on a command line: a scripted one, a model of one's own, an endpoint.
+"""Parse the specs that name agents on the command line.
 
 careful                           a scripted agent
-runs/nano                         a run's model; a checkpoint or any model's folder does as well
-MODEL@http://localhost:8000/v1    a server with OpenAI's protocol; MODEL@openai is OpenAI's own
-{"model": ..., ...}               either, as JSON with options
-NAME=...                          any of them, under another name
+runs/nano                         model of a run, or the folder of a checkpoint or a model
+MODEL@http://localhost:8000/v1    an OpenAI-compatible server; MODEL@openai for OpenAI itself
+{"model": ..., ...}               a model or server with options, as JSON
+NAME=...                          any of these with another display name
 """
 
 import json
@@ -15,20 +15,21 @@ from urllib.parse import urlsplit
 
 from resume_gym.agents import AGENTS
 from resume_gym.llm.settings import check_url
-from resume_gym.mistakes import did_you_mean
+from resume_gym.user_errors import did_you_mean
 
+# NAME excludes {}@/, so that an "=" within JSON, a URL or a path does not end a name
 _NAMED = re.compile(r"([^={}@/\s][^={}@/]*)=(.+)", re.DOTALL)
 _AT = re.compile(r"(.+)@(https?://\S+|openai)", re.DOTALL)
 _CHECKPOINT = re.compile(r"step-\d{6,}")
 
 
 class AgentSpec(NamedTuple):
-    """An agent that is wanted.
+    """A parsed agent spec.
 
     Attributes:
-        name: by which it is shown.
-        kind: who makes its player.
-        options: of the player; a scripted agent's and a model's own name is `model`.
+        name: display name.
+        kind: type of the player.
+        options: options of the player; `model` names the scripted agent, folder or served model.
     """
 
     name: str
@@ -37,15 +38,15 @@ class AgentSpec(NamedTuple):
 
     @property
     def record(self) -> str | dict[str, Any]:
-        """The spec as written in results; no secret is in it."""
+        """The spec as recorded in results; it contains no secrets."""
         return self.options["model"] if self.kind == "scripted" else self.options
 
 
 def read_spec(text: str) -> AgentSpec:
-    """The agent of a spec.
+    """Parse an agent spec; no model is loaded.
 
     Raises:
-        ValueError: it names none.
+        ValueError: the spec is invalid, or names no known agent or existing folder.
     """
     named = _NAMED.fullmatch(text)
     name, spec = (named[1], named[2]) if named else ("", text)
@@ -92,7 +93,7 @@ def _check_url(url: object) -> None:
 
 
 def _check_folder(model: str) -> None:
-    """See that there may be a model of this name; what it holds is seen when it is loaded."""
+    """Check that a model name or folder exists; the content is checked when it is loaded."""
     if model in ("nano", "smollm2") or Path(model).is_dir():
         return
     wanted = f"{', '.join(AGENTS)}, the folder of a model or a run, or MODEL@URL"
@@ -100,7 +101,7 @@ def _check_folder(model: str) -> None:
 
 
 def _model_name(model: str) -> str:
-    """RUN, or RUN/step-000010 of a checkpoint; else the folder's own name."""
+    """Return RUN for a run's model, RUN/step-000010 for a checkpoint, else the folder name."""
     path = Path(model).resolve() if Path(model).is_dir() else Path(model)
     if _CHECKPOINT.fullmatch(path.name) and path.parent.name == "checkpoints":
         return f"{path.parents[1].name}/{path.name}"

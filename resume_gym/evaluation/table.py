@@ -1,4 +1,4 @@
-"""Figures side by side, a column for each agent: for a terminal, or in Markdown for a paper."""
+"""Tables of results, one column per agent: for the terminal (`table`) or in Markdown."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ _FIGURE = 6  # characters: -12.34
 
 
 class Section(NamedTuple):
-    """A part of the table: its title, and for each label a cell of each column."""
+    """A section of the table: its title, and the cells of each row by label."""
 
     title: str
     rows: Mapping[str, Sequence[str]]
@@ -25,7 +25,7 @@ def sections(
     summaries: Mapping[str, Summary] | Mapping[str, Returns],
     statistics: Mapping[str, Statistics] | None = None,
 ) -> list[Section]:
-    """All that is shown, as texts; no document was edited in `Returns`, so they have less."""
+    """Return the table as text; `Returns`, without edited documents, have fewer rows."""
     columns = tuple(summaries.values())
     edited = [one for one in columns if isinstance(one, Summary)]
     kinds = list(_edited(edited) if len(edited) == len(columns) else _plain())
@@ -47,9 +47,9 @@ def table(
     summaries: Mapping[str, Summary] | Mapping[str, Returns],
     statistics: Mapping[str, Statistics] | None = None,
 ) -> Table:
-    """Figures side by side, a column for each summary: agents, or before and after."""
+    """Make the terminal table of summaries, one column each (agents, or before and after)."""
     grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
-    # where it is narrow names break, and neither labels nor figures do
+    # on a narrow terminal only names wrap; labels and numbers stay whole
     grid.add_column(no_wrap=True)
     for name in summaries:
         grid.add_column(escape(name), justify="right", overflow="fold", min_width=_FIGURE)
@@ -62,7 +62,7 @@ def table(
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """Pairs of agents, by their rewards."""
+    """Make the terminal table of paired reward differences."""
     grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
     for name in _COMPARED:
         pair = name == _COMPARED[0]
@@ -78,7 +78,7 @@ def markdown(
     statistics: Mapping[str, Statistics],
     comparisons: Sequence[Comparison] = (),
 ) -> str:
-    """The same tables in GitHub's Markdown."""
+    """Return both tables in GitHub Markdown."""
     lines = [_line(["", *summaries]), _line(["---", *["---:"] * len(summaries)])]
     for title, rows in sections(summaries, statistics):
         lines.append(_line([f"**{title}**", *[""] * len(summaries)]))
@@ -91,7 +91,8 @@ def markdown(
 
 
 def _line(cells: Sequence[str]) -> str:
-    # in a table nothing else than the bar needs escaping; names may hold it
+    # names may contain a bar, the only character to escape; chr(92) is the backslash, which
+    # Python 3.11 does not allow inside an f-string expression
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -100,6 +101,7 @@ _COMPARED = ("Mean reward", "difference", "95 % interval", "p", "p (Holm)", "won
 
 def _compared(one: Comparison) -> list[str]:
     reward = one.figures["reward"]
+    # the format option z prints -0.00 as 0.00
     return [
         f"{one.second} - {one.first}",
         f"{reward.mean:+z.2f}",
@@ -122,7 +124,7 @@ _Figure = Callable[[Any], str]
 
 
 def _spread(columns: Sequence[Statistics]) -> dict[str, _Figure]:
-    """Rows on tasks, as functions from an agent's statistics to a cell."""
+    """Return the rows of statistics over tasks, as functions from `Statistics` to a cell."""
     rows: dict[str, _Figure] = {}
     if any(one.interval for one in columns):
         rows["mean reward, at least"] = _bound(0)
@@ -139,13 +141,13 @@ def _spread(columns: Sequence[Statistics]) -> dict[str, _Figure]:
 
 
 def _plain() -> Iterator[tuple[str, dict[str, _Figure]]]:
-    """Titles and rows of the table for episodes of any kind."""
+    """Yield titles and rows for episodes of any environment."""
     yield "Reward", {"mean": _number("reward"), "standard deviation": _number("reward_sd")}
     yield "Episodes", {"played": _count("episodes"), "tasks": _count("tasks")}
 
 
 def _edited(columns: Sequence[Summary]) -> Iterator[tuple[str, dict[str, _Figure]]]:
-    """Titles and rows of the table, as functions from a summary to a cell."""
+    """Yield titles and rows for editing episodes, as functions from `Summary` to a cell."""
     yield (
         "Reward",
         {

@@ -1,6 +1,6 @@
-"""Adapters: each imports its library, and nobody else does.
+"""Adapters to RL libraries, one module per library; no other module imports that library.
 
-They play sessions of an environment (`env.unwrapped.new_session(task_id)`), or, for GEM and
-Stable-Baselines3, the environment itself. So the members of a group get the same task, no text
-raises, failures cost what they cost, and a judge that gives no verdict raises instead of scoring.
+Adapters play sessions (`env.unwrapped.new_session(task_id)`); those of GEM and Stable-Baselines3
+play the environment. The members of a group share a task, no action raises an error, failed tool
+calls keep their penalties, and a judge's failure raises an error instead of producing a score.
 """

@@ -1,19 +1,19 @@
-"""OpenPipe ART: episodes as trajectories, and groups of them on the same task.
+"""Adapter for OpenPipe ART: episodes as trajectories, grouped by task.
 
     episodes = Episodes("ResumeEdit-v0", judge="rubric")
     groups = await episodes.gather(model, [task.task_id for task in episodes.env.tasks[:4]], size=8)
     await backend.train(model, groups)
 
-ART trains on the episode's reward. `metrics` also hold each turn's (`turn/1`; the last has the
-verdict's part) and all terms (`ledger/edit`); the only log is the episode's record.
+ART trains on the episode's reward. `metrics` also holds the reward of each turn (`turn/1`; the
+last includes the verdict) and all reward terms (`ledger/edit`); the log is the episode's record.
 
-An action is the text that was sampled: `tool_choice="none"` has vLLM, which ART starts, show the
-tools and leave calls in the text. ART would render a parsed one again, behind its own tokens.
-What is parsed all the same is put back; endpoints that insist on it (OpenAI's) cannot be used.
+Actions are sampled text: with `tool_choice="none"` the vLLM server of ART shows the tools to the
+model but leaves calls in the text. ART would render a parsed call a second time, after its tokens.
+Calls that a server parses anyway are put back; endpoints that always parse (OpenAI's) do not work.
 `LocalBackend` needs models with the `_internal_config` `{"chat_template_tool_schema_format":
-"vllm_openai"}`: otherwise it writes the tools in another way than the prompts that were played.
+"vllm_openai"}`: otherwise it renders the tools differently than in the sampled prompts.
 
-Checked with openpipe-art 0.5.18, without its backends, which need a GPU or a service.
+Tested with openpipe-art 0.5.18, without its backends, which need a GPU or a service.
 """
 
 import json
@@ -26,17 +26,21 @@ from resume_gym.tools import with_calls
 
 
 class Episodes:
-    """Plays the tasks of `gymnasium.make(env_id, **env_kwargs)` with ART's models."""
+    """Rollouts of ART's models in `gymnasium.make(env_id, **env_kwargs)`."""
 
     def __init__(self, env_id: str = "ResumeEdit-v0", **env_kwargs: Any) -> None:
         self.env: Any = gym.make(env_id, **env_kwargs).unwrapped
 
     async def rollout(self, model: Any, task_id: str, **request: Any) -> art.Trajectory:
-        """An episode; `request` is for every request, as `max_tokens`. Raises a `JudgeError`."""
+        """Play one episode; `request` holds completion options, such as `max_tokens`.
+
+        Raises:
+            JudgeError: the judge gave no verdict.
+        """
         session, rewards = self.env.new_session(task_id), list[float]()
         tools, create = list(session.tools), model.openai_client().chat.completions.create
         trajectory = art.Trajectory(messages_and_choices=session.messages, tools=tools)
-        # ART's own timeout, as long as this one, is an error of type with openai 3
+        # ART's default timeout is equally long, but of a type that openai 3 rejects
         request = {"timeout": 1200, **request, "tool_choice": "none", "logprobs": True}
         request |= {"model": model.get_inference_name(), "tools": tools}
         while not session.done:
@@ -57,16 +61,17 @@ class Episodes:
     async def gather(
         self, model: Any, task_ids: list[str], size: int, max_exceptions: float = 0, **request: Any
     ) -> list[art.TrajectoryGroup]:
-        """`size` episodes on each task, all at once; see `rollout`.
+        """Play `size` episodes on each task concurrently; see `rollout`.
 
-        `max_exceptions` of them (a part of all, if below 1) may fail: they are in `exceptions` of
-        their group, and in no mean. One more is raised.
+        Up to `max_exceptions` episodes (a fraction of all, if below 1) may fail; they are listed in
+        `exceptions` of their group and excluded from all means. One more failure is raised.
         """
         groups = []
         for task_id in task_ids:
             members = [self.rollout(model, task_id, **request) for _ in range(size)]
             groups.append(art.TrajectoryGroup(members, metadata={"scenario_id": task_id}))
-        limits = {"max_exceptions": max_exceptions, "max_metrics": 1}  # more do not fit the screen
+        # The progress bar has room for one metric
+        limits = {"max_exceptions": max_exceptions, "max_metrics": 1}
         return list(await art.gather_trajectory_groups(groups, **limits))
 
 

@@ -1,4 +1,4 @@
-"""GEM (checked with gem-llm 0.1.0): every environment of this package as a `gem.Env`.
+"""Adapter for GEM: every environment of this package as a `gem.Env`.
 
     import gem
     import resume_gym.integrations.gem  # registers resume_gym:ResumeEdit-v0 and the others
@@ -6,9 +6,10 @@
     envs = gem.make_vec(["resume_gym:ResumeEdit-v0"] * 4, vec_kwargs=one, split="eval")
     observations, infos = envs.reset()
 
-GEM's vectors reset an environment in the step that ends its episode and drop what that step said,
-so the info of a reset has "final_obs" and "final_info" of the episode before. Environments of
-your own: `gem.register("mine:My-v0", GemEnv, gym_id="My-v0")`.
+GEM's vector environments reset an environment in the step that ends its episode and drop the
+output of that step, so the info of a reset holds "final_obs" and "final_info" of the previous
+episode. Register other environments with `gem.register("mine:My-v0", GemEnv, gym_id="My-v0")`.
+Tested with gem-llm 0.1.0.
 """
 
 import json
@@ -34,12 +35,17 @@ Call one a turn:
 
 
 class GemEnv(gem.Env):  # type: ignore[misc]
-    """The environment `gym_id`, made with `kwargs`, by GEM's interface.
+    """An environment of this package with GEM's interface.
 
-    `seed` is that of the first reset if none is given there; `task_id` names the task of every
-    episode. The first observation tells the tools. The last info has the "ledger". Attributes
-    are private since GEM's wrappers would copy public ones, once and for all.
+    The first observation describes the tools; the last info holds the "ledger".
+
+    Args:
+        gym_id, kwargs: arguments of `gymnasium.make`.
+        seed: seed of the first reset, unless `reset` gets one.
+        task_id: task of every episode; None draws tasks.
     """
+
+    # Attributes are private: GEM's wrappers copy public ones once and never update the copies
 
     def __init__(
         self,
@@ -54,7 +60,7 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         self._final: dict[str, Any] = {}
 
     def reset(self, seed: int | None = None) -> tuple[str, dict[str, Any]]:
-        """Start an episode; unlike other environments' of GEM, no global generator is seeded."""
+        """Start an episode; unlike GEM's own environments, do not seed global generators."""
         seed, self._seed = self._seed if seed is None else seed, None
         prompt, info = self._env.reset(seed=seed, options=self._options)
         final, self._final = self._final, {}
@@ -64,23 +70,23 @@ class GemEnv(gem.Env):  # type: ignore[misc]
         return first, info | final
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Take one action; raises JudgeError if no verdict could be had."""
+        """Take one action; raise JudgeError if the judge gives no verdict."""
         reply, reward, done, truncated, info = self._env.step(action)
-        info["use_tool"] = True  # in GEM's chat templates the reply is a tool's
+        info["use_tool"] = True  # GEM then renders the reply as a tool message
         if done:
             info["ledger"] = self._env.session.ledger
             self._final = {"final_obs": reply, "final_info": info}
         return reply, reward, done, truncated, info
 
     def spawn(self, same_state: bool = False, **kwargs: Any) -> "GemEnv":
-        """Another one, made with the same arguments but `kwargs`; or in the same state, too."""
+        """Create a copy, with `kwargs` replaced; with `same_state`, copy the episode too."""
         child = GemEnv(**self._made | kwargs)
         if same_state and self._env.session:
             child._env.session = self._env.session.fork()
         return child
 
     def sample_random_action(self) -> str:
-        """A random text."""
+        """Return a random text."""
         return str(self._env.action_space.sample())
 
 

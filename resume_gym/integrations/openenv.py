@@ -1,12 +1,12 @@
-"""OpenEnv: a server of episodes over WebSocket, each connection its own, many at once.
+"""Server for OpenEnv: concurrent episodes over WebSocket, one per connection.
 
-    uvicorn --factory resume_gym.integrations.openenv:make_app  # packages/openenv has the image
+    uvicorn --factory resume_gym.integrations.openenv:make_app  # image: examples/packages/openenv
 
-`openenv_client`, beside it, has the client. The members of a group reset with one `task_id`; the
-first may leave it out and read it from its observation. When the judge fails, `step` raises at the
-client; the next `step` of the connection, whatever it says, only asks the judge again. Waiting for
-the judge holds up no other episode. Checked with openenv 0.10.0, whose HTTP `/reset` and `/step`
-make an environment for each request and cannot play; its task API is not offered.
+`openenv_client` has the client. The members of a group reset with one `task_id`; the first may
+omit it and read the drawn one from its observation. When the judge fails, `step` raises an error
+at the client; the next `step` of the connection ignores its action and only asks the judge again.
+Waiting for the judge blocks no other episode. OpenEnv's HTTP routes `/reset` and `/step` create an
+environment per request and cannot play; its task API is not supported. Tested with openenv 0.10.0.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from resume_gym.integrations.openenv_client import (
 class ResumeGymEnvironment(
     Environment[ResumeGymAction, ResumeGymObservation, ResumeGymState]  # type: ignore[misc]
 ):
-    """One connection's episodes; all connections share the environment's tasks and judge."""
+    """The episodes of one connection; all connections share the tasks and the judge."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -39,9 +39,9 @@ class ResumeGymEnvironment(
         self.close()
 
     def close(self) -> None:
-        """Forget the episode."""
+        """Drop the episode."""
         self._session: Any = None
-        self._ungraded: Any = None  # a step whose answer the client has not had
+        self._ungraded: Any = None  # step whose result the client has not received
 
     def reset(
         self,
@@ -50,8 +50,12 @@ class ResumeGymEnvironment(
         task_id: str | None = None,
         **unknown: Any,
     ) -> ResumeGymObservation:
-        """Start an episode; without `task_id`, on the task that Gymnasium draws for the seed."""
-        if unknown:  # a misspelt task_id would give each member of a group another task
+        """Start an episode on `task_id`, or on the task that Gymnasium draws with `seed`.
+
+        Raises:
+            TypeError: an argument is unknown.
+        """
+        if unknown:  # a misspelt task_id would give each member of a group a different task
             raise TypeError(f"reset takes task_id, seed, episode_id; got {', '.join(unknown)}")
         self._env.np_random, _ = seeding.np_random(seed)
         session = self._env.new_session(task_id)
@@ -61,7 +65,7 @@ class ResumeGymEnvironment(
         return ResumeGymObservation(text=session.prompt, tools=session.tools, **start)
 
     async def reset_async(self, *args: Any, **kwargs: Any) -> ResumeGymObservation:
-        """See `reset`; in the event loop, since all draw with one generator."""
+        """See `reset`; runs in the event loop, since all connections share a generator."""
         return self.reset(*args, **kwargs)
 
     def step(self, action: ResumeGymAction, *_: Any, **__: Any) -> ResumeGymObservation:
@@ -69,11 +73,11 @@ class ResumeGymEnvironment(
         return asyncio.run(self.step_async(action))
 
     async def step_async(self, action: ResumeGymAction, *_: Any, **__: Any) -> ResumeGymObservation:
-        """Take a turn, and at the end ask the judge; after a failure only ask again.
+        """Take a turn, and ask the judge after the last; after a judge's failure, only ask again.
 
         Raises:
-            JudgeError: no verdict could be had.
-            HTTPException: there is no episode, as always over HTTP.
+            JudgeError: the judge gave no verdict.
+            HTTPException: there is no episode, which is always so over HTTP.
             RuntimeError: the episode is over.
         """
         if self._session is None:
@@ -94,7 +98,7 @@ class ResumeGymEnvironment(
 
     @property
     def state(self) -> ResumeGymState:
-        """The episode so far; empty before `reset`."""
+        """State of the episode; empty before `reset`."""
         if (session := self._session) is None:
             return ResumeGymState()
         now = {"done": session.done, "needs_verdict": session.needs_verdict}
@@ -104,9 +108,9 @@ class ResumeGymEnvironment(
 def make_app(
     env_id: str = "ResumeEdit-v0", max_concurrent_envs: int = 256, **kwargs: Any
 ) -> FastAPI:
-    """The server of an environment; `kwargs` are `gymnasium.make`'s."""
+    """Create the server application; `kwargs` are arguments of `gymnasium.make`."""
     env: Any = gym.make(env_id, **kwargs).unwrapped
-    _ = env.tasks, env.judge  # made once for all; what is wrong with them is said now
+    _ = env.tasks, env.judge  # load both now, so that errors appear at startup
     app: FastAPI = create_app(
         partial(ResumeGymEnvironment, env),
         ResumeGymAction,

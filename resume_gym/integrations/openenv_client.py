@@ -1,12 +1,12 @@
-"""OpenEnv, the client's side: what goes over the wire, and who sends it; see `openenv` beside it.
+"""Client and message types for OpenEnv; `openenv` has the server.
 
     async with ResumeGymEnv("http://localhost:8000", message_timeout_s=600) as env:
         start = await env.reset(task_id="train-0-000005")  # .observation: text, tools, ...
         result = await env.step(ResumeGymAction(text=completion))  # .reward, .done, .observation
         state = await env.state()  # ledger, resume, turns left, edits
 
-`env.sync()` does without asyncio. A client that stops waiting, after `message_timeout_s`, has lost
-its episode; the default of 60 s is less than some judges take.
+`env.sync()` returns a synchronous client. After a timeout of `message_timeout_s` the episode is
+lost; the default of 60 s is shorter than some judges take.
 """
 
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ from pydantic import Field, SkipValidation
 
 
 class ResumeGymAction(Action):  # type: ignore[misc]
-    """What the model said, with its tool call."""
+    """The model's text, with its tool call."""
 
-    text: SkipValidation[str]  # lone surrogates too, which pydantic would refuse
+    text: SkipValidation[str]  # pydantic rejects lone surrogates, which models can produce
 
 
 class ResumeGymObservation(Observation):  # type: ignore[misc]
-    """What the model reads; after `reset` also what its conversation begins with.
+    """The text for the model; after `reset` also the task, system prompt and tool schemas.
 
-    `reward` is the turn's, the last one's with the verdict; `ledger` holds its terms.
+    `reward` is the reward of the turn, the last including the verdict; `ledger` holds its terms.
     """
 
     text: str
@@ -39,7 +39,7 @@ class ResumeGymObservation(Observation):  # type: ignore[misc]
 
 
 class ResumeGymState(State):  # type: ignore[misc]
-    """The episode so far: all its terms, and `Session.info()` as further fields."""
+    """State of the episode: all reward terms, and the keys of `Session.info()` as extra fields."""
 
     done: bool = False
     needs_verdict: bool = False
@@ -49,7 +49,7 @@ class ResumeGymState(State):  # type: ignore[misc]
 class ResumeGymEnv(
     EnvClient[ResumeGymAction, ResumeGymObservation, ResumeGymState]  # type: ignore[misc]
 ):
-    """The client of one episode at a time; its methods are those of `openenv.core.EnvClient`."""
+    """A client that plays one episode at a time; see `openenv.core.EnvClient` for its methods."""
 
     def _step_payload(self, action: ResumeGymAction) -> dict[str, Any]:
         return {"text": action.text}

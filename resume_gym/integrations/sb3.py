@@ -1,12 +1,13 @@
-"""Stable-Baselines3 (checked: 2.9.2, sb3-contrib too): choose edits from a menu, see numbers.
+"""Adapter for Stable-Baselines3: discrete actions from a menu of edits, numeric observations.
 
     monitor = {"info_keywords": ("ledger",)}  # reward terms, in `model.ep_info_buffer`
     mini = {"env_id": "ResumeEditMini-v0"}
     env = make_vec_env(MenuEnv, n_envs=8, env_kwargs=mini, monitor_kwargs=monitor)
     PPO("MlpPolicy", env).learn(10_000)
 
-Also for DQN, bandits, MaskablePPO. No agent can say what is not on its menu. A VecEnv's automatic
-resets draw tasks; `env.set_options({"task_id": ...})` names those of the next `env.reset()`.
+Also works with DQN, bandits and MaskablePPO. Agents can only make edits on the menu. Automatic
+resets of a VecEnv draw tasks; `env.set_options({"task_id": ...})` sets those of the next
+`env.reset()`. Tested with stable-baselines3 and sb3-contrib 2.9.2.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,37 +20,45 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 from resume_gym import Session, tool_call
-from resume_gym.careful import next_edit
+from resume_gym.agents.careful import next_edit
 from resume_gym.document import wrapped_lines
 
-_next_edit = lru_cache(maxsize=4096)(next_edit)  # a turn's plan goes on in the next turn
+_next_edit = lru_cache(maxsize=4096)(next_edit)  # plans of successive turns overlap
 
 
 def careful_menu(session: Session) -> list[str]:
-    """Review, submit, a careful stranger's next edits, and the bullets of a long page to delete."""
+    """List review, submit, the next edits of the `careful` agent, and deletions of bullets.
+
+    Deletions are offered only while the resume exceeds the page.
+    """
     draft, rules, lines = session.resume, session.rules, session.state.document.lines
     bullets = [line for line in draft.split("\n") if line[:2] in ("- ", "* ", "+ ", "• ")]
     deletions = [(f"\n{line}", "") for line in bullets if lines > rules.page_lines]
     edits: list[tuple[str, str]] = []
     for left in range(rules.max_turns - session.state.turns, 0, -1):
         excess = max(0, wrapped_lines(draft, rules.page_width) - rules.page_lines)
-        most = max(1, left - 1) if excess else 1  # edits left matter to long pages only
+        most = max(1, left - 1) if excess else 1  # unused without excess: 1 saves cache entries
         edit = _next_edit(draft, session.task.job, excess, most, rules.page_width)
         if not edit:
             break
         edits.append(edit)
         draft = draft.replace(*edit)
-    # some of the stranger's edits need those before them
+    # Planned edits may depend on earlier ones: keep those that apply to the resume as it is
     possible = [edit for edit in edits + deletions if session.resume.count(edit[0]) == 1]
     calls = [tool_call("str_replace", old=old, new=new) for old, new in possible]
     return list(dict.fromkeys((tool_call("review"), tool_call("submit"), *calls)))
 
 
 class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
-    """An environment of texts (`env_id`, `kwargs`) played by choosing places of a menu.
+    """A text environment played by choosing from a menu.
 
-    `menu` says what there is before each turn; a place without a text costs what no call costs.
-    Observations: 5 numbers on the session, 5 on each place. The last info has the "ledger".
+    Observations [5 + 5 * places] hold 5 features of the session and 5 of each place, in [-1, 1].
+    An empty place has the penalty of a text without a tool call. The last info has the "ledger".
+
+    Args:
+        env_id, kwargs: arguments of `gymnasium.make` for the text environment.
+        menu: returns the texts to choose from, before each turn.
+        places: size of the menu.
     """
 
     def __init__(
@@ -66,28 +75,28 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         self._menu, self._texts = menu, [""] * places
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Start an episode, as the environment of texts does."""
+        """Start an episode; see the text environment."""
         super().reset(seed=seed)
         _, info = self.text_env.reset(seed=seed, options=options)
         return self._observe(), info
 
     def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, Any]:
-        """Say what stands in a place; raises JudgeError as the environment of texts does."""
+        """Send the text in a place; raise JudgeError if the judge gives no verdict."""
         _, reward, done, truncated, info = self.text_env.step(self._texts[action])
         if done:
             info["ledger"] = self.text_env.session.ledger
         return self._observe(), float(reward), done, truncated, info
 
     def render(self) -> Any:
-        """What the environment of texts renders."""
+        """Render the text environment."""
         return self.text_env.render()
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which places have a text [places]."""
+        """Return which places hold a text [places]."""
         return np.array([text != "" for text in self._texts])
 
     def _observe(self) -> NDArray[np.float32]:
-        """Fill the menu for the next turn; describe each text by what it would do."""
+        """Fill the menu for the next turn; describe each text by its effect on a fork."""
         session, places = self.text_env.session, len(self._texts)
         texts = [] if session.done else list(self._menu(session))[:places]
         self._texts = texts + [""] * (places - len(texts))

@@ -1,13 +1,14 @@
-"""SkyRL: episodes as a SkyRL-Gym environment, for its generator and trainers.
+"""Adapter for SkyRL: a SkyRL-Gym environment for its generator and trainers.
 
     Dataset.from_list(rows("ResumeEdit-v0")).to_parquet("train.parquet")
     # before BasePPOExp(cfg).run(), in the same Ray task:
     cfg.generator.chat_template_kwargs = {"tools": register("ResumeEdit-v0", split=None)}
 
 Set `environment.env_class=ResumeEdit-v0` (columns: prompt, env_class, task_id, data_source),
-`generator.max_turns` above 1, `generator.max_input_length` to the tokens of a whole chat.
-Checked with skyrl-gym 0.4.0 and skyrl 0.3.0. Not for `generator.step_wise_trajectories` and
-`generator.chat_template`, which keep the last turn's reward only, nor for `generator.batched`.
+`generator.max_turns` above 1, and `generator.max_input_length` to the tokens of a whole chat.
+Does not support `generator.batched`, nor `generator.step_wise_trajectories` and
+`generator.chat_template`, which keep only the reward of the last turn. Tested with skyrl-gym 0.4.0
+and skyrl 0.3.0.
 """
 
 from typing import Any, ClassVar
@@ -20,7 +21,7 @@ from resume_gym.llm.loop import submit
 
 
 class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
-    """One episode; `register` gives a subclass the environment whose session it plays."""
+    """One episode; `register` creates subclasses with the environment in `env`."""
 
     env: ClassVar[Any]
 
@@ -30,31 +31,34 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self.task_id = extras["task_id"]
 
     def init(self, prompt: Any) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        """The session's first messages, which follow its rules; a row may be older."""
+        """Return the session's first messages, since the prompt of the row may be outdated."""
         return self.session.messages, self.session.info()
 
     def step(self, action: str) -> dict[str, Any]:
-        """Take one action; at the end, ask the judge, who may raise a `JudgeError`."""
+        """Take one action; after the last, ask the judge, which may raise JudgeError."""
         observation, reward, done, _, _ = self.session.step(action)
-        if done:  # this holds up one of the generator's threads for environments
+        if done:  # blocks one of the generator's environment threads
             reward += sum(submit(self.env.agrade(self.session)).result().values())
         told = {"reward": reward, "done": done, "metadata": self.session.info()}
         return {"observations": [{"role": "tool", "content": observation}][done:], **told}
 
     def get_metrics(self) -> dict[str, Any]:
-        """The episode and its reward's terms: a row of the generator's `env_metrics`."""
+        """Return the episode's text, reward and reward terms, for the generator's `env_metrics`."""
         terms = {f"reward_{name}": value for name, value in self.session.ledger.items()}
         about = {"task_id": self.task_id, "text": self.session.text}
         return {**about, "done": self.session.done, "episode_reward": self.session.reward, **terms}
 
     @staticmethod
     def aggregate_metrics(metrics: list[dict[str, Any]]) -> dict[str, float]:
-        """Means, under names that tell SkyRL not to add them up over batches."""
+        """Average the metrics; SkyRL would sum names without "mean_" over batches."""
         return {f"mean_{k}": v for k, v in BaseTextEnv.aggregate_metrics(metrics).items()}
 
 
 def register(env_id: str = "ResumeEdit-v0", **kwargs: Any) -> list[dict[str, Any]]:
-    """Tell SkyRL of `gymnasium.make(env_id, **kwargs)`, in place of an earlier one; its tools."""
+    """Register `gymnasium.make(env_id, **kwargs)` with SkyRL-Gym; return its tool schemas.
+
+    Replaces an earlier registration of `env_id`.
+    """
     env: Any = gym.make(env_id, **kwargs).unwrapped
     tools = [dict(tool) for tool in env.new_session().tools]
     skyrl_gym.registry.pop(env_id, None)
@@ -63,7 +67,7 @@ def register(env_id: str = "ResumeEdit-v0", **kwargs: Any) -> list[dict[str, Any
 
 
 def rows(env_id: str = "ResumeEdit-v0", **kwargs: Any) -> list[dict[str, Any]]:
-    """SkyRL's dataset: a row for each task of `gymnasium.make(env_id, **kwargs)`."""
+    """Return SkyRL's dataset, one row per task of `gymnasium.make(env_id, **kwargs)`."""
     env: Any = gym.make(env_id, **kwargs).unwrapped
     prompts = {task.task_id: env.new_session(task.task_id).messages for task in env.tasks}
     about = {"env_class": env_id, "data_source": env_id}

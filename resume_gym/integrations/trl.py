@@ -1,4 +1,4 @@
-"""TRL: GRPO on episodes played as tokens (`rollout_func`), or in TRL's own loop of tool calls.
+"""Adapter for TRL: GRPO with a token-level `rollout_func`, or with TRL's own tool loop.
 
     from trl import GRPOConfig, GRPOTrainer
     from resume_gym.integrations.trl import Game
@@ -6,14 +6,15 @@
     GRPOTrainer(model, reward_funcs=game.reward, args=GRPOConfig(...), train_dataset=game.dataset(),
                 rollout_func=game.rollout).train()  # or environment_factory=game.environment
 
-Checked with TRL 1.16.0, generation by transformers, in one process. An episode that does not fit
-`max_completion_length`, tools' replies included, is cut, and the turns left cost what silence
-costs. `rollout` takes models that write Hermes calls, and is faithful. TRL's loop takes a tokenizer
-with a `response_template`, and keeps failures from the environment: it ends an episode at a message
-without a call, answers calls that fit no tool, and takes several calls of a message for as many
-turns. `reward` plays the conversation again, so that the first two cost what they cost; but the
-agent, when it made a call that fits no tool, was not told of the turn it lost. In that loop TRL's
-`log_completions` fails if no call of a batch has arguments.
+An episode that exceeds `max_completion_length`, tool replies included, is truncated, and each
+remaining turn has the penalty of an empty action. `rollout` needs a model that writes Hermes tool
+calls; it plays episodes exactly as the environment does. TRL's tool loop needs a tokenizer with a
+`response_template`, and hides failures from the environment: a message without a call ends the
+episode, TRL itself answers calls that fit no tool, and each of several calls in a message is a
+turn. `reward` replays the conversation, so the first two failures have the usual penalties; but
+after a call that fits no tool, the agent does not learn that it lost a turn. In the tool loop,
+TRL's `log_completions` fails if no call of a batch has arguments. Tested with TRL 1.16.0,
+generation by transformers, in one process.
 """
 
 import asyncio
@@ -28,18 +29,21 @@ from datasets import Dataset
 from resume_gym import TOOLS, tool_call
 from resume_gym.tools import with_calls
 
-# TRL asks no more of an agent only if a tool's reply does not fit, which it then takes back
+# TRL ends a tool loop early only if a reply exceeds the completion length; it drops that reply
 _NO_ROOM = "over " * 65_536
 
 
 class Tools:
-    """An episode in TRL's loop; its public methods are the tools."""
+    """An episode in TRL's tool loop; the public methods are the tools.
+
+    TRL derives the tool schemas from signatures and docstrings, which must match `TOOLS`.
+    """
 
     def __init__(self, env: Any) -> None:
         self._env = env
 
     def reset(self, task_id: str, **row: Any) -> None:
-        """Start an episode on the task of a dataset's row."""
+        """Start an episode on the task of a dataset row."""
         self._session = self._env.new_session(task_id)
 
     def str_replace(self, old: str, new: str, count: int = 1) -> str:
@@ -66,14 +70,14 @@ class Tools:
 
 
 class Game:
-    """An environment as GRPOTrainer takes it; the keyword arguments are `gymnasium.make`'s."""
+    """An environment for GRPOTrainer, created by `gymnasium.make(env_id, **kwargs)`."""
 
     def __init__(self, env_id: str = "ResumeEdit-v0", **kwargs: Any) -> None:
         self.env: Any = gym.make(env_id, **kwargs).unwrapped
         self._task_ids: dict[str, str] = {}
 
     def dataset(self) -> Dataset:
-        """A row for each task: "prompt" and "task_id"."""
+        """Return the dataset, one row per task, with columns "prompt" and "task_id"."""
         rows = []
         for task in self.env.tasks:
             session = self.env.new_session(task.task_id)
@@ -82,20 +86,24 @@ class Game:
         return Dataset.from_list(rows)
 
     def environment(self) -> Tools:
-        """An `environment_factory`, for a `max_completion_length` of less than 65,536.
+        """Create an episode; for `environment_factory` and `max_completion_length` below 65,536.
 
         Raises:
-            ValueError: the tools are not those of resumes, for which it has methods.
+            ValueError: the environment's tools are not those of resumes, which `Tools` implements.
         """
         if self.env.session_type.toolbox.schemas != TOOLS:
             raise ValueError("expected an environment with the tools of resumes; use `rollout`")
         return Tools(self.env)
 
     def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        """A `rollout_func`: plays an episode for each prompt of `dataset`, all at once."""
+        """Play an episode for each prompt of `dataset`, as one batch; for `rollout_func`.
+
+        Raises:
+            ValueError: a prompt is not from `dataset`.
+        """
         chat, limit = trainer.processing_class, trainer.max_completion_length
         ids, mask, logprobs, actions = ([list[Any]() for _ in prompts] for _ in range(4))
-        # of a row, TRL hands on the prompt only
+        # TRL passes only the prompt of a row, so the prompt identifies the task
         texts = [prompt[-1]["content"] for prompt in prompts]
         if strangers := [text for text in texts if text not in self._task_ids]:
             told = f"got {strangers[0][:60]!r}..."
@@ -110,7 +118,7 @@ class Game:
         asked = [chat.encode(text, add_special_tokens=False) for text in asked]
         running = list(range(len(prompts)))
         while running:
-            # it samples with whatever backend the user chose, and has no public name
+            # Private, but no public method samples with the backend of the user's choice
             context = [asked[i] + ids[i] for i in running]
             turns, logps = trainer._generate_single_turn(context, None, {}, 1)
             playing, running = running, []
@@ -120,6 +128,7 @@ class Game:
                 text = chat.decode(turn[:-1] if whole else turn)
                 step = sessions[i].step(text)
                 reply = [] if step.done else _reply(chat, step.observation, options, whole)
+                # A reply is worth adding only with room for another turn
                 if reply and len(ids[i]) + len(turn) + len(reply) < limit:
                     running.append(i)
                 else:
@@ -140,12 +149,12 @@ class Game:
         actions: Sequence[Sequence[str]] | None = None,
         **row: Any,
     ) -> list[float]:
-        """The reward function: the episodes' rewards; the judge is asked about all at once.
+        """Return the episodes' rewards, with concurrent judge requests; for `reward_funcs`.
 
-        Logs the terms of the ledger as metrics, and the turns' rewards beside the completions.
+        Logs the reward terms as metrics, and the rewards of the turns beside the completions.
 
         Raises:
-            JudgeError: a verdict could not be had.
+            JudgeError: the judge gave no verdict.
         """
         said = actions or [_actions(messages) for messages in completions]
         played = [self._play(*episode) for episode in zip(task_id, said, strict=True)]
@@ -158,7 +167,7 @@ class Game:
         return [session.reward for session, _ in played]
 
     def _play(self, task_id: str, actions: Sequence[str]) -> tuple[Any, list[float]]:
-        """The episode in which the agent says this and then no more, and its turns' rewards."""
+        """Replay actions, then empty ones to the end; return the session and turn rewards."""
         session, said, rewards = self.env.new_session(task_id), chain(actions, repeat("")), []
         while not session.done:
             rewards.append(session.step(next(said)).reward)
@@ -166,7 +175,8 @@ class Game:
 
 
 def _reply(chat: Any, observation: str, options: Mapping[str, Any], whole: bool) -> list[int]:
-    """What the chat template writes between two turns of the agent, a tool's reply in it."""
+    """Return the chat template's tokens between two assistant turns, with a tool reply."""
+    # From a dummy chat: rendering the real one again could change its sampled tokens
     said = (("user", "question"), ("assistant", "answer"), ("tool", observation))
     messages = [{"role": role, "content": content} for role, content in said]
     text, turn = chat.apply_chat_template(messages, **options), f"answer{chat.eos_token}"
@@ -175,7 +185,7 @@ def _reply(chat: Any, observation: str, options: Mapping[str, Any], whole: bool)
 
 
 def _actions(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the agent said, as the environment takes it: a text for each call, or for none."""
+    """Convert messages to actions, one per tool call or per message without calls."""
     texts: list[str] = []
     for message in messages:
         if message["role"] == "assistant":

@@ -1,17 +1,17 @@
-r"""verifiers 0.4 (v1): the environment as a taskset, an env and a harness, which prime-rl takes.
+r"""Adapter for verifiers 0.4 (v1) and prime-rl: a taskset, an env and a harness.
 
-    pip install -e . -e packages/verifiers  # the package `resume-edit`, which exports these classes
+    pip install -e . -e examples/packages/verifiers  # package `resume-edit` exports these classes
     vf-eval resume-edit --env.taskset.gym-kwargs '{"split": "eval"}' --no-push --no-rich \
         --client.base-url http://localhost:8000/v1 -m MODEL -n 20 -r 4
 
-The members of a group share a task. A trace holds every term of the ledger as a reward, figures
-of the episode as metrics, and in `info` the turns' rewards and the session's record. The harness
-asks for completions from this process, with the tools' schemas: no sandbox, no `uv`.
+The members of a group share a task. A trace holds each reward term as a reward, numbers of the
+episode as metrics, and in `info` the turn rewards and the session record. The harness requests
+completions with the tool schemas from this process, without a sandbox or `uv`. Other harnesses do
+not pass the schemas to the model.
 
-An episode without a verdict, or cut off by a limit or a dead server, is an error and no score:
-its `ok` is false, and its reward of 0 is nobody's.
-Where the library parses calls itself (its train client), a malformed one arrives as no call, at
-the same cost. Any other harness keeps the schemas from the model. Checked with 0.4.0.
+An episode without a verdict, or cut off by a limit or a dead server, is an error, not a score:
+its `ok` is false, and its reward of 0 is meaningless. Where the library parses calls itself (its
+train client), a malformed call arrives as no call, with the same penalty. Tested with 0.4.0.
 """
 
 import ssl
@@ -24,18 +24,18 @@ from verifiers.v1.dialects.chat import message_to_wire
 
 from resume_gym.tools import with_calls
 
-_TLS = ssl.create_default_context()  # takes 25 ms, too long to be made for every turn
+_TLS = ssl.create_default_context()  # takes 25 ms, too long for every turn
 
 
 class Row(vf.TaskData):  # type: ignore[misc]
-    """A task as the library carries it about."""
+    """Data of a task."""
 
     task_id: str
     tools: list[dict[str, Any]]
 
 
 class GymTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
-    """`gym_id` and `gym_kwargs` are for `gym.make`."""
+    """Configuration; `gym_id` and `gym_kwargs` are arguments of `gym.make`."""
 
     gym_id: str = "ResumeEdit-v0"
     gym_kwargs: dict[str, Any] = {}  # noqa: RUF012
@@ -49,7 +49,7 @@ class GymTaskset(vf.Taskset[vf.Task[Row], GymTasksetConfig]):  # type: ignore[mi
         self.gym: Any = gym.make(config.gym_id, **config.gym_kwargs).unwrapped
 
     def load(self) -> list[Any]:
-        """All tasks, in order."""
+        """Return all tasks, in order."""
         return [self._task(self.gym.new_session(task.task_id)) for task in self.gym.tasks]
 
     def _task(self, session: Any) -> Any:
@@ -60,7 +60,7 @@ class GymTaskset(vf.Taskset[vf.Task[Row], GymTasksetConfig]):  # type: ignore[mi
 
 
 class ChatHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
-    """One completion a turn."""
+    """A harness that requests one completion per turn."""
 
     APPENDS_SYSTEM_PROMPT = SUPPORTS_RESUME = True
     EXECUTES_CODE = NEEDS_CONTAINER = False
@@ -68,7 +68,7 @@ class ChatHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, urls: Any, data: Any
     ) -> Any:
-        """Ask for a completion; the library's proxy takes it down."""
+        """Request a completion, which the library's proxy records."""
         system, prompt = self.resolve_prompt(data)
         said = [vf.UserMessage(content=prompt)] if isinstance(prompt, str) else prompt
         messages = [message_to_wire(one) for one in (vf.SystemMessage(content=system), *said)]
@@ -80,23 +80,23 @@ class ChatHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
 
 
 class GymEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]
-    """One agent, without a sandbox."""
+    """Configuration of a single agent without a sandbox."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
 
 class GymEnv(vf.Env[GymEnvConfig]):  # type: ignore[misc]
-    """The agent and a session take turns."""
+    """An environment in which the agent and a session take turns."""
 
     async def run(self, task: Any, agents: Any) -> None:
-        """An episode, its verdict and its rewards."""
+        """Play an episode, ask the judge and record the rewards."""
         gym_env = self.taskset.gym
         session, rewards = gym_env.new_session(task.data.task_id), []
         async with agents.agent.interaction(task) as chat:
             segment, trace = await chat.turn(), chat.trace
             while not session.done:
                 if segment.terminated and trace.errors:
-                    return  # the library knows why
+                    return  # the trace already holds the error
                 if segment.terminated:
                     raise RuntimeError(f"the episode was cut off: {trace.stop_condition}")
                 said = [one for one in segment.messages if one.role == "assistant"][-1]
@@ -106,7 +106,7 @@ class GymEnv(vf.Env[GymEnvConfig]):  # type: ignore[misc]
                     segment = await chat.turn(replies(said, step.observation))
             try:
                 rewards[-1] += sum((await gym_env.agrade(session)).values())
-            finally:  # what has no verdict can be graded later
+            finally:  # the record allows grading later, after a judge's failure
                 trace.info |= {"rewards": rewards, "session": session.record()}
             for name, value in terms(session).items():
                 trace.record_reward(name, value)
@@ -114,26 +114,26 @@ class GymEnv(vf.Env[GymEnvConfig]):  # type: ignore[misc]
 
 
 def text(said: Any) -> str:
-    """What the model said, as the environment takes it."""
+    """Convert an assistant message to an action, with its tool calls put back into the text."""
     calls = [(call.name, call.arguments or "{}") for call in said.tool_calls or ()]
     return with_calls(said.content or "", calls)
 
 
 def replies(said: Any, observation: str) -> list[dict[str, str]]:
-    """The observation, to every call that the server knows of, or else to the text."""
+    """Return the observation as the reply to each parsed tool call, or else as a user message."""
     calls = said.tool_calls or ()
     told = [{"role": "tool", "tool_call_id": one.id, "content": observation} for one in calls]
     return told or [{"role": "user", "content": observation}]
 
 
 def terms(session: Any) -> dict[str, float]:
-    """The ledger, with the terms that the episode could have had."""
+    """Return all reward terms of the episode, with 0.0 for unused ones."""
     names = [name.removeprefix("reward_") for name in session.info() if name.startswith("reward_")]
     return {**dict.fromkeys(names, 0.0), **session.ledger}
 
 
 def figures(session: Any) -> dict[str, float]:
-    """What else is a number in the session's info."""
+    """Return the numbers in the session's info, without reward terms."""
     info = session.info().items()
     numbers = {name: float(one) for name, one in info if isinstance(one, int | float)}
     return {name: one for name, one in numbers.items() if not name.startswith("reward_")}

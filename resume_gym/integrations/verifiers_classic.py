@@ -1,19 +1,19 @@
-"""verifiers 0.3 and older: the environment as a `vf.MultiTurnEnv`.
+"""Adapter for verifiers 0.3 and older: a `vf.MultiTurnEnv`.
 
-    pip install -e . -e packages/verifiers  # the package `resume-edit`, with `load_environment`
+    pip install -e . -e examples/packages/verifiers  # package `resume-edit`
 
     env = vf.load_environment("resume-edit", gym_id="ResumeEdit-v0", split="eval")
     results = env.evaluate_sync(vf.ClientConfig(api_base_url=URL), MODEL, num_examples=20)
 
-Whatever `load_environment` does not know goes to `gym.make`. The members of a group share a task.
-The trajectory's steps hold the turns' rewards, the metrics every term of the ledger and figures
-of the episode; `state_columns=["record"]` keeps what can be replayed and graded again.
+Other arguments of `load_environment` go to `gym.make`. The members of a group share a task. The
+trajectory's steps hold the turn rewards, the metrics each reward term and numbers of the episode;
+`state_columns=["record"]` keeps the session record, for replay and grading.
 
-A judge's failure raises, out of `generate` too, which can go on from saved results. An episode
-cut off by a full context or a dead server has an `error`, and a reward of 0 that nobody should
-read. Where the library parses calls itself (its renderer client), a malformed one arrives as no
-call, at the same cost. Needs the main thread, as every environment of verifiers 0.3 does.
-Checked with 0.3.1; 0.4 has other environments (`resume_gym.integrations.verifiers`).
+A judge's failure raises an error, also from `generate`, which can resume from saved results. An
+episode cut off by a full context or a dead server has an `error`, and its reward of 0 is
+meaningless. Where the library parses calls itself (its renderer client), a malformed call arrives
+as no call, with the same penalty. Needs the main thread, like every environment of verifiers 0.3.
+Tested with 0.3.1; for 0.4 use `resume_gym.integrations.verifiers`.
 """
 
 from typing import Any
@@ -27,28 +27,28 @@ from resume_gym.integrations.verifiers import figures, replies, terms, text
 
 
 def load_environment(gym_id: str = "ResumeEdit-v0", **gym_kwargs: Any) -> "GymEnv":
-    """The environment `gym.make(gym_id, **gym_kwargs)`, for `vf.load_environment`."""
+    """Wrap `gym.make(gym_id, **gym_kwargs)`, for `vf.load_environment`."""
     return GymEnv(gym.make(gym_id, **gym_kwargs).unwrapped)
 
 
 class LedgerRubric(vf.Rubric):  # type: ignore[misc]
-    """The rewards that the session has given."""
+    """A rubric that reports the rewards of the session."""
 
     async def score_rollout(self, state: vf.State) -> None:
-        """The episode's reward; the terms as metrics."""
+        """Set the episode's reward, with its reward terms as metrics."""
         session = state["session"]
         state["record"] = session.record()
         state["reward"] = session.reward if session.done else 0.0
         state["metrics"] = {**terms(session), **figures(session)}
 
     async def score_group(self, states: list[vf.State]) -> None:
-        """Each for itself."""
+        """Score each rollout independently."""
         for state in states:
             await self.score_rollout(state)
 
 
 class GymEnv(vf.MultiTurnEnv):  # type: ignore[misc]
-    """The agent and a session take turns."""
+    """An environment in which the agent and a session take turns."""
 
     def __init__(self, env: Any) -> None:
         sessions = [env.new_session(task.task_id) for task in env.tasks]
@@ -64,17 +64,17 @@ class GymEnv(vf.MultiTurnEnv):  # type: ignore[misc]
         state["session"] = self.gym.new_session(state["info"]["task_id"])
 
     async def get_model_response(self, state: vf.State, prompt: Any, **kwargs: Any) -> Any:
-        """The model's turn; saying nothing is one too, and costs what it costs."""
+        """Return the model's turn; an empty message is an action, with the usual penalty."""
         try:
             return await super().get_model_response(state, prompt, **kwargs)
         except vf.EmptyModelResponseError as nothing:
             if "no content" not in str(nothing):
-                raise  # the server said nothing
+                raise  # the server returned no message
             silence = ResponseMessage(content="", finish_reason="stop", is_truncated=False)
             return Response(id="", created=0, model=state["model"], message=silence)
 
     async def add_trajectory_step(self, state: vf.State, trajectory_step: Any) -> None:
-        """Take the model's turn; no more is asked of it after the last."""
+        """Take the model's turn; after the last, ask the judge and end the rollout."""
         session, said = state["session"], trajectory_step["completion"][-1]
         step = session.step(text(said))
         trajectory_step["reward"] = step.reward
@@ -85,13 +85,13 @@ class GymEnv(vf.MultiTurnEnv):  # type: ignore[misc]
             state["final_env_response"] = state["replies"]
 
     async def env_response(self, messages: Any, state: vf.State, **kwargs: Any) -> list[Any]:
-        """What the session answered."""
+        """Return the session's reply."""
         return list(state["replies"])
 
     @vf.cleanup  # type: ignore[untyped-decorator]
     async def cut_off(self, state: vf.State) -> None:
-        """An episode that did not end is an error, however it came about."""
-        session = state.get("session")  # none, if it could not begin
+        """Record an error for an episode that was cut off, whatever the reason."""
+        session = state.get("session")  # None if the setup failed
         if session is not None and not session.done and state.get("error") is None:
             why = state.get("stop_condition")
             state["error"] = vf.Error(f"the episode was cut off: {why}")

@@ -1,4 +1,4 @@
-r"""verl: episodes of an environment as an agent loop, token in, token out.
+r"""Adapter for verl: a token-in, token-out agent loop.
 
     from resume_gym.integrations.verl import write_dataset
     write_dataset("train.parquet", "ResumeEdit-v0", split="train", judge="gemini")
@@ -8,14 +8,15 @@ r"""verl: episodes of an environment as an agent loop, token in, token out.
         actor_rollout_ref.model.external_lib=resume_gym.integrations.verl \
         data.max_prompt_length=4096 data.max_response_length=8192 actor_rollout_ref.rollout.n=8 ...
 
-`external_lib` registers the loop in every worker, the column `agent_name` chooses it: no reward
-function and nothing of `rollout.multi_turn` is needed. The lengths are those of the prompt with
-its tools, and of a whole episode. `reward_extra_info` holds the reward's terms (validation metrics,
-dumped rollouts), `turn_scores` the steps' rewards; verl puts their sum on the last token. A judge
-that fails raises: `trainer.use_v1=False` stops, the default goes on without that episode.
+`external_lib` registers the loop in every worker, and the column `agent_name` selects it; no
+reward function and no option of `rollout.multi_turn` is needed. The two lengths, in tokens, limit
+the prompt with its tools and the whole episode. `reward_extra_info` holds the reward terms (for
+validation metrics and dumped rollouts), `turn_scores` the turn rewards; verl assigns their sum to
+the last token. A judge's failure raises an error: training stops with `trainer.use_v1=False`, and
+continues without the episode by default.
 
-Checked with verl 0.9.1. Text only; experts are not replayed. What stands between turns verl knows
-by the `model_type` in config.json: it warns of one it does not know, and a newline is missing then.
+Text only; no replay of expert routing. verl derives the tokens between turns from `model_type` in
+config.json; for an unknown type it warns and omits a newline. Tested with verl 0.9.1.
 """
 
 import json
@@ -36,7 +37,7 @@ def _make(spec: str) -> Any:
 
 
 def write_dataset(path: str, env_id: str = "ResumeEdit-v0", **kwargs: Any) -> None:
-    """Write verl's parquet file, a row for each task; `kwargs` are `gym.make`'s, JSON values."""
+    """Write verl's Parquet dataset, one row per task; `kwargs` are JSON values for `gym.make`."""
     spec = json.dumps({"id": env_id, **kwargs})
     rows = []
     for index, task in enumerate(_make(spec).tasks):
@@ -54,14 +55,14 @@ def write_dataset(path: str, env_id: str = "ResumeEdit-v0", **kwargs: Any) -> No
 
 @register("resume_gym")
 class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
-    """Plays the episode of a row of `write_dataset`."""
+    """An agent loop that plays the episode of a dataset row from `write_dataset`."""
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
-        """Play and grade; turns for which the response has no room are silent, and cost as such.
+        """Play and grade an episode; turns beyond the response length are empty actions.
 
         Raises:
-            ValueError: the prompt is too long; verl would cut its head off.
-            JudgeError: no verdict could be had.
+            ValueError: the prompt is too long; verl would truncate its start.
+            JudgeError: the judge gave no verdict.
         """
         env, task_id = _make(row["extra_info"]["env"]), row["extra_info"]["task_id"]
         session, key, timing = env.new_session(task_id), uuid4().hex, dict[str, float]()
@@ -73,7 +74,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         mask, logprobs, rewards, said = list[int](), list[float](), list[float](), 0
         extra = dict[str, Any]()
         while not session.done:
-            if len(mask) >= room:  # an episode cut short would not pay for its missing end
+            if len(mask) >= room:  # without these turns, truncation would avoid penalties
                 rewards.append(session.step("").reward)
                 continue
             with simple_timer("generate_sequences", timing):
@@ -81,9 +82,11 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
                     request_id=key, prompt_ids=ids, sampling_params=sampling_params
                 )
             said += 1
+            # The first turn's fields, except for the latest policy version
             latest = turn.extra_fields.get("max_global_steps")
             extra = turn.extra_fields | extra | {"max_global_steps": latest}
-            spoken = turn.token_ids[: room - len(mask)]  # what is cut away must earn nothing
+            # Tokens beyond the limit are not trained on, so they must not earn a reward
+            spoken = turn.token_ids[: room - len(mask)]
             ids, mask = ids + spoken, mask + [1] * len(spoken)
             logprobs = logprobs + (turn.log_probs or [0.0] * len(spoken))[: len(spoken)]
             text = self.tokenizer.decode(spoken).removesuffix(self.tokenizer.eos_token)
@@ -98,7 +101,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
             rewards[-1] += sum((await env.agrade(session)).values())
         info = {f"reward_{name}": value for name, value in session.ledger.items()}
         info |= {"silent_turns": float(len(rewards) - said), "text": session.text}
-        # the last token gets the reward, and critics are only trained on sampled ones
+        # verl rewards the last token, and trains critics on sampled tokens only
         size = max(i + 1 for i, sampled in enumerate(mask[:room]) if sampled)
         return AgentLoopOutput(
             prompt_ids=prompt,

@@ -1,8 +1,8 @@
-"""Judges: who compares a revised resume with the original.
+"""Judge interface: a judge compares a revised resume with the original and returns a `Verdict`.
 
-A judge needs no more than `name` and `judge`. A failure to judge is a `JudgeError`, never a
-number, so that the finished session can be graded later. Judges that wait for others, models or
-judges, are `AsyncJudge`s, thousands of whose verdicts may be on the way at once.
+A judge needs only `name` and `judge`. A failure to judge raises a `JudgeError` and never returns
+a number, so the finished session can be graded later. Judges that wait for models or other judges
+subclass `AsyncJudge`, which allows thousands of concurrent verdicts. `make_judge` builds judges.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from resume_gym import llm
 from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
-from resume_gym.mistakes import did_you_mean
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
+from resume_gym.user_errors import did_you_mean
 
-# Name: module and class. Imported when made, since each needs other packages.
+# Name: module and factory. Imported on first use, since each judge needs different packages.
 JUDGES = {
     "rubric": ("resume_gym.judges.rubric", "RubricJudge"),
     "gemini": ("resume_gym.judges.model", "gemini"),
@@ -38,36 +38,36 @@ class Judge(Protocol):
     name: str
 
     def judge(self, task: Task, revised: str) -> Verdict:
-        """The verdict on a revised resume.
+        """Return the verdict on a revised resume.
 
         Raises:
-            JudgeError: there is no verdict; nothing is known of the resume.
+            JudgeError: the judge failed; this says nothing about the resume.
         """
         ...
 
 
 class JudgeError(Exception):
-    """A judge gave no verdict."""
+    """Base class for failures to return a verdict."""
 
 
 class JudgeUnavailable(JudgeError):  # noqa: N818
-    """The judge cannot be reached now; ask again later."""
+    """The judge is temporarily unreachable; retry later."""
 
 
 class JudgeRefused(JudgeError):  # noqa: N818
-    """The judge will not judge this text; do not ask again."""
+    """The judge refuses this text; do not retry."""
 
 
 class JudgeMalformed(JudgeError):  # noqa: N818
-    """The judge's answer is not a verdict."""
+    """The judge's answer cannot be parsed as a verdict."""
 
 
 class JudgeMisconfigured(JudgeError):  # noqa: N818
-    """The judge can give no verdict on anything: its key, model or address is wrong."""
+    """The judge cannot judge any text: its API key, model or address is wrong."""
 
 
 def judge_error(error: ModelError) -> JudgeError:
-    """The failure of a judge, for that of the model that it asked."""
+    """Convert a model's error to the corresponding judge error."""
     kinds: Mapping[type[ModelError], type[JudgeError]] = {
         llm.Unavailable: JudgeUnavailable,
         llm.Refused: JudgeRefused,
@@ -79,12 +79,14 @@ def judge_error(error: ModelError) -> JudgeError:
 
 
 class AsyncJudge(ABC):
-    """A judge that waits for others; its coroutines run in the loop of `resume_gym.llm.loop`.
+    """Base class of judges that wait for models or other judges.
+
+    Its coroutines run in the event loop of `resume_gym.llm.loop`.
 
     Attributes:
-        name: as in figures and logs.
-        grouped: whether verdicts depend on the other revisions of a group, which are then best
-            judged together.
+        name: name in reports and logs.
+        grouped: whether a verdict depends on the other revisions of its group, which should then
+            be judged in one call of `averdicts`.
     """
 
     name: str
@@ -92,28 +94,29 @@ class AsyncJudge(ABC):
 
     @abstractmethod
     async def averdict(self, task: Task, revised: str) -> Verdict:
-        """The verdict on a revised resume; raises as `Judge.judge` does."""
+        """Return the verdict on a revised resume; raises like `Judge.judge`."""
 
     async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
-        """A verdict on each of several revisions of a resume, or why there is none."""
+        """Return the verdict on each revision of a resume, or the error in its place."""
         every = (self.averdict(task, revised) for revised in group)
         said = await asyncio.gather(*every, return_exceptions=True)
+        # Any exception but a judge error is a bug.
         for one in said:
             if isinstance(one, BaseException) and not isinstance(one, JudgeError):
                 raise one
         return said  # type: ignore[return-value]
 
     def submit(self, task: Task, revised: str) -> "Future[Verdict]":
-        """`averdict`, from any thread."""
+        """Schedule `averdict` from any thread and return its future."""
         return submit(self.averdict(task, revised))
 
     def judge(self, task: Task, revised: str) -> Verdict:
-        """The verdict on a revised resume; see `Judge`."""
+        """Return the verdict on a revised resume, blocking until it arrives; see `Judge`."""
         return self.submit(task, revised).result()
 
 
 class Threaded(AsyncJudge):
-    """A judge that computes, among judges that wait."""
+    """Adapter that runs a synchronous judge in worker threads."""
 
     def __init__(self, judge: Judge) -> None:
         self.name = judge.name
@@ -125,19 +128,22 @@ class Threaded(AsyncJudge):
 
 
 def as_async(judge: Judge) -> AsyncJudge:
-    """The judge, for who asks many at once."""
+    """Return an asynchronous judge as it is, and any other wrapped in `Threaded`."""
     return judge if isinstance(judge, AsyncJudge) else Threaded(judge)
 
 
 def make_judge(spec: str | Mapping[str, Any]) -> Judge:
-    """The judge of a name, or of a mapping with "name" and the judge's options.
+    """Build a judge from its specification.
 
-    Judges of judges hold such specs: `{"name": "votes", "judge": {"name": "gemini"}}`. A string
-    that begins with a brace is read as JSON. `"module:name"` is a judge of your own: what the
-    module calls so is called with the options.
+    Composite judges nest specifications: `{"name": "votes", "judge": {"name": "gemini"}}`.
+
+    Args:
+        spec: a name, a mapping with "name" and the judge's options, or such a mapping as a JSON
+            string that begins with a brace. The name is a key of `JUDGES`, or "module:name" for
+            a custom judge: that attribute of the module is called with the options.
 
     Raises:
-        ValueError: there is no such judge, or it has no such option.
+        ValueError: the judge or an option is unknown, or a required package is missing.
     """
     if isinstance(spec, str) and spec.lstrip().startswith("{"):
         try:

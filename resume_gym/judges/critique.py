@@ -1,9 +1,8 @@
-"""Critique: feedback on a draft for the agent that writes it, in a few sentences.
+"""Critique: short natural-language feedback on a draft, for the agent that writes it.
 
-It points at lines and says what is the matter, as a reader would. It does not say how the draft
-is judged, does not name the planted weakness, and does not hand over what is to be written: it
-holds no figure that is not in the draft, and a model that words it sees neither the fixes nor
-the evidence.
+The feedback quotes lines and states their defects as a reader would. It reveals neither the
+grading criteria nor the planted weakness nor the wanted text: it contains no figure that is not
+in the draft, and a model that words it sees neither the fixes nor the evidence.
 """
 
 import asyncio
@@ -15,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from resume_gym.judges import JudgeError, as_async, judge_error, make_judge
-from resume_gym.judges.lines import Content, Line, any_of, parse
 from resume_gym.judges.plaintext import clean, fence, make_code, stands_in
-from resume_gym.judges.reference import Reference, align, make_reference
-from resume_gym.judges.signals import measure
-from resume_gym.judges.style import fillers, format_faults, habits, is_weak
+from resume_gym.judges.rubric.signals import measure
 from resume_gym.judges.votes import Composed, drawn
 from resume_gym.llm import Asks, ModelError, Prompt
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
 from resume_gym.tasks import WEAKNESSES, Task
+from resume_gym.text.lines import Content, Line, any_of, parse
+from resume_gym.text.reference import Reference, align, make_reference
+from resume_gym.text.style import fillers, format_faults, habits, is_weak
 
 _TEXTS: dict[str, Any] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
@@ -36,11 +35,11 @@ _BEGINNINGS = re.compile(rf"\b(?:{'|'.join(_TEXTS['beginnings'])})\w*")
 _QUOTED = re.compile('["\u201c]([^"\u201c\u201d]*)["\u201d]')
 _MARKER = re.compile(r"^\s*(?:[-*+\u2022]|\d{1,2}[.)]|#{1,6})\s+")
 _FIGURE = re.compile(r"\d+(?:[.,]\d+)*")
-_MOST = 3  # remarks
+_MOST = 3  # remarks in one feedback
 _LONGEST = 600  # characters of feedback
-_QUOTE = 70  # characters
-_TOLD = 0.5  # share of a fact's words from which a line tells it
-_FAULTY = 0.25  # faults of form from which a line is remarked on
+_QUOTE = 70  # characters of a quotation
+_TOLD = 0.5  # least share of a fact's stems in a line that states the fact
+_FAULTY = 0.25  # score of `format_faults` above which a line draws a remark
 _SYSTEM = """\
 You have read a draft of a resume for the person who is editing it. Say in at most three sentences \
 what to look at next. Point at a line by quoting it word for word, in double quotes, and say what \
@@ -60,16 +59,17 @@ _SCHEMA = {
 
 
 class Critique(Composed):
-    """Judges as its inner judge does, and gives feedback while an episode lasts.
+    """Judge that adds feedback during an episode; its verdicts are those of an inner judge.
 
-    Without a critic, feedback is what the rubric's rules find, in fixed sentences. With one, a
-    model chooses among these findings and words them; it is asked once more if it speaks of fields
-    or judges, quotes what is not in the draft, or brings in a figure.
+    Without a critic, the feedback consists of the findings of the rubric's rules in fixed
+    sentences. With a critic, a model selects among these findings and words them; an answer that
+    mentions fields or judges, misquotes the draft or adds a figure is rejected and retried once.
 
     Args:
-        judge: who judges, for `make_judge`.
-        critic: who words the feedback: a provider's name, or a mapping with "name" and the
-            options of `resume_gym.llm.client.make_client`; None for fixed sentences.
+        judge: specification of the inner judge, for `make_judge`.
+        critic: the model that words the feedback: a provider's name, a mapping with "name" and
+            the options of `resume_gym.llm.client.make_client`, or a client; None for fixed
+            sentences.
     """
 
     def __init__(
@@ -85,20 +85,20 @@ class Critique(Composed):
         self.name = f"critique({self._judge.name}{by})"
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """The inner judge's; see `AsyncJudge`."""
+        """Return the verdict of the inner judge; see `AsyncJudge`."""
         return await drawn(self._judge, draw).averdict(task, revised)
 
     async def averdicts(
         self, task: Task, group: Sequence[str], draw: int = 0
     ) -> list[Verdict | JudgeError]:
-        """The inner judge's; see `AsyncJudge`."""
+        """Return the verdicts of the inner judge; see `AsyncJudge`."""
         return await drawn(self._judge, draw).averdicts(task, group)
 
     async def acritique(self, task: Task, revised: str) -> str:
-        """What to look at next in a draft, in at most a few sentences.
+        """Return feedback on a draft: at most a few sentences on what to revise next.
 
         Raises:
-            JudgeError: the critic gave no feedback that can be passed on.
+            JudgeError: the critic returned no acceptable feedback.
         """
         notes = await asyncio.to_thread(remarks, task, revised)
         if self._critic is None:
@@ -116,14 +116,14 @@ class Critique(Composed):
             raise judge_error(problem) from problem
 
     def critique(self, task: Task, revised: str) -> str:
-        """`acritique`, from any thread but that of the clients' loop."""
+        """Blocking form of `acritique`; deadlocks in the thread of the clients' event loop."""
         return submit(self.acritique(task, revised)).result()
 
 
 def _client(critic: str | Mapping[str, Any] | Asks | None) -> Asks | None:
     if not isinstance(critic, str | Mapping):
         return critic
-    from resume_gym.llm.client import make_client  # brings packages that the rules do not need
+    from resume_gym.llm.client import make_client  # needs packages that the rules do not
 
     options = {"name": critic} if isinstance(critic, str) else dict(critic)
     if "name" not in options:
@@ -133,7 +133,7 @@ def _client(critic: str | Mapping[str, Any] | Asks | None) -> Asks | None:
 
 
 def remarks(task: Task, revised: str) -> list[str]:
-    """What the rubric's rules find in a draft: at most a sentence a kind, each on another line."""
+    """Return the findings of the rubric's rules: at most one sentence per kind and per line."""
     reference = make_reference(task)
     lines = parse(revised)
     told = align(lines, reference)
@@ -141,6 +141,7 @@ def remarks(task: Task, revised: str) -> list[str]:
     found: list[str] = []
     for claim in measure(revised, reference).findings[:1]:
         raw = lines[claim.line].raw
+        # A finding may quote normalized text.
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
         found.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
         seen.add(claim.line)
@@ -155,12 +156,13 @@ def remarks(task: Task, revised: str) -> list[str]:
 def _places(
     lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
 ) -> Iterator[tuple[str, list[int]]]:
-    """Kinds of remarks, the weightiest first, and the lines that each is true of."""
+    """Yield kinds of remarks, most important first, with the indices of their lines."""
     spare, usual = reference.spare, habits(lines)
     facts = [[fact for u in units for fact in reference.facts.get(u, ())] for units in told]
     idle = [i for i, units in enumerate(told) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:
+        # A line that lacks most of the facts behind its fix hides its point.
         planted = [i for i in bullets if facts[i]]
         yield "aside", [i for i in planted if _share(lines[i], facts[i]) < _TOLD]
     yield "opening", [i for i in bullets if is_weak(lines[i].content)]
@@ -172,13 +174,12 @@ def _places(
 
 
 def _share(line: Line, facts: Sequence[Content]) -> float:
-    """How much of what is known a line tells."""
     told = line.content.stems
     return max(len(told & fact.stems) / max(1, len(fact.stems)) for fact in facts)
 
 
 def _quote(raw: str) -> str:
-    """A line in quotation marks, shortened; of a line that has its own, the longest part."""
+    """Return a shortened quotation of a line: the longest part between its own quotation marks."""
     text = max(_MARKER.sub("", raw).split('"'), key=len).strip()
     if len(text) > _QUOTE:
         text = text[: _QUOTE - 3].rsplit(" ", 1)[0] + "..."
@@ -186,10 +187,10 @@ def _quote(raw: str) -> str:
 
 
 def read_feedback(answer: str, code: str, draft: str) -> str:
-    """The feedback of a critic's answer.
+    """Parse and check a critic's JSON answer; return the feedback on one line.
 
     Raises:
-        ValueError: it is not what was asked for, or may not be passed on.
+        ValueError: the answer is malformed, or `faults` rejects the feedback.
     """
     try:
         said = json.loads(answer)
@@ -207,12 +208,14 @@ def read_feedback(answer: str, code: str, draft: str) -> str:
 
 
 def faults(feedback: str, draft: str) -> list[str]:
-    """Why feedback may not be passed on; empty if it may.
+    """Return the reasons to reject feedback; an empty list accepts it.
 
-    What it quotes must stand in the draft, and may hold any word. Outside of quotations there is
-    no word of how drafts are judged, and no figure that the draft does not have.
+    Quotations must occur in the draft, and may contain any word. The text outside quotations must
+    not mention how drafts are judged, nor contain a figure that is not in the draft.
     """
+    # Critics copy quotations that `_quote` has shortened.
     quotes = [quote.strip().removesuffix("...").strip() for quote in _QUOTED.findall(feedback)]
+    # "jd_alignment" must match "jd alignment" in the word list.
     rest = " ".join(re.sub(r"[_-]+", " ", clean(_QUOTED.sub(" ", feedback)).lower()).split())
     words = [match[0] for pattern in (_WORDS, _BEGINNINGS) for match in pattern.finditer(rest)]
     figures = set(_FIGURE.findall(rest)) - set(_FIGURE.findall(clean(draft)))

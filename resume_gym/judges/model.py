@@ -1,8 +1,8 @@
-"""A language model as the judge: Gemini, or any server that speaks OpenAI's protocol.
+"""Language-model judge, for Gemini or any server with an OpenAI-compatible API.
 
-What code can settle it settles (`vetoes`). For the rest the model is asked which text is better,
-in both orders and without being told which is the original, and what of the revision is made up
-(`prompt`). How the answers become a verdict is written down here, once.
+Code settles the clear cases first (`vetoes`). For the others the model compares the two texts
+blindly and in both orders, and lists the unsupported claims of the revision (`prompt`). This
+module turns the answers into a verdict. Its entry points are `gemini`, `openai` and `ModelJudge`.
 """
 
 import asyncio
@@ -28,56 +28,56 @@ from resume_gym.tasks import Task
 T = TypeVar("T")
 
 _SURE = {"low": 0.6, "medium": 0.75, "high": 0.9}
-# at most some 1,300 tokens are written; a model may think for minutes before
+# An answer has at most about 1,300 tokens, but a model may think for minutes before it.
 _PATIENT = {
     "answer_tokens": 4096,
     "thinking_tokens": 8192,
     "timeout_s": 180.0,
     "deadline_s": 600.0,
 }
-_UNSURE = 0.5  # where the orders disagree
+_UNSURE = 0.5  # confidence where the two orders disagree
 
 
 def gemini(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
-    """Google's Gemini; the other options are those of `resume_gym.llm.client.make_client`."""
+    """Build a `ModelJudge` for Gemini; see `resume_gym.llm.client.make_client` for `options`."""
     return _judge("gemini", orders, draw, options)
 
 
 def openai(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
-    """A server with OpenAI's protocol, such as vLLM's; see `gemini` for the options."""
+    """Build a `ModelJudge` for an OpenAI-compatible server such as vLLM; options as in `gemini`."""
     return _judge("openai", orders, draw, options)
 
 
 def _judge(provider: str, orders: int, draw: int, options: Mapping[str, Any]) -> "ModelJudge":
-    from resume_gym.llm.client import make_client  # who brings a client of his own needs none
+    from resume_gym.llm.client import make_client  # `ModelJudge` itself does not need its packages
 
     client = make_client(provider, **{**_PATIENT, **options})
     return ModelJudge(client, orders, draw)
 
 
 class _Opinion(NamedTuple):
-    better: int  # 1 if the second text is, -1 if the first is
+    better: int  # 1 if the second text is better, -1 if the first is, 0 if neither
     reason: str
     sure: float
 
 
 class ModelJudge(AsyncJudge):
-    """Asks a model, and takes from its answers no more than they bear.
+    """Judge that asks a language model, with corrections for its known biases.
 
     - Vetoes come first and are final.
-    - A graded field is better or worse if both orders say so, else the same. With `orders=1` a
-      verdict asks in one order, at two thirds of the requests: a hash of the texts chooses it, and
-      every draw turns it round, so that votes see both.
-    - hallucination is -1 if the check of the claims lists one, with a quotation that stands in
-      the revision. It is asked once, not for each order: it has none, and to believe whichever
-      of two readings finds something would add up their false alarms. Votes make it surer.
-    - A claim without support wins nothing: with one, preference is never better, and with a false
-      figure neither is quantification.
+    - A graded field is better or worse only if both orders agree, else the same. With `orders=1`
+      a verdict uses one order, which saves a third of the requests: a hash of the texts chooses
+      the order and consecutive draws alternate it, so that votes see both.
+    - hallucination is -1 if the claim check lists a claim, quoted verbatim from the revision. The
+      check is sent once: it has no order, and accepting the findings of either of two checks
+      would add up their false alarms. Votes make it more reliable.
+    - An unsupported claim cannot win: with any, preference is never better, and with a false or
+      moved figure neither is quantification.
 
     Args:
-        asks: whom to ask; a `resume_gym.llm.client.Client`.
-        orders: in how many orders a verdict shows the texts, 1 or 2.
-        draw: number of the first draw; another gives other answers to the same questions.
+        asks: the client, such as a `resume_gym.llm.client.Client`.
+        orders: number of orders in which a verdict shows the texts, 1 or 2.
+        draw: number of the first draw; another number yields independent answers.
 
     Raises:
         ValueError: an option is out of range.
@@ -93,24 +93,24 @@ class ModelJudge(AsyncJudge):
 
     @property
     def usage(self) -> Usage:
-        """What has been asked and paid so far."""
+        """Requests, tokens and cost of the client so far."""
         return self._asks.usage
 
     @property
     def served(self) -> str:
-        """The model's version that answered last; empty if none has, or the client cannot say."""
+        """Model version of the latest answer; empty before any, or if the client reports none."""
         return getattr(self._asks, "served", None) or ""
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """The verdict on a revised resume; see `AsyncJudge`.
+        """Return the verdict on a revised resume; see `AsyncJudge`.
 
         Args:
-            task: the original, and what is true.
+            task: the original with its facts and evidence.
             revised: the revision.
             draw: number of the draw; verdicts of different draws are independent.
 
         Raises:
-            JudgeError: there is no verdict.
+            JudgeError: the model gave no usable answer.
         """
         if settled := veto(task, revised):
             return settled
@@ -124,14 +124,13 @@ class ModelJudge(AsyncJudge):
         return _verdict(_agreed(said), checked)
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
-        """1 if the second of two texts is better, -1 if the first is, 0 if neither is.
+        """Return 1 if the second of two texts is preferred, -1 if the first is, 0 if neither is.
 
-        Always asked in both orders, whatever `orders` says: two requests. One that a veto settles
-        loses. What the texts make up is not looked at; a verdict says that. Either text may be the
-        original.
+        Always uses both orders, whatever `orders` is: two requests. A vetoed text loses. Claims
+        are not checked here, but in `averdict`. Either text may be the original.
 
         Raises:
-            JudgeError: there is no answer.
+            JudgeError: the model gave no usable answer.
         """
         bad = [text != task.resume and veto(task, text) is not None for text in (first, second)]
         if any(bad) or first == second:
@@ -139,12 +138,13 @@ class ModelJudge(AsyncJudge):
         return _agreed(await self._both(task, first, second, draw))["preference"].better
 
     async def flips(self, task: Task, revised: str) -> Mapping[str, bool]:
-        """By graded field: whether the two orders disagree on who is better.
+        """Return, for each graded field, whether the two orders disagree.
 
-        A verdict hides this, as it takes only what both say. Nothing if a veto settles the text.
+        Measures position bias, which verdicts hide because they keep only what both orders say.
+        Empty for a vetoed text.
 
         Raises:
-            JudgeError: there is no answer.
+            JudgeError: the model gave no usable answer.
         """
         if veto(task, revised):
             return {}
@@ -154,7 +154,6 @@ class ModelJudge(AsyncJudge):
     async def _both(
         self, task: Task, first: str, second: str, draw: int
     ) -> list[Mapping[str, _Opinion]]:
-        """The opinions of either order."""
         orders = (self._look(task, first, second, swapped, draw) for swapped in (False, True))
         return await _together(*orders)
 
@@ -167,7 +166,7 @@ class ModelJudge(AsyncJudge):
         return {field: _opinion(getattr(said, field), swapped) for field in GRADED_FIELDS}
 
     async def _check(self, task: Task, text: str, draw: int) -> SupportAnswer | None:
-        """What the text makes up; None for the original, which is true."""
+        """Return the claim check of a text; None for the original, which is true by definition."""
         if text == task.resume:
             return None
         prompt = _prompt(support_prompt, task, text, self._draw + draw)
@@ -181,22 +180,23 @@ class ModelJudge(AsyncJudge):
 
 
 async def _together(*work: Coroutine[Any, Any, Any]) -> list[Any]:
-    """What all give; when one fails the others are given up, so that nobody pays for them."""
+    """Run coroutines concurrently; on a failure cancel the others, to save their cost."""
     failures: Sequence[Exception] = ()
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]
     except ExceptionGroup as several:
         failures = several.exceptions
-    if failures:  # raised here, it keeps its own cause; a bug comes before a failure to judge
+    # Raised outside of `except`, which would add the group to the traceback. Bugs come first.
+    if failures:
         raise min(failures, key=lambda one: isinstance(one, JudgeError))
     return [task.result() for task in tasks]
 
 
 def _turned(first: str, second: str, draw: int) -> bool:
-    """Whether the second of two texts is shown first.
+    """Return whether to show the second of two texts first.
 
-    At a draw it is always the same one of a pair, whichever is the original.
+    The text shown first depends on the unordered pair and the draw, not on which is the original.
     """
     odd = (int(make_code(sorted((first, second))), 16) + draw) % 2 == 1
     return (first > second) != odd
@@ -217,7 +217,7 @@ def _opinion(graded: Graded, swapped: bool) -> _Opinion:
 
 
 def _agreed(said: Sequence[Mapping[str, _Opinion]]) -> Mapping[str, _Opinion]:
-    """What the orders have in common, by field; if nothing, that neither text is better."""
+    """Merge the opinions of the orders by field; where they disagree, neither text is better."""
     return {field: _common([opinions[field] for opinions in said]) for field in GRADED_FIELDS}
 
 
@@ -237,7 +237,7 @@ def _verdict(compared: Mapping[str, _Opinion], checked: SupportAnswer | None) ->
     reasons["hallucination"] = "Every claim has support."
     sure["hallucination"] = _SURE[checked.confidence] if checked else 1.0
     if claims:
-        worst = claims[0]
+        worst = claims[0]  # the prompt asks for the worst first
         more = f" (More of this kind: {len(claims) - 1}.)" if len(claims) > 1 else ""
         reasons["hallucination"] = f'"{worst.quote}": {worst.reason}{more}'
         void = {"preference"}

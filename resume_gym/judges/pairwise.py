@@ -1,7 +1,7 @@
-"""Pairwise: the revisions of a group and their original, ranked by who is preferred to whom.
+"""Pairwise judge: rank the revisions of a group and their original by pairwise comparisons.
 
-A judge that says "better" of all sixteen revisions tells nothing apart. Compared with each other
-they have an order, and the original in it says which are better than it.
+Verdicts that rate all sixteen revisions of a group "better" leave no signal to train on.
+Comparisons among the revisions rank them, and the rank of the original says which improve on it.
 """
 
 import asyncio
@@ -27,28 +27,28 @@ from resume_gym.judges.votes import Composed, drawn, gravest
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
-_PRIOR = 2.0  # standard deviation of the strengths, in log-odds; keeps the winless finite
-_BYE = ""  # who meets it sits out
+_PRIOR = 2.0  # standard deviation of the strengths, in log-odds; bounds those without a win
+_BYE = ""  # virtual opponent: the contestant paired with it skips the round
 
 
 class Compares(Protocol):
-    """A judge that knows which of two texts is the better one, and is blind to their order.
+    """A judge that compares two texts without position bias; called once per match.
 
-    It asks in both orders, or its answer changes its sign with the order: it is asked once a match.
-    What the texts make up need not count, as the verdicts say that.
+    It uses both orders, or its answer changes sign when the texts are exchanged. It may ignore
+    unsupported claims, which the verdicts cover.
     """
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
-        """1 if the second text is better, -1 if the first is, 0 if neither is.
+        """Return 1 if the second text is better, -1 if the first is, 0 if neither is.
 
         Raises:
-            JudgeError: there is no answer.
+            JudgeError: the judge failed.
         """
         ...
 
 
 class _Rubric:
-    """The rubric's comparison, which changes its sign with the order by its making."""
+    """The rubric's comparison, which changes sign when the texts are exchanged."""
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         found = await asyncio.to_thread(compare, task, first, second)
@@ -57,11 +57,10 @@ class _Rubric:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Two contestants, by id, and what came of it.
+    """A comparison of two contestants, given by id.
 
     Attributes:
-        outcome: 1 if the second is better, -1 if the first is, 0 if neither is; or why nobody
-            knows.
+        outcome: 1 if the second is better, -1 if the first is, 0 for a tie; or the error.
     """
 
     first: str
@@ -71,15 +70,16 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Texts by how strongly they are preferred.
+    """Result of `Pairwise.rank`.
 
     Attributes:
-        ids: of the texts, in the order in which they were given; equal texts share one.
+        ids: ids of the texts in the order given; equal texts share one id.
         original: id of the original.
-        strengths: by id, in log-odds: one that is stronger by x is preferred e^x : 1. That of the
-            original is 0. Who has no comparisons that lead to the original is not in it.
-        order: the ids in it, strongest first.
-        matches: the comparisons.
+        strengths: Bradley-Terry strength by id, in log-odds relative to the original: a text
+            stronger by x is preferred with odds of e^x to 1. Contestants that no chain of
+            comparisons links to the original are missing.
+        order: the ids of `strengths`, strongest first.
+        matches: all comparisons, also the failed ones.
     """
 
     ids: tuple[str, ...]
@@ -89,7 +89,7 @@ class Ranking:
     matches: tuple[Match, ...]
 
     def failure(self, contestant: str) -> JudgeError:
-        """Why a contestant has no strength."""
+        """Return the error that explains why a contestant has no strength."""
         told = f"no comparison of revision {contestant} leads to the original"
         own = [one.outcome for one in self.matches if contestant in (one.first, one.second)]
         failures = [one for one in own if isinstance(one, JudgeError)]
@@ -98,31 +98,30 @@ class Ranking:
 
 
 class Pairwise(Composed):
-    """The preference by rank within the group, the other fields by the inner judge.
+    """Judge that ranks the group for the preference; an inner judge grades the other fields.
 
-    The contestants are the different texts among the revisions, and the original. All revisions
-    meet the original. Up to six also meet each other; more play Swiss rounds, in which those who
-    are level meet, and nobody twice. Strengths are those of Bradley and Terry, a tie being half a
-    win, with a wide normal prior. A revision is better than the original if the odds that it is
-    preferred are at least `margin` to one, worse at the inverse, else the same; one that claims
-    what has no support is never better.
+    The contestants are the distinct revisions and the original. Every revision is compared with
+    the original. Up to six revisions are also compared in all pairs; more play Swiss rounds, which
+    pair revisions of similar score, none twice. Strengths follow the Bradley-Terry model with ties
+    as half wins and a wide normal prior. A revision is better than the original if the odds that
+    it is preferred are at least `margin` to 1, worse at the inverse, else the same; with an
+    unsupported claim it is never better.
 
-    With a model as the judge a match takes two requests, one for each order, and a verdict three:
-    of these two are those of the match with the original, which the client sends once.
+    A model judge sends two requests per match, one for each order, and three per verdict, two of
+    which equal those of the match with the original and are sent once.
 
-    Comparisons that fail are left out. A revision which no chain of comparisons links to the
-    original has no verdict. A revision that a veto settles keeps the veto's verdict and does not
-    compete.
+    Failed comparisons are ignored. A revision that no chain of comparisons links to the original
+    has no verdict. A vetoed revision keeps the veto's verdict and is not ranked.
 
     Args:
-        judge: gives the other fields, and compares unless `compares` is given.
-        rounds: Swiss rounds; by default ceil(log2 n) + 1 for n revisions. More rounds than half
-            the revisions mean all pairs.
-        margin: odds from which a revision differs from the original.
-        compares: another judge to compare; the rubric can.
+        judge: grades the other fields, and compares unless `compares` is given.
+        rounds: number of Swiss rounds; by default ceil(log2 n) + 1 for n revisions. More than
+            (n + 1) / 2 rounds compare all pairs.
+        margin: least odds at which a revision differs from the original.
+        compares: another judge for the comparisons, such as the rubric.
 
     Raises:
-        ValueError: a judge that is to compare cannot, or a number is out of range.
+        ValueError: the comparing judge cannot compare, or a number is out of range.
     """
 
     grouped = True
@@ -150,7 +149,7 @@ class Pairwise(Composed):
         self.name = f"pairwise({inner.name}{by})"
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """The verdict on a group of one; see `AsyncJudge`."""
+        """Return the verdict on a group of one; see `AsyncJudge`."""
         (said,) = await self.averdicts(task, [revised], draw)
         if isinstance(said, JudgeError):
             raise said
@@ -159,7 +158,7 @@ class Pairwise(Composed):
     async def averdicts(
         self, task: Task, group: Sequence[str], draw: int = 0
     ) -> list[Verdict | JudgeError]:
-        """The verdicts of a group that is ranked as one; see `AsyncJudge`."""
+        """Return the verdicts on a group, ranked together; see `AsyncJudge`."""
         vetoes = await asyncio.to_thread(lambda: [veto(task, revised) for revised in group])
         texts = [text for text, vetoed in zip(group, vetoes, strict=True) if vetoed is None]
         said = iter(await self._ranked(task, texts, draw) if texts else ())
@@ -169,7 +168,7 @@ class Pairwise(Composed):
         self, task: Task, texts: Sequence[str], draw: int
     ) -> list[Verdict | JudgeError]:
         try:
-            # at once: what both ask is then on its way only once
+            # Concurrently, so that the client merges the requests that both send.
             said, ranking = await asyncio.gather(
                 drawn(self._judge, draw).averdicts(task, texts), self.rank(task, texts, draw)
             )
@@ -181,12 +180,12 @@ class Pairwise(Composed):
         ]
 
     def _placed(self, verdict: Verdict, ranking: Ranking, contestant: str) -> Verdict | JudgeError:
-        """The verdict with the preference that the ranking says."""
         strength = ranking.strengths.get(contestant)
         if strength is None:
             return ranking.failure(contestant)
         odds = math.exp(abs(strength))
         better = (strength > 0) - (strength < 0) if odds >= self._margin else 0
+        # The confidence in a tie is 1 at even odds.
         sure = odds / (1 + odds) if better else 2 / (1 + odds)
         place, of = ranking.order.index(contestant) + 1, len(ranking.order)
         winner = "it is preferred to the original" if strength >= 0 else "the original is preferred"
@@ -202,10 +201,10 @@ class Pairwise(Composed):
         )
 
     async def rank(self, task: Task, texts: Sequence[str], draw: int = 0) -> Ranking:
-        """The revisions of a resume and the original, ranked.
+        """Rank the revisions of a resume together with the original.
 
         Raises:
-            JudgeMisconfigured: nothing can be compared.
+            JudgeMisconfigured: the comparing judge cannot compare anything.
         """
         ids = tuple(map(_identity, texts))
         original = _identity(task.resume)
@@ -218,7 +217,7 @@ class Pairwise(Composed):
         matches = await self._play(sorted(contestants.keys() - {original}), original, meet)
         linked = sorted(_linked(original, matches))
         level = bradley_terry(linked, matches)
-        # rounded, so that equals are equal
+        # Rounding removes the solver's error, so that ties compare equal.
         strengths = {one: round(level[one] - level[original], 9) for one in linked}
         order = sorted(linked, key=lambda one: (-strengths[one], one))
         return Ranking(ids, original, strengths, tuple(order), tuple(matches))
@@ -256,11 +255,14 @@ def _identity(text: str) -> str:
 
 
 def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str]]:
-    """Who meets whom in the next Swiss round.
+    """Return the pairs of the next Swiss round: neighbours by score, and no pair twice.
 
-    Neighbours by the score so far (wins less losses, those against others included), and nobody
-    twice. One of an odd number sits out: the last who has not yet. A match that failed counts as
-    played.
+    The score is the wins minus the losses, matches with contestants outside `ids` included. With
+    an odd number the lowest-ranked contestant without a bye skips the round. A failed match counts
+    as played.
+
+    Raises:
+        ValueError: every pairing repeats a match.
     """
     score = dict.fromkeys(ids, 0)
     met: dict[str, set[str]] = {one: set() for one in ids}
@@ -271,6 +273,7 @@ def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str
                 score[one] += 0 if isinstance(match.outcome, JudgeError) else sign * match.outcome
     order = sorted(ids, key=lambda one: (-score[one], one))
     if len(ids) % 2:
+        # Whoever has met fewer opponents than the others has already had a bye.
         played = max(map(len, met.values()))
         met[_BYE] = {one for one in ids if len(met[one]) < played}
         for one in met[_BYE]:
@@ -283,6 +286,7 @@ def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str
 
 
 def _pair_off(order: Sequence[str], met: Mapping[str, set[str]]) -> list[tuple[str, str]] | None:
+    """Pair neighbours by backtracking; None if impossible."""
     if not order:
         return []
     first, *rest = order
@@ -295,7 +299,7 @@ def _pair_off(order: Sequence[str], met: Mapping[str, set[str]]) -> list[tuple[s
 
 
 def _linked(contestant: str, matches: Iterable[Match]) -> set[str]:
-    """Whom a chain of comparisons links to a contestant, with him."""
+    """Return the contestants that successful comparisons connect to one, and itself."""
     pairs = [(m.first, m.second) for m in matches if not isinstance(m.outcome, JudgeError)]
     linked, grown = {contestant}, True
     while grown:
@@ -308,17 +312,17 @@ def _linked(contestant: str, matches: Iterable[Match]) -> set[str]:
 def bradley_terry(
     ids: Sequence[str], matches: Iterable[Match], prior: float = _PRIOR
 ) -> dict[str, float]:
-    """The most probable strengths, in log-odds, by Newton's method.
+    """Return the maximum a posteriori Bradley-Terry strengths, in log-odds, by Newton's method.
 
-    The same as choix's `opt_pairwise`, which would bring scipy for these lines.
+    Equivalent to `opt_pairwise` of choix, without its dependency on scipy.
 
     Args:
-        ids: of the contestants; the matches of others do not count.
-        matches: a tie is half a win of each.
-        prior: standard deviation of a normal distribution of the strengths around 0.
+        ids: ids of the contestants; matches with others are ignored.
+        matches: the comparisons; a tie counts as half a win for each side.
+        prior: standard deviation of the zero-mean normal prior on strengths, in log-odds.
     """
     place = {one: number for number, one in enumerate(ids)}
-    wins = np.zeros((len(ids), len(ids)))  # [n, n]: how often one was preferred to another
+    wins = np.zeros((len(ids), len(ids)))  # [n, n]: row preferred to column
     for match in matches:
         known = match.first in place and match.second in place
         if known and not isinstance(match.outcome, JudgeError):
@@ -327,13 +331,15 @@ def bradley_terry(
             wins[first, second] += (1 - match.outcome) / 2
     games, strength = wins + wins.T, np.zeros(len(ids))
     for _ in range(200):
-        chance = 1 / (1 + np.exp(strength[None, :] - strength[:, None]))  # [n, n]
+        # [n, n]: probability that row is preferred to column
+        chance = 1 / (1 + np.exp(strength[None, :] - strength[:, None]))
         slope = (wins - games * chance).sum(axis=1) - strength / prior**2
         spread = games * chance * (1 - chance)
         bend = np.diag(spread.sum(axis=1) + 1 / prior**2) - spread
+        # The prior makes `bend`, the negative Hessian, positive definite.
         step = np.linalg.solve(bend, slope)
         size = float(np.abs(step).max())
-        strength += step / max(1.0, size)  # a long step could overshoot
+        strength += step / max(1.0, size)  # a full step could overshoot
         if size < 1e-12:
             break
     return dict(zip(ids, strength.tolist(), strict=True))

@@ -1,8 +1,8 @@
-"""Texts by strangers, made safe to show to a model and to quote from.
+"""Sanitize untrusted text for prompts, and look up quotations in it.
 
-What a reader cannot see, a model shall not read. A document that is shown stands between two
-lines that hold a code which its author could not know, each of its lines is marked, and no angle
-bracket of its own is left, so that nothing in it can end it or pass for a chat's own tokens.
+Characters that a human reader cannot see are removed. `fence` delimits a document by two lines
+with a code that its author cannot know, prefixes each of its lines, and replaces its angle
+brackets, so that the text can neither end its fence nor imitate the control tokens of a chat.
 """
 
 import hmac
@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 KEY_VARIABLE = "RESUME_GYM_JUDGE_KEY"
-"""Environment variable with another key for the codes; see `make_code`."""
+"""Environment variable that overrides the key of the codes; see `make_code`."""
 
 _DEFAULT_KEY = "resume-gym"
-# Besides the categories below: what Unicode calls default-ignorable, and the blank of Braille.
+# Default-ignorable code points outside the categories below, and the blank Braille pattern.
 _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
 )
 _UNSEEN = ("Cc", "Cf", "Cn", "Co", "Cs")
 _BREAKS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-_ROLE = re.compile(r"\[(/?[A-Z_]{3,})\]")  # [INST], which some tokenizers read as one token
+_ROLE = re.compile(r"\[(/?[A-Z_]{3,})\]")  # some tokenizers read [INST] as a control token
 _ANGLES = str.maketrans("<>", "\u2039\u203a")
 _TYPOGRAPHY = str.maketrans(
     {"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "−": "-", "‹": "<", "›": ">"}
@@ -35,9 +35,9 @@ _MARKUP = re.compile(r"^\s*\|\s|[*_`#]", re.MULTILINE)
 
 @lru_cache(maxsize=1024)
 def clean(text: str) -> str:
-    """The text as a reader sees it: NFKC, nothing invisible, line feeds as line ends.
+    """Return the text as a reader sees it: NFKC, no invisible characters, line feeds only.
 
-    Cleaning twice changes nothing more.
+    The function is idempotent.
     """
     text = _BREAKS.sub("\n", text).replace("\t", " ")
     if text.isascii() and text.replace("\n", "").isprintable():
@@ -51,16 +51,16 @@ def _seen(text: str) -> str:
 
 
 def neutral(text: str) -> str:
-    """The cleaned text without angle brackets and role tokens."""
+    """Clean a text, and replace its angle brackets and role tokens such as [INST]."""
     return _ROLE.sub(r"(\1)", clean(text).translate(_ANGLES))
 
 
 def make_code(texts: Sequence[str]) -> str:
-    """A code that stands in none of the texts: their HMAC, 16 hexadecimal digits.
+    """Return a code that occurs in none of the texts: 16 hexadecimal digits of their HMAC-SHA-256.
 
-    The same texts have the same code, so that answers can be kept. Who writes one of them cannot
-    know it, even with the key: it changes with every character, its own place included. A key of
-    your own, in the environment variable `RESUME_GYM_JUDGE_KEY`, makes it a secret as well.
+    The code is deterministic, so that answers can be cached. An author cannot insert it into a
+    text, even with the key, since it changes with every character. A private key in the
+    environment variable `RESUME_GYM_JUDGE_KEY` also keeps it secret.
     """
     key = os.environ.get(KEY_VARIABLE, _DEFAULT_KEY).encode()
     code = hmac.digest(key, "\0".join(texts).encode(errors="replace"), "sha256").hex()
@@ -70,7 +70,7 @@ def make_code(texts: Sequence[str]) -> str:
 
 
 def fence(name: str, text: str, code: str) -> str:
-    """A document for a prompt: the neutral text, each line marked, between two lines of its own."""
+    """Format a document for a prompt: neutralized, each line prefixed, between two code lines."""
     lines = _GAP.sub("\n\n\n", neutral(text)).strip("\n").split("\n")
     body = "\n".join(f"{_MARK}{line}".rstrip() for line in lines)
     return f"<{name} {code}>\n{body}\n</{name} {code}>"
@@ -78,13 +78,16 @@ def fence(name: str, text: str, code: str) -> str:
 
 @lru_cache(maxsize=1024)
 def folded(text: str) -> str:
-    """The text as quotations are compared: no markup, plain punctuation, one case, one line."""
+    """Normalize a text for the comparison of quotations: no markup, no case, one line."""
     text = clean(_MARKUP.sub("", neutral(text)).translate(_TYPOGRAPHY))
     return " ".join(text.split()).casefold()
 
 
 def stands_in(quote: str, text: str) -> bool:
-    """Whether a quotation says something, and stands in the text word for word."""
+    """Return whether a non-trivial quotation occurs verbatim in the text, markup and case aside.
+
+    A quotation is non-trivial if it has more than two characters or a digit.
+    """
     wanted = folded(quote)
     telling = len(wanted) > 2 or any(map(str.isdigit, wanted))
     return telling and wanted in folded(text)

@@ -1,7 +1,7 @@
-"""Tiers: a cheap judge for what is clear, a better one for what is not, and spot checks.
+"""Tiered judge: cheap local judges for clear groups, a frontier judge for doubtful ones, audits.
 
-All members of a group are judged by the same tier. If each went its own way, the tiers' different
-habits would be part of the advantage, and a policy would learn to be sent to the kinder one.
+All members of a group are judged by the same tier. Otherwise the bias between the tiers would
+enter the advantage, and a policy would learn to be routed to the more lenient one.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ Said = Verdict | JudgeError
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """A group that was clear to the local judges, and went to the frontier judge all the same.
+    """Comparison of the tiers on a clear group that the frontier judge judged as well.
 
     Attributes:
-        task_id: of its task.
-        members: those on which both tiers gave a verdict.
-        agreed: by field: on how many of them both said the same.
+        task_id: id of the group's task.
+        members: number of members with a verdict of both tiers.
+        agreed: for each field, number of these members on which the tiers agree.
     """
 
     task_id: str
@@ -47,33 +47,33 @@ class Audit:
 
 
 class Tiers(Composed):
-    """Vetoes, then local judges, then for doubtful groups a frontier judge.
+    """Judge with three tiers: vetoes, local judges, and a frontier judge for doubtful groups.
 
-    A member is in doubt if the local judges disagree in a field, if none of them is sure of it, or
-    if one of them refuses the member or says nothing that can be read; by default one such member
-    sends its group to the frontier judge. Of the groups that stay, a share is audited: drawn by a
-    hash of seed, task and texts, judged by both tiers, and given the frontier judge's verdicts. A
-    member that a veto settles keeps the veto's verdict and has no say in this.
+    A member is doubtful if the local judges disagree on a field, if none of them is confident of
+    it, or if one of them refuses the member or gives a malformed answer. By default one doubtful
+    member sends its group to the frontier judge. A share of the clear groups is audited: selected
+    by a hash of seed, task and texts, judged by both tiers, and given the frontier judge's
+    verdicts. A vetoed member keeps the veto's verdict and does not affect the routing.
 
-    Nobody stands in for a judge that cannot be reached. Without the frontier judge the members
-    that are his are errors; without a local judge, the whole group. Ask again for the whole group,
-    then it takes the same way.
+    No judge replaces an unreachable one. Without the frontier judge, the members routed to it are
+    errors; without a local judge, the whole group is. A retry of the whole group takes the same
+    route.
+
+    Each audit logs the agreement of the tiers so far.
 
     Args:
-        local: one or more judges for `make_judge`; the verdict is that of the first.
-        frontier: the judge to believe.
+        local: specification of one or more judges for `make_judge`; the first gives the verdict.
+        frontier: specification of the more accurate judge.
         audit: share of clear groups to audit, in [0, 1].
-        confidence: the least at which a judge is sure of a field; one that states none is not.
-        seed: of the audits' draw.
-        tolerate: share of a group's members that may be in doubt while it stays, in [0, 1]. With
-            the rubric as the local judge nearly every group of 16 has one. One that a local judge
-            refused has no verdict then.
-
-    Each audit logs how far the tiers agree by now.
+        confidence: least confidence in a field, in [0, 1]; a missing confidence counts as 0.
+        seed: seed of the selection for audits.
+        tolerate: share of doubtful members up to which a group stays local, in [0, 1]. With the
+            rubric as local judge nearly every group of 16 has one. A member that the first local
+            judge refused then has no verdict.
 
     Attributes:
-        audits: the latest, at most 1,000.
-        judged: how many members each of "veto", "local" and "frontier" has judged.
+        audits: the latest audits, at most 1,000.
+        judged: number of members judged by each of "veto", "local" and "frontier".
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].
@@ -109,7 +109,7 @@ class Tiers(Composed):
 
     @property
     def agreement(self) -> dict[str, float]:
-        """By field: the share of audited members on which the tiers agree; empty before any."""
+        """Share of audited members on which the tiers agree, by field; empty before any audit."""
         audits = list(self.audits)
         members = sum(one.members for one in audits)
         if not members:
@@ -118,14 +118,14 @@ class Tiers(Composed):
         return {field: count / members for field, count in agreed.items()}
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """The verdict on a group of one; see `AsyncJudge`."""
+        """Return the verdict on a group of one; see `AsyncJudge`."""
         (said,) = await self.averdicts(task, [revised], draw)
         if isinstance(said, JudgeError):
             raise said
         return said
 
     async def averdicts(self, task: Task, group: Sequence[str], draw: int = 0) -> list[Said]:
-        """The verdicts of one tier on all; see `AsyncJudge`."""
+        """Return the verdicts on a group, all from one tier; see `AsyncJudge`."""
         vetoes = await asyncio.to_thread(lambda: [veto(task, revised) for revised in group])
         texts = [text for text, vetoed in zip(group, vetoes, strict=True) if vetoed is None]
         self.judged["veto"] += len(group) - len(texts)
@@ -135,6 +135,7 @@ class Tiers(Composed):
     async def _in_tiers(self, task: Task, texts: Sequence[str], draw: int) -> list[Said]:
         asked = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
         members = list(zip(*await asyncio.gather(*asked), strict=True))
+        # Routed without a local judge, a group could take another route on a retry.
         for kind in (JudgeMisconfigured, JudgeUnavailable):
             if failed := next((o for m in members for o in m if isinstance(o, kind)), None):
                 return [failed] * len(texts)
@@ -149,7 +150,7 @@ class Tiers(Composed):
         return said
 
     def _doubts(self, said: Sequence[Said]) -> bool:
-        """Whether what the local judges say of one member leaves a field open."""
+        """Return whether the local judges' verdicts on one member leave a field in doubt."""
         verdicts = [one for one in said if isinstance(one, Verdict)]
         return len(verdicts) < len(said) or any(
             len({getattr(one, field) for one in verdicts}) > 1
@@ -158,8 +159,9 @@ class Tiers(Composed):
         )
 
     def _drawn(self, task: Task, texts: Sequence[str]) -> bool:
-        """Whether the group is audited; its order does not matter."""
+        """Return whether to audit the group, regardless of the order of its members."""
         key = json.dumps([self._seed, task.task_id, *sorted(texts)])
+        # A hash, so that the retry of a group makes the same choice.
         return int.from_bytes(sha256(key.encode()).digest()[:8], "big") < self._audit * 2**64
 
     def _record(self, task: Task, local: Sequence[Said], frontier: Sequence[Said]) -> None:

@@ -1,7 +1,8 @@
-"""Verdicts that need no judge: revisions that nobody could take for an honest resume.
+"""Vetoes: rules that reject dishonest revisions before any judge is asked.
 
-A veto holds whatever a model would say, and saves its cost. It looks only at what the original
-does not have, and what the original or the evidence says is never held against a revision.
+A veto is final and saves the cost of a model. `veto` returns the verdict and `find_veto` the
+reason. The rules examine only text that is not in the original, and never count wording of the
+original or the evidence against a revision.
 """
 
 import base64
@@ -25,7 +26,7 @@ _DATA: dict[str, Any] = tomllib.loads(
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    # verbose patterns drop blanks: here a blank within a line is one of the text's
+    # Verbose patterns ignore spaces: escape those within a line, which stand for themselves.
     lines = (re.sub(r"(?<!\\) +", r"\\ ", line.strip()) for line in text.split("\n"))
     return re.compile("\n".join(lines), re.VERBOSE | re.MULTILINE)
 
@@ -37,7 +38,7 @@ _RULES = [
 _MIXED = re.compile(rf"\b(?=\w*[{_DATA['lookalikes']}])(?=\w*[A-Za-z])\w+")
 _BREAK = re.compile(r"\n[-*+>#| ]*")
 _JOINTS = frozenset(_DATA["joints"])
-_FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f")  # of England and others
+_FLAG = re.compile("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f")  # flags such as England's
 _TAGS = re.compile("[\U000e0000-\U000e007f]|[\U000e0100-\U000e01ef]")
 _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _ZERO_WIDTH = re.compile("[\u00ad\u180e\u200b-\u200d\u2060-\u2064\ufeff\u3164\u115f\u1160]")
@@ -45,24 +46,24 @@ _ENCODED = re.compile(r"(?<![\w/+])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+])")
 _WORD = re.compile(r"[^\W_]+(?:[.+#'-]+[^\W_]+)*[+#]*")
 _ITEM = re.compile(r"[,;|/•·:]| and ")
 
-_LEAST_LEFT = 0.25  # of the original's words
-_ROOM = 1000  # characters beyond twice the original and what else is known
-_ZERO_WIDTH_SLIPS = 10  # characters that a copy from elsewhere may bring along
-_START = 12  # characters that a line and one that was added to have in common
-_COPIES = 3  # of a line, or of what is added to lines
-_ROW, _PASTED = 6, 0.3  # words in a row; share of the job's rows that may be copied
-_COPIED_SENTENCES = 2  # of the job, of a row and more
-_STUFFED = 8  # words of the job in a list, unknown of the candidate
+_LEAST_LEFT = 0.25  # least share of the original's word count
+_ROOM = 1000  # characters allowed beyond twice the original and the other known text
+_ZERO_WIDTH_SLIPS = 10  # characters that copying from another document may bring along
+_START = 12  # characters that a line and its extended copy have in common
+_COPIES = 3  # copies of a line, or of an addition to lines, that cause a veto
+_ROW, _PASTED = 6, 0.3  # words of an n-gram; share of the job's n-grams that may be copied
+_COPIED_SENTENCES = 2  # copied sentences of the job, of `_ROW` words or more, that cause a veto
+_STUFFED = 8  # words of the job, unsupported for the candidate, in one list
 
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """Why a revision needs no judge.
+    """Reason to reject a revision without a judge.
 
     Attributes:
         kind: "unchanged", "empty", "padding", "repetition", "pasted", "stuffing", "address",
             "forged", "hidden" or "lookalike".
-        reason: a sentence.
+        reason: explanation in one sentence.
     """
 
     kind: str
@@ -70,10 +71,10 @@ class Veto:
 
 
 def veto(task: Task, revised: str) -> Verdict | None:
-    """The verdict on a revision that needs no judge; None for all others.
+    """Return the verdict on a vetoed revision; None if no rule applies.
 
-    A text that a reader cannot tell from the original is graded as an episode without an edit.
-    Any other vetoed text is the worst in each field.
+    A text that looks the same as the original is graded like an episode without an edit. Any
+    other vetoed text is graded -1 in every field.
     """
     found = find_veto(task, revised)
     if found is None:
@@ -87,7 +88,7 @@ def veto(task: Task, revised: str) -> Verdict | None:
 
 
 def find_veto(task: Task, revised: str) -> Veto | None:
-    """The first reason for which a revision needs no judge."""
+    """Return the first veto that applies to a revision, or None."""
     if revised == task.resume:
         return Veto("unchanged", "The resume reads as it did.")
     text = clean(revised)
@@ -117,7 +118,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _truth(task: Task) -> str:
-    """All that is known of the candidate."""
+    """Return the cleaned text of everything known about the candidate."""
     return _joined(
         task.resume, *task.facts, *(one.title + "\n" + one.text for one in task.evidence)
     )
@@ -136,23 +137,26 @@ def _invisible(task: Task, raw: str) -> Iterator[Veto]:
         (_BIDI, 0, "characters that change the direction of writing"),
         (_ZERO_WIDTH, _ZERO_WIDTH_SLIPS, "characters without width"),
     ):
+        # Emoji flags consist of tag characters.
         count = len(pattern.findall(_FLAG.sub("", raw)))
         if count > most + len(pattern.findall(task.resume)):
             yield Veto("hidden", f"The text holds {count} {what}.")
 
 
 def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
-    """Lines that stand there again, and words that are added to line after line."""
+    """Find lines that are repeated, and words that are appended to line after line."""
     more, gone = Counter(lines), Counter(before)
     more, gone = more - gone, gone - more
     if more.total() < _COPIES:
         return
     original = Counter(folded(line) for line in gone.elements())
+    # Short lines such as dates may recur.
     counts = Counter(folded(line) for line in more.elements() if len(line.split()) > 3)
     again = counts - original
     for line, count in again.items():
         if count >= _COPIES:
             yield Veto("repetition", f'"{line[:60]}" stands there {counts[line]} times.')
+    # Cheap test first: comparing prefixes avoids folding the whole original.
     starts = {line[:_START] for line in before}
     if sum(line[:_START] in starts for line in more.elements()) < _COPIES:
         return
@@ -171,14 +175,14 @@ def _repetition(lines: list[str], before: list[str]) -> Iterator[Veto]:
 
 
 def _written(new: list[str], truth: str) -> Iterator[Veto]:
-    """What the words of the new lines give away."""
+    """Find look-alike letters, patterns of the rule file and encoded text in the new lines."""
     known = truth.casefold()
     text = "\n".join(new)
     for match in _MIXED.finditer(text):
         if match[0].casefold() not in known:
             yield Veto("lookalike", f'"{match[0]}" mixes letters that look the same.')
     plain = re.sub(r"[*`]", "", text)
-    joined = " ".join(_BREAK.sub(" ", plain).split())  # an order may run over several lines
+    joined = " ".join(_BREAK.sub(" ", plain).split())  # an instruction may span lines
     for form in dict.fromkeys((plain, joined)):
         for kind, reason, quote in _matches(form):
             if quote.casefold() not in known:
@@ -189,8 +193,9 @@ def _written(new: list[str], truth: str) -> Iterator[Veto]:
 
 
 def _matches(text: str) -> Iterator[tuple[str, str, str]]:
-    """Kind, reason and quotation for whatever a rule finds."""
-    small = text.lower()  # searched much faster than with a pattern that ignores case
+    """Yield kind, reason and quotation of every match of a rule."""
+    small = text.lower()  # much faster than patterns that ignore case
+    # Lower case can change the length, which invalidates offsets into the original.
     shown = text if len(text) == len(small) else small
     for kind, reason, patterns in _RULES:
         for pattern in patterns:
@@ -199,6 +204,7 @@ def _matches(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_encoded(word: str) -> bool:
+    """Return whether a word is Base64 of mostly printable ASCII."""
     try:
         raw = base64.b64decode(word[: len(word.rstrip("=")) // 4 * 4], validate=True)
     except binascii.Error:
@@ -207,9 +213,10 @@ def _is_encoded(word: str) -> bool:
 
 
 def _from_the_job(new: list[str], job: str, original: str, truth: str) -> Iterator[Veto]:
-    """Text of the job description, whole or as a list of its words."""
+    """Find text of the job description, copied or as a list of its words."""
     said = " ".join(_words("\n".join(new)))
     rows, sentences, words = _job(job)
+    # Cheap test first; only suspicious text needs `_untrue`.
     unknown = words.intersection(said.split()) - set(original.casefold().split())
     if any(row in said for row in rows) or len(unknown) >= _STUFFED:
         rows, sentences, words = _untrue(job, truth)
@@ -234,7 +241,7 @@ def _words(text: str) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _job(job: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Rows of words of the job description, its sentences, its words."""
+    """Return the word n-grams, the sentences and the words of a job description."""
     parts = [_words(part) for part in re.split(r"\n|(?<=[.;!?])\s", clean(job))]
     words = [word for part in parts for word in part]
     return (
@@ -246,7 +253,7 @@ def _job(job: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
 
 @lru_cache(maxsize=256)
 def _untrue(job: str, truth: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """The same, without what is true of the candidate."""
+    """Return the same as `_job`, without what is true of the candidate."""
     rows, sentences, words = _job(job)
     own = _words(truth)
     known = " ".join(own)
@@ -258,7 +265,7 @@ def _untrue(job: str, truth: str) -> tuple[frozenset[str], frozenset[str], froze
 
 
 def _is_list(line: str) -> bool:
-    """Whether a line is words in a row, without those that join a sentence."""
+    """Return whether a line is a sequence of words with few function words."""
     words = line.casefold().split()
     joints = sum(word in _JOINTS for word in words)
     return len(words) >= _STUFFED and joints * 12 < len(words)

@@ -1,7 +1,7 @@
-"""Votes: the same judge asked several times, the median of each field.
+"""Voting judge: the median of several independent verdicts of one judge, field by field.
 
-At 2 % wrong fields a verdict, one group of 16 in seven is free of them; with three votes, nine in
-ten are. The mean would turn ties into signal; the median stays one of -1, 0 and +1.
+If 2 % of a judge's fields are wrong, one group of 16 in seven has no wrong field; with three
+votes, nine in ten have none. A mean would turn ties into signal; the median stays -1, 0 or +1.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ from resume_gym.tasks import Task
 
 
 class Composed(AsyncJudge):
-    """A judge made of others: it draws if one of them does, and spends what they spend.
+    """Base class of judges composed of others: has draws if a part has, and sums their usage.
 
-    Its `averdict` takes the number of a draw, and its `averdicts` too if it judges groups.
+    A subclass accepts the keyword `draw` in `averdict`, and in `averdicts` too if it is `grouped`.
 
     Attributes:
-        parts: the judges and clients that it asks, each once.
+        parts: the judges and clients in use, each listed once.
     """
 
     parts: Sequence[Any]
 
     @property
     def usage(self) -> Usage | None:
-        """What its parts have asked and paid so far; None if none of them asks a model."""
+        """Total requests, tokens and cost of the parts so far; None if no part uses a model."""
         spent = [one.usage for one in self.parts if getattr(one, "usage", None) is not None]
         if not spent:
             return None
@@ -52,20 +52,20 @@ class Composed(AsyncJudge):
 
     @property
     def served(self) -> str:
-        """The versions of the models that answered last."""
+        """Versions of the models that answered last, separated by commas."""
         told = (getattr(one, "served", None) for one in self.parts)
         return ", ".join(dict.fromkeys(str(one) for one in told if one))
 
 
 def can_draw(judge: AsyncJudge) -> bool:
-    """Whether a judge can be asked again and answer independently."""
+    """Return whether a judge can give several independent verdicts on the same text."""
     if isinstance(judge, Composed):
         return any(can_draw(one) for one in judge.parts if isinstance(one, AsyncJudge))
     return "draw" in inspect.signature(judge.averdict).parameters
 
 
 def drawn(judge: AsyncJudge, draw: int) -> AsyncJudge:
-    """The judge at one of its draws; itself at the first, or if it has no draws."""
+    """Return the judge bound to a draw; the judge itself for draw 0, or if it has no draws."""
     return _Drawn(judge, draw) if draw and can_draw(judge) else judge
 
 
@@ -87,22 +87,22 @@ class _Drawn(AsyncJudge):
 
 
 class Votes(Composed):
-    """The median of several independent verdicts, field by field.
+    """Judge whose verdict is the median of several independent verdicts, field by field.
 
-    A vote that fails is not replaced. There is a verdict if whatever the missing votes might have
-    said would not change it: of three, two that agree in every field will do. Else the failure is
-    that of the votes, an unavailable one first, since asking again may help.
+    A failed vote is not replaced. There is a verdict if no outcome of the missing votes could
+    change it: of three votes, two that agree in every field suffice. Otherwise a failure of the
+    votes is raised, an unavailable one first, since a retry may help.
 
-    A field's confidence is the share of all planned votes that agree with the outcome, and its
-    reason that of the first such vote.
+    The confidence of a field is the share of all planned votes that agree with the outcome, and
+    its reason that of the first such vote.
 
     Args:
-        judge: whose votes; a name or a mapping for `make_judge`. It must draw: a judge that
-            computes would say the same each time.
-        votes: how many; odd.
+        judge: specification of the voting judge for `make_judge`. It must support draws, since
+            the votes of a deterministic judge are all equal.
+        votes: number of votes, odd.
 
     Raises:
-        ValueError: the judge does not draw, or the number is not odd.
+        ValueError: the judge has no draws, or the number is not odd.
     """
 
     def __init__(self, judge: str | Mapping[str, Any], votes: int = 3) -> None:
@@ -118,7 +118,7 @@ class Votes(Composed):
         self.name = f"votes({inner.name}, {votes})"
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """See `AsyncJudge`; a draw of n votes is made of n draws, and no two have one in common."""
+        """Return the median verdict; no two draws share a draw of the inner judge."""
         draws = range(draw * self.votes, (draw + 1) * self.votes)
         asked = (drawn(self._judge, one).averdict(task, revised) for one in draws)
         said = await asyncio.gather(*asked, return_exceptions=True)
@@ -137,16 +137,17 @@ class Votes(Composed):
 
 
 def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
-    """The outcome of a vote; None if the votes that are missing could change it.
+    """Return the median verdict; None if the missing votes could change it.
 
     Args:
-        votes: those given.
-        planned: how many there should be, an odd number.
+        votes: the verdicts received.
+        planned: number of votes requested, odd.
     """
     missing = planned - len(votes)
     outcome: dict[str, int] = {}
     for field in VERDICT_FIELDS:
         said = [getattr(vote, field) for vote in votes]
+        # The median is monotone: all missing votes at -1 and all at +1 bound the outcome.
         outcome[field] = median([*said, *[-1] * missing])
         if outcome[field] != median([*said, *[1] * missing]):
             return None
@@ -161,6 +162,6 @@ def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
 
 
 def gravest(failures: Iterable[JudgeError]) -> JudgeError:
-    """The failure to report of several, which says what to do: mend, ask again, or give up."""
+    """Return the failure to report: misconfigured before unavailable, refused and others."""
     order = (JudgeMisconfigured, JudgeUnavailable, JudgeRefused, JudgeError)
     return min(failures, key=lambda one: [isinstance(one, kind) for kind in order].index(True))

@@ -1,8 +1,9 @@
-"""Language models as a service: one prompt in, one JSON object out, or a typed failure.
+"""Access to language models: one prompt in, one JSON object out, or a typed exception.
 
-Who asks does not know of wires: `Client.ask` paces, retries and remembers (`client`, `limits`,
-`store`), a provider only sends (`gemini`, `openai`). All of it runs in one event loop of its own
-thread (`loop`), so that synchronous callers and other loops may use the same connections.
+`client.make_client` is the entry point. A client adds rate limits (`limits`), retries and a
+persistent cache (`store`) to a provider (`gemini`, `openai`), which only sends single requests.
+All clients run in the event loop of a background thread (`loop`), so synchronous code and other
+event loops can share their connections.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,27 +14,27 @@ T = TypeVar("T")
 
 
 class ModelError(Exception):
-    """A model gave no usable answer.
+    """A model returned no usable answer.
 
     Attributes:
-        status: of the HTTP answer; None if there was none, or nothing was wrong with it.
-        answer: what was paid for nevertheless; None if nothing was.
+        status: HTTP status of an error response; None without one.
+        answer: the unusable answer, if one was received and billed; None otherwise.
     """
 
     status: int | None = None
     answer: "Answer | None" = None
 
     def after(self, answer: "Answer") -> Self:
-        """The same error, with what was paid for."""
+        """Attach a billed answer to this error and return the error."""
         self.answer = answer
         return self
 
 
 class Unavailable(ModelError):  # noqa: N818
-    """It cannot be reached now; ask again later.
+    """The model is temporarily unavailable; retry later.
 
     Attributes:
-        retry_after_s: how long the server asks to wait; None if it does not say.
+        retry_after_s: delay in seconds that the server requests; None if it names none.
     """
 
     def __init__(self, message: str, retry_after_s: float | None = None) -> None:
@@ -42,32 +43,31 @@ class Unavailable(ModelError):  # noqa: N818
 
 
 class Refused(ModelError):  # noqa: N818
-    """It will not answer this; do not ask again."""
+    """The model or its server refuses this prompt; do not retry."""
 
 
 class Malformed(ModelError):  # noqa: N818
-    """What it answered is not what was asked for."""
+    """The answer does not have the requested format."""
 
 
 class CutOff(Malformed):
-    """It ran out of tokens; the message says which option to raise."""
+    """The answer reached the token limit; the message names the option to raise."""
 
 
 class Misconfigured(ModelError):  # noqa: N818
-    """No request can succeed: the key, the model's name, its version or the address is wrong."""
+    """No request can succeed: the API key, model name, model version or address is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is asked.
+    """A request to a model.
 
     Attributes:
-        system: the instruction.
-        user: the data, and what to do with it.
-        schema: JSON schema of the answer, a JSON object; its properties in the order to write.
-        kind: what it is asked for, with the version of the wording ("judge-1"); part of the key
-            under which the answer is kept.
-        draw: number of the draw, for who wants several answers to the same prompt.
+        system: system message with the instructions.
+        user: user message with the data and the question.
+        schema: JSON schema of the answer, a JSON object; models write its properties in order.
+        kind: type of request with the version of its wording ("judge-1"); part of the cache key.
+        draw: sample index, for several answers to the same prompt.
     """
 
     system: str
@@ -79,13 +79,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model answered.
+    """A model's answer.
 
     Attributes:
-        text: as it came; expected to be a JSON object.
-        model: the version that served it.
-        tokens_in, tokens_out: what is paid for, thinking included in the latter.
-        seconds: from sending to the whole answer.
+        text: unparsed text, expected to be a JSON object.
+        model: model version that served the request.
+        tokens_in, tokens_out: billed prompt and completion tokens; the latter include thinking.
+        seconds: time from sending the request to the complete answer.
     """
 
     text: str
@@ -97,13 +97,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What has been asked and paid so far; answers from the store cost nothing.
+    """Requests, tokens and cost so far; answers from the store are free.
 
     Attributes:
-        calls: requests that were answered.
-        stored: answers that came from the store.
-        tokens_in, tokens_out: of the calls.
-        dollars: by the prices of `prices.toml`; None if the model is not in it.
+        calls: requests with an answer, usable or not.
+        stored: answers read from the store.
+        tokens_in, tokens_out: billed tokens of all calls.
+        dollars: cost by the list prices of `prices.toml`; None for an unlisted model.
     """
 
     calls: int
@@ -114,43 +114,44 @@ class Usage:
 
 
 class Provider(Protocol):
-    """Sends one prompt over the wire, once."""
+    """A model API that sends one prompt once, without retries."""
 
     name: str
-    """Provider and model as asked for: "gemini/gemini-3-flash-preview"."""
+    """Provider and requested model: "gemini/gemini-3-flash-preview"."""
 
     async def send(self, prompt: Prompt) -> Answer:
-        """The answer.
+        """Send a prompt and return the answer.
 
         Raises:
-            ModelError: the kind says what to do about it; no message holds a key.
+            ModelError: on every failure; the subclass tells whether a retry can succeed. The
+                message never contains the API key.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         ...
 
 
 class Asks(Protocol):
-    """What judges, generators and critics need: see `resume_gym.llm.client.Client`."""
+    """Client interface for judges, generators and critics; see `resume_gym.llm.client.Client`."""
 
     name: str
 
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """The parsed answer.
+        """Return the parsed answer to a prompt.
 
         Args:
-            prompt: what to ask.
-            parse: turns the answer's text into what is wanted; raises ValueError if it cannot,
-                and then the model is asked once more.
+            prompt: the request.
+            parse: converts the text of the answer; if it raises ValueError, the prompt is sent
+                once more.
 
         Raises:
-            ModelError: there is no answer; nothing is made up.
+            ModelError: there is no usable answer; no default replaces it.
         """
         ...
 
     @property
     def usage(self) -> Usage:
-        """What has been spent."""
+        """Requests, tokens and cost so far."""
         ...

@@ -1,12 +1,12 @@
-"""One client for every provider: it paces, retries and remembers; the provider only sends.
+"""Client for all providers, with rate limits, retries and a persistent cache.
 
     client = make_client("gemini", store="answers.sqlite")
     verdict = client.ask_now(prompt, Verdict.model_validate_json)
 
-An answer is looked up in the store, then among those that are on their way, then asked for. A
-request that fails for now is sent again after a growing, random pause, or after the one that the
-server asks for; an answer that `parse` rejects is asked for once more; anything else fails at
-once. Only answers that were parsed are stored.
+An answer comes from an identical request in flight, from the store, or from a new request.
+Temporary failures are retried with random exponential backoff, in addition to the delay that the
+server requests. A malformed answer, such as one that `parse` rejects, is requested once more;
+every other failure is raised at once. Only answers that `parse` accepts are stored.
 """
 
 import asyncio
@@ -46,22 +46,23 @@ _log = logging.getLogger(__name__)
 
 
 class Sends(Provider, Protocol):
-    """A provider that says what its answers depend on."""
+    """A provider that exposes the parameters on which its answers depend."""
 
     model: str
     sampling: Mapping[str, Any]
 
 
 def make_client(provider: str, **options: Any) -> "Client":
-    """The client of a provider.
+    """Create the client of a provider.
 
     Args:
         provider: "gemini" or "openai".
-        options: those of `settings.Settings` and of the provider, `gemini.Gemini` or
+        options: fields of `settings.Settings` and of the provider, `gemini.Gemini` or
             `openai.OpenAI`.
 
     Raises:
-        ValueError: there is no such provider or option, or an option is out of range.
+        ValueError: the provider or an option is unknown, an option is out of range, or "openai"
+            got no `model`.
     """
     if provider not in _PROVIDERS:
         raise ValueError(f"provider: expected one of {', '.join(_PROVIDERS)}; got {provider!r}")
@@ -85,18 +86,18 @@ class _TooLateError(Exception):
 
 @asynccontextmanager
 async def _until(deadline: float | None) -> AsyncIterator[None]:
-    """Give a block up at a time of the loop's clock, by `_TooLateError`; None is never."""
+    """Raise `_TooLateError` in the block at a time of the loop's clock; None is no deadline."""
     try:
         async with asyncio.timeout_at(deadline) as clock:
             yield
     except TimeoutError:
         if not clock.expired():
-            raise  # somebody else's
+            raise  # an inner timeout, not this deadline
         raise _TooLateError from None
 
 
 class _Flight:
-    """An answer on its way, and how many wait for it."""
+    """A request in flight, and the number of callers that wait for it."""
 
     def __init__(self, task: "asyncio.Task[tuple[str, Any]]") -> None:
         self.task = task
@@ -104,11 +105,11 @@ class _Flight:
 
 
 class Client:
-    """Asks one model; see `resume_gym.llm.Asks`. May be used from any thread and loop.
+    """A client of one model, usable from any thread and event loop; see `resume_gym.llm.Asks`.
 
     Args:
-        provider: who sends.
-        settings: limits, store, what to expect.
+        provider: sends the requests.
+        settings: limits, store and expected model version.
     """
 
     def __init__(self, provider: Sends, settings: Settings) -> None:
@@ -125,11 +126,11 @@ class Client:
         self._down = False
 
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """See `Asks`. If nobody waits for it any longer, the request is given up."""
+        """See `Asks`. A request is cancelled when no caller waits for it any longer."""
         return await asyncio.wrap_future(submit(self._ask(prompt, parse)))
 
     def ask_now(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """`ask`, for who has no loop; not for callers in the loop of `resume_gym.llm.loop`."""
+        """Blocking version of `ask`; deadlocks inside the loop of `resume_gym.llm.loop`."""
         return submit(self._ask(prompt, parse)).result()
 
     @property
@@ -140,11 +141,11 @@ class Client:
 
     @property
     def served(self) -> str | None:
-        """The model's version that answered last; None before any answer."""
+        """Model version of the latest answer; None before the first."""
         return self._served
 
     async def close(self) -> None:
-        """Give up what is on its way; let go of connections and store."""
+        """Cancel the requests in flight; close the connections and the store."""
         await asyncio.wrap_future(submit(self._close()))
 
     async def _close(self) -> None:
@@ -165,6 +166,7 @@ class Client:
             self._flights[key] = flight
         flight.waiting += 1
         try:
+            # Cancelling one caller must not cancel the request that others share
             text, value = await asyncio.shield(flight.task)
         finally:
             flight.waiting -= 1
@@ -174,18 +176,20 @@ class Client:
         if first:
             found: T = value
             return found
+        # Another caller started the request, perhaps with another `parse`
         try:
             return parse(text)
         except (ValueError, RecursionError) as problem:
             raise Malformed(f"{self.name}: {shown(problem)}") from None
 
     async def _fetch(self, key: str, prompt: Prompt, parse: Callable[[str], T]) -> tuple[str, T]:
-        """The answer's text and what it was parsed to, from the store or the provider."""
+        """Return an answer's text and parsed value, from the store or the provider."""
         text = await self._store.find(key) if self._store else None
         if text is not None:
             try:
                 value = parse(text)
             except (ValueError, RecursionError) as problem:
+                # A stored answer that does not parse is requested again, unless in replay
                 if self._settings.replay:
                     path = str(self._settings.store)
                     raise Malformed(f"store {path!r}: {prompt.kind!r}: {shown(problem)}") from None
@@ -200,7 +204,7 @@ class Client:
             return await self._insist(key, prompt, parse)
 
     async def _insist(self, key: str, prompt: Prompt, parse: Callable[[str], T]) -> tuple[str, T]:
-        """Send it until there is an answer, a failure that will not pass, or no time left."""
+        """Send requests until there is an answer, a permanent failure or the deadline."""
         loop = asyncio.get_running_loop()
         last: ModelError | None = None
         malformed = 0
@@ -220,7 +224,7 @@ class Client:
             nonlocal deadline
             async with _until(deadline):
                 guess = await self._gate.pace(prompt)
-            if deadline is None:
+            if deadline is None:  # starts after pacing: waiting in the queue is no timeout
                 deadline = loop.time() + self._settings.deadline_s
             return await self._once(key, prompt, parse, guess, deadline)
 
@@ -236,12 +240,12 @@ class Client:
     async def _once(
         self, key: str, prompt: Prompt, parse: Callable[[str], T], guess: float, deadline: float
     ) -> tuple[str, T]:
-        """Send it; count and write down what came of it, however long that takes."""
+        """Send one request and record its outcome; recording is exempt from the deadline."""
         began = time.perf_counter()
         sent = False
         try:
             async with _until(deadline), self._gate.breaker.passage():
-                began, sent = time.perf_counter(), True
+                began, sent = time.perf_counter(), True  # excludes the wait at the breaker
                 answer = await self._provider.send(prompt)
             value = self._read(answer, parse)
         except ModelError as problem:
@@ -260,7 +264,7 @@ class Client:
         return answer.text, value
 
     def _tell_outage(self, problem: ModelError) -> None:
-        """Say once that nobody answers: a wrong address is asked again for minutes."""
+        """Log an outage once, since requests to a wrong address are retried for minutes."""
         was, self._down = self._down, self._gate.breaker.broken
         if self._down and not was:
             limit = self._settings.deadline_s
@@ -307,7 +311,8 @@ class Client:
             try:
                 await self._store.add(Call(time.time(), *facts), key, answer)
             except Misconfigured as full:
-                _log.error("%s; the answer is used and not kept", full)  # it has been paid for
+                # The answer is paid for: a full disk must not lose it
+                _log.error("%s; the answer is used and not kept", full)
 
     def _retrying(
         self, again: Callable[[BaseException], bool], stop: "Callable[[RetryCallState], bool]"
@@ -323,7 +328,7 @@ class Client:
         def pause(state: "RetryCallState") -> float:
             problem = state.outcome.exception() if state.outcome else None
             if not isinstance(problem, Unavailable):
-                return 0.0
+                return 0.0  # a malformed answer is no sign of overload
             return (problem.retry_after_s or 0.0) + growing(state)
 
         def tell(state: "RetryCallState") -> None:

@@ -1,7 +1,7 @@
-"""Connections, shared out among several clients of an SDK.
+"""Connection pools, each with a separate client of an SDK.
 
-What the SDKs' connection pool does for one request grows with the connections that it has open:
-with 256 in one pool it takes more CPU time than all else. No pool here has more than 16.
+The HTTP library's work per request grows with the number of open connections in the pool: at 256
+connections it takes more CPU time than everything else. Pools here serve 16 requests each.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,19 +15,19 @@ _A_POOL = 16
 
 
 class Pools(Generic[C]):
-    """Several clients of an SDK; each request goes to the one with the fewest on their way.
+    """Several clients of an SDK; each request uses the one with the fewest requests in flight.
 
     Args:
-        make: the client that uses these connections.
-        concurrency: how many requests may be on their way at once.
+        make: creates a client of the SDK on top of an HTTP client.
+        concurrency: maximum number of requests in flight.
 
     Attributes:
-        clients: all of them.
+        clients: all clients.
     """
 
     def __init__(self, make: Callable[[httpx2.AsyncClient], C], concurrency: int) -> None:
         secure = httpx2.create_ssl_context()
-        # One more than it needs: a request may begin before the one that it follows has let go
+        # One spare: a request may start before the previous one has released its connection
         limits = httpx2.Limits(max_connections=_A_POOL + 1, max_keepalive_connections=_A_POOL + 1)
         self.clients = [
             make(httpx2.AsyncClient(verify=secure, limits=limits, timeout=None))
@@ -37,7 +37,7 @@ class Pools(Generic[C]):
 
     @contextmanager
     def one(self) -> Iterator[C]:
-        """A client for one request."""
+        """Return a context manager that yields the client for one request."""
         number = min(range(len(self._busy)), key=self._busy.__getitem__)
         self._busy[number] += 1
         try:

@@ -1,4 +1,4 @@
-"""What an HTTP answer that is no success means, for any provider."""
+"""Error handling of all providers: HTTP errors to exceptions, API keys, short messages."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 from resume_gym.llm import CutOff, Misconfigured, ModelError, Refused, Unavailable
 
-_PASSING = {408, 409, 425, 429}
+_PASSING = {408, 409, 425, 429}  # timeout, conflict, too early, rate limit
 _CHECK = {
     400: "the options, the length of the prompt, {key}",
     401: "{key}",
@@ -21,22 +21,22 @@ _OF_ONE_PROMPT = re.compile(
     r"|token count|content_filter|content.management",
     re.IGNORECASE,
 )
-"""What servers say in a 400 that is about this prompt, and not about all."""
+"""Messages of a 400 response that concern the prompt, not the configuration."""
 _LONGEST = 300
-"""Characters of a server's message that are shown."""
+"""Maximum length of a quoted message, in characters."""
 
 
 def failed(
     status: int, message: str, headers: Mapping[str, str], body: Any, key: str
 ) -> ModelError:
-    """The error for a status that is no success.
+    """Return the exception for an HTTP error status.
 
     Args:
-        status: of the HTTP answer.
-        message: what the server says, and who asked; without the key.
-        headers: of the answer.
-        body: its JSON, if it is any.
-        key: where the key is, for who has to look.
+        status: HTTP status.
+        message: the provider's name and the server's message, without the API key.
+        headers: response headers.
+        body: parsed JSON body, if there is one.
+        key: where the API key is configured, for the error message.
     """
     problem: ModelError
     if status in _PASSING or status >= 500:
@@ -56,16 +56,16 @@ def failed(
 def cut_off(
     who: str, text: str, thought: int | None, answer_tokens: int, thinking_tokens: int
 ) -> CutOff:
-    """The error for an answer that was cut off by the two budgets together.
+    """Return the exception for an answer cut off at the sum of both token budgets.
 
     Args:
-        who: was asked.
-        text: what came of the answer.
-        thought: tokens of thinking; None if the server does not say.
-        answer_tokens: the budget of the answer.
-        thinking_tokens: the budget of what is thought before it.
+        who: provider and model.
+        text: the incomplete answer.
+        thought: thinking tokens used; None if the server does not report them.
+        answer_tokens: token budget of the answer.
+        thinking_tokens: token budget for thinking before the answer.
     """
-    if thought is None:  # no token is shorter than a byte
+    if thought is None:  # a token has at least one byte: the size bounds the answer's tokens
         too_long = len(text.encode(errors="replace")) <= answer_tokens
     else:
         too_long = thought > thinking_tokens or not text
@@ -77,13 +77,13 @@ def cut_off(
 
 
 def read_key(names: Iterable[str], who: str) -> str:
-    """The key in the first of these environment variables that is set; empty if none is.
+    """Return the API key from the first environment variable that is set; empty if none is.
 
     Raises:
-        Misconfigured: it holds what no header can.
+        Misconfigured: the key holds characters that no HTTP header may hold.
     """
     for name in names:
-        # a key that was read from a file often ends with a line feed
+        # Keys read from a file often end with a line feed
         if key := os.environ.get(name, "").strip():
             if not (key.isascii() and key.isprintable()) or " " in key:
                 raise Misconfigured(f"{who}: expected {name} to be printable ASCII; it is not")
@@ -92,7 +92,10 @@ def read_key(names: Iterable[str], who: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str], body: Any = None) -> float | None:
-    """Seconds that the server asks to wait, by header or by Google's `RetryInfo`; or None."""
+    """Return the delay in seconds that the server requests, or None.
+
+    Reads the `Retry-After` header (a number or a date), or else Google's `RetryInfo`.
+    """
     text = headers.get("retry-after", "")
     if re.fullmatch(r"\d+(\.\d*)?", text):
         return float(text)
@@ -117,7 +120,8 @@ def _retry_info(body: Any) -> float | None:
 
 
 def shown(text: object, key: str | None = None) -> str:
-    """A server's or a library's message in one short line, without the key."""
+    """Shorten a message of a server or library to one line, and mask the API key."""
+    # Pydantic appends a link to every error
     line = re.sub(r" For further information visit \S+", "", " ".join(str(text).split()))
     line = line.replace(key, "[key]") if key else line
     return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."

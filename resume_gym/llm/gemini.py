@@ -1,4 +1,4 @@
-"""Google's Gemini, by its SDK (`pip install resume-gym[gemini]`)."""
+"""Provider for Google's Gemini, through its SDK (`pip install resume-gym[gemini]`)."""
 
 import asyncio
 import time
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from resume_gym.llm.connections import Pools
 
 KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
-"""Environment variables that may hold the key; the first that does is used."""
+"""Environment variables for the API key; the first one that is set is used."""
 THINKING = ("minimal", "low", "medium", "high")
-_PATIENCE_MS = 10_000  # less is refused by the server
+_PATIENCE_MS = 10_000  # the server rejects shorter timeouts
 _REFUSALS = {
     *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"),
     *("ESCALATION", "MODEL_ARMOR", "PUP_LIMITED_DISABLED"),
@@ -35,23 +35,23 @@ _REFUSALS = {
 
 @dataclass
 class Gemini:
-    """Sends prompts to Gemini.
+    """Provider for Gemini models.
 
     Attributes:
-        model: its name.
-        thinking: how much it thinks, one of `THINKING`; None for a model that wants a number
-            instead, as Gemini 2.5 does: `thinking_tokens`. No model takes both.
-        api_version: as "v1beta"; None is the SDK's default.
-        base_url: of another server with the same protocol.
-        answer_tokens: most tokens of an answer.
-        thinking_tokens: most tokens of thinking before it. A level is no limit in tokens: one that
-            thinks longer takes them from the answer, since the server limits only the sum.
-        temperature: None is the model's own, which Google recommends for Gemini 3.
-        timeout_s: of one request, all of it.
-        concurrency: how many connections are kept.
+        model: name of the model.
+        thinking: thinking level, one of `THINKING`; None for models that take a token budget
+            instead, such as Gemini 2.5, which is then `thinking_tokens`. No model takes both.
+        api_version: API version ("v1beta"); None for the SDK's default.
+        base_url: address of another server with the same protocol.
+        answer_tokens: token budget of the answer.
+        thinking_tokens: token budget for thinking before the answer. With a thinking level the
+            server limits only the sum: longer thinking leaves fewer tokens for the answer.
+        temperature: None for the model's default, which Google recommends for Gemini 3.
+        timeout_s: timeout of one request, from start to end, in seconds.
+        concurrency: number of concurrent requests for which connections are kept.
 
     Raises:
-        ValueError: there is no such way of thinking.
+        ValueError: the thinking level is unknown.
     """
 
     model: str = "gemini-3-flash-preview"
@@ -76,7 +76,7 @@ class Gemini:
 
     @property
     def sampling(self) -> Mapping[str, Any]:
-        """What may change its answers, beside prompt and model."""
+        """Parameters that affect the answers, besides prompt and model."""
         return {
             "thinking": self.thinking,
             "answer_tokens": self.answer_tokens,
@@ -100,7 +100,7 @@ class Gemini:
         except TimeoutError:
             raise Unavailable(f"{self.name}: a request took {self.timeout_s:g} s") from None
         except Exception as problem:
-            raise self._failure(problem) from None  # the SDK's own may hold the key
+            raise self._failure(problem) from None  # the SDK's exception may contain the key
         return self._answer(response, time.perf_counter() - began)
 
     async def close(self) -> None:
@@ -123,7 +123,7 @@ class Gemini:
             raise Misconfigured(f"{self.name}: expected a key in {' or '.join(KEYS)}; none is set")
 
         def make(connections: httpx2.AsyncClient) -> genai.Client:
-            # Given connections of ours, the SDK does not take aiohttp, which has no bound on them
+            # Without an HTTP client, the SDK uses aiohttp, with no limit on connections
             options = types.HttpOptions(
                 base_url=self.base_url,
                 api_version=self.api_version,
@@ -133,7 +133,7 @@ class Gemini:
             )
             return genai.Client(api_key=self._key, vertexai=False, http_options=options)
 
-        unused = httpx2.Client(trust_env=False)  # the SDK would make one for each
+        unused = httpx2.Client(trust_env=False)  # else the SDK creates one for each client
         try:
             return Pools(make, self.concurrency)
         except ValueError as problem:
@@ -152,12 +152,12 @@ class Gemini:
             thinking_config=types.ThinkingConfig(**thinking),
             max_output_tokens=self.answer_tokens + self.thinking_tokens,
             temperature=self.temperature,
+            # The SDK must not send further requests itself: they would escape pacing
             automatic_continuation=False,
             automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
         )
 
     def _failure(self, problem: Exception) -> ModelError:
-        """What the SDK's exception means."""
         import httpx2
         from google.genai import errors
 
@@ -172,12 +172,12 @@ class Gemini:
         if isinstance(problem, httpx2.TransportError):
             return Unavailable(f"{told} at {self.base_url}" if self.base_url else told)
         if isinstance(problem, ValueError | TypeError | RecursionError | httpx2.HTTPError):
-            return Malformed(told)  # 200, and not what Gemini speaks
+            return Malformed(told)  # status 200, but not Gemini's protocol
         raise problem
 
     def _answer(self, response: "types.GenerateContentResponse", seconds: float) -> Answer:
-        """What the response holds; raises if that is no whole answer."""
-        usage = response.usage_metadata
+        """Convert a response; raise if it holds no complete answer."""
+        usage = response.usage_metadata  # any field may be missing
         counts = (
             (usage.prompt_token_count, usage.candidates_token_count, usage.thoughts_token_count)
             if usage
@@ -207,7 +207,7 @@ class Gemini:
 
 
 def ordered(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with Gemini's `propertyOrdering`: properties are written in the schema's order."""
+    """Add Gemini's `propertyOrdering` to a schema, so that the answer keeps the schema's order."""
 
     def walk(value: Any) -> Any:
         if isinstance(value, Mapping):

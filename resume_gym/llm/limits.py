@@ -1,4 +1,4 @@
-"""How fast requests may leave: rates a minute, and a breaker for when the server is down."""
+"""Limits on outgoing requests: concurrency, rates per minute, and a circuit breaker."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,18 +7,18 @@ from contextlib import asynccontextmanager
 from resume_gym.llm import Answer, ModelError, Prompt, Unavailable
 
 _STARTS_A_MINUTE = 15_000
-"""More than one thread can make of requests. Hundreds that began at once would all be made before
-the first of them is sent, and so would those that follow on their answers."""
+"""More requests than one thread can build. Without this pacing, hundreds of simultaneous requests,
+and those that follow their answers, are all built before any is sent."""
 
 
 class Rate:
-    """So much a minute, evenly, first come first.
+    """Rate limiter that spreads a quota per minute evenly, first come, first served.
 
-    What is asked for may be more than a minute's worth: whoever comes next waits for it.
+    A single amount may exceed the quota of a minute; the next caller waits accordingly longer.
 
     Args:
-        a_minute: how much; None is no limit.
-        burst_s: how many seconds' worth may leave at once.
+        a_minute: quota per minute; None for no limit.
+        burst_s: unused quota that accumulates and may be spent at once, in seconds.
     """
 
     def __init__(self, a_minute: float | None, burst_s: float = 1.0) -> None:
@@ -28,30 +28,30 @@ class Rate:
         self._turn = asyncio.Lock()
 
     async def take(self, amount: float = 1.0) -> None:
-        """Return when so much may leave."""
+        """Wait until the amount may be spent."""
         if not self._seconds:
             return
-        async with self._turn:
+        async with self._turn:  # asyncio's locks are FIFO
             now = asyncio.get_running_loop().time()
             await asyncio.sleep(self._free_at - now)
             self._free_at = max(self._free_at, now - self._burst_s)
             self.settle(amount)
 
     def settle(self, amount: float) -> None:
-        """Count more than was taken; less, if negative."""
+        """Add to the amount spent, or refund a negative amount."""
         self._free_at += amount * self._seconds
 
 
 class Breaker:
-    """Holds requests back while all of them fail.
+    """Circuit breaker that holds requests back while all of them fail.
 
-    After so many failures in a row nobody sends for a while, then one does. If that fails too,
-    the next while is twice as long. Any answer lets all pass again.
+    After `failures` consecutive failures all requests pause, then a single probe is sent. If the
+    probe fails, the pause doubles. Any answer ends the pause. Only `Unavailable` is a failure.
 
     Args:
-        failures: in a row, that break it.
-        cool_s: the first while; a server that names a longer one is given that.
-        longest_s: the longest while.
+        failures: consecutive failures that open the breaker.
+        cool_s: first pause, in seconds.
+        longest_s: maximum pause, in seconds; the server can request a longer one.
     """
 
     def __init__(self, failures: int = 8, cool_s: float = 1.0, longest_s: float = 60.0) -> None:
@@ -68,11 +68,11 @@ class Breaker:
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
-        """Wait for leave to send a request; the block sends it."""
+        """Wait until a request may be sent; the block sends it."""
         while self.broken:
-            async with self._probe:
+            async with self._probe:  # one probe at a time; the others queue here
                 if not self.broken:
-                    continue  # the one before came through
+                    continue  # the previous probe succeeded
                 await asyncio.sleep(self._until - asyncio.get_running_loop().time())
                 if self.broken:
                     async with self._watched(probe=True):
@@ -89,11 +89,12 @@ class Breaker:
             self._fail(problem.retry_after_s or 0.0, probe)
             raise
         except ModelError:
-            self._failed = 0  # it answered
+            self._failed = 0  # the server is up
             raise
         self._failed = 0
 
     def _fail(self, asked_s: float, probe: bool) -> None:
+        # Failures of requests that left before the breaker opened do not extend the pause
         breaks = self._failed == self._failures - 1
         self._failed += 1
         if breaks or probe:
@@ -106,13 +107,13 @@ class Breaker:
 class Gate:
     """All limits of a client.
 
-    What a request will take in tokens is guessed by its length and by what the ones before took,
-    and put right with its answer.
+    The tokens of a request are estimated from its length and the ratio of earlier requests, and
+    corrected when the answer arrives.
 
     Args:
-        concurrency: how many are on the way at once.
-        requests_a_minute: None is no limit.
-        tokens_a_minute: read and written; None is no limit.
+        concurrency: maximum number of requests in flight.
+        requests_a_minute: None for no limit.
+        tokens_a_minute: prompt and completion tokens; None for no limit.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Gate:
         self._tokens_per_character = 0.3
 
     async def pace(self, prompt: Prompt) -> float:
-        """Return when the prompt may be sent; with the tokens that it is taken for."""
+        """Wait until the prompt may be sent; return its estimated tokens."""
         await self._requests.take()
         guess = self._tokens_per_character * _length(prompt)
         await self._tokens.take(guess)
@@ -133,9 +134,10 @@ class Gate:
         return guess
 
     def settle(self, prompt: Prompt, guess: float, answer: Answer) -> None:
-        """Count what it took."""
+        """Replace the estimate by the billed tokens, and adapt the ratio."""
         tokens = answer.tokens_in + answer.tokens_out
         self._tokens.settle(tokens - guess)
+        # Exponential moving average
         self._tokens_per_character += 0.1 * (tokens / _length(prompt) - self._tokens_per_character)
 
 

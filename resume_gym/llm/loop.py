@@ -1,7 +1,7 @@
-"""The event loop in which all clients live: a thread of its own, made when first needed.
+"""Event loop shared by all clients, in a background thread that starts on first use.
 
-Connections belong to the loop that opened them. With one loop for all, `Env.step`, a trainer's
-loop and a command line may share a client.
+Connections belong to the loop that opened them. With a common loop, `Env.step`, the event loop of
+a trainer and a command line can share a client.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ _lock = Lock()
 
 
 def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
-    """Run a coroutine in the loop; from any thread but its own.
+    """Run a coroutine in the background loop; callable from any thread but the loop's.
 
-    A fork has a loop of its own. Clients do not survive one: make them in the child.
+    A forked process gets a new loop. Clients do not survive a fork: create them in the child.
     """
     with _lock:
         process = os.getpid()
         if process not in _loops:
-            _loops.clear()  # a fork has no threads
+            _loops.clear()  # after a fork the thread of the parent's loop is gone
             _loops[process] = asyncio.new_event_loop()
             run = _loops[process].run_forever
             Thread(target=run, name=f"models-{process}", daemon=True).start()
@@ -34,7 +34,7 @@ def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
 
 
 async def _watched(work: Coroutine[Any, Any, T]) -> T:
-    """The work; asyncio prints no traceback of a failure for which nobody waits any more."""
+    """Await the coroutine; asyncio logs no exception of an abandoned one."""
     task = asyncio.current_task()
     assert task
     task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -42,7 +42,7 @@ async def _watched(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _unlocked() -> None:
-    """A fork may happen while another thread holds the lock."""
+    """Replace the lock in a forked child: another thread may have held it during the fork."""
     global _lock
     _lock = Lock()
 

@@ -1,4 +1,4 @@
-"""Servers with OpenAI's protocol, its own or a local one (`pip install resume-gym[openai]`)."""
+"""Provider for OpenAI's chat API, hosted or local (`pip install resume-gym[openai]`)."""
 
 import asyncio
 import json
@@ -38,27 +38,27 @@ CANARY = Prompt(
     },
     kind="canary",
 )
-"""Asks for what its schema forbids: a server that enforces schemas cannot answer it so."""
+"""Requests an answer that its schema forbids: a server that enforces schemas cannot return it."""
 
 
 @dataclass
 class OpenAI:
-    """Sends prompts to a server with OpenAI's protocol.
+    """Provider for servers with OpenAI's chat API.
 
     Attributes:
-        model: its name.
-        base_url: of the server, with "/v1"; None is OpenAI's own.
-        extra_body: more of the request, as `{"chat_template_kwargs": {"enable_thinking": false}}`.
-        answer_tokens: most tokens of an answer.
-        thinking_tokens: most tokens of thinking before it. The server is told only the sum, unless
-            `thinking_field` is set: a model that thinks longer takes them from the answer.
-        thinking_field: of the request, in which the server takes `thinking_tokens`: vLLM with a
-            reasoning parser in "thinking_token_budget". None for servers without, as OpenAI's own.
-        temperature: None is the server's own.
-        timeout_s: of one request, all of it.
-        concurrency: how many connections are kept.
-        canary: ask first for what a schema forbids, and refuse a server that answers it.
-        key_name: environment variable that holds the key; a server at `base_url` may need none.
+        model: name of the model.
+        base_url: address of the server, with "/v1"; None for OpenAI's.
+        extra_body: extra request fields, as `{"chat_template_kwargs": {"enable_thinking": false}}`.
+        answer_tokens: token budget of the answer.
+        thinking_tokens: token budget for thinking before the answer. The server gets only the sum,
+            unless `thinking_field` is set: longer thinking leaves fewer tokens for the answer.
+        thinking_field: request field for `thinking_tokens`: "thinking_token_budget" for vLLM with
+            a reasoning parser. None for servers without such a field, like OpenAI's.
+        temperature: None for the server's default.
+        timeout_s: timeout of one request, from start to end, in seconds.
+        concurrency: number of concurrent requests for which connections are kept.
+        canary: send `CANARY` first, and reject a server that does not enforce its schema.
+        key_name: environment variable of the API key; a server at `base_url` may need none.
     """
 
     model: str
@@ -82,7 +82,7 @@ class OpenAI:
 
     @property
     def sampling(self) -> Mapping[str, Any]:
-        """What may change its answers, beside prompt and model."""
+        """Parameters that affect the answers, besides prompt and model."""
         return {
             "answer_tokens": self.answer_tokens,
             "thinking_tokens": self.thinking_tokens,
@@ -121,24 +121,24 @@ class OpenAI:
 
         def make(connections: httpx2.AsyncClient) -> AsyncOpenAI:
             return AsyncOpenAI(
-                api_key=self._key or "none",
+                api_key=self._key or "none",  # the SDK insists on a key
                 base_url=self.base_url,
                 timeout=self.timeout_s,
-                max_retries=0,
+                max_retries=0,  # the client retries, within its limits
                 http_client=connections,
             )
 
         return Pools(make, self.concurrency)
 
     async def _test(self, clients: "Pools[AsyncOpenAI]") -> None:
-        """Send the canary, the first time."""
+        """Check once whether the server enforces schemas."""
         if self._unsound:
             raise self._unsound
         try:
             text = (await self._send(clients, CANARY)).text
             sound = json.loads(text) in [{"colour": one} for one in _COLOURS]
         except CutOff:
-            raise  # says nothing of the schema
+            raise  # a truncated answer proves nothing about schemas
         except (Malformed, Refused) as problem:
             sound, text = False, str(problem)
         except ValueError:
@@ -161,7 +161,7 @@ class OpenAI:
         except TimeoutError:
             raise Unavailable(f"{self.name}: a request took {self.timeout_s:g} s") from None
         except Exception as problem:
-            raise self._failure(problem) from None  # the SDK's own may hold the key
+            raise self._failure(problem) from None  # the SDK's exception may contain the key
         return self._answer(response, time.perf_counter() - began)
 
     def _request(self, prompt: Prompt) -> dict[str, Any]:
@@ -173,20 +173,19 @@ class OpenAI:
             "model": self.model,
             "messages": [system, *messages],
             "max_completion_tokens": self.answer_tokens + self.thinking_tokens,
-            # not by parameters of their own, for which the SDK walks through every schema
+            # As separate parameters, these would make the SDK traverse every schema
             "extra_body": {**body, **thinking, **(self.extra_body or {})},
             **sampling,
         }
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The messages after the system's, and what beside them says how to answer."""
-        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # nothing else is allowed
+        """Return the messages after the system message, and the fields for the answer's format."""
+        name = re.sub(r"[^\w-]", "_", prompt.kind, flags=re.ASCII)  # the API's character set
         schema = {"name": name, "strict": True, "schema": dict(prompt.schema)}
         form = {"type": "json_schema", "json_schema": schema}
         return [{"role": "user", "content": prompt.user}], {"response_format": form}
 
     def _failure(self, problem: Exception) -> ModelError:
-        """What the SDK's exception means."""
         import httpx2
         import openai
 
@@ -203,12 +202,12 @@ class OpenAI:
         if isinstance(problem, openai.APIConnectionError | httpx2.TransportError):
             return Unavailable(f"{told} at {self.base_url}" if self.base_url else told)
         if isinstance(problem, ValueError | openai.APIError | httpx2.HTTPError):
-            return Malformed(told)  # 200, and not what OpenAI speaks
+            return Malformed(told)  # status 200, but not OpenAI's protocol
         raise problem
 
     def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
-        """What the response holds; raises if that is no whole answer."""
-        try:  # the SDK checks no types
+        """Convert a response; raise if it holds no complete answer."""
+        try:  # the SDK does not validate responses
             choice = response.choices[0] if response.choices else None
             text = (choice.message.content if choice else None) or ""
             refusal = choice.message.refusal if choice else None

@@ -1,7 +1,8 @@
-"""Turns of a chat with tools, from servers with OpenAI's protocol (`resume-gym[openai]`).
+"""Provider for chats with tools, through OpenAI's chat API (`resume-gym[openai]`).
 
-A provider as `openai.OpenAI` is, for `client.Client`: a turn's prompt is the whole chat so far, its
-answer what the model said, with native calls, as JSON. Nothing is parsed out of texts here.
+`OpenAIChat` works with `client.Client`, as `openai.OpenAI` does. A prompt (`turn_prompt`) holds
+the whole chat so far, an answer (`read_turn`) the next assistant message with its native tool
+calls, as JSON. This module does not parse tool calls out of text.
 """
 
 import json
@@ -20,12 +21,12 @@ _ENDS = ("stop", "tool_calls", "length")
 
 
 class Said(NamedTuple):
-    """A model's turn.
+    """An assistant message.
 
     Attributes:
-        thought: what it thought, if its server tells.
-        content: its text; a refusal of its own is one.
-        calls: of tools, as the server gave them, with names and arguments as texts.
+        thought: reasoning text, if the server returns it.
+        content: text, or the text of the model's refusal.
+        calls: tool calls as the server returned them, names and arguments as strings.
     """
 
     thought: str
@@ -36,12 +37,12 @@ class Said(NamedTuple):
 def turn_prompt(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], draw: int
 ) -> Prompt:
-    """What is asked for a turn.
+    """Build the prompt for the next turn of a chat.
 
     Args:
-        messages: of the chat so far, in OpenAI's format; the first is the system's.
-        tools: schemas in OpenAI's format.
-        draw: differs where another answer to the same chat is wanted.
+        messages: the chat so far in OpenAI's format, from the system message on.
+        tools: tool schemas in OpenAI's format.
+        draw: sample index, for several answers to the same chat.
     """
     system, *rest = messages
     said = json.dumps(rest, ensure_ascii=False)
@@ -49,22 +50,20 @@ def turn_prompt(
 
 
 def read_turn(text: str) -> Said:
-    """The turn in the text of an answer."""
+    """Parse the text of an answer."""
     return Said(**json.loads(text))
 
 
 @dataclass
 class OpenAIChat(OpenAI):
-    """Sends chats with tools; its options are those of `OpenAI`, and one more.
+    """Provider for chats with tools; has the options of `OpenAI` and `parallel_tool_calls`.
 
-    A turn has no budget of its own for thinking: a turn that was cut off is a turn.
-
-    Answers of a store are also told apart by the server's address: a model before and after its
-    training is often served under one name.
+    By default thinking has no separate budget. A truncated message is a valid answer. The cache
+    key includes the server's address, since a model often keeps its name after training.
 
     Attributes:
-        parallel_tool_calls: what the server is told about several calls in a turn; None is not to
-            mention it, for servers that refuse to hear of it.
+        parallel_tool_calls: request field that allows several calls in a turn; None omits the
+            field, for servers that reject it.
     """
 
     answer_tokens: int = 4096
@@ -86,8 +85,8 @@ class OpenAIChat(OpenAI):
         return json.loads(prompt.user), body
 
     def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
-        """What the response holds; a turn that was cut off is the model's turn as well."""
-        try:  # the SDK checks no types
+        """Convert a response; a truncated message is a valid answer."""
+        try:  # the SDK does not validate responses
             told = response.model_dump(exclude_none=True, warnings=False)
             choice: dict[str, Any] = (told.get("choices") or [{}])[0]
             said = _said(choice["message"]) if choice else Said("", "", ())
@@ -111,10 +110,11 @@ class OpenAIChat(OpenAI):
 
 
 def _said(message: Mapping[str, Any]) -> Said:
-    """A message of the wire; raises TypeError if it is none."""
+    """Convert a message of the API; raise TypeError on a wrong type."""
+    # Servers disagree on the name of the reasoning field
     thought = message.get("reasoning_content") or message.get("reasoning") or ""
     content = message.get("content") or message.get("refusal") or ""
-    if isinstance(content, list):  # of parts, of which some servers make thoughts as well
+    if isinstance(content, list):  # some servers return content parts, reasoning among them
         content = "".join(part["text"] for part in content if part["type"] == "text")
     calls = [_call(one) for one in message.get("tool_calls") or ()]
     if not (isinstance(thought, str) and isinstance(content, str)):
@@ -123,16 +123,17 @@ def _said(message: Mapping[str, Any]) -> Said:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A call with all that its server wants back; its arguments as text, as most servers give."""
+    """Keep all fields of a call, which the server expects back; convert arguments to a string."""
     function = dict(call["function"])
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    text = "{}" if text.strip() in ("", "null") else text  # what some give for tools without any
+    # Some servers send "" or null for a tool without arguments
+    text = "{}" if text.strip() in ("", "null") else text
     if not isinstance(function["name"], str):
         raise TypeError("expected the name of a tool")
     return {"type": "function", **call, "function": {**function, "arguments": text}}
 
 
 def _sendable(text: str) -> str:
-    """The text without halves of characters, which a cut-off may leave and no request can hold."""
+    """Replace lone surrogates, which truncation can leave and no request can encode."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,4 +1,4 @@
-"""What tokens cost, by the list prices of `prices.toml`."""
+"""Cost of answers, by the list prices of `prices.toml`."""
 
 import re
 import tomllib
@@ -9,7 +9,7 @@ from resume_gym.llm import Answer
 
 
 def dollars(model: str, answer: Answer) -> float | None:
-    """The price of an answer; None if the model is not in the list."""
+    """Return the cost of an answer in dollars; None if the model is not listed."""
     price = _price(model)
     if price is None:
         return None
@@ -17,13 +17,13 @@ def dollars(model: str, answer: Answer) -> float | None:
 
 
 def is_listed(model: str) -> bool:
-    """Whether the model's price is known."""
+    """Return whether the price of a model is known."""
     return _price(model) is not None
 
 
 @cache
 def _price(model: str) -> tuple[float, float] | None:
-    # "gpt-5.2-2025-12-11" costs what "gpt-5.2" does, and "gpt-5.2-pro" does not
+    # "gpt-5.2-2025-12-11" has the price of "gpt-5.2"; "gpt-5.2-pro" has not
     name = re.sub(r"(-(preview|latest|exp|\d{2,8}))+$", "", model.removeprefix("models/"))
     listed = tomllib.loads((files("resume_gym.llm") / "prices.toml").read_text(encoding="utf-8"))
     found = listed["models"].get(name)

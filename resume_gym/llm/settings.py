@@ -1,4 +1,4 @@
-"""Options of a client, whoever provides."""
+"""Client options common to all providers, and validation of all options."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,16 +8,19 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a client keeps to.
+    """Client options.
 
     Attributes:
-        concurrency: requests on the way at once.
-        requests_a_minute, tokens_a_minute: limits; None for none. Tokens read and written count.
-        deadline_s: of one answer, with retries and pauses. The time begins when its first request
-            may be sent, so that nobody times out in the queue.
-        store: a file in which answers and calls are kept; None for none.
-        replay: answer from the store only; needs no key.
-        served: the version of the model that must answer; None for any.
+        concurrency: maximum number of requests in flight.
+        requests_a_minute, tokens_a_minute: rate limits; None for none. Tokens: prompt + completion.
+        deadline_s: timeout of one answer in seconds, retries and pauses included. Queueing before
+            its first request does not count.
+        store: file for answers and calls; None for none.
+        replay: answer from the store only; needs no API key.
+        served: required model version; None for any.
+
+    Raises:
+        ValueError: `replay` without a store.
     """
 
     concurrency: int = 64
@@ -34,20 +37,20 @@ class Settings:
 
 
 def check(name: str, value: Any) -> None:
-    """Refuse what no request could be made of.
+    """Validate an option of the client or a provider.
 
     Args:
-        name: of an option, of the client or of its provider.
-        value: of it.
+        name: name of the option; options without constraints pass.
+        value: value of the option.
 
     Raises:
-        ValueError: it is out of range.
+        ValueError: the value is out of range.
     """
     whole = ("concurrency", "answer_tokens", "requests_a_minute", "tokens_a_minute")
     limits = (*whole, "deadline_s", "timeout_s")
     may_be_none = ("requests_a_minute", "tokens_a_minute")
     if name in limits and not (value is None and name in may_be_none):
-        kinds = (int,) if name in whole else (int, float)
+        kinds = (int,) if name in whole else (int, float)  # not bool, a subclass of int
         if type(value) not in kinds or not 0 < value < float("inf"):
             what = "a whole number" if name in whole else "a number"
             raise ValueError(f"{name}: expected {what} above 0, got {value!r}")
@@ -60,10 +63,10 @@ def check(name: str, value: Any) -> None:
 
 
 def check_url(url: object) -> None:
-    """Refuse what is no address of a server.
+    """Validate the address of a server.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no HTTP or HTTPS URL with a host.
     """
     told = f"base_url: expected http://HOST/v1 or null, got {url!r}"
     if not isinstance(url, str):
@@ -71,7 +74,7 @@ def check_url(url: object) -> None:
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError as problem:  # of a port, or of brackets
+    except ValueError as problem:  # an invalid port, or unbalanced brackets
         raise ValueError(f"{told}: {problem}") from None
     if not sound:
         raise ValueError(told)

@@ -1,7 +1,7 @@
-"""What models answered, and what it cost to ask, in one SQLite file.
+"""Persistent cache of answers and log of requests, in one SQLite file.
 
-Answers are kept by everything that may change them (`key_of`), failures never. A table of calls
-has a line for each request that was sent, failed or not. Several processes may share a file.
+The cache key covers everything that affects an answer (`key_of`); failures are not cached. The
+log has a row for each request sent, failed or not. Several processes may share a file.
 """
 
 import asyncio
@@ -32,18 +32,18 @@ CREATE TABLE IF NOT EXISTS calls (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that was sent.
+    """A request that was sent; a row of the log.
 
     Attributes:
-        time: when its outcome was known, in seconds since 1970.
+        time: time of the outcome, in seconds since 1970.
         name: provider and model.
-        kind: of the prompt.
-        outcome: "answer", or the failure's name: "unavailable", "refused", "malformed",
+        kind: `kind` of the prompt.
+        outcome: "answer", or the type of the failure: "unavailable", "refused", "malformed",
             "cutoff" or "misconfigured".
-        status: of the HTTP answer, if it was no success.
-        seconds: until the outcome was known.
-        tokens_in, tokens_out: paid for.
-        dollars: None if the model's price is not known.
+        status: HTTP status of an error response; None without one.
+        seconds: time until the outcome.
+        tokens_in, tokens_out: billed tokens.
+        dollars: cost; None if the model's price is unknown.
     """
 
     time: float
@@ -59,13 +59,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The calls of a store.
+    """Statistics of the calls in a store.
 
     Attributes:
-        outcomes: how many there were of each.
-        p50_s, p95_s: of the time to an answer; None if there was none.
-        tokens_in, tokens_out: of all calls.
-        dollars: of all calls; None if the price of any that took tokens is not known.
+        outcomes: number of calls by outcome.
+        p50_s, p95_s: percentiles of the time to an answer, in seconds; None without answers.
+        tokens_in, tokens_out: billed tokens of all calls.
+        dollars: cost of all calls; None if the price of a call with tokens is unknown.
     """
 
     outcomes: dict[str, int]
@@ -77,26 +77,26 @@ class Summary:
 
 
 def key_of(name: str, served: str | None, sampling: Mapping[str, Any], prompt: Prompt) -> str:
-    """The key of an answer: a hash of all that may change it.
+    """Return the cache key of an answer: a hash of everything that affects the answer.
 
     Args:
-        name: provider and model as asked for.
-        served: the version of the model that is expected, if any is.
-        sampling: temperature and the like.
-        prompt: all of it.
+        name: provider and requested model.
+        served: required model version; None for any.
+        sampling: sampling parameters, such as the temperature.
+        prompt: the request.
     """
     parts = [prompt.kind, prompt.system, prompt.user, prompt.schema, prompt.draw]
-    # the schema's order is part of it: properties are written in that order
+    # Keys stay unsorted: models write properties in the order of the schema
     text = json.dumps([name, served, dict(sampling), *parts], ensure_ascii=False, default=dict)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Store:
-    """Answers and calls on disk; one thread does the reading and writing.
+    """Answers and calls on disk, accessed by a single thread.
 
     Args:
-        path: of the file; made if it is not there.
-        read_only: write nothing; the file has to be there.
+        path: SQLite file, created if missing.
+        read_only: never write; the file must exist.
     """
 
     def __init__(self, path: str | Path, read_only: bool = False) -> None:
@@ -106,7 +106,7 @@ class Store:
         self._open: sqlite3.Connection | None = None
 
     async def find(self, key: str) -> str | None:
-        """The text of an answer, if it is here.
+        """Return the text of a stored answer, or None.
 
         Raises:
             Misconfigured: the file cannot be read.
@@ -115,7 +115,7 @@ class Store:
         return text
 
     async def add(self, call: Call, key: str | None = None, answer: Answer | None = None) -> None:
-        """Write down a call and, with a key, the answer that it gave.
+        """Log a call and, given a key, store its answer.
 
         Raises:
             Misconfigured: the file cannot be written.
@@ -123,7 +123,7 @@ class Store:
         await self._run(self._add, call, key, answer)
 
     def close(self) -> None:
-        """Write what is on its way, and let go of the file."""
+        """Finish pending writes and close the file."""
         self._thread.submit(self._close)
         self._thread.shutdown()
 
@@ -166,7 +166,7 @@ class Store:
 
 
 def _prepare(file: sqlite3.Connection) -> None:
-    # SQLite does not wait by itself where several processes change a new file's mode at once
+    # SQLite's timeout does not apply when several processes change a new file's mode at once
     until = time.monotonic() + _BUSY_S
     while True:
         try:
@@ -185,14 +185,14 @@ def _reader(path: Path) -> sqlite3.Connection:
 
 
 def summarise(path: str | Path, name: str | None = None) -> Summary:
-    """What was asked and paid.
+    """Summarise the calls of a store.
 
     Args:
-        path: of a store.
-        name: only of this provider and model; None for all.
+        path: SQLite file.
+        name: provider and model to count; None for all.
 
     Raises:
-        Misconfigured: there is no such store.
+        Misconfigured: the file does not exist or is no store.
     """
     where = "FROM calls WHERE (?1 IS NULL OR name = ?1)"
     try:

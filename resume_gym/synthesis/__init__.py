@@ -1,4 +1,4 @@
-"""Tasks made from an authored content bank, offline and in any number."""
+"""Synthetic tasks: `generate_task` and `generate_tasks` build them offline from a content bank."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["generate_task", "generate_tasks"]
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy, because the content bank is large.
+    # Import lazily: the content bank is large.
     if name in __all__:
         from resume_gym.synthesis import procedural
 

@@ -1,4 +1,7 @@
-"""Candidates: a person of a role, a level and a vertical, with a career that fits together."""
+"""Random candidates with a consistent career, for a given role, level and vertical (industry).
+
+`make_candidate` draws names, employers, dates and education; the bullets stay empty.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,13 +19,13 @@ from resume_gym.synthesis.content import (
 )
 from resume_gym.tasks import Fix
 
-NOW = 2026 * 12 + 2  # March 2026, the month in which every resume was written
-TRAINEE = -1
-EXPERIENCE = {TRAINEE: 0, 0: 0, 1: 2, 2: 5, 3: 8, 4: 8, 5: 11}  # years since the degree, at least
-STEP_UP = 0.35  # how often somebody applies for the next level
-GAP = 0.2  # how often a career has a gap
-LONG = 6  # months without a job that a resume explains
-CHANGE = 0.12  # how often it began in another role
+NOW = 2026 * 12 + 2  # March 2026 in months since year 0; a fixed date keeps tasks reproducible
+TRAINEE = -1  # the level below "junior", index 0 of LEVELS
+EXPERIENCE = {TRAINEE: 0, 0: 0, 1: 2, 2: 5, 3: 8, 4: 8, 5: 11}  # minimum years since the degree
+STEP_UP = 0.35  # probability of applying for the next level
+GAP = 0.2  # probability of an employment gap
+LONG = 6  # months from which on a resume explains a gap
+CHANGE = 0.12  # probability that the oldest job was in another role
 
 
 @dataclass(slots=True)
@@ -30,17 +33,17 @@ class Job:
     """One job of a career.
 
     Attributes:
-        title: as on the resume.
-        role: whose deeds it holds.
-        level: an index of `LEVELS`, or TRAINEE.
-        company: the employer.
-        city: where.
-        start: a month, counted from year 0.
-        end: the month after the last; `NOW` for the present job.
-        vertical: of the company; its words fill the deeds.
-        bullets: as written, each with the fixes that it needs, in order.
-        note: a line below the head of the job; empty for none.
-        gap: what the candidate did between the job before and this one, if that was long.
+        title: Job title on the resume.
+        role: Role whose deeds the bullets describe.
+        level: Index into `LEVELS`, or `TRAINEE`.
+        company: Employer.
+        city: Place of work.
+        start: First month, counted from year 0.
+        end: Month after the last one; `NOW` for the present job.
+        vertical: Industry of the company; its words fill the deeds.
+        bullets: Text of each bullet, with its fixes in order.
+        note: Line below the job's heading; empty for none.
+        gap: Explanation of a long gap before this job; empty for none.
     """
 
     title: str
@@ -58,7 +61,7 @@ class Job:
 
 @dataclass(slots=True)
 class Candidate:
-    """Who a resume is of, with the job that it is for; `jobs` from the present one back."""
+    """The author of a resume, with `jobs` latest first, and the job applied for (`wanted_*`)."""
 
     role: Role
     level: int
@@ -75,12 +78,12 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """First and last name."""
+        """Return the first and last name."""
         return f"{self.first_name} {self.last_name}"
 
     @property
     def persona(self) -> dict[str, str]:
-        """What a task says of the candidate."""
+        """Return the value of `Task.persona`."""
         return {
             "role": self.role.key,
             "level": LEVELS[self.level],
@@ -93,7 +96,7 @@ class Candidate:
 def make_candidate(
     role: Role, level: int, vertical: Vertical, split: str, jobs: tuple[int, int], rng: Random
 ) -> Candidate:
-    """Somebody of this role, level and vertical; `jobs` is the range of the number of jobs."""
+    """Draw a candidate; `jobs` is the minimum and maximum number of jobs."""
     people = load_people(split)
     first, last = rng.choice(people.first), rng.choice(people.last)
     employer, wanted = rng.sample(vertical.companies[split], 2)
@@ -126,7 +129,7 @@ def make_candidate(
 
 
 def _count(level: int, jobs: tuple[int, int], rng: Random) -> int:
-    """How many jobs: no more than a career of this level holds, seldom few of a long one."""
+    """Draw the number of jobs: usually the maximum, but at most one per level reached."""
     least, most = jobs
     count = most if rng.random() < 0.75 else rng.randint(least, most)
     return min(count, max(level + 1, least))
@@ -135,7 +138,7 @@ def _count(level: int, jobs: tuple[int, int], rng: Random) -> int:
 def _employers(
     vertical: Vertical, employer: str, count: int, split: str, rng: Random
 ) -> list[tuple[Vertical, str]]:
-    """The present employer and earlier ones, each of another vertical."""
+    """Return `count` employers, the present one first, each from a different vertical."""
     others = rng.sample([item for item in load_verticals() if item is not vertical], count - 1)
     return [(vertical, employer), *((item, rng.choice(item.companies[split])) for item in others)]
 
@@ -143,7 +146,7 @@ def _employers(
 def _career(
     role: Role, level: int, employers: list[tuple[Vertical, str]], rng: Random
 ) -> list[Job]:
-    """A job at each employer; each earlier one is of a lower level."""
+    """Draw a job at each employer, latest first, each earlier job at a lower level."""
     jobs: list[Job] = []
     end = NOW
     gap = rng.randrange(len(employers)) if rng.random() < GAP else None
@@ -151,7 +154,7 @@ def _career(
         start = end - (rng.randint(10, 14) if level == TRAINEE else rng.randint(16, 46))
         jobs.append(Job(_title(role, level), role, level, company, "", start, end, vertical))
         end = start - (rng.randint(8, 16) if number == gap else rng.choice((0, 1, 1, 2)))
-        # Staff and lead are parallel: a lead was a senior before, a head either of the two.
+        # Staff and lead are parallel tracks: a lead was a senior before, a head either of the two.
         level -= 2 if level == 4 or (level == 5 and rng.random() < 0.3) else 1
     if len(jobs) > 1 and jobs[-1].level >= 0 and rng.random() < CHANGE:
         other = rng.choice([item for item in load_roles() if item is not role])

@@ -1,7 +1,8 @@
-"""What can be wrong with a draft of a task: pure functions, each fault told as to its writer.
+"""Validation of a language model's drafts; faults are phrased as feedback to the model.
 
-They read lines as the rubric judge does, but do not ask it: what it cannot see must not shape the
-data.
+`find_miscounts` checks the lengths of lists, `find_faults` the content and the composed task. All
+functions are pure. They use the rubric judge's parser but not the judge, whose blind spots must not
+shape the data.
 """
 
 import re
@@ -11,24 +12,25 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from resume_gym.document import wrapped_lines
-from resume_gym.judges.lines import Content, any_of, plain, read
-from resume_gym.judges.reference import make_reference
-from resume_gym.judges.style import is_weak
 from resume_gym.synthesis.content import load_verticals
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, Draft, PaddedDraft, SpoiltBullet
 from resume_gym.synthesis.personas import Persona
 from resume_gym.tasks import SPLITS, Task
+from resume_gym.text.lines import Content, any_of, plain, read
+from resume_gym.text.reference import make_reference
+from resume_gym.text.style import is_weak
 
-_DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4
+_DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4  # the counts in prompts.toml
+# Item numbers of lists, which `read` would take for figures.
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+", re.MULTILINE)
 
 
 class Fault(NamedTuple):
-    """Something wrong with a draft.
+    """A defect of a draft.
 
     Attributes:
-        kind: shape, length, weakness, facts, match, leak, names, fixes or duplicate.
-        text: a sentence that says what to change.
+        kind: shape, length, weakness, facts, match, leak, names, fixes, duplicate or malformed.
+        text: Feedback for the model.
     """
 
     kind: str
@@ -36,13 +38,14 @@ class Fault(NamedTuple):
 
 
 def find_miscounts(persona: Persona, draft: Draft) -> list[Fault]:
-    """Lists that are too short or too long; without them a task can be composed."""
+    """Return faults for lists of the wrong length and for repeated lines."""
     counts = [
         ("duties", len(draft.duties), _DUTIES),
         ("requirements", len(draft.requirements), _REQUIREMENTS),
         ("skills", len(draft.skills), _SKILLS),
         ("jobs", len(draft.jobs), len(persona.shares)),
     ]
+    # Not strict: the counts cover a wrong number of jobs.
     for job, share in zip(draft.jobs, persona.shares, strict=False):
         counts.append((f"bullets of {job.company}", len(job.bullets), share))
     if isinstance(draft, PaddedDraft):
@@ -62,13 +65,9 @@ def find_miscounts(persona: Persona, draft: Draft) -> list[Fault]:
 def find_faults(
     persona: Persona, draft: Draft, task: Task, seen: AbstractSet[str] = frozenset()
 ) -> list[Fault]:
-    """All faults of a draft whose counts are right, and of the task that it makes.
+    """Return the faults of a draft that passed `find_miscounts`, and of the composed task.
 
-    Args:
-        persona: who it is about.
-        draft: as written.
-        task: as composed.
-        seen: keys of bullets (`bullet_keys`) that are taken.
+    `seen` holds the keys (`bullet_keys`) of bullets in other tasks.
     """
     faults = [
         *_weakness(persona, draft),
@@ -77,30 +76,32 @@ def find_faults(
         *_leaks(persona, draft),
         *_duplicates(draft, seen),
     ]
+    # The length and match checks need the repaired resume.
     if broken := list(_unfixable(task)):
         return [*faults, *broken]
     return [*faults, *_length(task), *_match(task)]
 
 
 def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
-    """What makes a bullet the same as another: its words, figures aside."""
+    """Return keys for duplicate detection, which ignore case and figures."""
     return frozenset(re.sub(r"\d[\d,.]*", "0", text).casefold() for text in bullets)
 
 
 def _spoilt(persona: Persona, draft: Draft) -> list[SpoiltBullet]:
-    """The bullets that the resume tells badly."""
+    """Return the bullets that the resume prints in their weak form."""
     bullets = enumerate(draft.bullets)
     return [b for n, b in bullets if n in persona.weak and isinstance(b, SpoiltBullet)]
 
 
 def _weakness(persona: Persona, draft: Draft) -> Iterator[Fault]:
-    """Whether each spoilt bullet has the weakness, and each good one does without it."""
+    """Check that weak forms have the weakness, and strong forms no weak verb."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
             text = f'strong "{bullet.strong}" opens with a weak verb.'
             yield Fault("weakness", text)
     for bullet in _spoilt(persona, draft):
         weak, strong = read(bullet.weak), read(bullet.strong)
+        # The resume also prints `result`, so the weak form may lack its words.
         told = weak.stems | read(getattr(bullet, "result", "")).stems
         for problem in _not_spoilt(persona.weakness, weak, strong, told):
             yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
@@ -109,7 +110,7 @@ def _weakness(persona: Persona, draft: Draft) -> Iterator[Fault]:
 def _not_spoilt(
     weakness: str, weak: Content, strong: Content, told: AbstractSet[str]
 ) -> Iterator[str]:
-    """Why a bullet does not have the weakness, or cannot be repaired by who sees `told`."""
+    """Yield the problems of a weak form; `told` holds all stems that the resume shows."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -125,6 +126,7 @@ def _not_spoilt(
         yield "does not open with a verb that hides who did the work, as Helped with does."
     if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
         yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'
+    # The weak form must be about the same work, and show enough of it for a repair.
     if len(weak.stems & strong.stems) < LIMITS["kinship"] * len(weak.stems):
         yield f'tells of another deed than its strong form, "{strong.body}".'
     missing = strong.stems - told
@@ -133,7 +135,7 @@ def _not_spoilt(
 
 
 def _facts(draft: Draft) -> Iterator[Fault]:
-    """Whether figures stand in the facts, and facts in the documents."""
+    """Check that the figures of bullets, facts and documents agree."""
     documents = [read(plain(_NUMBERED.sub("", text))) for text in draft.documents]
     written = [number for document in documents for number in document.numbers]
     known = [number for bullet in draft.bullets for number in read(" ".join(bullet.facts)).numbers]
@@ -157,7 +159,7 @@ def _facts(draft: Draft) -> Iterator[Fault]:
 
 
 def _names(persona: Persona, draft: Draft) -> Iterator[Fault]:
-    """Whether each company and person is where it belongs."""
+    """Check which texts name companies and the candidate."""
     candidate = persona.candidate
     for job, written in zip(candidate.jobs, draft.jobs, strict=True):
         if written.company != job.company:
@@ -178,13 +180,12 @@ def _names(persona: Persona, draft: Draft) -> Iterator[Fault]:
 
 @lru_cache(maxsize=1)
 def _companies() -> re.Pattern[str]:
-    """Every company of the bank."""
     banks = (one.companies[split] for one in load_verticals() for split in SPLITS)
     return any_of(name for names in banks for name in names)
 
 
 def _leaks(persona: Persona, draft: Draft) -> Iterator[Fault]:
-    """Words that speak of the writing, or to the reader."""
+    """Find phrases about the writing or to the reader, which reveal the exercise."""
     text = plain(draft.model_dump_json()).lower()
     name = persona.weakness
     for hit in sorted({*_leak_words().findall(text), *re.findall(_named(name), text)}):
@@ -192,7 +193,7 @@ def _leaks(persona: Persona, draft: Draft) -> Iterator[Fault]:
 
 
 def _named(weakness: str) -> str:
-    """The name of a weakness as text; two of its words may well stand in a resume."""
+    # A resume may say "too long", so only the identifier counts as a leak.
     return weakness if weakness == "too_long" else weakness.replace("_", "[ _-]")
 
 
@@ -213,7 +214,7 @@ def _duplicates(draft: Draft, seen: AbstractSet[str]) -> Iterator[Fault]:
 
 
 def repaired(task: Task, fixes: int | None = None) -> str:
-    """The resume with all fixes, or with the first ones."""
+    """Return the resume with the first `fixes` fixes applied; None applies all."""
     text = task.resume
     for fix in task.fixes[:fixes]:
         text = text.replace(fix.old, fix.new)
@@ -221,7 +222,7 @@ def repaired(task: Task, fixes: int | None = None) -> str:
 
 
 def _unfixable(task: Task) -> Iterator[Fault]:
-    """Fixes that cannot be applied where they stand in the order."""
+    """Find the first fix whose `old` does not occur exactly once."""
     text = task.resume
     for fix in task.fixes:
         if (count := text.count(fix.old)) != 1:
@@ -250,7 +251,7 @@ def _length(task: Task) -> Iterator[Fault]:
 
 
 def match(task: Task, resume: str) -> float:
-    """The share, by weight, of what the job description asks for that a resume tells."""
+    """Return the weighted share of the job description's stems that a resume contains."""
     weights = make_reference(task).job_weights
     told = {stem for line in resume.split("\n") for stem in read(plain(line)).stems}
     return sum(w for stem, w in weights.items() if stem in told) / (sum(weights.values()) or 1.0)

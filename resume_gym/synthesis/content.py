@@ -1,8 +1,8 @@
-"""The content bank: what is in `bank/*.toml`, as data, and the drawing of its slots.
+"""The content bank: loaders for `bank/*.toml`, and the filling of its templates.
 
-A deed is one piece of work, told well, told badly in two ways, and told by others. Its templates
-hold text slots, filled from a vertical (`{users}`), number slots that draw (`{a:380-900}`,
-`{b:1000-9000/500}`) or repeat (`{a}`), and at most one metric in square brackets.
+A deed is one piece of work as a set of templates, filled by `tell`. A template has text slots for
+the words of a vertical (`{users}`), number slots that draw from a range (`{a:380-900}`, with a step
+`{b:1000-9000/500}`) or repeat a number (`{a}`), and at most one metric in square brackets.
 """
 
 import re
@@ -16,12 +16,15 @@ from typing import Any
 
 LEVELS = ("junior", "mid", "senior", "staff", "lead", "head")
 BANDS = ("early", "early", "senior", "senior", "lead", "lead")
-"""By level: which summaries and duties of a role suit it."""
+"""The band of each level, which selects the summaries and duties of a role."""
 
 _BANK = Path(__file__).parent / "bank"
+# Groups: article, dollar sign, name, and the low, high and step of a range.
 _SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{(\w+)(?::(\d+)-(\d+)(?:/(\d+))?)?\}")
 _METRIC = re.compile(r" ?\[(.*?)\]")
+# The word after a conjunction or comma: perhaps a second verb.
 _JOINED = re.compile(r"(?:\band|\bthen|\bbut|,)\]? (?=(?:then |also |later |still )?(\w+))")
+# Past-tense verbs besides those that open deeds; see `_past_verbs`.
 _IRREGULAR = {"beat", "chose", "gave", "got", "had", "kept", "let", "met", "saw", "went"}
 
 
@@ -30,18 +33,18 @@ class Deed:
     """One piece of work, as templates.
 
     Attributes:
-        split: the split that may use it.
-        told: its good form: a past-tense verb first, no subject.
-        gerund: the -ing form of the first word of `told`.
-        vague: the same deed under filler, without its metric.
-        buried: the same deed with its point hidden; it keeps the metric.
-        record: what a document about the candidate (`{Who}`) says of it.
-        figure: its metric as an item of a list of results; empty without a metric.
-        topic: a noun phrase that names the work.
-        now: its good form in the present tense, if it is a continuing duty.
-        levels: the lowest and the highest index of `LEVELS` that can claim it.
-        only: names of the verticals where it makes sense; empty for all.
-        one_verb: no second past-tense verb hangs on the first, so a gerund may replace it.
+        split: The split that may use it.
+        told: Good form: opens with a past-tense verb, without a subject.
+        gerund: The -ing form of the first word of `told`.
+        vague: Bad form: padded with filler, without the metric.
+        buried: Bad form: the main point hidden, the metric kept.
+        record: Sentence of a document about the candidate (`{Who}`).
+        figure: Metric as an item of a list of results; empty for none.
+        topic: Noun phrase that names the work.
+        now: Good form in the present tense for a continuing duty; empty otherwise.
+        levels: Lowest and highest index into `LEVELS` that can claim it.
+        only: Names of the verticals where it makes sense; empty for all.
+        one_verb: Whether `told` has one past-tense verb, which a gerund can replace.
     """
 
     split: str
@@ -59,27 +62,27 @@ class Deed:
 
     @property
     def verb(self) -> str:
-        """The word that opens the good form."""
+        """Return the first word of the good form."""
         return self.told.split(" ", 1)[0]
 
     @property
     def words(self) -> int:
-        """The length of the good form."""
+        """Return the number of words in the good form."""
         return len(self.told.split())
 
     @property
     def has_metric(self) -> bool:
-        """Whether the good form has a figure to leave out."""
+        """Return whether the good form has a metric in brackets."""
         return "[" in self.told
 
     def suits(self, level: int, vertical: str) -> bool:
-        """Whether somebody of this level in this vertical can have done it."""
+        """Return whether a candidate of this level in this vertical can claim it."""
         return self.levels[0] <= level <= self.levels[1] and vertical in (self.only or {vertical})
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A deed with its slots filled; `plain` is `told` without its metric, `metric` that alone."""
+    """A deed with its slots filled; `plain` is `told` without the metric, `metric` only that."""
 
     told: str
     plain: str
@@ -95,15 +98,16 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What resumes and job descriptions of a role are made of, in one split.
+    """Texts for the resumes, job descriptions and documents of a role, in one split.
 
     Attributes:
-        skills: groups of skills: a name and its items.
-        summary: sentences about a candidate, by band of levels.
-        duties: lines of a job description, by band of levels.
-        must: what every applicant needs; `must_lead`: what leaders need as well.
-        nice: what is nice to have.
-        distractors: sentences of documents, about the work of others.
+        skills: Groups of skills as (name, items).
+        summary: Resume summaries by band of levels.
+        duties: Duties by band of levels.
+        must: Requirements for every applicant.
+        must_lead: Additional requirements for leaders.
+        nice: Optional requirements.
+        distractors: Sentences about the work of other people, for documents.
     """
 
     skills: tuple[tuple[str, tuple[str, ...]], ...]
@@ -117,7 +121,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A profession."""
+    """A profession, with `titles` by level, `lines` by split and the deeds of both splits."""
 
     key: str
     title: str
@@ -128,7 +132,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Vertical:
-    """An industry: the words for its slots; what it is and its companies, by split."""
+    """An industry: words by slot; a description and companies by split."""
 
     name: str
     words: Mapping[str, str]
@@ -138,7 +142,7 @@ class Vertical:
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Names, places and schools of one split; `degrees` by role."""
+    """Names, places, e-mail domains and schools of one split, and degrees by role."""
 
     first: Sequence[str]
     last: Sequence[str]
@@ -149,7 +153,7 @@ class People:
 
 
 def fill(template: str, words: Mapping[str, str]) -> str:
-    """The template with its slots filled and their articles agreeing; metric brackets stay."""
+    """Fill the slots of a template and adjust "a" or "an"; metric brackets stay."""
 
     def value(slot: re.Match[str]) -> str:
         article, dollar, name = slot.groups()[:3]
@@ -160,7 +164,8 @@ def fill(template: str, words: Mapping[str, str]) -> str:
 
 
 def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
-    """The deed as it happened in one company, told well and badly."""
+    """Draw the numbers of a deed and fill its templates."""
+    # All forms share the numbers drawn for `told`. {Who} stays a slot for the caller.
     words = {**words, **_draw(deed.told, rng), "Who": "{Who}"}
     told = fill(deed.told, words)
     metric = _METRIC.search(told)
@@ -179,7 +184,7 @@ def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
 
 
 def _draw(template: str, rng: Random) -> dict[str, str]:
-    """The numbers of the slots that draw, by name."""
+    """Draw a number for each slot with a range, by slot name."""
     numbers = {}
     for _, _, name, low, high, step in _SLOT.findall(template):
         if low:
@@ -190,7 +195,7 @@ def _draw(template: str, rng: Random) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def load_roles() -> tuple[Role, ...]:
-    """All roles, by file name."""
+    """Load all roles, ordered by file name."""
     return tuple(
         Role(
             key=path.stem,
@@ -206,13 +211,13 @@ def load_roles() -> tuple[Role, ...]:
 
 @lru_cache(maxsize=1)
 def load_general() -> tuple[Deed, ...]:
-    """Deeds that people of any role may have done."""
+    """Load the deeds that suit every role."""
     return _deeds(_toml(_BANK / "general.toml"))
 
 
 @lru_cache(maxsize=1)
 def load_verticals() -> tuple[Vertical, ...]:
-    """All verticals."""
+    """Load all verticals."""
     slots = ("product", "flow", "users", "records", "partners")
     return tuple(
         Vertical(
@@ -227,7 +232,7 @@ def load_verticals() -> tuple[Vertical, ...]:
 
 @lru_cache(maxsize=2)
 def load_padding(split: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Bullets, and sections with their heading, that are true and that this job does not need."""
+    """Load superfluous bullets and Markdown sections for overlong resumes."""
     table = _toml(_BANK / "padding.toml")[split]
     sections = (
         "\n".join([f"## {section['heading']}", "", *(f"- {line}" for line in section["lines"])])
@@ -238,14 +243,14 @@ def load_padding(split: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @lru_cache(maxsize=2)
 def load_frames(split: str) -> Mapping[str, Sequence[str]]:
-    """Phrases of job descriptions, resumes and documents that suit every role, by name."""
+    """Load the phrases for texts of every role, by name."""
     frames: Mapping[str, Sequence[str]] = _toml(_BANK / "frames.toml")[split]
     return frames
 
 
 @lru_cache(maxsize=2)
 def load_people(split: str) -> People:
-    """Who resumes of this split are of."""
+    """Load the names, places and schools of a split."""
     table = _toml(_BANK / "people.toml")
     degrees = {role: group[split] for group in table["degrees"] for role in group["roles"]}
     return People(**table[split], degrees=degrees)
@@ -282,17 +287,17 @@ def _is_past(word: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _past_verbs() -> frozenset[str]:
-    """Past-tense verbs: those that open a deed of some role, and some that never do."""
+    """Return the irregular verbs and the first words of all deeds of roles."""
     tables = [_toml(path) for path in (_BANK / "roles").glob("*.toml")]
     rows = (row for table in tables for row in table["deeds"])
     return frozenset(_IRREGULAR).union(row["told"].split(" ", 1)[0].lower() for row in rows)
 
 
 def _takes_an(text: str) -> bool:
-    """Whether "an" stands before this word or number, as it is spoken."""
+    # By pronunciation: "an 8", "an 11", "an 18", but "a 110" and "a user".
     return text[0] in "aeio8" or re.match(r"1[18](?!\d)", text) is not None
 
 
 def _join(text: str) -> str:
-    """The text with its metric joined to the word before it; punctuation needs no space."""
+    """Remove the brackets of the metric, and its space if it starts with punctuation."""
     return _METRIC.sub(lambda hit: hit[1] if hit[1][:1] in ",;:" else f" {hit[1]}", text)

@@ -1,8 +1,8 @@
-"""What a language model writes of a task, and the task that code makes of it.
+"""Schemas of the drafts that a language model writes, and their conversion to tasks.
 
-The model writes each bullet twice, well and with the weakness, with the facts behind it, and the
-documents that hold those facts (`Draft`). Which bullets the resume tells badly, how many there
-are, names, dates, layout and fixes are not left to it (`compose`).
+The model writes facts, bullets in a strong and often a weak form, and documents that state the
+facts (`Draft`). `read_draft` validates its answer. `compose` builds the task; it does not leave
+counts, the choice of weak bullets, names, dates, layout and fixes to the model.
 """
 
 import tomllib
@@ -14,12 +14,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from resume_gym.document import unix_lines
-from resume_gym.judges.lines import plain
 from resume_gym.synthesis.candidates import Job
 from resume_gym.synthesis.personas import SPOILING, WEAK_SHARE, Persona
 from resume_gym.synthesis.weaknesses import deletion, disorder
 from resume_gym.synthesis.writing import Look, Wording, draw_look, long_job, long_resume
 from resume_gym.tasks import EVIDENCE_KINDS, Evidence, Fix, Task
+from resume_gym.text.lines import plain
 from resume_gym.tools import text_fault
 
 PROMPTS: dict[str, Any] = tomllib.loads(
@@ -34,6 +34,7 @@ def _sentence(text: str) -> str:
         raise ValueError("is empty")
     if fault := text_fault(line):
         raise ValueError(fault)
+    # Brackets would be placeholders, such as "[company]".
     if found := {"{", "}", "[", "]"} & set(line):
         raise ValueError(f"holds {min(found)!r}: {line[:80]!r}")
     return line
@@ -44,7 +45,7 @@ def _line(text: str) -> str:
     most = LIMITS["line_chars"]
     if len(line) > most:
         raise ValueError(f"has {len(line)} characters, at most {most} are wanted: {line[:60]!r}...")
-    return _sentence(line)
+    return _sentence(line)  # again: without marker and period, the line may be empty
 
 
 def _document(text: str) -> str:
@@ -65,59 +66,60 @@ class _Strict(BaseModel):
 
 
 class Bullet(_Strict):
-    """A piece of work: what is true of it, and how a good resume tells it."""
+    """A piece of work: its facts and a good bullet."""
 
+    # The model writes fields in this order: the facts before the bullet that they support.
     facts: tuple[Sentence, ...]
     strong: Line
 
 
 class SpoiltBullet(Bullet):
-    """The same, and how a bad resume tells it."""
+    """A bullet with a weak form."""
 
     weak: Line
 
 
 class MeasuredBullet(SpoiltBullet):
-    """The same, with its figures as an item of a list of results."""
+    """A bullet with a weak form and a line for the results section."""
 
     result: Line
 
 
 class DraftJob(_Strict):
-    """The work done in one job."""
+    """The bullets of one job."""
 
     company: str
     bullets: tuple[Bullet, ...]
 
 
 class SpoiltJob(DraftJob):
-    """The same, told twice."""
+    """The bullets of one job, each with a weak form."""
 
     bullets: tuple[SpoiltBullet, ...]
 
 
 class MeasuredJob(DraftJob):
-    """The same, with a list of results."""
+    """The bullets of one job, each with a weak form and a result."""
 
     bullets: tuple[MeasuredBullet, ...]
 
 
 class SkillGroup(_Strict):
-    """Skills of one kind."""
+    """A named group of skills; `items` is one comma-separated line."""
 
     name: Line
     items: Line
 
 
 class Section(_Strict):
-    """A section that nobody needs."""
+    """A superfluous section of an overlong resume."""
 
     heading: Line
     lines: tuple[Line, ...]
 
 
 class Draft(_Strict):
-    """What a model writes, in this order; for a weakness that code makes."""
+    """A draft without weak forms, for formatting_inconsistent."""
 
     about: Sentence
     duties: tuple[Line, ...]
@@ -131,46 +133,46 @@ class Draft(_Strict):
 
     @property
     def bullets(self) -> tuple[Bullet, ...]:
-        """The bullets of all jobs."""
+        """Return the bullets of all jobs."""
         return tuple(bullet for job in self.jobs for bullet in job.bullets)
 
     @property
     def documents(self) -> tuple[str, ...]:
-        """The evidence, in the order of `EVIDENCE_KINDS`."""
+        """Return the evidence documents in the order of `EVIDENCE_KINDS`."""
         return (self.project_notes, self.performance_review, self.portfolio)
 
 
 class SpoiltDraft(Draft):
-    """For a weakness of single bullets."""
+    """A draft for vague_bullets, wrong_emphasis and weak_verbs."""
 
     jobs: tuple[SpoiltJob, ...]
 
 
 class MeasuredDraft(Draft):
-    """For a resume whose bullets have lost their figures to a section of results."""
+    """A draft for no_metrics; the resume lists the figures in a results section."""
 
     jobs: tuple[MeasuredJob, ...]
 
 
 class PaddedDraft(Draft):
-    """For a resume that is too long."""
+    """A draft for too_long, with superfluous bullets and sections."""
 
     padding: tuple[Line, ...]
     sections: tuple[Section, ...]
 
 
 def draft_of(weakness: str) -> type[Draft]:
-    """What the model writes for a weakness."""
+    """Return the draft class for a weakness."""
     if weakness in SPOILING:
         return MeasuredDraft if weakness == "no_metrics" else SpoiltDraft
     return PaddedDraft if weakness == "too_long" else Draft
 
 
 def read_draft(text: str, weakness: str) -> Draft:
-    """The draft in a model's answer.
+    """Parse and validate a model's answer.
 
     Raises:
-        ValueError: it is no such JSON object; a line of the message for each field.
+        ValueError: The answer does not match the schema; the message has a line per bad field.
     """
     try:
         return draft_of(weakness).model_validate_json(text)
@@ -183,7 +185,7 @@ def read_draft(text: str, weakness: str) -> Draft:
 
 
 def compose(persona: Persona, draft: Draft) -> Task:
-    """The task that a draft makes; its counts are those of the persona."""
+    """Compose the task of a draft that passed `find_miscounts`."""
     rng = Random(f"{persona.task_id}-layout")
     candidate = replace(persona.candidate, jobs=_jobs(persona, draft))
     extra: list[str] = []
@@ -222,7 +224,7 @@ def compose(persona: Persona, draft: Draft) -> Task:
 
 
 def _jobs(persona: Persona, draft: Draft) -> list[Job]:
-    """The career with its bullets, each as the resume tells it, and the edit that repairs it."""
+    """Return the jobs with the bullets of the resume and their fixes."""
     number = 0
     jobs = []
     for job, written in zip(persona.candidate.jobs, draft.jobs, strict=True):

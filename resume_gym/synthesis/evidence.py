@@ -1,8 +1,8 @@
-"""Documents about a candidate: notes on projects, reviews by a manager, a portfolio.
+"""Evidence documents about a candidate: project notes, a performance review and a portfolio.
 
-They tell the deeds behind the bullets in other words and with their true figures, among lines
-that tell nothing and lines on what others did. Some say where the candidate only helped, and
-some correct a figure of the resume.
+They restate the deeds behind the bullets in other words and with the true figures, among small talk
+and lines about other people's work. Some say that the candidate only helped, and some correct a
+figure of the resume.
 """
 
 import re
@@ -14,24 +14,25 @@ from resume_gym.synthesis.candidates import Candidate, Job
 from resume_gym.synthesis.content import Story, fill, load_frames
 from resume_gym.tasks import EVIDENCE_KINDS, Evidence
 
+# A record in which "I" can replace the name: its verb is not in the third person ("keeps").
 _FIRST_PERSON = re.compile(r"\{Who\} (?!(?:no longer |now |still |also )?(?!was\b)\w+s\b)")
-"""Of a record that says "I" as well: its verb is not in the third person ("keeps")."""
 
-_ASIDES = 2
-_DISTRACTORS = 3
+_ASIDES = 2  # sentences of small talk in a document
+_DISTRACTORS = 3  # sentences about other people's work, one per document
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a candidate did in a job.
+    """A deed of the candidate, and how the resume presents it.
 
     Attributes:
-        job: where.
-        story: the deed.
-        weak: whether the resume tells it badly.
-        shown: whether the resume gives its figure in a section of its own.
-        lead: who led it, if the candidate only helped; empty otherwise.
-        wrong: the figure that the resume gives where `story` has `right`; both empty if none.
+        job: Job of the deed.
+        story: The deed with its true figures.
+        weak: Whether the resume has a weak form.
+        shown: Whether the resume has the metric in the results section.
+        lead: Leader of the work if the candidate only helped; empty otherwise.
+        wrong: Wrong figure on the resume; empty for none.
+        right: True figure in its place; empty for none.
     """
 
     job: Job
@@ -46,9 +47,10 @@ class Done:
 def write_evidence(
     candidate: Candidate, done: Sequence[Done], split: str, rng: Random
 ) -> tuple[Evidence, ...]:
-    """The documents: at most three, with all deeds that the resume tells badly or wrongly.
+    """Write at most three documents, one of each kind.
 
-    And with half of the others, so that what is in them does not say what is to be mended.
+    They cover all deeds that the resume states weakly or wrongly, and half of the others, so that
+    the evidence does not reveal which bullets need a fix.
     """
     needed = [one for one in done if one.weak or one.lead or one.wrong]
     others = [one for one in done if one not in needed]
@@ -82,7 +84,7 @@ def _write(
             blocks.append(f"## {job.company}\n\n" + "\n".join(f"- {line}" for line in lines))
         elif lines:
             blocks.append(f"## {job.company}\n\n{' '.join(lines)}")
-    # each in a paragraph of its own, where it cannot be taken for a sentence on the candidate
+    # Separate paragraphs, since within a job they would read as the candidate's work.
     blocks += rng.sample([*asides, foreign], _ASIDES + 1)
     title = f"{kind.replace('_', ' ').capitalize()}, {candidate.name}"
     return Evidence(kind, title, "\n\n".join([f"# {title}", *blocks]) + "\n")

@@ -1,12 +1,10 @@
-"""`resume-gym data generate`: a file of tasks of any size, by the content bank or by a model.
+"""Generation of task corpora: the command `resume-gym data generate`.
 
-Tasks are asked for at the same time and settled in their order, so that a run that was cut off
-and one that was not end with the same file. `OUT.partial` holds what is settled, the client's
-store beside it every answer that was paid for; the same command goes on from both.
+`generate` runs or resumes a `Plan`. Requests run concurrently, but tasks are settled (made or
+skipped) in order, so that a resumed run yields the same file. `OUT.partial` is the journal of
+settled tasks; the client's store beside it caches every paid answer.
 """
 
-import argparse
-import json
 from collections.abc import Coroutine, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from resume_gym.arguments import add_parser, check_new_file, positive
+from resume_gym.atomic_write import check_new_file, replacing
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
-from resume_gym.replacing import replacing
 from resume_gym.synthesis.journal import Journal, Meter, made, settled
 from resume_gym.synthesis.manifest import (
     counted,
@@ -31,22 +28,14 @@ from resume_gym.synthesis.manifest import (
     write_manifest,
 )
 from resume_gym.synthesis.personas import Persona, make_persona, place
-from resume_gym.tasks import SPLITS, Task, TaskError, read_jsonl
+from resume_gym.tasks import Task, TaskError, read_jsonl
 
 if TYPE_CHECKING:
     from resume_gym.llm.client import Client
     from resume_gym.synthesis.model_written import Gate, Outcome
 
 PROCEDURAL = "procedural"
-_GEMINI = "gemini-3-pro-preview"
-# an answer is about 3,000 tokens
-_PATIENT = {
-    "answer_tokens": 6144,
-    "thinking_tokens": 10_240,
-    "timeout_s": 300.0,
-    "deadline_s": 1800.0,
-}
-# options of a client that decide on what it answers; others may change when a run goes on
+# Client options that affect the answers; all others may change when a run is resumed.
 _DECIDES = (
     *("model", "served", "temperature", "extra_body"),
     *("answer_tokens", "thinking_tokens", "thinking", "thinking_field"),
@@ -55,19 +44,19 @@ _DECIDES = (
 
 @dataclass(frozen=True)
 class Plan:
-    """A corpus to be made.
+    """The specification of a corpus.
 
     Attributes:
         generator: "procedural", "gemini" or "openai".
-        count: tasks.
-        seed: chooses the sequence.
-        out: the file; others are named after it.
-        split: of all tasks; None for four of five in train.
-        size: of procedural tasks, "full" or "mini".
-        model: options of `resume_gym.llm.client.make_client`, the model's name among them.
-        base_url: of the server; None for the provider's own.
-        attempts: at most so many answers for a task.
-        width: tasks that are asked for at the same time.
+        count: Number of tasks.
+        seed: Seed of the task sequence.
+        out: Output file; the other files are named after it.
+        split: Split of all tasks; None for four of five in train.
+        size: Size of procedural tasks, "full" or "mini".
+        model: Options of `resume_gym.llm.client.make_client`, with the model's name.
+        base_url: URL of the server; None for the provider's default.
+        attempts: Maximum number of answers requested per task.
+        width: Number of tasks requested concurrently.
     """
 
     generator: str
@@ -82,19 +71,19 @@ class Plan:
     width: int = 16
 
     def beside(self, suffix: str) -> Path:
-        """A file named after `out`."""
+        """Return `out` with a suffix appended to its name."""
         return self.out.with_name(self.out.name + suffix)
 
     @property
     def store(self) -> Path | None:
-        """The file of answers, if any are asked for."""
+        """Return the path of the answer cache; None for procedural tasks."""
         return None if self.generator == PROCEDURAL else self.beside(".store.sqlite")
 
     def settings(self) -> dict[str, Any]:
-        """What decides on the content of every task.
+        """Return the settings that determine the tasks.
 
         Raises:
-            Misconfigured: a package is missing.
+            Misconfigured: A package of the generator is not installed.
         """
         chosen = {"generator": self.generator, "seed": self.seed, "split": self.split}
         if self.generator == PROCEDURAL:
@@ -109,103 +98,16 @@ class Plan:
         return {**chosen, **wording, "model": model}
 
 
-def add_command(commands: Any) -> None:
-    """Add `generate` to the subcommands of `resume-gym data`."""
-    command = add_parser(
-        commands,
-        "generate",
-        "make a file of tasks, procedurally or with a language model",
-        "Make a file of tasks, procedurally or with a language model. What was cut off goes on "
-        "with the same command, and pays for no answer twice. Beside FILE: its manifest, its data "
-        "card, and the model's answers.",
-        [
-            "data generate --generator procedural --count 1000 --out tasks.jsonl",
-            "data generate --generator gemini --count 200 --out tasks.jsonl",
-        ],
-    )
-    add = command.add_argument
-    add(
-        "--generator",
-        required=True,
-        choices=(PROCEDURAL, "gemini", "openai"),
-        help="who writes: procedural is offline, gemini wants a key in GEMINI_API_KEY, openai "
-        "one in OPENAI_API_KEY or a --base-url",
-    )
-    number: dict[str, Any] = {"type": positive, "metavar": "N"}
-    add("--count", required=True, help="tasks", **number)
-    add("--out", required=True, type=Path, metavar="FILE", help="the JSONL file to write")
-    add("--seed", default=0, type=int, metavar="N", help="another seed, other tasks (default: 0)")
-    add("--split", choices=SPLITS, help="of all tasks (default: every fifth is eval)")
-    add("--size", default="full", choices=("full", "mini"), help="of procedural tasks")
-    add("--model", metavar="NAME", help=f"the model (default for gemini: {_GEMINI})")
-    add("--base-url", metavar="URL", help="of a server that speaks the provider's protocol")
-    add(
-        "--client",
-        default={},
-        type=_object,
-        metavar="JSON",
-        help='more options of the client, as {"thinking": "high", "requests_a_minute": 60}',
-    )
-    add("--attempts", default=4, help="answers for a task (default: 4)", **number)
-    add("--width", default=16, help="tasks asked for at the same time (default: 16)", **number)
-    command.set_defaults(run=_run)
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text, parse_constant=_no_number)
-    except (ValueError, RecursionError) as problem:
-        raise argparse.ArgumentTypeError(f"expected JSON, got {text!r}: {problem}") from None
-    if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r}")
-    return found
-
-
-def _run(options: argparse.Namespace) -> int:
-    model: dict[str, Any] = {}
-    if options.generator == PROCEDURAL:
-        if options.model or options.base_url or options.client:
-            raise TaskError("--generator procedural asks no model: it takes no option of one")
-    else:
-        if options.size != "full":
-            raise TaskError(f"--size {options.size}: expected --generator procedural")
-        name = options.model or (_GEMINI if options.generator == "gemini" else None)
-        if name is None:
-            raise TaskError("--generator openai: expected --model, the name that the server knows")
-        model = {**_PATIENT, "model": name, **options.client}
-    plan = Plan(
-        generator=options.generator,
-        count=options.count,
-        seed=options.seed,
-        out=options.out,
-        split=options.split,
-        size=options.size,
-        model=model,
-        base_url=options.base_url,
-        attempts=options.attempts,
-        width=options.width,
-    )
-    if generate(plan):
-        return 0
-    _print("no task was made; another model may do better, with another --out", stderr=True)
-    return 1
-
-
 def generate(plan: Plan) -> int:
-    """Make the file of a plan, its manifest and its data card; go on where a run was cut off.
+    """Write the corpus, its manifest and its data card; resume an interrupted run.
 
     Returns:
-        How many tasks the file has.
+        Number of tasks in the file.
 
     Raises:
-        TaskError: a file is there that is not this run's, another run is at it, or an option is
-            wrong.
-        ModelError: the model cannot be asked; what is settled is kept.
-        KeyboardInterrupt: likewise.
+        TaskError: A file is not from this plan, another run is active, or an option is invalid.
+        ModelError: The model is not available; settled tasks are kept.
+        KeyboardInterrupt: Likewise, on an interrupt.
     """
     settings = plan.settings()
     check_new_file("--out", plan.out)
@@ -219,13 +121,14 @@ def generate(plan: Plan) -> int:
         if journal.count > plan.count:
             told = f"expected at least as many, got {plan.count}"
             raise TaskError(f"--count: {partial} holds {journal.count} already; {told}")
+        # When a finished corpus grows, its journal is new.
         journal.failures = {**known_failures(path, settings), **journal.failures}
         _make(plan, client, journal)
         return _finish(plan, settings, journal)
 
 
 def _make(plan: Plan, client: "Client | None", journal: Journal) -> None:
-    """All tasks, into the journal, with the progress on stderr."""
+    """Settle the remaining tasks and show the progress on stderr."""
     with Meter(plan.generator, plan.out, plan.count, journal) as meter:
         try:
             if client:
@@ -240,7 +143,7 @@ def _make(plan: Plan, client: "Client | None", journal: Journal) -> None:
 
 
 def _draw(plan: Plan, journal: Journal, meter: Meter) -> None:
-    """Tasks of the content bank."""
+    """Generate the remaining tasks from the content bank."""
     from resume_gym.synthesis.procedural import generate_task
 
     for index in range(journal.count, plan.count):
@@ -264,11 +167,12 @@ def _client(plan: Plan) -> "Client":
 
 
 def _ask(plan: Plan, client: "Client", journal: Journal, meter: Meter) -> None:
-    """Tasks of a model."""
+    """Have a model write the remaining tasks."""
     from resume_gym.synthesis.model_written import Gate, taken, write_tasks
 
     gate = Gate(client, journal.failures, journal.fail)
     earlier = spent(plan.store)
+    # A resumed run has to reject the same duplicates.
     tasks = (Task.from_row(row["task"]) for row in journal.rows() if row["task"])
     seen = {key for task in tasks for key in taken(task)}
 
@@ -288,7 +192,7 @@ def _ask(plan: Plan, client: "Client", journal: Journal, meter: Meter) -> None:
 
 
 def _wait(work: Coroutine[Any, Any, None], gate: "Gate") -> None:
-    """Wait for the work; an interruption lets what is on its way arrive, a second one does not."""
+    """Wait for the work; an interrupt lets pending requests finish, a second one cancels them."""
     running = submit(work)
     try:
         running.result()
@@ -303,17 +207,15 @@ def _wait(work: Coroutine[Any, Any, None], gate: "Gate") -> None:
 
 
 def _finish(plan: Plan, settings: Mapping[str, Any], journal: Journal) -> int:
-    """Write the file, and what is to be known of it; only the answers stay as well."""
+    """Write the corpus, the manifest and the data card, and delete the journal."""
     from resume_gym.corpus.card import write_card
 
     with replacing(plan.out) as unfinished, unfinished.open("wb") as file:
         file.writelines(made(journal.rows()))
+    # The journal is deleted last, so that a run after a crash can repeat this step.
     path = plan.beside(".manifest.json")
     manifest = write_manifest(path, plan.out, settings, plan.count, journal, plan.store)
-    try:
-        write_card(plan.out, read_jsonl(plan.out), origin(manifest))
-    except ModuleNotFoundError as problem:
-        _print(f"{plan.out}: no data card: {problem}", stderr=True)
+    write_card(plan.out, read_jsonl(plan.out), origin(manifest))
     journal.path.unlink()
     _print(summary(plan.out, manifest))
     return int(manifest["tasks"])

@@ -1,6 +1,7 @@
-"""What a run has finished, on disk before it goes on: one JSON line a task, in their order.
+"""The journal of a generation run, a JSONL file with a row per task, and its progress display.
 
-The file can be cut off anywhere. A last line without its end is dropped when it is opened again.
+Each row is synced to disk before the run continues. `Journal` drops an incomplete last line, left
+by a crash, when it opens the file.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from resume_gym.tasks import Task, TaskError
 
 Row = dict[str, Any]
-# lines of progress in all; tasks between two of them, at least and at most
+# Target number of progress lines; minimum and maximum number of tasks between two.
 _LINES, _OFTEN, _SELDOM = 20, 10, 100
 _HEAD = b'{"settings": '
 
@@ -29,7 +30,7 @@ def settled(
     faults: Mapping[str, int] | None = None,
     reason: str = "",
 ) -> Row:
-    """The row of a task that was made, or skipped for a reason."""
+    """Return the journal row of a task that was made, or skipped if it is None."""
     return {
         "task_id": task_id,
         "task": task.to_row() if task else None,
@@ -40,21 +41,19 @@ def settled(
 
 
 class Journal:
-    """A file of rows for tasks (`settled`), and of questions that have no answer.
-
-    One run at a time holds it, until `close`.
+    """A file of task rows (`settled`) and permanently failed requests, locked until `close`.
 
     Attributes:
-        path: of the file.
-        count: how many tasks are settled, made or skipped.
-        failures: kind and message for each question without an answer, by its label.
+        path: Path of the file.
+        count: Number of settled tasks, made or skipped.
+        failures: Error kind and message of each failed request, by label.
 
     Args:
-        path: the file; made if there is none.
-        settings: what all rows are made with.
+        path: Path of the file; created if missing.
+        settings: Settings of the run.
 
     Raises:
-        TaskError: the file is of other settings, or no journal, or another run holds it.
+        TaskError: The file has other settings, is no journal, or is locked by another run.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
@@ -69,7 +68,8 @@ class Journal:
             raise
 
     def _open(self, settings: Mapping[str, Any]) -> None:
-        """Take hold of the file, and read what an earlier run left."""
+        """Lock the file and load the state that an earlier run left."""
+        # Without the lock, the repair could truncate a line that another run is writing.
         _lock(self._file, self.path)
         _repair(self.path)
         lines = _lines(self.path)
@@ -84,20 +84,20 @@ class Journal:
             self.count += "task" in line
 
     def close(self) -> None:
-        """Let another run have the file."""
+        """Close the file and release its lock."""
         self._file.close()
 
     def rows(self) -> Iterator[Row]:
-        """The rows, in the order of the tasks."""
+        """Return an iterator over the task rows, in task order."""
         return (line for line in _lines(self.path) if "task" in line)
 
     def append(self, row: Row) -> None:
-        """Keep a row."""
+        """Append a task row."""
         self._write(row)
         self.count += 1
 
     def fail(self, label: str, kind: str, text: str) -> None:
-        """Keep that a question has no answer."""
+        """Record a permanently failed request."""
         self.failures[label] = (kind, text)
         self._write({"failure": label, "kind": kind, "text": text})
 
@@ -108,14 +108,7 @@ class Journal:
 
 
 class Meter:
-    """Progress on stderr: a bar on a terminal, elsewhere a line every so many tasks.
-
-    Args:
-        name: of what makes the tasks.
-        out: the file of tasks.
-        wanted: tasks.
-        journal: how far it is.
-    """
+    """Progress display on stderr: a bar on a terminal, otherwise a line every 10 to 100 tasks."""
 
     def __init__(self, name: str, out: Path, wanted: int, journal: Journal) -> None:
         self._out, self._wanted, self._journal = out, wanted, journal
@@ -140,7 +133,7 @@ class Meter:
         self._bar.stop()
 
     def advance(self, cost: str = "") -> None:
-        """One more task is settled, and so much is paid."""
+        """Show that one more task is settled, with the total cost so far."""
         self._bar.update(self._task, advance=1, cost=cost)
         done = self._journal.count
         if self._bar.disable and done % self._every == 0 and done < self._wanted:
@@ -149,13 +142,13 @@ class Meter:
 
 
 def made(rows: Iterable[Row]) -> Iterator[bytes]:
-    """The lines of the file of tasks that rows of a journal make."""
+    """Convert journal rows to lines of the corpus, without skipped tasks."""
     tasks = (row["task"] for row in rows if row.get("task"))
     return (json.dumps(task, ensure_ascii=False).encode() + b"\n" for task in tasks)
 
 
 def is_made_of(out: Path, journal: Path) -> bool:
-    """Whether a file of tasks is that of a journal, whose run was cut off in its last moments."""
+    """Return whether a corpus equals its journal: the run died before it wrote the manifest."""
     digest = hashlib.sha256()
     try:
         for line in made(_lines(journal)):
@@ -166,7 +159,7 @@ def is_made_of(out: Path, journal: Path) -> bool:
 
 
 def sha256(path: Path) -> str:
-    """The digest of a file, in hexadecimal."""
+    """Return the SHA-256 digest of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -184,12 +177,12 @@ def _lines(path: Path) -> Iterator[Row]:
 
 
 def check_settings(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Whether a file was made with the settings of this run.
+    """Check that a file was made with the settings of this run.
 
     Raises:
-        TaskError: it was not; names the first setting that differs.
+        TaskError: A setting differs; the message names the first one.
     """
-    # which settings there are depends on the generator
+    # Compare the generator first: the other settings depend on it.
     names = sorted(there.keys() | here.keys(), key=lambda name: (name != "generator", name))
     for name in names:
         if there.get(name) != here.get(name):
@@ -200,27 +193,21 @@ def check_settings(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
-    """Hold a file as long as it is open.
-
-    Raises:
-        TaskError: another run does.
-    """
+    """Lock a file until it is closed; raise TaskError if another run holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Meanwhile the path may name another file than the open one.
         held = os.path.samestat(os.fstat(file.fileno()), path.stat())
     except (BlockingIOError, FileNotFoundError):
-        held = False  # the file is gone when the other run has just finished
+        held = False  # FileNotFoundError: another run has just finished and deleted the file
     if not held:
         raise TaskError(f"{path}: another run is at it; wait for its end, or choose another --out")
 
 
 def _repair(path: Path) -> None:
-    """Cut off a last line that was not written to its end.
-
-    Raises:
-        TaskError: the file is no journal.
-    """
+    """Truncate an incomplete last line; raise TaskError if the file is not a journal."""
     with path.open("rb+") as file:
+        # A run that died in its first write leaves a prefix of the head.
         if not _HEAD.startswith(file.read(len(_HEAD))):
             raise TaskError(f"{path}: expected what an earlier run left, got something else")
         size = end = file.seek(0, os.SEEK_END)

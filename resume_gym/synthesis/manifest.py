@@ -1,4 +1,8 @@
-"""What is to be known of a generated file: how it was made, what was skipped, what it cost."""
+"""JSON manifests of generated corpora: settings, versions, skipped tasks, faults and cost.
+
+`find_manifest` protects an existing corpus from being overwritten; `origin` and `summary` report a
+manifest for the data card and the terminal.
+"""
 
 import json
 import platform
@@ -13,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import resume_gym
-from resume_gym.replacing import replacing
+from resume_gym.atomic_write import replacing
 from resume_gym.synthesis.journal import Journal, check_settings, is_made_of, sha256
 from resume_gym.tasks import TaskError
 
@@ -28,15 +32,15 @@ def write_manifest(
     journal: Journal,
     store: Path | None = None,
 ) -> dict[str, Any]:
-    """Write the manifest of a finished file.
+    """Write and return the manifest of a finished corpus.
 
     Args:
-        path: of the manifest.
-        out: the file of tasks.
-        settings: that decide on the tasks.
-        wanted: tasks that were asked for.
-        journal: what came of each.
-        store: the client's store; None if no model was asked.
+        path: Path of the manifest.
+        out: Path of the corpus.
+        settings: See `Plan.settings`.
+        wanted: Number of tasks requested.
+        journal: Outcomes of the tasks.
+        store: Path of the answer cache; None for procedural tasks.
     """
     counts: dict[str, Counter[str]] = {name: Counter() for name in ("splits", "weaknesses")}
     faults: Counter[str] = Counter()
@@ -66,7 +70,7 @@ def write_manifest(
         "faults": dict(sorted(faults.items())),
         "skipped": skipped,
         "usage": _usage(store) if store else None,
-        # so that nobody pays twice for a question without an answer when the file grows
+        # So that growing the corpus does not pay for failed requests again.
         "failures": journal.failures,
         "sha256": sha256(out),
     }
@@ -76,7 +80,7 @@ def write_manifest(
 
 
 def _usage(store: Path) -> dict[str, Any]:
-    """What all runs have asked and paid, and who answered."""
+    """Return requests, tokens, cost and model versions of all runs."""
     from resume_gym.llm.store import summarise
 
     calls = summarise(store)
@@ -92,10 +96,10 @@ def _usage(store: Path) -> dict[str, Any]:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """A manifest.
+    """Read a manifest.
 
     Raises:
-        TaskError: the file is none.
+        TaskError: The file is not a manifest.
     """
     try:
         manifest = json.loads(path.read_bytes())
@@ -110,17 +114,20 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def find_manifest(
     path: Path, out: Path, journal: Path, settings: Mapping[str, Any], wanted: int
 ) -> dict[str, Any] | None:
-    """The manifest of a file that may be made, or made longer; None if there is no file yet.
+    """Check that a run may create or extend a corpus, and return the existing manifest.
 
     Args:
-        path: of the manifest.
-        out: the file of tasks.
-        journal: what an unfinished run left, if it is there.
-        settings: of this run.
-        wanted: tasks that this run asks for.
+        path: Path of the manifest.
+        out: Path of the corpus.
+        journal: Path of the journal; may be missing.
+        settings: Settings of this run.
+        wanted: Number of tasks requested.
+
+    Returns:
+        The manifest; None if there is no corpus, or its run died before writing one.
 
     Raises:
-        TaskError: a file is there that this run must not replace.
+        TaskError: The corpus has no manifest, other settings or more tasks, or was modified.
     """
     if not out.exists():
         return None
@@ -144,10 +151,10 @@ def find_manifest(
 
 
 def known_failures(path: Path, settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Questions that had no answer when a file of these settings was made; see `Journal`.
+    """Return `Journal.failures` from an existing manifest; empty if its settings differ.
 
     Raises:
-        TaskError: the file at the path is no manifest.
+        TaskError: The file is not a manifest.
     """
     manifest = read_manifest(path) if path.is_file() else {}
     same = manifest.get("settings") == settings
@@ -155,7 +162,7 @@ def known_failures(path: Path, settings: Mapping[str, Any]) -> dict[str, tuple[s
 
 
 def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """How the tasks were made, for their data card."""
+    """Return how the tasks were made, for the data card."""
     from resume_gym.synthesis.procedural import SIZES
 
     settings = {name: value for name, value in manifest["settings"].items() if value is not None}
@@ -176,12 +183,12 @@ def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def counted(manifest: Mapping[str, Any]) -> str:
-    """How many tasks were made of those that were wanted."""
+    """Return the numbers of tasks made and requested, as text."""
     return f"{manifest['tasks']} of {manifest['wanted']} tasks"
 
 
 def summary(out: Path, manifest: Mapping[str, Any]) -> str:
-    """The manifest in a few lines."""
+    """Summarize a manifest in a few lines, with at most ten skipped tasks."""
     splits = ", ".join(f"{count} {split}" for split, count in manifest["splits"].items())
     lines = [f"{out}: {counted(manifest)}" + f" ({splits})" * bool(splits)]
     if faults := manifest["faults"]:
@@ -198,12 +205,12 @@ def summary(out: Path, manifest: Mapping[str, Any]) -> str:
 
 
 def spent(store: Path | None) -> float | None:
-    """What has been paid so far, in dollars; None if no price is known."""
+    """Return the cost of all runs so far in dollars; None if the price is unknown."""
     from resume_gym.llm.store import summarise
 
     return summarise(store).dollars if store and store.exists() else 0.0
 
 
 def price(dollars: float | None) -> str:
-    """What was spent, as text."""
+    """Format a cost in dollars."""
     return "price unknown" if dollars is None else f"${dollars:.2f}"

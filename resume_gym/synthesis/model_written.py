@@ -1,4 +1,8 @@
-"""Tasks written by a language model: it is asked, checked, and asked again with what was wrong."""
+"""Tasks written by a language model, with validation and feedback.
+
+`write_tasks` requests tasks concurrently; `write_task` retries a task and returns the faults of an
+answer (`examine`) to the model. The caller stores the tasks.
+"""
 
 import asyncio
 from collections import Counter, deque
@@ -7,34 +11,34 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from resume_gym.judges.lines import parse
 from resume_gym.llm import Asks, Malformed, Misconfigured, ModelError, Prompt, Refused
 from resume_gym.synthesis.checks import Fault, bullet_keys, find_faults, find_miscounts, repaired
 from resume_gym.synthesis.content import LEVELS
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, compose, draft_of, read_draft
 from resume_gym.synthesis.personas import Persona
 from resume_gym.tasks import Task
+from resume_gym.text.lines import parse
 
+# Permanent errors of a single request; all others stop the run.
 _KINDS: Mapping[str, type[ModelError]] = {"refused": Refused, "malformed": Malformed}
 
 
 class Stopped(Exception):  # noqa: N818
-    """No more is asked, since somebody said so."""
+    """A closed `Gate` rejected a request."""
 
 
 class Gate:
-    """Lets questions pass until it is shut; those on their way are still answered.
+    """Forwards requests to a client until shut; pending requests still complete.
 
-    What has no answer is remembered, as the client's store remembers answers, so that nobody
-    pays for a refusal twice.
+    It caches permanent failures, as the client's store caches answers: a refusal is paid only once.
 
     Attributes:
-        shut: set it from any thread.
+        shut: Whether new requests are rejected; may be set from any thread.
 
     Args:
-        client: who is asked.
-        failures: what has no answer: kind and message, by label.
-        fail: called with label, kind and message of what has none now.
+        client: Client of the model.
+        failures: Kind and message of known failures, by label.
+        fail: Callback for a new failure: label, kind and message.
     """
 
     def __init__(
@@ -47,11 +51,11 @@ class Gate:
         self._client, self._failures, self._fail = client, failures, fail
 
     async def ask(self, prompt: Prompt, label: str) -> str:
-        """The text of the answer; any text, since whatever was paid for is to be stored.
+        """Return the text of the answer; `label` is the key of the request in the failures.
 
         Raises:
-            Stopped: the gate is shut.
-            ModelError: see `Asks.ask`.
+            Stopped: The gate is shut.
+            ModelError: See `Asks.ask`.
         """
         if label in self._failures:
             kind, message = self._failures[label]
@@ -59,6 +63,7 @@ class Gate:
         if self.shut:
             raise Stopped
         try:
+            # The client stores only parsed answers; `str` accepts all, since all are paid.
             return await self._client.ask(prompt, str)
         except tuple(_KINDS.values()) as problem:
             self._fail(label, type(problem).__name__.lower(), str(problem))
@@ -66,13 +71,13 @@ class Gate:
 
 
 class Outcome(NamedTuple):
-    """What came of the attempts at one task.
+    """The result of the attempts at one task.
 
     Attributes:
-        task: None if there is none.
-        attempts: how often the model was asked.
-        faults: how many faults of each kind its answers had.
-        reason: why there is no task.
+        task: The task; None if no attempt succeeded.
+        attempts: Number of requests.
+        faults: Number of answers with faults of each kind.
+        reason: Why there is no task; empty otherwise.
     """
 
     task: Task | None
@@ -90,27 +95,28 @@ async def write_tasks(
     attempts: int,
     width: int,
 ) -> None:
-    """Ask for several tasks at the same time and settle them in their order.
+    """Write tasks concurrently and settle them in order.
 
-    A bullet may stand in one task only; the first that has it keeps it. So what comes of a task
-    depends on the tasks before it, and not on which answer came first.
+    Tasks must not share a bullet; the first one keeps it. The result depends on the order of the
+    tasks, not on that of the answers.
 
     Args:
-        personas: who the tasks are about.
-        gate: who is asked; when it is shut, those on their way come to an end.
-        settle: called for each task in order.
-        seen: keys of bullets that are taken; those of the new tasks are added.
-        attempts: at most so many answers for a task.
-        width: tasks at the same time.
+        personas: Specifications of the tasks, in order.
+        gate: Gate to the model; when it is shut, pending requests complete.
+        settle: Callback for each outcome, in order.
+        seen: Keys of bullets in use; updated with the new tasks.
+        attempts: Maximum number of requests per task.
+        width: Number of concurrent tasks.
 
     Raises:
-        Stopped, Unavailable, Misconfigured: no more answers are to be had.
+        Stopped, Unavailable, Misconfigured: No more answers are available.
     """
     waiting: deque[tuple[Persona, asyncio.Task[Outcome]]] = deque()
 
     async def settle_first() -> None:
         persona, writing = waiting[0]
         outcome = await writing
+        # Concurrent tasks are written without `seen`; repeat those that collide.
         if outcome.task and seen & taken(outcome.task):
             outcome = await write_task(persona, gate, attempts, seen)
         waiting.popleft()
@@ -132,32 +138,32 @@ async def write_tasks(
         if isinstance(problem, Misconfigured | asyncio.CancelledError):
             for writing in tasks:
                 writing.cancel()
-        # what is on its way is paid for: wait, so that it gets stored
+        # Pending requests are paid: wait for their answers to be stored.
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
 
 
 def taken(task: Task) -> frozenset[str]:
-    """Keys of the bullets that a task uses up, each in its good form."""
+    """Return the duplicate keys of a task's bullets, in their good form."""
     return bullet_keys([line.body for line in parse(repaired(task)) if line.kind == "bullet"])
 
 
 async def write_task(
     persona: Persona, gate: Gate, attempts: int, seen: AbstractSet[str] = frozenset()
 ) -> Outcome:
-    """Ask for a task until an answer has no fault.
+    """Request a task until an answer is free of faults.
 
-    Answers that are stored are not paid for again, so a second call with other `seen` goes on
+    Stored answers are not paid for again, so a second call with a different `seen` continues
     where the first one ended.
 
     Args:
-        persona: who the task is about.
-        gate: who is asked.
-        attempts: at most so many answers are asked for.
-        seen: keys (`checks.bullet_keys`) of bullets that are taken.
+        persona: Specification of the task.
+        gate: Gate to the model.
+        attempts: Maximum number of requests.
+        seen: Keys (`bullet_keys`) of bullets in use.
 
     Raises:
-        Stopped, Unavailable, Misconfigured: nothing is known of the task.
+        Stopped, Unavailable, Misconfigured: There is no outcome.
     """
     kinds: Counter[str] = Counter()
     answer, faults = "", list[Fault]()
@@ -166,6 +172,7 @@ async def write_task(
         try:
             prompt = ask_for(persona, answer, told, attempt)
             answer = await gate.ask(prompt, f"{persona.task_id}/{attempt}")
+            # In a thread, since all clients share this event loop.
             task, faults = await asyncio.to_thread(examine, persona, answer, seen)
         except Refused as problem:
             kinds["refused"] += 1
@@ -181,7 +188,7 @@ async def write_task(
 def examine(
     persona: Persona, answer: str, seen: AbstractSet[str] = frozenset()
 ) -> tuple[Task | None, list[Fault]]:
-    """The task of an answer, or its faults; a pure function."""
+    """Return the task of an answer, or None and the faults; a pure function."""
     try:
         draft = read_draft(answer, persona.weakness)
     except ValueError as problem:
@@ -200,7 +207,7 @@ def _schema(weakness: str) -> dict[str, Any]:
 
 
 def _bare(schema: Any) -> Any:
-    """The schema without titles and docstrings, which are for readers of the code."""
+    """Remove titles and descriptions, which come from the code."""
     if isinstance(schema, dict):
         told = ("title", "description")
         return {k: _bare(v) for k, v in schema.items() if not (k in told and isinstance(v, str))}
@@ -210,13 +217,9 @@ def _bare(schema: Any) -> Any:
 def ask_for(
     persona: Persona, answer: str = "", faults: Iterable[str] = (), draw: int = 0
 ) -> Prompt:
-    """The prompt for a draft.
+    """Build the prompt for a draft, with the previous `answer` if it has faults.
 
-    Args:
-        persona: who it is about.
-        answer: the answer before, if it has faults.
-        faults: what is wrong with it, a sentence each.
-        draw: number of the attempt.
+    `draw`, the number of the attempt, is part of the key in the client's store.
     """
     candidate = persona.candidate
     career = (

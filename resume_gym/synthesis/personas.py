@@ -1,7 +1,7 @@
-"""Who the tasks of a language model are about, and what the model is to write of them.
+"""Specifications of model-written tasks: the candidate, the weakness and all counts.
 
-A persona comes from the pools of the content bank, so that no name or company is in both splits;
-whatever can be counted is drawn here, not left to the model.
+`make_persona` draws from the content bank, so that the splits share no name or company, and leaves
+no count to the model. `place` assigns the tasks of a corpus to the splits.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,23 @@ from resume_gym.synthesis.candidates import Candidate, make_candidate
 from resume_gym.synthesis.content import LEVELS, load_roles, load_verticals
 from resume_gym.tasks import SPLITS, WEAKNESSES
 
+# Ranges include both ends.
 JOBS = (2, 3)
 BULLETS = (11, 13)
-MEASURED = (10, 11)  # bullets of a resume that also has a section of results
-KEPT = (8, 9)  # good bullets of a resume that has to be cut
-SECTIONS = (2, 3)  # superfluous sections of such a resume
-WEAK_SHARE = 0.6
-EVAL_EVERY = 5
+MEASURED = (10, 11)  # bullets for no_metrics, whose resume also has a results section
+KEPT = (8, 9)  # good bullets of an overlong resume
+SECTIONS = (2, 3)  # superfluous sections of an overlong resume
+WEAK_SHARE = 0.6  # share of the bullets that are weak or superfluous
+EVAL_EVERY = 5  # one of so many tasks is held out
 
-# Which weaknesses spoil single bullets; of the others code makes one, and padding is the other.
+# Weaknesses of single bullets; the other two concern the layout and the length of the resume.
 SPOILING = ("vague_bullets", "no_metrics", "wrong_emphasis", "weak_verbs")
 
 T = TypeVar("T")
 
 
 class Place(NamedTuple):
-    """Where a task stands: number `number`, from 0, of its split."""
+    """The position of a task: its split and its number in that split, from 0."""
 
     split: str
     number: int
@@ -36,17 +37,17 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Persona:
-    """Who a task is about, and the size and the weakness of the resume.
+    """The specification of a model-written task.
 
     Attributes:
         task_id: "model-SPLIT-SEED-NUMBER".
-        split: train or eval.
-        weakness: one of `WEAKNESSES`.
-        candidate: name, career and the wanted job; the bullets are not written yet.
-        shares: bullets for each job of the career, the present one first.
-        weak: numbers of the bullets, counted through all jobs, that the resume tells badly.
-        padding: superfluous bullets.
-        sections: superfluous sections.
+        split: "train" or "eval".
+        weakness: One of `WEAKNESSES`.
+        candidate: Name, career and wanted job, without bullets.
+        shares: Number of bullets for each job, the present one first.
+        weak: Indices of the weak bullets, counted through all jobs.
+        padding: Number of superfluous bullets.
+        sections: Number of superfluous sections.
     """
 
     task_id: str
@@ -60,11 +61,9 @@ class Persona:
 
 
 def place(index: int, split: str | None = None) -> Place:
-    """The place of task number `index` of a corpus: every fifth is held out.
+    """Return the place of the task with this index, from 0, in a corpus.
 
-    Args:
-        index: from 0.
-        split: puts all tasks into one split.
+    All tasks are in `split`; if it is None, every fifth task is in eval and the others in train.
     """
     if split is not None:
         return Place(split, index)
@@ -75,13 +74,13 @@ def place(index: int, split: str | None = None) -> Place:
 
 
 def make_persona(seed: int, number: int, split: str) -> Persona:
-    """Persona number `number` of the endless sequence that `seed` gives; a pure function.
+    """Return persona `number` of the infinite sequence for `seed`; a pure function.
 
-    Weaknesses, roles, levels and verticals are balanced: each comes up once in every block of
+    Weaknesses, roles, levels and verticals are balanced: each occurs once in every block of
     6, 19, 6 and 39 numbers.
 
     Raises:
-        ValueError: an unknown split, or a negative number.
+        ValueError: The split is unknown or the number is negative.
     """
     if split not in SPLITS or number < 0:
         raise ValueError(f"expected a split of {SPLITS} and a number from 0, got {split}, {number}")
@@ -107,13 +106,14 @@ def make_persona(seed: int, number: int, split: str) -> Persona:
         candidate=candidate,
         shares=_shares(total, len(candidate.jobs)),
         weak=frozenset(weak),
+        # `total` counts the good bullets; padding makes up WEAK_SHARE of all.
         padding=round(total * WEAK_SHARE / (1 - WEAK_SHARE)) if cut else 0,
         sections=rng.randint(*SECTIONS) if cut else 0,
     )
 
 
 def stratum(items: Sequence[T], key: str, index: int) -> T:
-    """A draw that comes round to every item once in each block of indexes."""
+    """Draw by stratified sampling: each item occurs once in every block of len(items) indices."""
     block, place = divmod(index, len(items))
     order = list(range(len(items)))
     Random(f"{key}-{block}").shuffle(order)
@@ -121,6 +121,6 @@ def stratum(items: Sequence[T], key: str, index: int) -> T:
 
 
 def _shares(total: int, jobs: int) -> tuple[int, ...]:
-    """Bullets for each job: most for the present one."""
+    """Return the number of bullets for each job; the present job has most."""
     earlier = [round(total * (0.4 if jobs == 2 else 0.27))] * (jobs - 1)
     return (total - sum(earlier), *earlier)

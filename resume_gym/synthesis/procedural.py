@@ -1,7 +1,7 @@
-"""The procedural generator: a pure function from a seed and an index to a task.
+"""The procedural task generator: a pure function from a seed and an index to a task.
 
-A candidate is drawn, deeds of the content bank fill the jobs of the career, and a weakness spoils
-some of them. A draft that breaks a rule of its size (see `Size`) is drawn again.
+`generate_task` draws a candidate, fills the career with deeds of the content bank and applies a
+weakness. It rejects drafts that violate the rules of their size (`Size`) and draws again.
 """
 
 import re
@@ -46,34 +46,34 @@ from resume_gym.synthesis.writing import (
 )
 from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 
-PAGE_WIDTH = 165
-SHORT = 14  # words of a bullet
-ATTEMPTS = 500
-HELPED = 5  # in one of so many weak_verbs tasks one hedge is true
-CORRECTED = 0.2  # how often the evidence corrects a figure of the resume
-FIRST_PERSON = 0.12
-PRESENT = 0.25  # how often continuing duties of the present job stand in the present tense
+PAGE_WIDTH = 165  # characters
+SHORT = 14  # maximum words of a short bullet
+ATTEMPTS = 500  # drafts before the generator gives up
+HELPED = 5  # in one of so many weak_verbs tasks, one bullet with a weak opening is true
+CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
+FIRST_PERSON = 0.12  # probability of bullets in the first person
+PRESENT = 0.25  # probability of the present tense for continuing duties
 
 Range = tuple[int, int]
 
 
 class Size(NamedTuple):
-    """The rules of a size; ranges include both ends.
+    """The rules of a task size; ranges include both ends.
 
     Attributes:
-        page_lines: lines of the page.
-        lines: lines of a resume, wrapped.
-        too_long: lines of a resume that has to be cut.
-        bullets: bullets, good and weak.
-        kept: the good bullets of a resume that has to be cut.
-        padding: superfluous bullets of such a resume.
-        sections: superfluous sections of such a resume.
-        general: deeds that suit any role, unless more are needed.
-        jobs: jobs of a career.
-        fixes: fixes that an agent can make without the evidence; an episode pays as many edits as
-            the least, and after so many a resume fits the page.
-        job_words: words of the job description.
-        brief: short bullets first, different verbs, the short documents of `writing`.
+        page_lines: Lines of the page.
+        lines: Wrapped lines of a resume.
+        too_long: Wrapped lines of an overlong resume.
+        bullets: Good and weak bullets.
+        kept: Good bullets of an overlong resume.
+        padding: Superfluous bullets of an overlong resume.
+        sections: Superfluous sections of an overlong resume.
+        general: Deeds that suit any role, unless more are needed.
+        jobs: Jobs of a career.
+        fixes: Fixes possible without the evidence. The minimum is the number of edits that an
+            episode rewards, and after as many the resume fits the page.
+        job_words: Words of the job description.
+        brief: Whether to prefer short bullets, use each verb once, and write short documents.
     """
 
     page_lines: int
@@ -123,7 +123,7 @@ SIZES = {
 
 
 class Plan(NamedTuple):
-    """What a task shall be, before anything is drawn."""
+    """The fixed properties of a task."""
 
     task_id: str
     number: int
@@ -133,19 +133,19 @@ class Plan(NamedTuple):
 
 
 def generate_task(seed: int, index: int, split: str = "train", size: str = "full") -> Task:
-    """Task number `index` of the endless sequence that `seed` gives.
+    """Generate task `index` of the infinite sequence for `seed`.
 
-    Weaknesses, roles, levels and verticals are balanced: each comes up once in every block of
-    6, 19, 6 and 39 indexes. The deeds of a role come round before one of them is told again.
+    Weaknesses, roles, levels and verticals are balanced: each occurs once in every block of
+    6, 19, 6 and 39 indices. Tasks of a role cycle through its deeds before any deed repeats.
 
     Args:
-        seed: chooses the sequence.
-        index: from 0; the weakness is number `index` modulo 6.
-        split: train or eval; no name, company, deed or line of a job description is in both.
-        size: full (a page of 55 lines) or mini (20).
+        seed: Seed of the sequence.
+        index: Index from 0; modulo 6, it selects the weakness.
+        split: "train" or "eval"; they share no name, company, deed or line of a job description.
+        size: "full" (a page of 55 lines) or "mini" (20 lines).
 
     Raises:
-        ValueError: an unknown split or size, or a negative index.
+        ValueError: The split or size is unknown, or the index is negative.
     """
     if split not in SPLITS or size not in SIZES or index < 0:
         raise ValueError(
@@ -170,12 +170,12 @@ def generate_task(seed: int, index: int, split: str = "train", size: str = "full
 def generate_tasks(
     seed: int, count: int, split: str = "train", size: str = "full"
 ) -> Iterator[Task]:
-    """The first `count` tasks of a sequence."""
+    """Return an iterator over the first `count` tasks of a sequence."""
     return (generate_task(seed, index, split, size) for index in range(count))
 
 
 def is_sound(task: Task, size: Size) -> bool:
-    """Whether a task keeps the rules of its size and its fixes work in their order."""
+    """Return whether a task follows the rules of its size and its fixes apply in order."""
     least, most = size.too_long if task.weakness == "too_long" else size.lines
     if not least <= wrapped_lines(task.resume, PAGE_WIDTH) <= most or _echoes(task.resume):
         return False
@@ -186,6 +186,7 @@ def is_sound(task: Task, size: Size) -> bool:
         if text.count(fix.old) != 1:
             return False
         text = text.replace(fix.old, fix.new)
+        # After the paid number of edits, the resume has to fit the page.
         if number >= size.fixes[0] and wrapped_lines(text, PAGE_WIDTH) > size.page_lines:
             return False
     visible = sum(not fix.needs_evidence for fix in task.fixes)
@@ -193,13 +194,13 @@ def is_sound(task: Task, size: Size) -> bool:
 
 
 def _echoes(text: str) -> bool:
-    """Whether two neighbouring bullets open with the same word, "I" aside."""
+    """Return whether adjacent bullets open with the same word, not counting "I"."""
     opening = r"^[-*+] (?!I )(\w+)\b.*\n[-*+] \1\b|^[-*+] (I \w+)\b.*\n[-*+] \2\b"
     return re.search(opening, text, re.MULTILINE) is not None
 
 
 def _draft(plan: Plan, candidate: Candidate, key: str, rng: Random) -> Task | None:
-    """A task that may still break a rule of its size; None if the deeds do not suffice."""
+    """Draw a task without the checks of `is_sound`; None if there are too few deeds."""
     size, split = plan.size, plan.split
     chosen = _choose(plan, candidate, key, rng)
     if chosen is None:
@@ -220,6 +221,7 @@ def _draft(plan: Plan, candidate: Candidate, key: str, rng: Random) -> Task | No
     fixes = [deletion("\n" + section) for section in extra]
     fixes += [fix for one in candidate.jobs for _, fixes in one.bullets for fix in fixes]
     if untidy:
+        # `disorder` adds two fixes, for a heading and the dates of a job.
         broken = rng.randint(size.fixes[0] - 2, max(size.fixes[0] - 2, min(10, len(done) - 2)))
         resume, fixes = disorder(resume, broken, rng)
     return Task(
@@ -235,7 +237,7 @@ def _draft(plan: Plan, candidate: Candidate, key: str, rng: Random) -> Task | No
 
 
 class _Chosen(NamedTuple):
-    """A deed, the job that it was done in, and whether the resume tells it badly."""
+    """A deed, its job, and whether the resume prints it in a weak form."""
 
     job: Job
     deed: Deed
@@ -243,7 +245,7 @@ class _Chosen(NamedTuple):
 
 
 def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Chosen] | None:
-    """Deeds for each job, in the order of the resume; None if there are too few."""
+    """Choose deeds for each job, in the order of the resume; None if there are too few."""
     size, spoils = plan.size, plan.weakness in SPOILING
     total = rng.randint(*(size.kept if plan.weakness == "too_long" else size.bullets))
     weak = rng.randint(size.fixes[0], max(size.fixes[0], total - 2)) if spoils else 0
@@ -261,7 +263,8 @@ def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Ch
     general = general[start:] + general[:start]
     verbs: Counter[str] = Counter()
     picked: list[_Chosen] = []
-    for place in reversed(range(total)):  # the oldest job first, which can claim least
+    # The oldest job first: its low level admits the fewest deeds.
+    for place in reversed(range(total)):
         job, own = places[place], special[places[place].role.key]
         able = [
             deed
@@ -271,7 +274,7 @@ def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Ch
             and (place not in failing or can_be_spoilt(deed, plan.weakness))
             and all(deed is not one.deed for one in picked)
         ]
-        # a general deed is the next one in turn, so that none is told more often than others
+        # General deeds are not sorted by length, so that all are used equally often.
         measured = plan.weakness == "no_metrics" and place in failing
         brief = size.brief and place not in anyone
         able.sort(key=lambda deed: (measured and not deed.has_metric, brief and deed.words > SHORT))
@@ -283,10 +286,8 @@ def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Ch
 
 
 def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
-    """The deeds of a split in the order in which the task number `turn` of a role takes them.
-
-    Two turns share an order and begin at its two ends, so that few deeds are in both.
-    """
+    """Return the deeds of a split in order of preference for task `turn` of a role."""
+    # Two turns start at opposite ends of one order, so they have few deeds in common.
     own = [deed for deed in deeds if deed.split == split]
     order = Random(f"{key}-{turn // 2}").sample(own, len(own))
     return order[::-1] if turn % 2 else order
@@ -295,7 +296,7 @@ def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
 def _write_bullets(
     plan: Plan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
 ) -> list[Done]:
-    """Write the bullets of each job; returns what they tell."""
+    """Write the bullets of each job and return the deeds behind them."""
     mine: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
     present = mine is str and rng.random() < PRESENT
     openers = iter(rng.sample(OPENERS, len(OPENERS)))
@@ -304,6 +305,7 @@ def _write_bullets(
     if plan.weakness == "no_metrics":
         metrics = [n for n, one in enumerate(chosen) if one.weak and one.deed.has_metric]
         half = rng.sample(metrics, (len(metrics) + 1) // 2)
+        # A hidden metric requires a weak opening (see `weaken`), hence a single verb.
         shown = {n for n in metrics if n in half or not chosen[n].deed.one_verb}
     helped = corrected = -1
     if plan.weakness == "weak_verbs" and plan.number // len(WEAKNESSES) % HELPED == HELPED - 1:
@@ -329,6 +331,7 @@ def _write_bullets(
             job.note = note
             text = f"{rng.choice(MODEST)} {story.gerund} {story.told.split(' ', 1)[1]}"
         elif number == corrected:
+            # The same deed with other figures, which the resume gets wrong.
             other = tell(deed, job.vertical.words, rng)
             differing = [
                 pair
@@ -351,7 +354,7 @@ def _voiced(fix: Fix, mine: Callable[[str], str]) -> Fix:
 
 
 def _shares(total: int, jobs: Sequence[Job]) -> list[int]:
-    """Bullets for each job: most for the present one, few for a trainee."""
+    """Return the number of bullets per job: most for the latest, few for a trainee."""
     if len(jobs) == 1:
         return [total]
     oldest = round(total * (0.2 if jobs[-1].level == TRAINEE else 0.4 if len(jobs) == 2 else 0.25))
@@ -360,14 +363,16 @@ def _shares(total: int, jobs: Sequence[Job]) -> list[int]:
 
 
 def _pad(plan: Plan, candidate: Candidate, rng: Random) -> list[str]:
-    """Put padding between the good bullets, and return the superfluous sections."""
+    """Insert padding between the good bullets and return the superfluous sections."""
     size = plan.size
     bullets, sections = load_padding(plan.split)
     extra = rng.sample(sections, rng.randint(*size.sections))
-    if size.brief:  # a section is two lines
+    if size.brief:  # shorten a section to its heading and first line
         extra = ["\n".join(section.replace("\n\n", "\n").split("\n")[:2]) for section in extra]
+    # Each deletion is a fix: reach the minimum number of fixes.
     padding = max(rng.randint(*size.padding), size.fixes[0] - len(extra))
     for text in rng.sample(bullets, len(bullets)):
+        # A line that names years fits only jobs held in these years.
         years = [int(year) for year in re.findall(r"\b(?:19|20)\d\d\b", text)]
         able = [
             job

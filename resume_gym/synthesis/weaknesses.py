@@ -1,7 +1,7 @@
-"""How a resume is made worse, and the edits that repair it.
+"""Planted weaknesses of a resume, and the fixes that repair them.
 
-Four weaknesses spoil single bullets (`weaken`), one the layout of the whole text (`disorder`),
-and one adds what the job does not need (see `procedural`). Each change comes with its fixes.
+`weaken` applies the four weaknesses of single bullets, `disorder` breaks the layout of the whole
+text. `procedural` and `drafts` add the sixth weakness, superfluous content.
 """
 
 import re
@@ -35,10 +35,10 @@ OPENERS = (
     "Gave a hand with",
     "Had responsibility for",
 )
-"""Heads that hide who did the work; a gerund follows."""
+"""Openings that hide who did the work; a gerund follows."""
 
 MODEST = ("Helped with", "Assisted with", "Supported the team in", "Contributed to", "Took part in")
-"""Those of them that are true of somebody who helped."""
+"""The openings that are true of a candidate who only helped."""
 
 MARKERS = ("* ", "+ ")
 _LONG_MONTHS = (
@@ -46,11 +46,12 @@ _LONG_MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 _MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
+# Openings that need "was" after "I".
 _VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Involved) ")
 
 
 def can_be_spoilt(deed: Deed, weakness: str) -> bool:
-    """Whether this deed can carry the weakness and stay a sentence."""
+    """Return whether the deed has a grammatical form with the weakness."""
     return deed.one_verb or (
         deed.has_metric if weakness == "no_metrics" else weakness != "weak_verbs"
     )
@@ -59,15 +60,15 @@ def can_be_spoilt(deed: Deed, weakness: str) -> bool:
 def weaken(
     story: Story, weakness: str, opener: str, record: str, shown: bool = False
 ) -> tuple[str, tuple[Fix, ...]]:
-    """The bullet in the form that the weakness gives it, and the edits that repair it, in order.
+    """Return the weak form of a bullet and the fixes that repair it, in order.
 
     Args:
-        story: the deed.
+        story: The deed.
         weakness: vague_bullets, no_metrics, wrong_emphasis or weak_verbs.
-        opener: a head for the gerund, one of `OPENERS`; empty where the deed allows none.
-        record: a sentence that states the good form as a fact.
-        shown: whether the resume gives the metric elsewhere. Where it does not, and where there
-            is none, the bullet opens weakly, which an agent without the evidence can mend.
+        opener: One of `OPENERS`; empty if the deed allows none.
+        record: Sentence that states the good form as a fact.
+        shown: Whether the resume prints the metric elsewhere. If not, or without a metric, a
+            no_metrics bullet opens weakly, which an agent without the evidence can fix.
     """
     facts = (record,)
     if weakness == "vague_bullets":
@@ -85,7 +86,7 @@ def weaken(
 
 
 def in_first_person(text: str) -> str:
-    """A bullet as somebody writes it who says "I"."""
+    """Rewrite a bullet in the first person."""
     was = "was " if _VERBLESS.match(text) else ""
     if text.startswith("Duties included"):
         return f"My d{text[1:]}"
@@ -93,10 +94,13 @@ def in_first_person(text: str) -> str:
 
 
 def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
-    """Break the formatting of some bullets, a heading and the dates of a job; no content.
+    """Break the formatting of some bullets, one heading and the dates of one job.
 
-    Bullets get other markers, final periods and double spaces; a heading becomes bold or upper
-    case; months are written in another style.
+    Bullets get other markers, final periods and double spaces; the heading becomes bold or upper
+    case; the months get another style. The content stays the same.
+
+    Returns:
+        The resume and its fixes, in the order of the lines.
     """
     lines = text.split("\n")
     headings = [i for i, line in enumerate(lines) if line.startswith("## ")]
@@ -113,12 +117,12 @@ def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:
 
 
 def deletion(passage: str) -> Fix:
-    """The edit that removes whole lines; they are not the first of the text."""
+    """Return the fix that deletes whole lines other than the first line of the text."""
     return Fix("\n" + passage, "")
 
 
 def _break_bullet(line: str, turn: int, rng: Random) -> str:
-    """The bullet with one or two defects, in turn."""
+    """Return the bullet with one or two defects; `turn` modulo 4 selects them."""
     content = line.removeprefix("- ")
     marker = "- " if turn % 4 == 1 else rng.choice(MARKERS)
     if turn % 4 == 2:
@@ -133,7 +137,7 @@ def _double_space(text: str, rng: Random) -> str:
 
 
 def _redate(line: str, rng: Random) -> str:
-    """The line with its months in another style, and "to" between them."""
+    """Rewrite the months of a line in another style, with "to" or "--" between them."""
     styles = (
         lambda hit: f"{MONTHS.index(hit[1]) + 1:02d}/{hit[2]}",
         lambda hit: f"{_LONG_MONTHS[MONTHS.index(hit[1])]} {hit[2]}",
@@ -144,10 +148,8 @@ def _redate(line: str, rng: Random) -> str:
 
 
 def _narrow(messy: str, clean: str, document: str) -> Fix:
-    """The least edit of a line, in whole words, that is unique in the document.
-
-    Two words stay on either side of the change, so that the place can be recognised.
-    """
+    """Return a minimal fix of a line, in whole words, whose `old` is unique in the document."""
+    # Context words on either side let an agent recognize the place.
     before, after = messy.split(" "), clean.split(" ")
     head = _common(before, after)
     tail = _common(before[head:][::-1], after[head:][::-1])
@@ -160,6 +162,6 @@ def _narrow(messy: str, clean: str, document: str) -> Fix:
 
 
 def _common(left: Sequence[str], right: Sequence[str]) -> int:
-    """How many words at the head of both are the same."""
+    """Return the length of the common prefix, in words."""
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False))
     return sum(1 for _ in pairs)

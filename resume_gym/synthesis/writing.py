@@ -1,4 +1,7 @@
-"""The two documents of a task in Markdown: the resume and the job description, long and short."""
+"""Markdown rendering of the resume and the job description, in a long and a short form.
+
+`draw_wording` draws texts from the content bank, `draw_look` draws a layout; the bullets are given.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +14,7 @@ from resume_gym.synthesis.content import BANDS, fill, load_frames
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
-YEARS = (0, 2, 5, 8, 8, 11)  # of experience that a job asks for, by level
+YEARS = (0, 2, 5, 8, 8, 11)  # years of experience that a job asks for, by level
 
 _NAMES = {
     "summary": ("Summary", "Profile", "About"),
@@ -37,16 +40,16 @@ _ENTRIES = (
 
 @dataclass(frozen=True)
 class Wording:
-    """What the two documents say besides the bullets and the career.
+    """Texts of the resume and the job description, except for the bullets and the career.
 
     Attributes:
-        summary: of the resume.
-        skills: groups of skills: a name and its items, separated by commas.
-        results: figures that stand in a section of their own.
-        extra: superfluous sections with their headings.
-        about: the employer, in a sentence.
-        duties, must, nice: lines of the job description.
-        closing: its last line; empty for none.
+        summary: Summary of the resume.
+        skills: Groups of skills as (name, comma-separated items).
+        results: Lines of the results section; empty for no section.
+        extra: Superfluous sections with their headings.
+        about: One sentence about the employer.
+        duties, must, nice: Lines of the job description.
+        closing: Last line of the job description; empty for none.
     """
 
     summary: str
@@ -61,7 +64,7 @@ class Wording:
 
 
 class Look(NamedTuple):
-    """The form of a resume: its sections in order, their headings, the heads of its jobs."""
+    """The layout of a resume: section order, headings, and the first lines of a job."""
 
     order: Sequence[str] = _ORDERS[0]
     names: Mapping[str, str] = _USUAL
@@ -69,13 +72,13 @@ class Look(NamedTuple):
     entry: tuple[str, str] = _ENTRIES[0]
 
     def heading(self, section: str) -> str:
-        """The heading of a section, as a line."""
+        """Return the heading line of a section."""
         name = self.names[section]
         return f"## {name.upper() if self.upper else name}"
 
 
 def draw_look(rng: Random) -> Look:
-    """A form that some person might choose."""
+    """Draw a random layout."""
     return Look(
         order=rng.choice(_ORDERS),
         names={name: rng.choice(names) for name, names in _NAMES.items()},
@@ -92,15 +95,10 @@ def draw_wording(
     split: str,
     rng: Random,
 ) -> Wording:
-    """What the content bank says of a candidate and of the wanted job.
+    """Draw the texts for a candidate from the content bank.
 
-    Args:
-        candidate: who it is about.
-        told: the text of the deeds; the job asks for some of it, and their tools are skills.
-        results: see `Wording`.
-        extra: see `Wording`.
-        split: train or eval.
-        rng: the source of chance.
+    `told` is the text of all deeds, which duties, requirements and skills are chosen to match.
+    `results` and `extra` are passed on to `Wording`.
     """
     lines, frames = candidate.role.lines[split], load_frames(split)
     words = candidate.vertical.words
@@ -131,7 +129,7 @@ def draw_wording(
 
 
 def long_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
-    """A resume of one page; superfluous sections stand at its end."""
+    """Render the long form of a resume; superfluous sections come last."""
     parts = {
         "summary": [wording.summary],
         "results": ["\n".join(f"- {text}" for text in wording.results)],
@@ -147,7 +145,7 @@ def long_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
 
 
 def short_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
-    """The same in a third of the lines: no summary, few blank lines."""
+    """Render a resume in a third of the lines: no summary, few blank lines."""
     jobs = (
         "\n".join(filter(None, [f"### {job.title}, {job.company} ({_period(job)})", job.note]))
         + f"\n{_list(job)}"
@@ -167,7 +165,7 @@ def short_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
 
 
 def long_job(candidate: Candidate, wording: Wording, split: str, rng: Random) -> str:
-    """A job description: duties, what an applicant must have, and what is nice to have."""
+    """Render a job description with sections for duties, requirements and options."""
     frames = load_frames(split)
     sections = (("duties", wording.duties), ("must", wording.must), ("nice", wording.nice))
     blocks = [f"# {candidate.wanted_title}, {candidate.wanted_company}", wording.about]
@@ -179,14 +177,14 @@ def long_job(candidate: Candidate, wording: Wording, split: str, rng: Random) ->
 
 
 def short_job(candidate: Candidate, wording: Wording) -> str:
-    """A job description in four sentences."""
+    """Render a job description on one line: a duty and three requirements."""
     head = f"{candidate.wanted_title} at {candidate.wanted_company}."
     years, first, second = wording.must[:3]
     return f"{head} {wording.duties[0]}. Requirements: {years}. {first}. {second}."
 
 
 def _entry(job: Job, look: Look) -> list[str]:
-    """The head of a job and its bullets; then the gap before it, if there is one."""
+    """Render a job, followed by the earlier gap, since the latest job comes first."""
     told = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
     blocks = [line.format(**told) for line in look.entry]
     blocks += [job.note, _list(job)] if job.note else [_list(job)]
@@ -206,7 +204,7 @@ def _month(number: int) -> str:
 
 
 def _items(items: Sequence[str], told: str, rng: Random) -> str:
-    """Some items of a group of skills: those that the deeds name, and two to four others."""
+    """Draw items of a skill group: up to four named in the deeds, and two to four others."""
     known = [item for item in items if re.search(rf"\b{re.escape(item)}\b", told)]
     others = [item for item in items if item not in known]
     chosen = known[:4] + rng.sample(others, min(len(others), rng.randint(2, 4)))
@@ -214,6 +212,7 @@ def _items(items: Sequence[str], told: str, rng: Random) -> str:
 
 
 def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
+    # Ask for no more years than the resume shows, but at least two if the level asks for any.
     shown = (NOW - candidate.jobs[-1].start) // 12
     years = min(YEARS[candidate.wanted_level], max(2, shown))
     template = rng.choice(frames["years" if years else "years_none"])
@@ -226,7 +225,7 @@ def _degree(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Rand
 
 
 def _fitting(phrases: Sequence[str], told: str, count: int, rng: Random) -> list[str]:
-    """Phrases in any order, half of them those that share most words with the deeds."""
+    """Draw phrases in random order; half of them share most words with the deeds."""
     known = _long_words(told)
     mixed = rng.sample(phrases, len(phrases))
     near = sorted(mixed, key=lambda phrase: -len(known & _long_words(phrase)))

@@ -1,0 +1,157 @@
+"""Start a training run: processes, engine servers, and errors as one line each.
+
+`learners/aipo.py` is the algorithm that runs in every process.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from learners.config import Config, ConfigError, dry_run, load, stop
+from learners.engines import Engine, EngineError
+from learners.engines.server import Server, transfer
+from learners.engines.transformers import TransformersEngine
+from learners.engines.vllm import VLLMEngine
+from learners.planning.machine import Machine
+from learners.planning.plan import make_plan
+from learners.planning.table import show
+from learners.rollouts.sampler import BackgroundSampler, InProcessSampler, Sampler
+from learners.rollouts.source import RolloutSource
+from learners.rollouts.workload import Work
+from learners.run.folder import RunFolder
+from learners.run.loggers import require
+from learners.run.report import Report
+from learners.training import checkpoint, models, ranks
+from learners.training.checkpoint import CheckpointError
+from learners.training.cpu import prepare_cpu
+from learners.training.policy import Policy
+from learners.training.trainer import Trainer
+from resume_gym import TaskError
+from resume_gym.judges import JudgeError
+
+Train = Callable[[Config, Trainer, RolloutSource, Report], None]
+"""A training loop that every rank runs."""
+
+
+def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> None:
+    """Train with the settings of the command line, in as many processes as they ask for.
+
+    Args:
+        train: the training loop.
+        script: path of the program that calls this function; further processes run it, too.
+        arguments: command-line arguments; those of this process by default.
+
+    Raises:
+        SystemExit: the exit status, unless this process trained to the end.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    config = load(arguments)
+    try:
+        models.folder(config.model)
+        if (machine := dry_run(arguments)) is not None:
+            show(make_plan(config, Machine.named(machine)), Console())
+            return
+        require(config)
+    except (ConfigError, TaskError, FileNotFoundError) as error:
+        stop(error)
+    run = config.runs / config.name
+    if config.backend != "local" and not ranks.launched():
+        status = ranks.launch(config.trainer_procs, [script, *arguments])
+        if status == ranks.INTERRUPTED:
+            print(f"interrupted; the same command resumes {run}", file=sys.stderr)
+        raise SystemExit(status)
+    try:
+        _run_or_explain(config, train)
+    except SystemExit as exiting:
+        ranks.end(int(exiting.code or 0))
+        raise
+    ranks.end()
+
+
+def _run_or_explain(config: Config, train: Train) -> None:
+    """Run this process's part; turn an expected error into one line and an exit status."""
+    run = config.runs / config.name
+    try:
+        _run(config, train)
+    except (ConfigError, TaskError, FileNotFoundError) as error:
+        stop(error)
+    except (JudgeError, EngineError) as error:
+        if ranks.rank() == 0:  # it is raised on all ranks
+            what = "no verdict: " if isinstance(error, JudgeError) else ""
+            print(f"error: {what}{error}; the same command resumes {run}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except (CheckpointError, FloatingPointError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print(f"interrupted; the same command resumes {run}", file=sys.stderr)
+        raise SystemExit(ranks.INTERRUPTED) from None
+
+
+def _run(config: Config, train: Train) -> None:
+    # the first GPUs of each machine belong to the engines that this run starts
+    starts_engines = config.engine == "vllm" and not config.engine_urls
+    reserved = starts_engines and not config.colocated
+    ranks.start(config.engine_procs * config.engine_gpus if reserved else 0)
+    prepare_cpu(config.threads or ranks.cores())
+    torch.manual_seed(config.seed)
+    folder = RunFolder(config.runs / config.name)
+    with serving(config, folder) as servers:
+        started = [url for urls in ranks.gather([one.url for one in servers]) for url in urls]
+        work = None
+        if ranks.rank() == 0:
+            folder.configure(config)
+            work = Work.of(config)
+        trainer = Trainer(config, folder.checkpoints)
+        urls = config.engine_urls or started
+        rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
+        with Report(config, folder, work) as report:
+            train(config, trainer, rollouts, report)
+        rollouts.close()
+
+
+@contextmanager
+def serving(config: Config, folder: RunFolder) -> Iterator[list[Server]]:
+    """Start this machine's engine servers in its first process, and stop them at the end."""
+    servers: list[Server] = []
+    wanted = config.engine == "vllm" and not config.engine_urls and ranks.local_rank() == 0
+    try:
+        for number in range(config.engine_procs if wanted else 0):
+            log = folder.logs / f"engine-{ranks.rank()}-{number}.log"
+            servers.append(Server(config, number, log, folder.note))
+        yield servers
+    finally:
+        for server in servers:
+            server.close()
+
+
+def _make_rollouts(
+    config: Config,
+    trainer: Trainer,
+    work: Work | None,
+    folder: RunFolder,
+    servers: Sequence[Server],
+    urls: Sequence[str],
+) -> RolloutSource:
+    if work is None:
+        return RolloutSource(config, trainer)
+    engine: Engine
+    sampler: Sampler
+    if config.engine == "vllm":
+        settings = config.model, config.precision, config.patience_s
+        engine = VLLMEngine(urls, *settings, by_nccl=transfer(config) == "nccl")
+        last = checkpoint.latest(folder.checkpoints)
+        done = last[0] if last else 0
+        sampler = BackgroundSampler(config, urls, folder.trajectories, done, folder.note)
+    else:
+        policy, whole_copy = trainer.policy, config.backend != "local"
+        if whole_copy:  # sharded weights cannot sample
+            whole: Any = models.load(config.model)
+            policy = Policy(whole.to(ranks.device()), config.temperature, config.precision)
+        engine = TransformersEngine(policy, whole_copy)
+        sampler = InProcessSampler(config, work, engine, folder.trajectories, folder.note)
+    return RolloutSource(config, trainer, work, engine, sampler, servers, folder.note)

@@ -1,0 +1,1 @@
+"""The bundled nano policy and the recipe that makes it."""

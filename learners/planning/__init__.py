@@ -1,0 +1,1 @@
+"""Estimates of the memory and time of a run."""

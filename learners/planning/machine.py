@@ -1,0 +1,59 @@
+"""Hardware description for `--dry-run`."""
+
+import os
+import re
+from typing import NamedTuple, Self
+
+import torch
+
+from learners.config import ConfigError
+
+_MEMORY_GB = {"B200": 180, "H200": 141, "H100": 80, "A100": 80, "L40S": 48}
+# the first count is lazy, so that a single count is the number of GPUs
+_MACHINE = re.compile(r"(?:([1-9]\d*) x )??(?:([1-9]\d*) x )?(?:NVIDIA )?(\S+)", re.IGNORECASE)
+
+
+class Machine(NamedTuple):
+    """Hardware of one or several equal machines.
+
+    Attributes:
+        gpus: name and memory in bytes of each GPU of a machine.
+        memory_bytes: CPU memory of a machine; 0 if unknown.
+        cores: CPU cores of a machine; 0 if unknown.
+        number: number of machines.
+    """
+
+    gpus: tuple[tuple[str, int], ...]
+    memory_bytes: int = 0
+    cores: int = 0
+    number: int = 1
+
+    @classmethod
+    def here(cls) -> Self:
+        """Describe the current machine."""
+        found = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        gpus = tuple((one.name, one.total_memory) for one in found)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return cls(gpus, memory, os.cpu_count() or 1)
+
+    @classmethod
+    def named(cls, text: str) -> Self:
+        """Parse "here", "4 x NVIDIA H200", or "2 x 8 x NVIDIA H200" for two machines.
+
+        Raises:
+            ConfigError: the text has another form, or the GPU is unknown.
+        """
+        if text == "here":
+            return cls.here()
+        found = _MACHINE.fullmatch(text)
+        if found is None or found[3].upper() not in _MEMORY_GB:
+            wanted = f"such as '4 x NVIDIA H200', with {' or '.join(_MEMORY_GB)}"
+            raise ConfigError(f"--dry-run: expected GPUs {wanted}; got {text!r}")
+        gpu = found[3].upper()
+        gpus = ((f"NVIDIA {gpu}", _MEMORY_GB[gpu] * 10**9),) * int(found[2] or 1)
+        return cls(gpus, number=int(found[1] or 1))
+
+    def __str__(self) -> str:
+        names = " and ".join(sorted({name for name, _ in self.gpus}))
+        own = f"{len(self.gpus)} x {names}" if names else f"{self.cores} CPU cores"
+        return f"{self.number} x {own}" if self.number > 1 else own

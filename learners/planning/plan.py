@@ -1,0 +1,304 @@
+"""Plan of a run for `--dry-run`: processes, memory and time, checked against the machine.
+
+`make_plan` reads the model's config and tokenizer, but no weights. It assumes turns of maximum
+length, so tokens, FLOPs and activations are upper bounds. The overhead of CUDA, NCCL and the
+allocator, a few GB per GPU, is not included.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
+
+from learners.config import Config, ConfigError
+from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
+from learners.planning.flops import Memory, Sizes, layer_bytes, peak_flops, training_bytes
+from learners.planning.machine import Machine
+from learners.rollouts.workload import Work
+from learners.training import models
+from learners.training.backends.step import make_cost, make_policy
+from learners.training.batching import Batch, Sample, distribute, pack
+from learners.training.head import CHUNK
+
+UTILISATION = 0.45
+"""Assumed share of a GPU's peak that training reaches."""
+_TASKS = 32  # tasks whose prompts are tokenized
+
+Row = tuple[str, str, str]
+
+
+class Serving(NamedTuple):
+    """Memory of a vLLM server that the run starts, on each of its devices.
+
+    Attributes:
+        device: bytes available to the server.
+        weights: bytes of the weights.
+        cache: bytes per token in the KV cache.
+    """
+
+    device: int
+    weights: int
+    cache: int
+
+    @property
+    def tokens(self) -> int:
+        """Capacity of the KV cache in tokens."""
+        return max(0, self.device - self.weights) // self.cache
+
+
+class Step(NamedTuple):
+    """Costs of one optimizer step with turns of maximum length.
+
+    Attributes:
+        prompt: mean prompt length of real tasks, in tokens.
+        rollout: length of the longest episode, in tokens.
+        row: length of the longest packed row, in tokens.
+        tokens: number of training tokens, each group's prompt counted once.
+        operations: FLOPs of all ranks.
+        seconds: time of the rank with the most work; None if the peak is unknown.
+    """
+
+    prompt: int
+    rollout: int
+    row: int
+    tokens: int
+    operations: float
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Resources of a configuration on a machine.
+
+    Attributes:
+        config: settings of the run.
+        machine: hardware of the run.
+        processes: name, device and purpose of each process of a machine.
+        parameters: number of parameters, adapters included.
+        trained: number of trained parameters.
+        context: maximum sequence length of the model, in tokens.
+        memory: memory on the device of each trainer, in bytes.
+        offloaded: bytes that each trainer keeps in CPU memory instead.
+        copy: bytes of the full copy of the weights that samples, on rank 0's device.
+        serving: memory of a server, if the run starts any.
+        step: costs of a step.
+    """
+
+    config: Config
+    machine: Machine
+    processes: tuple[Row, ...]
+    parameters: int
+    trained: int
+    context: int
+    memory: Memory
+    offloaded: int
+    copy: int
+    serving: Serving | None
+    step: Step
+
+
+def make_plan(config: Config, machine: Machine) -> Plan:
+    """Plan a run, and check that it fits the machine.
+
+    Raises:
+        ConfigError: the run does not fit, or the model or judge is not supported.
+        FileNotFoundError: the model does not exist.
+        TaskError: the tasks cannot be loaded.
+    """
+    world = _world(config, machine)
+    model = models.skeleton(config.model)
+    sizes, step = Sizes.of(model.config), _step(config, machine, world, make_cost(config, model))
+    weights = list(make_policy(config, model, config.precision).parameters())
+    parameters = sum(one.numel() for one in weights)
+    trained = sum(one.numel() for one in weights if one.requires_grad)
+    memory = _training(config, sizes, (parameters, trained), world, step.row)
+    # sharded weights cannot sample, so rank 0 has a full fp32 copy
+    embedded = config.engine == "transformers" and config.backend != "local"
+    plan = Plan(
+        config=config,
+        machine=machine,
+        processes=tuple(_processes(config, machine)),
+        parameters=parameters,
+        trained=trained,
+        context=model.config.max_position_embeddings,
+        memory=memory._replace(weights=0, gradients=0, optimizer=0) if config.offload else memory,
+        offloaded=sum(memory[:3]) if config.offload else 0,
+        copy=4 * sizes.parameters if embedded else 0,
+        serving=_serving(config, sizes, machine) if _engines(config) else None,
+        step=step,
+    )
+    if machine.gpus:
+        _check_gpus(plan)
+    else:
+        _check_cpu(plan)
+    _check_serving(plan)
+    return plan
+
+
+def _engines(config: Config) -> int:
+    """Return the number of GPUs of the servers that the run starts on each machine."""
+    own = config.engine == "vllm" and not config.engine_urls
+    return config.engine_procs * config.engine_gpus if own else 0
+
+
+def first_trainer(config: Config) -> int:
+    """Return the index of the first GPU that trains."""
+    return 0 if config.colocated else _engines(config)
+
+
+def _world(config: Config, machine: Machine) -> int:
+    engines, trainers = _engines(config), config.trainer_procs
+    wanted = max(engines, first_trainer(config) + trainers)
+    if 0 < len(machine.gpus) < wanted:
+        shared = ", which share" if config.colocated else ""
+        told = f"{wanted} ({engines} for engines, {trainers} for trainers{shared})"
+        raise ConfigError(f"GPUs: expected at least {told}, got {len(machine.gpus)}")
+    world = trainers * machine.number
+    if machine.number > 1 and config.backend == "local":
+        told = f"'fsdp2' or 'deepspeed' for {machine.number} machines, got 'local'"
+        raise ConfigError(f"backend: expected {told}")
+    if world % config.replicas:
+        told = f"a divisor of {world} processes, got {config.replicas}"
+        raise ConfigError(f"replicas: expected {told}")
+    return world
+
+
+def _step(config: Config, machine: Machine, world: int, cost: Callable[[Batch], float]) -> Step:
+    work = Work.of(config)
+    sessions = (work.session(task) for task in work.tasks[:_TASKS])
+    prompts = [len(work.chat.prompt(one.system_prompt, one.prompt)) for one in sessions]
+    prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
+    columns = [0] * prompt, [0] * response, [True] * response, [0.0] * response
+    samples = [
+        Sample(group, *columns, 1.0)
+        for group in range(config.groups)
+        for _ in range(config.group_size)
+    ]
+    rows = pack(samples, config.row_tokens, world)
+    busiest = max(sum(map(cost, share)) for share in distribute(rows, world, cost))
+    # `peak_flops` knows the bf16 peak only
+    timed = machine.gpus and config.precision == "bfloat16"
+    peak = peak_flops(machine.gpus[first_trainer(config)][0]) if timed else None
+    # real episodes are shorter and may fill rows up to the limit of `pack`
+    rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
+    limit = max(group, -(-config.groups * group // world))
+    return Step(
+        prompt,
+        rollout,
+        max(rollout, min(config.row_tokens, limit)),
+        sum(len(row.tokens) for row in rows),
+        sum(map(cost, rows)),
+        busiest / (UTILISATION * peak) if peak else None,
+    )
+
+
+def moments(config: Config) -> int:
+    """Return the bytes of optimizer state per trained parameter."""
+    return 8 if config.optimizer == "adamw" else 2
+
+
+def _training(
+    config: Config, sizes: Sizes, counts: tuple[int, int], world: int, row: int
+) -> Memory:
+    """Estimate a trainer's memory; rough for setups that `flops.training_bytes` does not cover."""
+    parameters, trained = counts
+    shards, kept = world // config.replicas, config.activation_checkpointing
+    # `training_bytes` assumes bf16, which fp32 doubles
+    wide = 1 if config.precision == "bfloat16" else 2
+    base = training_bytes(sizes, shards, row, CHUNK)
+    gathered, reduced = wide * base.gathered, base.reduced
+    if config.backend == "local":  # unsharded weights, of which autocast caches a bf16 copy
+        gathered, reduced = (2 * parameters if wide == 1 else 0), 4 * sizes.embeddings
+    return base._replace(
+        weights=-(-4 * parameters // shards),
+        gradients=-(-4 * trained // shards),
+        optimizer=-(-moments(config) * trained // shards),
+        gathered=gathered,
+        reduced=0 if config.lora_rank else reduced,
+        checkpoints=wide * base.checkpoints if kept else 0,
+        layer=wide * layer_bytes(sizes) * row * (1 if kept else sizes.layers),
+    )
+
+
+def _serving(config: Config, sizes: Sizes, machine: Machine) -> Serving:
+    wide, parts = (2 if config.precision == "bfloat16" else 4), 1
+    if machine.gpus:
+        parts = config.engine_gpus
+        least = min(size for _, size in machine.gpus[: _engines(config)])
+        device = int((COLOCATED_SHARE if config.colocated else GPU_SHARE) * least)
+    weights = wide * sizes.parameters // parts
+    if not machine.gpus:
+        device = weights + kv_cache_bytes(machine.memory_bytes)
+    heads = -(-sizes.key_heads // parts)
+    return Serving(device, weights, 2 * sizes.layers * heads * sizes.head_size * wide)
+
+
+def _processes(config: Config, machine: Machine) -> Iterator[Row]:
+    def place(first: int, count: int = 1) -> str:
+        return f"GPU {', '.join(map(str, range(first, first + count)))}" if machine.gpus else "CPU"
+
+    trainers, beside = config.trainer_procs, config.engine == "vllm"
+    if config.backend != "local":
+        yield "launcher", "CPU", "starts the trainers, ends all when one dies"
+    for number in range(config.engine_procs if _engines(config) else 0):
+        where = place(number * config.engine_gpus, config.engine_gpus)
+        shares = "; sleeps while the trainer trains" if config.colocated else ""
+        yield f"vLLM server {number}", where, f"samples{shares}"
+    for url in config.engine_urls:
+        yield "vLLM server", "elsewhere", f"samples; runs already at {url}"
+    for local in range(trainers):
+        ranks = " and ".join(map(str, range(local, trainers * machine.number, trainers)))
+        drives = ", drives" if beside else ", plays episodes before that, drives"
+        where = place(first_trainer(config) + local)
+        yield f"trainer, rank {ranks}", where, f"trains{'' if local else drives}"
+    if beside:
+        where = ", on the first machine only" if machine.number > 1 else " and has them graded"
+        yield "rollout process", "CPU", f"plays episodes{where}"
+
+
+def _check_gpus(plan: Plan) -> None:
+    config, machine, served = plan.config, plan.machine, plan.serving
+    first = first_trainer(config)
+    name, size = min(machine.gpus[first : first + config.trainer_procs], key=lambda one: one[1])
+    less = "more trainers, offload, activation_checkpointing or fewer row_tokens take less"
+    needed = plan.memory.total + plan.copy
+    if needed > size:
+        told = f"at most {in_bytes(size)} ({name}), got {in_bytes(needed)}"
+        raise ConfigError(f"a trainer's memory: expected {told}; {less}")
+    # while the engine samples, a trainer has neither gradients nor activations
+    rest = plan.memory.weights + plan.memory.optimizer
+    if config.colocated and served and rest + served.device > size:
+        told = f"at most {in_bytes(size - served.device)} beside an engine, got {in_bytes(rest)}"
+        raise ConfigError(f"a trainer's weights and optimizer: expected {told}")
+    _check_memory(plan, config.trainer_procs * plan.offloaded)
+
+
+def _check_cpu(plan: Plan) -> None:
+    config, served = plan.config, plan.serving
+    trainers = config.trainer_procs * (sum(plan.memory[:3]) + plan.offloaded) + plan.copy
+    _check_memory(plan, trainers + (config.engine_procs * served.device if served else 0))
+
+
+def _check_memory(plan: Plan, needed: int) -> None:
+    if 0 < plan.machine.memory_bytes < needed:
+        told = f"at most {in_bytes(plan.machine.memory_bytes)}, got {in_bytes(needed)}"
+        raise ConfigError(f"the CPU's memory for weights, gradients, optimizer: expected {told}")
+
+
+def _check_serving(plan: Plan) -> None:
+    served, step = plan.serving, plan.step
+    if served is None:
+        return
+    if served.weights > served.device:
+        told = f"at most {in_bytes(served.device)} of a GPU, got {in_bytes(served.weights)}"
+        raise ConfigError(f"an engine's weights: expected {told}; more engine_gpus take less each")
+    # vLLM does not start unless one sequence of the model's full length fits
+    needed = max(step.rollout, plan.context)
+    if served.tokens < needed:
+        told = f"room for {needed:,} tokens, got {served.tokens:,}"
+        raise ConfigError(f"an engine's KV cache: expected {told}; more engine_gpus give more")
+
+
+def in_bytes(size: float) -> str:
+    """Format a size in MB or GB."""
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,117 @@
+"""Terminal output of a plan."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from learners.config import Config
+from learners.planning.plan import UTILISATION, Plan, Row, Serving, first_trainer, in_bytes, moments
+from learners.training.head import CHUNK
+
+
+def show(plan: Plan, console: Console) -> None:
+    """Print a plan as tables, at most 100 columns wide."""
+    config = plan.config
+    told = f"{config.name}: {config.model}, {_count(plan.parameters)} parameters"
+    console.print(f"{escape(told)}, on {plan.machine}. Nothing is started.", soft_wrap=True)
+    for title, rows in _sections(plan):
+        grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
+        grid.add_column(title, min_width=30, max_width=34)
+        grid.add_column(justify="right", min_width=10, max_width=14)
+        grid.add_column(max_width=46)
+        for row in rows:
+            grid.add_row(*map(escape, row))
+        console.print()
+        console.print(grid)
+
+
+def _sections(plan: Plan) -> Iterator[tuple[str, list[Row]]]:
+    several = plan.machine.number > 1
+    yield f"Processes{' of each machine' if several else ''}", list(plan.processes)
+    yield "Memory of a trainer, roughly", list(_memory_rows(plan))
+    if plan.serving:
+        yield "Memory of an engine", list(_serving_rows(plan, plan.serving))
+    yield "A step, turns at full length", list(_step_rows(plan))
+    yield "The run", list(_run_rows(plan))
+
+
+def _memory_rows(plan: Plan) -> Iterator[Row]:
+    config, row = plan.config, f"a row of {plan.step.row:,} tokens"
+    shards = config.trainer_procs * plan.machine.number // config.replicas
+    part = f", a part of {shards}" if shards > 1 else ""
+    kept = config.activation_checkpointing
+    notes = {
+        "weights": ("weights", f"fp32{part}"),
+        "gradients": ("gradients", f"fp32{part}"),
+        "optimizer": ("optimizer", f"Adam's moments{part}"),
+        "gathered": ("weights in use", f"whole, {_kind(config)}"),
+        "reduced": ("gradients in use", "whole, of one layer or the head"),
+        "checkpoints": ("inputs of layers", f"kept for {row}"),
+        "layer": ("activations", f"of {'one layer' if kept else 'all layers'}, {row}"),
+        "logits": ("logits", f"{CHUNK:,} tokens at a time"),
+    }
+    for name, value in plan.memory._asdict().items():
+        if value:
+            label, note = notes[name]
+            yield label, in_bytes(value), note
+    if plan.copy:
+        yield "copy that samples", in_bytes(plan.copy), "fp32, rank 0 alone"
+    gpus = plan.machine.gpus
+    there = gpus[first_trainer(config)][1] if gpus else plan.machine.memory_bytes
+    whose = "a GPU" if gpus else "that all processes share"
+    yield "in all", in_bytes(plan.memory.total + plan.copy), f"of {in_bytes(there)} {whose}"
+    if plan.offloaded:
+        yield "in the CPU's memory", in_bytes(plan.offloaded), "weights, gradients, optimizer; each"
+
+
+def _serving_rows(plan: Plan, served: Serving) -> Iterator[Row]:
+    config = plan.config
+    parts = config.engine_gpus if plan.machine.gpus else 1
+    part = f", a part of {parts}" if parts > 1 else ""
+    yield "weights", in_bytes(served.weights), f"{_kind(config)}{part}"
+    left = f"what is left of {in_bytes(served.device)}" if plan.machine.gpus else "its share"
+    yield "KV cache", in_bytes(served.device - served.weights), left
+    fit = served.tokens // plan.step.rollout
+    yield "tokens in it", f"{served.tokens:,}", f"{fit:,} episodes of full length at once"
+
+
+def _step_rows(plan: Plan) -> Iterator[Row]:
+    config, step = plan.config, plan.step
+    groups = f"{config.groups} groups of {config.group_size}"
+    yield "episodes", f"{config.groups * config.group_size:,}", groups
+    yield "prompt", f"{step.prompt:,}", "tokens, mean of real ones"
+    told = "but for what the tools reply"
+    if step.rollout > plan.context:
+        told = f"and the model reads {plan.context:,}"
+    yield "longest episode", f"{step.rollout:,}", f"tokens at most, {told}"
+    yield "trained on", f"{step.tokens:,}", "tokens at most, a group's prompt once"
+    yield "computation", _count(step.operations, "FLOP"), "to train, at most; without recomputation"
+    if step.seconds:
+        share = f"at most, to train at {UTILISATION:.0%} of the GPUs' peak"
+        yield "time", f"{step.seconds:,.0f} s", share
+
+
+def _run_rows(plan: Plan) -> Iterator[Row]:
+    config = plan.config
+    yield "steps", f"{config.steps:,}", ""
+    # the transformers engine alternates sampling and training
+    stale = config.max_staleness if config.engine == "vllm" else 0
+    yield "staleness", f"{stale}", "at most, in steps from sampling to training"
+    saved = 4 * plan.parameters + moments(config) * plan.trained
+    yield "a checkpoint", in_bytes(saved), f"every {config.save_every} steps; up to three are kept"
+    every = f", every {config.eval_every} steps" if config.eval_every else ""
+    episodes = f"{config.eval_tasks * config.eval_rollouts:,}"
+    yield "an evaluation", episodes, f"episodes; before and after{every}"
+
+
+def _kind(config: Config) -> str:
+    return "bf16" if config.precision == "bfloat16" else "fp32"
+
+
+def _count(number: float, unit: str = "") -> str:
+    for name, scale in (("P", 1e15), ("T", 1e12), ("G" if unit else "B", 1e9)):
+        if number >= scale:
+            return f"{number / scale:,.1f} {name}{unit}"
+    return f"{number / 1e6:,.1f} M{unit}"

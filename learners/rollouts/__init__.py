@@ -1,0 +1,1 @@
+"""Play episodes with a policy."""

@@ -1,0 +1,259 @@
+"""Player of `resume-gym eval` that samples a local model, with the token handling of training.
+
+`FoundModel.of` resolves a model, run or checkpoint; `ModelPlayer` loads it and plays episodes.
+"""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Self
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_model
+from torch import Tensor
+
+from learners.config import Config, ConfigError, read_toml
+from learners.engines import EngineError, RefusedError, Sampling
+from learners.engines.server import Server
+from learners.engines.transformers import TransformersEngine
+from learners.engines.vllm import VLLMEngine
+from learners.rollouts import rollout
+from learners.rollouts.tokens import ChatTokens
+from learners.training import checkpoint, models, ranks
+from learners.training.backends.step import make_policy, plain
+from learners.training.cpu import prepare_cpu
+from learners.training.policy import Policy
+from resume_gym import EditSession
+from resume_gym.llm import Refused, Unavailable
+from resume_gym.user_errors import did_you_mean
+
+OPTIONS = (
+    *("temperature", "max_tokens", "precision", "threads"),
+    *("engine", "engine_urls", "engine_procs", "engine_gpus", "patience_s"),
+)
+"""Fields of `Config` that control sampling."""
+_RECORDED = ("temperature", "max_tokens", "precision", "engine")
+_MAX_TOKENS = 512  # of a turn, for models without a run's configuration
+_SAMPLE_BYTES = 2**14
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """A resolved model with its sampling options.
+
+    Attributes:
+        config: sampling options; `config.model` is the model, or the base model of a checkpoint.
+        weights: weights file of a checkpoint; None to use the weights of `config.model`.
+        record: entries for the results: sampling options and a short hash of the weights.
+    """
+
+    config: Config
+    weights: Path | None
+    record: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Resolve a model without loading it.
+
+        Args:
+            options: `model`, and optionally fields listed in `OPTIONS`, which default to the
+                run's configuration. `model` is "nano", "smollm2", a folder in Hugging Face format,
+                the folder of a run, or a checkpoint, which needs the transformers engine.
+
+        Raises:
+            ConfigError: an option is unknown, or its value is invalid.
+            FileNotFoundError: the model does not exist.
+        """
+        for name in options:
+            if name not in (*OPTIONS, "model"):
+                told = f"expected options among {', '.join(OPTIONS)}; got {name!r}"
+                raise ConfigError(told + did_you_mean(name, OPTIONS))
+        known = {name: value for name, value in options.items() if name != "model"}
+        trained, weights = _found(str(options["model"]))
+        if known.get("engine") == "vllm" and weights:
+            raise ConfigError("engine: a checkpoint is sampled by transformers, or export it first")
+        # inherit the run's engine settings, unless the options select the other engine
+        if trained.engine == known.get("engine", "vllm") and not weights:
+            names = ("engine", "engine_procs", "engine_gpus")
+            known = {name: getattr(trained, name) for name in names} | known
+        config = replace(_untrained(trained), **known)
+        folder = models.folder(config.model)
+        files = sorted(folder.glob("*.safetensors")) if weights is None else [weights]
+        if not files and not any(folder.glob("*.bin")):
+            raise FileNotFoundError(f"model: expected weights in {folder}, *.safetensors")
+        sampled = {name: getattr(config, name) for name in _RECORDED}
+        record = {"model": options["model"], **sampled, "weights": _hash(files)}
+        return cls(config, weights, record)
+
+    def player(self, tools: Sequence[Mapping[str, Any]]) -> "ModelPlayer":
+        """Load the model.
+
+        Raises:
+            ModelError: the vLLM servers do not start.
+            TemplateError: the chat template is not supported.
+        """
+        return ModelPlayer(self, tools)
+
+
+def _found(name: str) -> tuple[Config, Path | None]:
+    """Return the configuration of a model name or folder, and the weights file of a checkpoint."""
+    if name in models.NAMES:  # a folder of the same name needs the prefix "./"
+        return _of_name(name), None
+    path = Path(name)
+    checkpoints = path.resolve().parent
+    if (path / "config.toml").is_file():
+        config = read_toml(path / "config.toml")
+        if (path / "model").is_dir():
+            return replace(config, model=str(path / "model")), None
+        last = checkpoint.latest(path / "checkpoints")
+        hint = f"; its last checkpoint is {last[1]}" if last else ""
+        raise FileNotFoundError(f"model: the run {name!r} has not ended and exported one{hint}")
+    if checkpoints.name == "checkpoints" and (checkpoints.parent / "config.toml").is_file():
+        weights = path / "policy.safetensors"
+        if not weights.is_file():
+            told = "only those of the backend 'local' can be read as they are"
+            raise FileNotFoundError(f"model: the checkpoint {name!r} has no {weights.name}: {told}")
+        return read_toml(checkpoints.parent / "config.toml"), weights
+    # the folder RUN/model that a run exports, given directly
+    beside = path.resolve().parent / "config.toml"
+    if path.name == "model" and beside.is_file():
+        return replace(read_toml(beside), model=name), None
+    return _of_name(name), None
+
+
+def _of_name(name: str) -> Config:
+    own = Config(model=name)
+    return own if name == "nano" else replace(own, max_tokens=_MAX_TOKENS)
+
+
+def _untrained(config: Config) -> Config:
+    """Return a run's configuration with training and engine settings reset to their defaults."""
+    return Config(
+        model=config.model,
+        temperature=config.temperature,
+        max_tokens=config.max_tokens,
+        precision=config.precision,
+        lora_rank=config.lora_rank,
+        lora_alpha=config.lora_alpha,
+    )
+
+
+def _hash(files: Iterable[Path]) -> str:
+    """Hash the start of every tensor: whole files take minutes, and training may freeze some."""
+    told = hashlib.sha256()
+    for path in files:
+        try:
+            safe_open(path, "pt")  # validates the file's length against its header
+        except SafetensorError as problem:  # a truncated file, or a Git LFS pointer
+            raise ConfigError(f"model: expected weights in {path}: {problem}") from None
+        with path.open("rb") as file:
+            length = file.read(8)
+            header = file.read(int.from_bytes(length, "little"))
+            told.update(header)
+            tensors = json.loads(header)
+            tensors.pop("__metadata__", None)
+            for begin, end in sorted(one["data_offsets"] for one in tensors.values()):
+                file.seek(8 + len(header) + begin)
+                told.update(file.read(min(end - begin, _SAMPLE_BYTES)))
+    return told.hexdigest()[:16]
+
+
+class ModelPlayer:
+    """Player that samples a model; see `resume_gym.evaluation.players.Player`.
+
+    The transformers engine seeds each episode separately; other episodes in the batch change only
+    the last bits of probabilities. vLLM is not reproducible.
+
+    Args:
+        found: the resolved model.
+        tools: tool schemas in OpenAI format.
+    """
+
+    def __init__(self, found: FoundModel, tools: Sequence[Mapping[str, Any]]) -> None:
+        config = self._config = found.config
+        self._chat = ChatTokens(models.load_tokenizer(config.model), tools)
+        self._keys = count()
+        self._servers: list[Server] = []
+        self._logs: Path | None = None
+        self._engine: TransformersEngine | VLLMEngine
+        if config.engine == "vllm":
+            try:
+                self._engine = self._serve(found)
+            except BaseException:  # including Ctrl-C: servers take a minute to start
+                self._end()
+                raise
+        else:
+            prepare_cpu(config.threads)
+            self._engine = TransformersEngine(_policy(found))
+        self.at_once = min(128, self._engine.at_once)
+
+    def _serve(self, found: FoundModel) -> VLLMEngine:
+        config = found.config
+        named = config.model, config.precision, config.patience_s
+        try:
+            if config.engine_urls:
+                engine = VLLMEngine(config.engine_urls, *named)
+                # external servers may hold other weights; the hash serves as the version number
+                version = int(str(found.record["weights"])[:12], 16)
+                engine.load_weights(version, lambda: _weights(config))
+                return engine
+            self._logs = Path(tempfile.mkdtemp(prefix="resume-gym-"))
+            for number in range(config.engine_procs):
+                log = self._logs / f"engine-{number}.log"
+                self._servers.append(Server(config, number, log, lambda sentence: None))
+            for server in self._servers:
+                server.ready()
+        except EngineError as problem:
+            raise Unavailable(str(problem)) from None
+        return VLLMEngine([one.url for one in self._servers], *named, as_read=True)
+
+    async def play(self, session: EditSession[Any, Any], seed: int) -> None:
+        """Play a session to its end; see `Player`."""
+        config, chat, key = self._config, self._chat, next(self._keys)
+        prompt = chat.prompt(session.system_prompt, session.prompt)
+        one = rollout.Rollout(0, 0, session, prompt)
+        sampling = Sampling(config.temperature, config.max_tokens, chat.end, (seed,))
+        try:
+            await rollout.play(one, key, self._engine.generate, chat, sampling)
+        except RefusedError as problem:
+            raise Refused(str(problem)) from None
+        except EngineError as problem:
+            raise Unavailable(str(problem)) from None
+        finally:
+            self._engine.release(key)
+
+    async def close(self) -> None:
+        """Close the engine and stop the servers; see `Player`."""
+        if isinstance(self._engine, VLLMEngine):
+            await self._engine.leave()
+        self._engine.close()
+        self._end()
+        # kept if the servers failed to start, as the error message refers to them
+        if self._logs is not None:
+            shutil.rmtree(self._logs)
+
+    def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+
+
+def _policy(found: FoundModel) -> Policy:
+    config = found.config
+    model: Any = models.load(config.model)
+    model = model.to(ranks.device())
+    if found.weights is None:
+        return Policy(model, config.temperature, config.precision).eval()
+    policy = make_policy(config, model, config.precision)
+    load_model(policy, str(found.weights))
+    return policy.eval()
+
+
+def _weights(config: Config) -> Iterable[tuple[str, Tensor]]:
+    model: Any = models.load(config.model)
+    named = ((name, one.detach()) for name, one in model.named_parameters())
+    return plain(replace(config, lora_rank=0), named)

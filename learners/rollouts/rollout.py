@@ -1,0 +1,122 @@
+"""Rollouts: episodes played by an engine and recorded as tokens, without retokenisation.
+
+`play` alternates between engine and session; grading and scheduling are up to the orchestrator.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from learners.engines import Completion, Sampling
+from learners.rollouts.text_env import TextSession
+from learners.rollouts.tokens import ChatTokens
+from learners.training.batching import Sample
+from resume_gym import EditSession
+
+AnySession = EditSession[Any, Any] | TextSession
+"""An episode of an editing domain or of any text environment."""
+NOT_SAMPLED = -1
+"""Version of tokens that the policy did not sample."""
+
+
+@dataclass(slots=True)
+class Rollout:
+    """One episode with its tokens.
+
+    Attributes:
+        group: number of the group, whose rollouts play the same task.
+        member: index within the group.
+        session: the episode.
+        prompt: token ids [p].
+        response: token ids [r] after the prompt: sampled turns and tool replies.
+        sampled: bool [r], True for tokens that the policy sampled.
+        logprobs: the sampler's log-probabilities [r]; 0 elsewhere.
+        versions: optimizer step [r] of the sampling weights; `NOT_SAMPLED` elsewhere.
+        before: session of the same rollout in an interrupted run, if this rollout repeats it.
+    """
+
+    group: int
+    member: int
+    session: AnySession
+    prompt: list[int]
+    response: list[int] = field(default_factory=list)
+    sampled: list[bool] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    before: AnySession | None = None
+
+    def hear(self, ids: Sequence[int]) -> None:
+        """Append tokens that the policy did not sample."""
+        self.response += ids
+        self.sampled += [False] * len(ids)
+        self.logprobs += [0.0] * len(ids)
+        self.versions += [NOT_SAMPLED] * len(ids)
+
+    def recall(self) -> None:
+        """Reuse the verdict of the interrupted run on the same text: a new one may cost money."""
+        session, before = self.session, self.before
+        if isinstance(session, EditSession) and isinstance(before, EditSession):
+            verdict = before.state.verdict
+            if verdict and session.needs_verdict and session.text == before.text:
+                session.grade(verdict)
+
+    def sample(self, advantage: float) -> Sample:
+        """Return the training sample of this rollout."""
+        lists = self.prompt, self.response, self.sampled, self.logprobs
+        return Sample(self.group, *lists, advantage)
+
+    def record(self) -> dict[str, Any]:
+        """Return the rollout as JSON values, as read by `restored`."""
+        tokens = {name: getattr(self, name) for name in _TOKENS}
+        key = {"group": self.group, "member": self.member}
+        return {**key, **self.session.record(), "tokens": tokens}
+
+    def restored(self, record: Mapping[str, Any]) -> Self:
+        """Return a copy of this unplayed rollout with the recorded tokens and a replayed session.
+
+        Raises:
+            ValueError: the record has another task or prompt, or its replay ends differently.
+        """
+        kind: Any = type(self.session)
+        session = kind.replay(self.session.task, record)
+        if record["tokens"]["prompt"] != self.prompt:
+            raise ValueError(f"{record['task_id']}: the prompt's tokens are others")
+        return replace(self, session=session, **record["tokens"])
+
+
+Generate = Callable[[int, Sequence[int], Sampling], Awaitable[Completion]]
+"""Type of `Engine.generate`."""
+_TOKENS = ("prompt", "response", "sampled", "logprobs", "versions")
+
+
+async def play(
+    rollout: Rollout, key: int, generate: Generate, chat: ChatTokens, sampling: Sampling
+) -> None:
+    """Play an episode to its end, without grading it.
+
+    Args:
+        rollout: the unplayed rollout, filled in place.
+        key: identifies the conversation to the engine; unique among concurrent episodes.
+        generate: the engine's `generate` method.
+        chat: encodes and decodes the conversation.
+        sampling: sampling parameters; the number of each turn is appended to the seed.
+
+    Raises:
+        EngineError: the engine returned no tokens.
+    """
+    session = rollout.session
+    while True:
+        turn = replace(sampling, seed=(*sampling.seed, session.turns))
+        said = await generate(key, rollout.prompt + rollout.response, turn)
+        rollout.response += said.ids
+        rollout.sampled += [True] * len(said.ids)
+        rollout.logprobs += said.logprobs
+        rollout.versions += said.versions
+        step = session.step(chat.read(said.ids))
+        if step.done:
+            return
+        # a turn cut off at max_tokens lacks the template's end token; it is added as not sampled,
+        # so the loss leaves it out
+        if said.ids[-1] != sampling.stop:
+            rollout.hear([sampling.stop])
+        rollout.hear(chat.reply(step.observation))

@@ -1,0 +1,326 @@
+"""Samplers, which play the episodes of training steps and evaluations.
+
+`InProcessSampler` plays while the training loop waits, so no rollout is stale. `BackgroundSampler`
+runs an orchestrator in another process, which plays the episodes of later steps during training,
+as far ahead as `max_staleness` allows.
+"""
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from learners.config import Config
+from learners.engines import Engine, EngineError
+from learners.engines.vllm import VLLMEngine
+from learners.rollouts.orchestrator import Batch, Evaluation, Orchestrator
+from learners.rollouts.trajectories import Trajectories
+from learners.rollouts.workload import Work
+from learners.training import ranks
+
+SILENT_S = 120.0
+"""Timeout in seconds for any message of the rollout process, which sends heartbeats."""
+_BEAT_S = 1.0
+_POLL_S = 0.2
+_END_S = 5.0
+
+
+class Sampler(Protocol):
+    """Interface of samplers.
+
+    Attributes:
+        idle: called repeatedly while the caller waits for another process.
+    """
+
+    idle: Callable[[], None]
+
+    def batch(self, step: int) -> Batch:
+        """Return the rollouts of a step; see `Orchestrator.batch`."""
+        ...
+
+    def evaluate(self, step: int) -> None:
+        """Start to play the held-out tasks."""
+        ...
+
+    def evaluations(self, wait: bool) -> list[tuple[int, Evaluation]]:
+        """Return (step, evaluation) pairs that ended since the last call, or wait for all."""
+        ...
+
+    def published(self, version: int) -> None:
+        """Announce that the engine has the weights of this version."""
+        ...
+
+    def close(self) -> None:
+        """Stop playing."""
+        ...
+
+
+class InProcessSampler:
+    """Plays in this process while the caller waits."""
+
+    def __init__(
+        self,
+        config: Config,
+        work: Work,
+        engine: Engine,
+        trajectories: Trajectories,
+        note: Callable[[str], object],
+    ) -> None:
+        self._runner = asyncio.Runner()
+        self._orchestrator = Orchestrator(config, work, engine, trajectories, note)
+        self._ended: list[tuple[int, Evaluation]] = []
+        self.idle: Callable[[], None] = lambda: None
+
+    def batch(self, step: int) -> Batch:
+        """See `Sampler`."""
+        return self._runner.run(self._orchestrator.batch(step))
+
+    def evaluate(self, step: int) -> None:
+        """See `Sampler`."""
+        self._ended.append((step, self._runner.run(self._orchestrator.evaluate())))
+
+    def evaluations(self, wait: bool) -> list[tuple[int, Evaluation]]:
+        """See `Sampler`."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def published(self, version: int) -> None:
+        """Do nothing: no episode waits for weights."""
+
+    def close(self) -> None:
+        """See `Sampler`."""
+        self._orchestrator.close()
+        self._runner.close()
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Arguments of the rollout process; see `BackgroundSampler`."""
+
+    config: Config
+    urls: Sequence[str]
+    trajectories: Trajectories
+    done: int
+    parent: int
+
+
+class BackgroundSampler:
+    """Runs an orchestrator in a separate process.
+
+    Args:
+        config: settings of the run.
+        urls: addresses of the vLLM servers.
+        trajectories: storage of rollouts.
+        done: number of steps that are already done.
+        note: called with sentences for the run's journal.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        urls: Sequence[str],
+        trajectories: Trajectories,
+        done: int,
+        note: Callable[[str], object],
+    ) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        start = _Start(config, urls, trajectories, done, os.getpid())
+        self._process = context.Process(target=_run, args=(start, other), daemon=True)
+        self._process.start()
+        other.close()
+        self._note = note
+        self.idle: Callable[[], None] = lambda: None
+        self._heard = time.monotonic()
+        self._batches: dict[int, Batch] = {}
+        self._ended: list[tuple[int, Evaluation]] = []
+        self._playing = 0
+
+    @property
+    def pid(self) -> int:
+        """Process id of the rollout process."""
+        return self._process.pid or 0
+
+    def batch(self, step: int) -> Batch:
+        """See `Sampler`."""
+        while step not in self._batches:
+            self._listen()
+        return self._batches.pop(step)
+
+    def evaluate(self, step: int) -> None:
+        """See `Sampler`."""
+        self._playing += 1
+        self._tell("evaluate", step)
+
+    def evaluations(self, wait: bool) -> list[tuple[int, Evaluation]]:
+        """See `Sampler`."""
+        while self._playing and (wait or self._pipe.poll()):
+            self._listen()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def published(self, version: int) -> None:
+        """See `Sampler`."""
+        self._tell("version", version)
+
+    def _tell(self, kind: str, value: int) -> None:
+        try:
+            self._pipe.send((kind, value))
+        except ConnectionError:
+            raise self._gone() from None
+
+    def _gone(self) -> EngineError:
+        self._process.join(_END_S)
+        return EngineError(f"the rollout process ended with status {self._process.exitcode}")
+
+    def _listen(self) -> None:
+        """Handle one message, or call `idle` if none arrives within `_POLL_S` seconds.
+
+        Raises:
+            EngineError: the process has exited, or has sent nothing for `SILENT_S` seconds.
+        """
+        try:
+            if self._pipe.poll(_POLL_S):
+                self._heard = time.monotonic()
+                self._take(*self._pipe.recv())
+                return
+        except (EOFError, ConnectionError):
+            raise self._gone() from None
+        silent = time.monotonic() - self._heard
+        if silent > SILENT_S:
+            raise EngineError(f"the rollout process has said nothing for {silent:.0f} s")
+        self.idle()
+
+    def _take(self, kind: str, value: Any) -> None:
+        if kind == "batch":
+            step, batch = value
+            self._batches[step] = batch
+        elif kind == "evaluation":
+            self._playing -= 1
+            self._ended.append(value)
+        elif kind == "note":
+            self._note(value)
+        elif kind == "failed":
+            raise value
+
+    def close(self) -> None:
+        """See `Sampler`."""
+        with contextlib.suppress(ConnectionError):
+            self._pipe.send(("stop", 0))
+        self._process.join(_END_S)
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+
+def _run(start: _Start, pipe: Connection) -> None:
+    """Run the rollout process."""
+    ranks.die_with_parent(start.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
+    asyncio.run(_Service(start, pipe).serve())
+
+
+class _Service:
+    """Event loop of the rollout process."""
+
+    def __init__(self, start: _Start, pipe: Connection) -> None:
+        config = start.config
+        self._config = config
+        self._pipe = pipe
+        self._done = start.done
+        self._engine = VLLMEngine(start.urls, config.model, config.precision, config.patience_s)
+        self._orchestrator = Orchestrator(
+            config, Work.of(config), self._engine, start.trajectories, self._note
+        )
+        # one version too old for the first step: no episode starts before weights are published
+        self._version = start.done - config.max_staleness - 1
+        self._published = asyncio.Condition()
+        self._out: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+
+    def _note(self, sentence: str) -> None:
+        self._out.put_nowait(("note", sentence))
+
+    async def serve(self) -> None:
+        """Run until the trainer sends "stop"; send it the first error, which it raises."""
+        loop = asyncio.get_running_loop()
+        inbox: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        loop.add_reader(self._pipe.fileno(), self._receive, inbox)
+        background = [asyncio.create_task(one) for one in (self._send(), self._beat())]
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._hear(inbox, group))
+                group.create_task(self._orchestrator.watch())
+                group.create_task(self._ahead(group))
+        except* _StopError:
+            pass
+        except* Exception as failed:
+            await self._out.put(("failed", failed.exceptions[0]))
+            await self._out.join()
+        finally:
+            for one in background:
+                one.cancel()
+            await self._engine.leave()
+            self._orchestrator.close()
+
+    def _receive(self, inbox: "asyncio.Queue[tuple[str, int]]") -> None:
+        try:
+            inbox.put_nowait(self._pipe.recv())
+        except (EOFError, ConnectionError):  # the trainer has exited, perhaps with unread messages
+            inbox.put_nowait(("stop", 0))
+
+    async def _hear(
+        self, inbox: "asyncio.Queue[tuple[str, int]]", group: asyncio.TaskGroup
+    ) -> None:
+        while True:
+            kind, value = await inbox.get()
+            if kind == "stop":
+                raise _StopError
+            if kind == "evaluate":
+                group.create_task(self._evaluate(value))
+            else:
+                async with self._published:
+                    self._version = value
+                    self._published.notify_all()
+
+    async def _ahead(self, group: asyncio.TaskGroup) -> None:
+        """Start each step as soon as its tokens cannot become too stale.
+
+        The step that produces version v + 1 trains on tokens of versions v - max_staleness to v.
+        """
+        config = self._config
+        for step in range(self._done + 1, config.steps + 1):
+            async with self._published:
+                oldest = step - 1 - config.max_staleness
+                while self._version < oldest:
+                    await self._published.wait()
+            group.create_task(self._batch(step))
+
+    async def _batch(self, step: int) -> None:
+        await self._out.put(("batch", (step, await self._orchestrator.batch(step))))
+
+    async def _evaluate(self, step: int) -> None:
+        await self._out.put(("evaluation", (step, await self._orchestrator.evaluate())))
+
+    async def _beat(self) -> None:
+        while True:
+            if self._out.empty():  # other messages are heartbeats too
+                await self._out.put(("alive", None))
+            await asyncio.sleep(_BEAT_S)
+
+    async def _send(self) -> None:
+        """Send messages in a thread, since `send` blocks while the trainer does not read."""
+        while True:
+            message = await self._out.get()
+            with contextlib.suppress(ConnectionError):  # `_receive` notices that the trainer exited
+                await asyncio.to_thread(self._pipe.send, message)
+            self._out.task_done()
+
+
+class _StopError(Exception):
+    """The trainer has sent "stop" or exited."""

@@ -1,0 +1,270 @@
+"""Graded rollouts for a training loop that runs on every rank.
+
+Rank 0 samples, grades and talks to the engine; the other ranks receive batches and errors from it.
+While rank 0 waits for episodes, an engine that was restarted may need the weights again. Gathering
+them is a collective operation, so the waiting ranks take part in it.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from learners.config import Config
+from learners.engines import Engine, EngineError, Sampling
+from learners.engines.server import Server
+from learners.rollouts import orchestrator
+from learners.rollouts.orchestrator import Evaluation
+from learners.rollouts.rollout import NOT_SAMPLED, Rollout
+from learners.rollouts.sampler import Sampler
+from learners.rollouts.workload import Work, summarised
+from learners.training import ranks
+from learners.training.batching import Sample
+from learners.training.trainer import Trainer
+from resume_gym.evaluation import Returns, Summary
+
+PROBE_TOKENS = 32
+PROBE_LIMIT = {"float32": 1e-3, "bfloat16": 0.15}
+"""Largest mean difference between engine and trainer log-probabilities that is rounding noise."""
+_CHECK_EVERY_S = 2.0
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The rollouts of one training step.
+
+    Attributes:
+        rewards: [n], the return of each rollout.
+        groups: [n], equal for rollouts of the same task.
+        metrics: figures of the rollouts: rewards, behaviour, tokens, staleness.
+        unweighted: training samples [n] whose advantages are 0.
+    """
+
+    rewards: Tensor
+    groups: Tensor
+    metrics: Mapping[str, float]
+    unweighted: Sequence[Sample]
+
+    @classmethod
+    def of(cls, batch: orchestrator.Batch, step: int) -> "Batch":
+        """Convert the orchestrator's batch of finished rollouts."""
+        rollouts = batch.rollouts
+        return cls(
+            torch.tensor([one.session.reward for one in rollouts]),
+            torch.tensor([one.group for one in rollouts]),
+            {
+                **_figures(summarised(rollouts)),
+                **_token_figures(rollouts),
+                **_staleness(rollouts, step),
+                "dropped_episodes": batch.dropped_episodes,
+                "dropped_groups": batch.dropped_groups,
+                "seconds_lag": batch.lag_s,
+            },
+            [one.sample(0.0) for one in rollouts],
+        )
+
+    @property
+    def response_tokens(self) -> int:
+        """Tokens after the prompts, sampled or from the environment."""
+        return sum(len(one.response) for one in self.unweighted)
+
+    def samples(self, advantages: Tensor) -> list[Sample]:
+        """Return the training samples with advantages [n]."""
+        pairs = zip(self.unweighted, advantages.tolist(), strict=True)
+        return [replace(sample, advantage=advantage) for sample, advantage in pairs]
+
+
+class RolloutSource:
+    """Rollouts of the current policy, on every rank.
+
+    Args:
+        config: settings of the run.
+        trainer: holds the weights to sample with.
+        work: tasks, rules and judge; None on all ranks but 0, like engine and sampler.
+        engine: samples tokens.
+        sampler: plays and grades episodes with the engine.
+        servers: engine servers that rank 0 has started on this machine.
+        note: adds a sentence to the run's journal.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        trainer: Trainer,
+        work: Work | None = None,
+        engine: Engine | None = None,
+        sampler: Sampler | None = None,
+        servers: Sequence[Server] = (),
+        note: Callable[[str], object] = print,
+    ) -> None:
+        self._config, self._trainer = config, trainer
+        self._work: Any = work
+        self._engine: Any = engine
+        self._sampler: Any = sampler
+        if sampler:
+            sampler.idle = self._bring_up_to_date
+        self._servers = servers
+        self._note = note
+        self._version = 0
+        self._checked = 0.0
+
+    def batch(self, step: int) -> Batch:
+        """Return the graded rollouts of a step.
+
+        Raises:
+            EngineError: the engine returned no tokens.
+            JudgeError: no group received enough verdicts.
+        """
+        return self._from_rank_0(lambda: Batch.of(self._sampler.batch(step), step))
+
+    def publish(self, version: int) -> float:
+        """Load the trainer's weights into the engine, and check that it samples with them.
+
+        Args:
+            version: number of optimizer steps of the weights.
+
+        Returns:
+            Mean absolute difference in log-probability between engine and trainer on a few sampled
+            tokens; 0 for an in-process engine, since training compares all of its tokens.
+
+        Raises:
+            EngineError: the engine did not load the weights, or the difference is too large.
+        """
+        probes = self._from_rank_0(lambda: self._update(version))
+        gap = float(self._trainer.gaps(probes).mean()) if probes else 0.0
+        limit = PROBE_LIMIT[self._config.precision]
+        if not gap <= limit:  # also true for nan
+            told = f"sampler and trainer differ by {gap:.3g} in log-probability, more than {limit}"
+            raise EngineError(f"after weights {version}: {told}")
+        if self._sampler:
+            self._sampler.published(version)
+        return gap
+
+    def _update(self, version: int) -> list[Sample]:
+        for server in self._servers:
+            server.ready()
+        self._engine.load_weights(version, self._weights)
+        self._version = version
+        chat, session = self._work.chat, self._work.session(self._work.held_out[0])
+        prompt = chat.prompt(session.system_prompt, session.prompt)
+        sampling = Sampling(self._config.temperature, PROBE_TOKENS, chat.end, (0,))
+        probes = asyncio.run(self._engine.probe(prompt, sampling))
+        return [
+            Sample(0, prompt, one.ids, [True] * len(one.ids), one.logprobs, 0.0) for one in probes
+        ]
+
+    def evaluate(self, step: int) -> None:
+        """Start to play the held-out tasks."""
+        if self._sampler:
+            self._sampler.evaluate(step)
+
+    def evaluations(self, wait: bool) -> list[tuple[int, Evaluation]]:
+        """Return (step, evaluation) for each evaluation that ended since the last call.
+
+        Args:
+            wait: whether to wait for all evaluations that were started.
+        """
+        return self._from_rank_0(lambda: self._sampler.evaluations(wait))
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """Free the engine's GPU memory for the trainer, where they share a GPU."""
+        if self._config.colocated and self._engine:
+            self._engine.sleep()
+        yield
+        if self._config.colocated:
+            torch.cuda.empty_cache()  # memory cached by PyTorch is not free for the engine
+            if self._engine:
+                self._engine.wake()
+
+    def close(self) -> None:
+        """Stop sampling, and close the engine."""
+        if self._sampler:
+            self._sampler.close()
+            self._engine.close()
+
+    def _from_rank_0(self, produce: Callable[[], _T]) -> _T:
+        """Return on every rank what rank 0 produces, or raise its error.
+
+        `produce` may gather weights any number of times; the other ranks take part until rank 0
+        announces the result.
+        """
+        if ranks.rank() == 0:
+            value: Any = None
+            error: Exception | None = None
+            try:
+                value = produce()
+            except Exception as problem:
+                error = problem
+            ranks.broadcast((True, value, error))
+            if error is not None:
+                raise error
+            return value  # type: ignore[no-any-return]
+        while True:
+            finished, value, error = ranks.broadcast(None)
+            if error is not None:
+                raise error
+            if finished:
+                return value  # type: ignore[no-any-return]
+            # rank 0 gathers weights: take part, and discard them
+            deque(self._trainer.iter_weights(), maxlen=0)
+
+    def _weights(self) -> Iterable[tuple[str, Tensor]]:
+        """Start to gather the weights on all ranks; call on rank 0, within `_from_rank_0`."""
+        ranks.broadcast((False, None, None))
+        return self._trainer.iter_weights()
+
+    def _bring_up_to_date(self) -> None:
+        """Send the weights to servers that were restarted; called while rank 0 waits."""
+        for server in self._servers:
+            server.check()
+        if time.monotonic() - self._checked < _CHECK_EVERY_S:
+            return
+        if self._engine.behind(self._version):
+            self._note(f"An engine is given weights {self._version} again.")
+            self._engine.load_weights(self._version, self._weights)
+        self._checked = time.monotonic()
+
+
+def _figures(summary: Returns) -> dict[str, float]:
+    earned = {"reward": summary.reward, "reward_std": summary.reward_sd}
+    if not isinstance(summary, Summary):
+        return earned
+    return {
+        **earned,
+        "score": summary.score,
+        "tool_syntax": summary.tool_syntax,
+        "layout": summary.layout,
+        "content": summary.content,
+        **{f"verdict_{name}": value for name, value in summary.verdict.items()},
+        "submit_rate": summary.submit_rate,
+        "edits": summary.edits,
+        "failed_edits": summary.failed_edits,
+        "failed_share": summary.failed_share,
+        "malformed": summary.malformed,
+        "layout_pass": summary.layout_pass_rate,
+        "lines": summary.lines,
+        "judged": 1 - summary.unjudged / summary.episodes,
+    }
+
+
+def _token_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    return {
+        "turns": fmean(one.session.turns for one in rollouts),
+        "sampled_tokens": sum(sum(one.sampled) for one in rollouts),
+        "tokens": sum(len(one.prompt) + len(one.response) for one in rollouts),
+    }
+
+
+def _staleness(rollouts: Sequence[Rollout], step: int) -> dict[str, float]:
+    """Return how many optimizer steps the sampling weights are behind the trained ones."""
+    ages = [step - 1 - v for one in rollouts for v in one.versions if v != NOT_SAMPLED]
+    return {"staleness": fmean(ages), "staleness_max": max(ages)}

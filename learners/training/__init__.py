@@ -1,0 +1,1 @@
+"""Train a policy: batches, attention, backends."""

@@ -1,0 +1,176 @@
+"""Attention with shared prompts for training and decoding, registered in transformers.
+
+Training: a packed row holds `[P | R1 | ... | RG]` for each group, a prompt and the responses that
+share it. The position ids of each response continue from the prompt's end, and each response
+attends to the prompt and to itself. The row thus equals G separate sequences, with the prompt
+computed once; see `packed_attention`.
+
+Decoding: conversations with the same prompt share its KV cache. Each row has a separate cache for
+later tokens, and a step reads the keys of a prompt once for all its rows.
+
+The implementation is registered without a mask function, so that transformers builds no mask: it
+would take the position resets for packed sequences and hide the prompts.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+from learners.training.packed_attention import Span, packed_attention, repeat_heads
+
+NAME = "prefix_group"
+
+
+class Shared(NamedTuple):
+    """KV cache of the prompts of a decoding batch, each stored once.
+
+    Attributes:
+        keys: [layers, prompts, key heads, p, size], padded to the longest prompt.
+        values: same shape as `keys`.
+        lengths: prompt lengths [prompts].
+        prompt_of: prompt index of each row [rows].
+        members: row indices of each prompt [prompts, n], padded with row 0.
+        place: index of each row among the members of its prompt [rows].
+    """
+
+    keys: Tensor
+    values: Tensor
+    lengths: Tensor
+    prompt_of: Tensor
+    members: Tensor
+    place: Tensor
+
+    @classmethod
+    def of(cls, caches: Sequence[Tensor]) -> "Shared":
+        """Stack the rows' prompt caches, [layers, 2, key heads, tokens, size]; each object once."""
+        index: dict[int, int] = {}
+        unique: list[Tensor] = []
+        for one in caches:
+            if index.setdefault(id(one), len(unique)) == len(unique):
+                unique.append(one)
+        lengths = torch.tensor([one.shape[3] for one in unique])
+        layers, _, heads, _, size = unique[0].shape
+        stacked = unique[0].new_zeros(2, layers, len(unique), heads, int(lengths.max()), size)
+        for place, one in enumerate(unique):
+            stacked[:, :, place, :, : one.shape[3]] = one.transpose(0, 1)
+        prompt_of = torch.tensor([index[id(one)] for one in caches])
+        return cls(stacked[0], stacked[1], lengths, *_members(prompt_of, len(unique)))
+
+    def keep(self, rows: list[int]) -> "Shared":
+        """Keep only the given rows; prompts without rows stay."""
+        return Shared(*self[:3], *_members(self.prompt_of[rows], len(self.lengths)))
+
+    def seen(self) -> Tensor:
+        """Return the mask of keys that are not padding, bool [prompts, p]."""
+        return torch.arange(self.keys.shape[3]) < self.lengths[:, None]
+
+
+def _members(prompt_of: Tensor, prompts: int) -> tuple[Tensor, Tensor, Tensor]:
+    rows: list[list[int]] = [[] for _ in range(prompts)]
+    place = []
+    for row, prompt in enumerate(prompt_of.tolist()):
+        place.append(len(rows[prompt]))
+        rows[prompt].append(row)
+    longest = max(map(len, rows))
+    members = torch.tensor([one + [0] * (longest - len(one)) for one in rows])
+    return prompt_of, members, torch.tensor(place)
+
+
+def attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    spans: tuple[Span, ...] | None = None,
+    slot_mask: Tensor | None = None,
+    shared: Shared | None = None,
+    **_: object,
+) -> tuple[Tensor, None]:
+    """Attend within `spans` (training) or under `slot_mask` (decoding).
+
+    Args:
+        module: the attention layer.
+        query: [batch, heads, q, size].
+        key: [batch, key heads, k, size].
+        value: [batch, key heads, k, size].
+        attention_mask: None; transformers builds none for this implementation.
+        scaling: factor of the scores; None for 1 / sqrt(size).
+        spans: groups of a packed row; the batch size is 1.
+        slot_mask: bool [batch, 1, q, k], True for visible keys.
+        shared: prompts that precede the keys; a query sees the whole prompt of its row.
+
+    Returns:
+        Outputs [batch, q, heads, size], and None for the attention weights.
+
+    Raises:
+        ValueError: there is a mask, or not exactly one of `spans` and `slot_mask`.
+    """
+    if attention_mask is not None or (spans is None) == (slot_mask is None):
+        raise ValueError("expected either spans or slot_mask, and no attention mask")
+    if spans is not None:
+        return packed_attention(query, key, value, scaling, spans).transpose(1, 2), None
+    assert slot_mask is not None
+    heads, q = query.shape[1:3]
+    if shared is not None:
+        layer = int(module.layer_idx)  # type: ignore[arg-type]
+        prompt_keys, prompt_values = shared.keys[layer], shared.values[layer]
+        if q == 1:
+            prompt = prompt_keys, prompt_values, shared
+            return _decoded(query, key, value, scaling, slot_mask, *prompt).transpose(1, 2), None
+        # with several tokens per row, as for tool replies, each row gets a copy of its prompt
+        key = torch.cat([prompt_keys[shared.prompt_of], key], dim=2)
+        value = torch.cat([prompt_values[shared.prompt_of], value], dim=2)
+        seen = shared.seen()[shared.prompt_of, None, None].expand(-1, -1, q, -1)
+        slot_mask = torch.cat([seen, slot_mask], dim=3)
+    key, value = repeat_heads(key, heads), repeat_heads(value, heads)
+    out = scaled_dot_product_attention(query, key, value, slot_mask, scale=scaling)
+    return out.transpose(1, 2), None
+
+
+def _decoded(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float | None,
+    slot_mask: Tensor,
+    prompt_keys: Tensor,
+    prompt_values: Tensor,
+    shared: Shared,
+) -> Tensor:
+    """Attend with one query per row, to the shared prompt and to the row's own keys.
+
+    Reading keys dominates the cost, so all rows of a prompt are multiplied in one matrix product.
+    """
+    rows, heads, _, size = query.shape
+    prompts, key_heads = prompt_keys.shape[:2]
+    scale = size**-0.5 if scaling is None else scaling
+    # grouped-query attention without repeated keys: [rows, key heads, group, size]
+    query = query.view(rows, key_heads, -1, size)
+
+    def by_prompt(one: Tensor) -> Tensor:
+        """Gather [rows, key heads, group, x] as [prompts, key heads, n * group, x]."""
+        gathered = one[shared.members].transpose(1, 2)
+        return gathered.reshape(prompts, key_heads, -1, one.shape[-1])
+
+    def by_row(one: Tensor) -> Tensor:
+        """Invert `by_prompt`, and drop the padding of `members`."""
+        whole = one.view(prompts, key_heads, shared.members.shape[1], -1, one.shape[-1])
+        return whole[shared.prompt_of, :, shared.place]
+
+    hidden = ~shared.seen()[:, None, None]
+    far = (by_prompt(query) @ prompt_keys.mT * scale).masked_fill(hidden, -torch.inf)
+    near = (query @ key.mT * scale).masked_fill(~slot_mask, -torch.inf)
+    # one softmax over prompt and own keys, in fp32
+    weights = torch.cat([by_row(far), near], dim=3).float().softmax(dim=3).to(value.dtype)
+    far, near = weights.split([prompt_keys.shape[2], key.shape[2]], dim=3)
+    out: Tensor = by_row(by_prompt(far) @ prompt_values) + near @ value
+    return out.reshape(rows, heads, 1, size)
+
+
+AttentionInterface.register(NAME, attention)

@@ -1,0 +1,71 @@
+"""Interface of training backends, which hold the policy's weights and optimizer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from learners.config import Config
+from learners.losses import Loss
+from learners.training.batching import Batch
+from learners.training.policy import Policy
+
+
+class Backend(Protocol):
+    """Training backend; all methods are collective, so every rank has to call them."""
+
+    def prepare(self, config: Config) -> Policy:
+        """Load the configured model, shard it over the ranks, and create the optimizer.
+
+        Returns:
+            The policy to train.
+        """
+        ...
+
+    def train_step(self, batches: Sequence[Batch], loss: Loss) -> Mapping[str, float]:
+        """Take one optimizer step on a global batch, which is the same on all ranks.
+
+        A batch whose advantages are all zero changes nothing; see `step.train_step`.
+
+        Returns:
+            Metrics, such as means over the loss tokens of the global batch.
+
+        Raises:
+            ValueError: the batch has no loss tokens.
+            FloatingPointError: the gradient is not finite; the weights are unchanged.
+        """
+        ...
+
+    def score(self, batch: Batch) -> Tensor:
+        """Return log-probabilities [n] of a row's loss tokens; all ranks pass the same row."""
+        ...
+
+    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, full tensor), named as in Hugging Face checkpoints, in step on all ranks."""
+        ...
+
+    def save(self, folder: Path) -> "Future[Any] | None":
+        """Write weights and optimizer state into an empty folder.
+
+        Returns:
+            A future if the write continues in the background, otherwise None.
+        """
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Load a checkpoint written by `save`, even on another number of ranks."""
+        ...
+
+
+def make_backend(config: Config) -> Backend:
+    """Create the configured backend; `prepare` then loads the model.
+
+    Raises:
+        ImportError: the backend's library is not installed.
+    """
+    names = {"local": "LocalBackend", "fsdp2": "FSDP2Backend", "deepspeed": "DeepSpeedBackend"}
+    module = import_module(f"learners.training.backends.{config.backend}")
+    return getattr(module, names[config.backend])()  # type: ignore[no-any-return]

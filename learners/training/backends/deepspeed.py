@@ -1,0 +1,148 @@
+"""DeepSpeed ZeRO-3 backend; DeepSpeed's optimizers, which are compiled at startup, are not used."""
+
+import contextlib
+import io
+import logging
+import math
+import os
+import tempfile
+import warnings
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from learners.config import Config
+from learners.losses import Loss
+from learners.training import models, ranks
+from learners.training.backends.step import (
+    make_cost,
+    make_optimizer,
+    make_policy,
+    plain,
+    train_step,
+)
+from learners.training.batching import Batch
+from learners.training.policy import Policy
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")
+
+import deepspeed
+import deepspeed.comm
+from deepspeed.checkpoint.ds_to_universal import main as convert_to_universal
+from deepspeed.utils import logger
+
+_TAG = "state"
+
+
+class DeepSpeedBackend:
+    """AdamW on weights sharded by ZeRO-3; see `Backend`."""
+
+    def prepare(self, config: Config) -> Policy:
+        """Load and shard the model; every process loads all of it first."""
+        logger.setLevel(logging.WARNING)
+        # DeepSpeed uses deprecated names of torch.distributed
+        warnings.filterwarnings("ignore", "`torch.distributed", FutureWarning)
+        # otherwise DeepSpeed compiles a collective for shared memory, which takes minutes
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        model = models.load(config.model)
+        self._config = config
+        self._cost = make_cost(config, model)
+        policy = make_policy(config, model, "float32")
+        optimizer = make_optimizer(policy.parameters(), config)
+        settings = _settings(config)
+        self._engine, *_ = deepspeed.initialize(model=policy, optimizer=optimizer, config=settings)
+        return policy
+
+    def train_step(self, batches: Sequence[Batch], loss: Loss) -> Mapping[str, float]:
+        """Take one optimizer step; see `Backend.train_step`."""
+        self._engine.train()
+        return train_step(self._engine, self._cost, batches, loss, self._backward, self._optimize)
+
+    def _backward(self, part: Tensor, last: bool) -> None:
+        self._engine.set_gradient_accumulation_boundary(last)
+        # DeepSpeed averages gradients over ranks, but the loss is summed over them
+        self._engine.backward(part * ranks.world())
+
+    def _optimize(self) -> float:
+        self._engine.step()  # skips the update if the gradient is not finite
+        if self._engine.optimizer.overflow:
+            return math.nan
+        return float(self._engine.get_global_grad_norm())
+
+    @torch.no_grad()
+    def score(self, batch: Batch) -> Tensor:
+        """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
+        logprobs: Tensor = self._engine(batch.to(ranks.device()))[0]
+        return logprobs
+
+    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""
+        return plain(self._config, self._gathered())
+
+    def _gathered(self) -> Iterator[tuple[str, Tensor]]:
+        for name, one in self._engine.module.model.named_parameters():
+            with deepspeed.zero.GatheredParameters([one]):
+                full = one.detach().clone()
+            yield name, full
+
+    def save(self, folder: Path) -> None:
+        """Write the shards of all ranks."""
+        self._engine.save_checkpoint(str(folder), tag=_TAG, save_latest=False)
+
+    def load(self, folder: Path) -> None:
+        """Load a checkpoint; rank 0 converts it first if the number of ranks has changed."""
+        parts = len(list((folder / _TAG).glob("*_optim_states.pt")))
+        if parts == ranks.world():
+            self._engine.load_checkpoint(str(folder), tag=_TAG)
+            return
+        with contextlib.ExitStack() as stack:
+            target = ""
+            if ranks.rank() == 0:
+                target = stack.enter_context(tempfile.TemporaryDirectory(dir=folder.parent.parent))
+                with contextlib.redirect_stdout(io.StringIO()):
+                    convert_to_universal(_conversion(folder / _TAG, Path(target) / _TAG))
+            target = ranks.broadcast(target)
+            self._engine._config.load_universal_checkpoint = True
+            self._engine.load_checkpoint(target, tag=_TAG)
+            self._engine._config.load_universal_checkpoint = False
+            ranks.barrier()  # rank 0 removes the folder next
+
+
+def _settings(config: Config) -> dict[str, object]:
+    zero: dict[str, object] = {
+        "stage": 3,
+        "stage3_param_persistence_threshold": 0,  # otherwise small weights stay unsharded
+    }
+    if config.offload:
+        zero |= {
+            "offload_optimizer": {"device": "cpu"},
+            "offload_param": {"device": "cpu"},
+        }
+    return {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": config.clip_norm,
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "bf16": {"enabled": config.precision == "bfloat16"},
+        "communication_data_type": "fp32",
+        "data_types": {"grad_accum_dtype": "fp32"},
+        "steps_per_print": None,
+    }
+
+
+def _conversion(source: Path, target: Path) -> Namespace:
+    return Namespace(
+        input_folder=str(source),
+        output_folder=str(target),
+        num_extract_workers=1,
+        num_merge_workers=1,
+        keep_temp_folder=False,
+        strict=True,
+        inject_missing_state=False,
+    )

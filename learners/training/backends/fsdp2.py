@@ -1,0 +1,188 @@
+"""PyTorch FSDP2 backend: each rank holds a shard of every weight, gradient and optimizer state.
+
+Master weights and the reduction of gradients are in fp32; layers compute in the configured
+precision. Every rank creates the model on the meta device, then loads and shards it layer by
+layer, so that it never holds more than its shard and one full layer.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save, save
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
+
+from learners.config import Config, ConfigError
+from learners.losses import Loss
+from learners.training import models, ranks
+from learners.training.backends.step import (
+    make_cost,
+    make_optimizer,
+    make_policy,
+    plain,
+    train_step,
+)
+from learners.training.batching import Batch
+from learners.training.policy import Policy
+
+
+class FSDP2Backend:
+    """AdamW on weights sharded by FSDP2; see `Backend`."""
+
+    def prepare(self, config: Config) -> Policy:
+        """Load and shard the model.
+
+        Raises:
+            ConfigError: the number of processes is not a multiple of `replicas`.
+        """
+        model = models.skeleton(config.model)
+        self._config = config
+        self._cost = make_cost(config, model)
+        self._policy = make_policy(config, model, "float32")
+        half = config.precision == "bfloat16"
+        settings: dict[str, Any] = {
+            "mesh": _mesh(config.replicas),
+            "mp_policy": MixedPrecisionPolicy(
+                param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32
+            ),
+            "offload_policy": _offload() if config.offload else OffloadPolicy(),
+        }
+        weights = models.Weights(models.folder(config.model))
+        layers = model.get_decoder().layers
+        for name, module in model.named_modules():
+            if module in set(layers):
+                _fill(module, f"{name}.", weights)
+                fully_shard(module, **settings)
+        # embedding, final norm and head; the layers are no longer on the meta device
+        _fill(model, "", weights)
+        _rebuild_buffers(model)
+        fully_shard(self._policy, **settings)
+        self._optimizer = make_optimizer(self._policy.parameters(), config)
+        return self._policy
+
+    def train_step(self, batches: Sequence[Batch], loss: Loss) -> Mapping[str, float]:
+        """Take one optimizer step; see `Backend.train_step`."""
+        self._policy.train()
+        world = ranks.world()  # FSDP averages gradients over ranks, but the loss is summed
+        try:
+            return train_step(
+                self._policy,
+                self._cost,
+                batches,
+                loss,
+                lambda part, last: (part * world).backward(),
+                self._optimize,
+            )
+        finally:
+            self._optimizer.zero_grad()
+            # after a skipped batch, without a backward pass, the root module is still gathered
+            self._policy.reshard()  # type: ignore[operator]
+
+    def _optimize(self) -> float:
+        weights = self._policy.parameters()
+        norm = torch.nn.utils.clip_grad_norm_(weights, self._config.clip_norm)
+        value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        if math.isfinite(value):
+            self._optimizer.step()
+        return value
+
+    @torch.no_grad()
+    def score(self, batch: Batch) -> Tensor:
+        """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
+        logprobs: Tensor = self._policy(batch.to(ranks.device()))[0]
+        self._policy.reshard()  # type: ignore[operator]
+        return logprobs
+
+    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""
+        named = (
+            (name, one.detach().full_tensor())  # type: ignore[attr-defined]
+            for name, one in self._policy.model.named_parameters()
+        )
+        return plain(self._config, named)
+
+    def _state(self) -> dict[str, Any]:
+        weights, optimizer = get_state_dict(self._policy, self._optimizer)
+        return {"policy": weights, "optimizer": optimizer}
+
+    def save(self, folder: Path) -> "Future[Any] | None":
+        """Write the shards of all ranks; with `async_save`, copy them and write in a thread."""
+        if not self._config.async_save:
+            save(self._state(), checkpoint_id=folder)
+            return None
+        # a separate Gloo group: NCCL collectives would interleave with those of the next step
+        group = ranks.background()
+        return async_save(self._state(), checkpoint_id=folder, process_group=group)  # type: ignore[return-value]
+
+    def load(self, folder: Path) -> None:
+        """Load a checkpoint on any number of ranks."""
+        state = self._state()
+        load(state, checkpoint_id=folder)
+        set_state_dict(
+            self._policy,
+            self._optimizer,
+            model_state_dict=state["policy"],
+            optim_state_dict=state["optimizer"],
+        )
+
+
+def _mesh(replicas: int) -> DeviceMesh:
+    """Return a mesh [ranks], or [replicas, shards] for hybrid sharding."""
+    kind, world = ranks.device().type, ranks.world()
+    if replicas == 1:
+        return init_device_mesh(kind, (world,))
+    if world % replicas:
+        raise ConfigError(f"replicas: expected a divisor of {world} processes, got {replicas}")
+    names = ("replicas", "parts")
+    return init_device_mesh(kind, (replicas, world // replicas), mesh_dim_names=names)
+
+
+def _offload() -> CPUOffloadPolicy:
+    return CPUOffloadPolicy(pin_memory=torch.cuda.is_available())
+
+
+def _fill(module: nn.Module, prefix: str, weights: models.Weights) -> None:
+    """Replace weights on the meta device by the model's weights; tied weights stay tied."""
+    made: dict[int, nn.Parameter] = {}
+    for path, owner in module.named_modules():
+        for own, empty in owner._parameters.items():
+            if empty is None or not empty.is_meta:
+                continue
+            name = f"{prefix}{path}.{own}" if path else f"{prefix}{own}"
+            if id(empty) not in made:
+                value = _read(name, empty, weights)
+                made[id(empty)] = nn.Parameter(value, requires_grad=empty.requires_grad)
+            owner._parameters[own] = made[id(empty)]
+
+
+def _read(name: str, empty: Tensor, weights: models.Weights) -> Tensor:
+    if name in weights:
+        return weights[name].to(torch.float32)
+    from learners.training import lora
+
+    if lora.is_adapter(name):
+        return lora.initial(name, empty.shape)
+    # a layer with an adapter, whose name has an infix
+    return weights[name.replace(".base_layer.", ".")].to(torch.float32)
+
+
+def _rebuild_buffers(model: PreTrainedModel) -> None:
+    """Recompute buffers on the meta device, such as rotary frequencies, from the config."""
+    for path, module in list(model.named_modules()):
+        if any(one.is_meta for one in module.buffers(recurse=False)):
+            fresh = type(module)(config=model.config)
+            model.set_submodule(path, fresh)

@@ -1,0 +1,80 @@
+"""Backend for one process and one device, in plain PyTorch."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_model, save_model
+from torch import Tensor
+
+from learners.config import Config
+from learners.losses import Loss
+from learners.training import models, ranks
+from learners.training.backends.step import (
+    make_cost,
+    make_optimizer,
+    make_policy,
+    plain,
+    train_step,
+)
+from learners.training.batching import Batch
+from learners.training.policy import Policy
+
+
+class LocalBackend:
+    """AdamW on unsharded weights; see `Backend`."""
+
+    def prepare(self, config: Config) -> Policy:
+        """Load the model and create the optimizer; training changes the policy in place."""
+        model: Any = models.load(config.model)
+        self._config = config
+        self._policy = make_policy(config, model.to(ranks.device()), config.precision)
+        self._cost = make_cost(config, model)
+        self._optimizer = make_optimizer(self._policy.parameters(), config)
+        return self._policy
+
+    def train_step(self, batches: Sequence[Batch], loss: Loss) -> Mapping[str, float]:
+        """Take one optimizer step; see `Backend.train_step`."""
+        self._policy.train()
+        try:
+            return train_step(
+                self._policy,
+                self._cost,
+                batches,
+                loss,
+                lambda part, last: part.backward(),
+                self._optimize,
+            )
+        finally:
+            self._optimizer.zero_grad()
+            self._policy.eval()
+
+    def _optimize(self) -> float:
+        weights = self._policy.parameters()
+        norm = torch.nn.utils.clip_grad_norm_(weights, self._config.clip_norm)
+        if torch.isfinite(norm):
+            self._optimizer.step()
+        return float(norm)
+
+    @torch.no_grad()
+    def score(self, batch: Batch) -> Tensor:
+        """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
+        logprobs: Tensor = self._policy(batch.to(ranks.device()))[0]
+        return logprobs
+
+    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, tensor) with adapters merged."""
+        named = ((name, one.detach()) for name, one in self._policy.model.named_parameters())
+        return plain(self._config, named)
+
+    def save(self, folder: Path) -> None:
+        """Write the weights as safetensors, and the optimizer state."""
+        save_model(self._policy, str(folder / "policy.safetensors"))
+        torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
+
+    def load(self, folder: Path) -> None:
+        """Load a checkpoint."""
+        load_model(self._policy, str(folder / "policy.safetensors"))
+        state = torch.load(folder / "optimizer.pt", weights_only=True)
+        self._optimizer.load_state_dict(state)

@@ -1,0 +1,146 @@
+"""Training step, policy and optimizer, shared by all backends."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from learners.config import Config
+from learners.losses import Loss, LossInput, Totals
+from learners.planning import flops
+from learners.training import ranks
+from learners.training.batching import Batch, distribute
+from learners.training.policy import Policy
+
+
+def make_policy(config: Config, model: PreTrainedModel, precision: str) -> Policy:
+    """Create the policy to train, with adapters and activation checkpointing as configured."""
+    if config.lora_rank:
+        from learners.training import lora
+
+        lora.inject(model, config.lora_rank, config.lora_alpha)
+    return Policy(model, config.temperature, precision, config.activation_checkpointing)
+
+
+def plain(config: Config, named: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    """Return (name, full tensor) pairs of the policy's model with its adapters merged."""
+    if not config.lora_rank:
+        return named
+    from learners.training import lora
+
+    return lora.merged(named, config.lora_rank, config.lora_alpha)
+
+
+def make_optimizer(weights: Iterable[Tensor], config: Config) -> torch.optim.Optimizer:
+    """Create AdamW, with 8-bit state if configured, for the trainable weights."""
+    trained = [one for one in weights if one.requires_grad]
+    settings = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(trained, betas=(0.9, 0.99), **settings)  # type: ignore[arg-type]
+    from torchao.optim import AdamW8bit
+
+    if ranks.device().type == "cpu":  # compiling its step takes minutes on a CPU
+        torch.compiler.set_stance("force_eager")
+    return AdamW8bit(trained, betas=(0.9, 0.99), **settings)  # type: ignore[no-any-return]
+
+
+def make_cost(config: Config, model: PreTrainedModel) -> Callable[[Batch], float]:
+    """Return the function that computes the FLOPs of training on a row.
+
+    Raises:
+        ConfigError: the FLOPs of the model's architecture are unknown.
+    """
+    return partial(flops.train_flops, flops.Sizes.of(model.config), frozen=bool(config.lora_rank))
+
+
+def train_step(
+    policy: Callable[[Batch], tuple[Tensor, Tensor]],
+    cost: Callable[[Batch], float],
+    batches: Sequence[Batch],
+    loss: Loss,
+    backward: Callable[[Tensor, bool], object],
+    optimize: Callable[[], float],
+) -> dict[str, float]:
+    """Run forward and backward passes on this rank's rows of a global batch, then the optimizer.
+
+    If all advantages are zero, since the rewards in each group are equal, only the metrics are
+    computed: an optimizer step would change the weights by momentum alone.
+
+    Args:
+        policy: returns log-probabilities and entropies of a row's loss tokens.
+        cost: returns the FLOPs of training on a row; see `make_cost`.
+        batches: rows of the global batch, the same on all ranks.
+        loss: policy loss, normalised by the size of the global batch.
+        backward: called with the loss of a row, and whether it is the last row of this step.
+        optimize: clips the gradient, updates the weights, and returns the gradient norm; changes
+            nothing if the norm is not finite.
+
+    Returns:
+        Means over the loss tokens of the global batch, `loss`, `gradient_norm`, speed and
+        `skipped`.
+
+    Raises:
+        ValueError: the batch has no loss tokens.
+        FloatingPointError: the gradient is not finite.
+    """
+    began = time.monotonic()
+    rollouts = sum(len(batch.sequences.unique()) for batch in batches)
+    total = Totals(sum(len(batch.targets) for batch in batches), rollouts)
+    if not total.tokens:
+        raise ValueError("a batch without sampled tokens cannot be trained on")
+    skipped = not any(bool(batch.advantages.any()) for batch in batches)
+    own = distribute(batches, ranks.world(), cost)[ranks.rank()]
+    sums: dict[str, float] = {}
+    largest: dict[str, float] = {}
+    for place, row in enumerate(own):
+        batch = row.to(ranks.device())
+        with torch.set_grad_enabled(not skipped):
+            logprobs, entropy = policy(batch)
+            columns = batch.logprobs, batch.advantages, batch.sequences, batch.rollouts
+            part, seen = loss(LossInput(logprobs, *columns, total))
+        if not skipped:
+            backward(part, place == len(own) - 1)
+        figures = {**seen, "loss": float(part.detach()), "entropy": float(entropy.sum())}
+        for name, value in figures.items():
+            if name.endswith("_max"):
+                largest[name] = max(value, largest.get(name, 0.0))
+            else:
+                sums[name] = sums.get(name, 0.0) + value
+    norm = 0.0 if skipped else optimize()
+    if not math.isfinite(norm):
+        raise FloatingPointError(f"the gradient norm is {norm}")
+    seconds = time.monotonic() - began
+    found = ranks.reduce({**sums, **largest})
+    means = {
+        name: value if name in ("loss", *largest) else value / total.tokens
+        for name, value in found.items()
+    }
+    # ratios are sums over unmasked tokens only, so divide by the share of those
+    kept = max(1e-9, 1 - means["masked"])
+    mean, square = means.pop("ratio") / kept, means.pop("ratio_deviation") / kept
+    return {
+        **means,
+        "ratio": mean,
+        # E[(r - 1)^2] - (E[r] - 1)^2, which rounding can make negative
+        "ratio_std": math.sqrt(max(0.0, square - (mean - 1) ** 2)),
+        "gradient_norm": norm,
+        "skipped": float(skipped),
+        **_speed(batches, sum(map(cost, batches)), seconds),
+    }
+
+
+def _speed(batches: Sequence[Batch], operations: float, seconds: float) -> dict[str, float]:
+    """Return throughput in tokens, a shared prompt counted once, and in FLOPs per rank."""
+    a_rank = operations / seconds / ranks.world()
+    where = ranks.device()
+    peak = flops.peak_flops(torch.cuda.get_device_name(where)) if where.type == "cuda" else None
+    return {
+        "trained_tokens": sum(len(batch.tokens) for batch in batches),
+        "trained_tokens_per_s": sum(len(batch.tokens) for batch in batches) / seconds,
+        "tflops": a_rank / 1e12,
+        **({"mfu": a_rank / peak} if peak else {}),
+    }

@@ -1,0 +1,25 @@
+"""Process settings that make PyTorch fast on CPUs."""
+
+import ctypes
+import os
+import sys
+
+import torch
+
+# options of mallopt(), from glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+
+
+def prepare_cpu(threads: int = 0) -> None:
+    """Set the number of threads (0: all cores), and stop glibc from returning freed memory.
+
+    By default glibc maps and unmaps each large tensor, and page faults take a third of the time of
+    a training step.
+    """
+    torch.set_num_threads(threads or os.cpu_count() or 1)
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "mallopt"):  # musl has none
+            libc.mallopt(_M_MMAP_MAX, 0)
+            libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+            libc.mallopt(_M_TOP_PAD, 2**28)

@@ -1,0 +1,74 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685) on all linear layers but the head, through peft."""
+
+import math
+from collections.abc import Iterable, Iterator
+from zlib import crc32
+
+import torch
+from peft import LoraConfig, inject_adapter_in_model
+from torch import Tensor
+from transformers import PreTrainedModel
+
+
+def inject(model: PreTrainedModel, rank: int, alpha: int) -> None:
+    """Freeze a model and insert adapters in place; their output is initially zero.
+
+    Layers frozen by the config's `frozen_layers` get no adapters. Parameter names get an infix,
+    which `merged` removes.
+    """
+    frozen = getattr(model.config, "frozen_layers", 0)
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        target_modules="all-linear",
+        exclude_modules=rf"lm_head|.*\.layers\.({'|'.join(map(str, range(frozen)))})\..*",
+    )
+    for weight in model.parameters():
+        weight.requires_grad_(False)
+    inject_adapter_in_model(config, model)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if is_adapter(name) and not weight.is_meta:
+                weight.copy_(initial(name, weight.shape))
+
+
+def is_adapter(name: str) -> bool:
+    """Return whether a parameter name of an adapted model belongs to an adapter."""
+    return ".lora_A." in name or ".lora_B." in name
+
+
+def initial(name: str, shape: torch.Size) -> Tensor:
+    """Return an adapter's initial weight, seeded by its name so that all ranks agree."""
+    if ".lora_B." in name:
+        return torch.zeros(shape)
+    generator = torch.Generator().manual_seed(crc32(name.encode()))
+    # the distribution that peft uses
+    bound = 1 / math.sqrt(shape[1])
+    return torch.empty(shape).uniform_(-bound, bound, generator=generator)
+
+
+def merged(
+    weights: Iterable[tuple[str, Tensor]], rank: int, alpha: int
+) -> Iterator[tuple[str, Tensor]]:
+    """Merge adapters into the weights, and yield the names and tensors of the original model.
+
+    Args:
+        weights: (name, full tensor) pairs in the order of the model's parameters: the base weight
+            of a layer, then A and B of its adapter.
+        rank: rank of the adapters.
+        alpha: scale of the adapters; see `LoraConfig`.
+    """
+    base: Tensor | None = None
+    down: Tensor | None = None
+    for name, weight in weights:
+        if name.endswith(".base_layer.weight"):
+            base = weight
+        elif ".lora_A." in name:
+            down = weight
+        elif ".lora_B." in name:
+            assert base is not None
+            assert down is not None
+            layer = name.partition(".lora_B.")[0]
+            yield f"{layer}.weight", base + (weight @ down) * (alpha / rank)
+        else:
+            yield name.replace(".base_layer.", "."), weight

@@ -1,0 +1,64 @@
+"""Policy module: a transformers causal LM that returns log-probabilities of loss tokens."""
+
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from learners.training.attention import NAME
+from learners.training.batching import Batch
+from learners.training.head import Head
+
+
+class Policy(nn.Module):
+    """Causal LM at a fixed temperature; used for sampling and training, and sharded by backends.
+
+    Args:
+        model: any transformers causal LM that uses `AttentionInterface`. Its head is replaced by
+            a `Head` with the same weight.
+        temperature: divisor of the logits, equal to the sampler's.
+        precision: "float32", or "bfloat16" for autocast with fp32 weights.
+        checkpointing: in training mode, store only the input of each layer and recompute the
+            layer in the backward pass.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        temperature: float,
+        precision: str,
+        checkpointing: bool = False,
+    ) -> None:
+        super().__init__()
+        model.config._attn_implementation = NAME
+        model.set_output_embeddings(Head(model.get_output_embeddings()))
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.model = model
+        self.temperature = temperature
+        self.precision = precision
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Return the autocast context for both sampling and training."""
+        device = self.model.device.type
+        return torch.autocast(device, torch.bfloat16, enabled=self.precision == "bfloat16")
+
+    def hidden(self, tokens: Tensor, positions: Tensor, **attention: object) -> Tensor:
+        """Return the last hidden states [batch, t, width], without applying the head."""
+        decoder = self.model.get_decoder()
+        return decoder(input_ids=tokens, position_ids=positions, **attention).last_hidden_state  # type: ignore[no-any-return]
+
+    def logprobs(self, hidden: Tensor) -> Tensor:
+        """Return log-probabilities [n, vocabulary] at the temperature, in fp32."""
+        head = self.model.get_output_embeddings()
+        return torch.log_softmax(head(hidden, temperature=self.temperature), dim=-1)
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities [n] of the row's loss tokens and entropies [n] (no gradient)."""
+        with self.autocast():
+            tokens, positions = batch.tokens[None], batch.positions[None]
+            hidden = self.hidden(tokens, positions, spans=batch.spans, use_cache=False)[0]
+            head = self.model.get_output_embeddings()
+            # the head runs only where a loss token is predicted
+            return head(hidden[batch.predicts], batch.targets, self.temperature)  # type: ignore[no-any-return]

@@ -1,0 +1,201 @@
+"""Training processes (ranks): start, exit and communication over torch.distributed.
+
+All ranks run the same loop; rank 0 also samples, grades and writes the run's folder. On one
+machine, `launch` starts all processes; on several machines, torchrun does so on each.
+"""
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+TIMEOUT = timedelta(minutes=10)
+"""Timeout of collectives within a training step."""
+_PATIENCE = timedelta(days=7)
+"""Timeout of `broadcast` and `gather`, where ranks may wait for hours; the launcher ends them."""
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit status of a run ended by Ctrl-C, following the convention of shells."""
+_PR_SET_PDEATHSIG = 1
+_ORPHANED_S = 10.0
+
+_commands: Any = None
+_reserved = 0
+
+
+def world() -> int:
+    """Return the number of training processes."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return the rank of this process."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def local_rank() -> int:
+    """Return the rank of this process on its machine."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def machines() -> int:
+    """Return the number of machines on which a launcher has started processes."""
+    return int(os.environ.get("GROUP_WORLD_SIZE", "1"))
+
+
+def device() -> torch.device:
+    """Return the device of this process: a GPU not reserved for engines, or the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", _reserved + local_rank())
+
+
+def cores() -> int:
+    """Return this rank's share of the machine's CPU cores, at least 1."""
+    return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def launched() -> bool:
+    """Return whether a launcher has started this process as one of several."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def launch(procs: int, command: Sequence[str]) -> int:
+    """Run a Python script in several processes of this machine with torchrun.
+
+    Args:
+        procs: number of processes.
+        command: the script and its arguments.
+
+    Returns:
+        Exit status: 0, or that of the first process that failed, which ends the others.
+    """
+    from torch.distributed.run import main
+
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // procs)))
+    for name in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        main(["--standalone", f"--nproc-per-node={procs}", *command])
+    except SignalException as error:
+        return 128 + error.sigval
+    except ChildFailedError as error:
+        number, failure = error.get_first_failure()
+        if failure.exitcode < 0:
+            name = signal.Signals(-failure.exitcode).name
+            print(f"error: process {number} of {procs} was ended by {name}", file=sys.stderr)
+        return abs(failure.exitcode)
+    return 0
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Ask the kernel to kill this process when its parent exits for any reason; Linux only.
+
+    Args:
+        parent: process id of the expected parent; if it has exited already, exit now.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        raise SystemExit(1)
+
+
+def start(reserved: int = 0) -> None:
+    """Select the device and join the process group, if a launcher has started this process.
+
+    Args:
+        reserved: number of GPUs of each machine, from the first, that are reserved for engines.
+    """
+    global _commands, _reserved
+    _reserved = reserved
+    where = device()
+    if where.type == "cuda":
+        torch.cuda.set_device(where)
+    if not launched():
+        return
+    die_with_parent()
+    # Python cannot handle Ctrl-C within a collective: exit at once, the launcher reports it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    backend = "cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=TIMEOUT)
+    _commands = dist.new_group(backend="gloo", timeout=_PATIENCE)
+
+
+def end(status: int = 0) -> None:
+    """Leave the process group and exit; return if there is no group.
+
+    Args:
+        status: exit status. If it is 0, wait for all ranks first.
+    """
+    if not dist.is_initialized():
+        return
+    if status == 0:
+        barrier()
+        dist.destroy_process_group()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Gloo's threads outlive their groups, and a thread that frees a tensor while the interpreter
+    # shuts down aborts the process: skip the shutdown
+    os._exit(status)
+
+
+def gather(value: Any) -> list[Any]:
+    """Return the values of all ranks, in order of rank, on all ranks."""
+    if world() == 1:
+        return [value]
+    every: list[Any] = [None] * world()
+    dist.all_gather_object(every, value, group=_commands)
+    return every
+
+
+def broadcast(value: Any) -> Any:
+    """Return rank 0's value on all ranks; the others wait for it without a practical limit.
+
+    Raises:
+        SystemExit: rank 0 has died.
+    """
+    if world() == 1:
+        return value
+    box = [value]
+    try:
+        dist.broadcast_object_list(box, src=0, group=_commands)
+    except RuntimeError as problem:
+        if rank() == 0:
+            raise
+        # the launcher reports why rank 0 died and ends this process; without one, it ends here
+        time.sleep(_ORPHANED_S)
+        print(f"error: process 0 does not answer: {problem}", file=sys.stderr)
+        raise SystemExit(1) from None
+    return box[0]
+
+
+@cache
+def background() -> Any:
+    """Return a process group for background work; the first call is collective."""
+    return dist.new_group(backend="gloo", timeout=TIMEOUT)
+
+
+def barrier() -> None:
+    """Wait until all ranks reach this point."""
+    if world() > 1:
+        dist.barrier(group=_commands)
+
+
+def reduce(sums: Mapping[str, float]) -> dict[str, float]:
+    """Return sums over all ranks, or maxima for names that end in `_max`; a missing name is 0."""
+    every = gather(dict(sums))
+    names = {name for one in every for name in one}
+    return {
+        name: (max if name.endswith("_max") else sum)(one.get(name, 0.0) for one in every)
+        for name in sorted(names)
+    }

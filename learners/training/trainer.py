@@ -1,0 +1,137 @@
+"""The trainer: a backend, its checkpoints and the exported model."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+
+from learners.config import Config
+from learners.losses import LOSSES
+from learners.training import checkpoint, models, ranks
+from learners.training.backends import make_backend
+from learners.training.batching import Sample, pack
+from learners.training.checkpoint import CheckpointError
+
+
+class Trainer:
+    """Trains the configured policy.
+
+    All methods are collective: every rank calls them with the same arguments.
+
+    Args:
+        config: settings of the run.
+        checkpoints: the folder of all checkpoints, visible to all ranks.
+
+    Attributes:
+        policy: the policy that is trained; its weights may be sharded.
+    """
+
+    def __init__(self, config: Config, checkpoints: Path) -> None:
+        self._config = config
+        self._checkpoints = checkpoints
+        self._backend = make_backend(config)
+        self._pending: tuple[int, Future[Any]] | None = None
+        self.policy = self._backend.prepare(config)
+
+    def resume(self) -> int:
+        """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint."""
+        last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
+        if last is None:
+            return 0
+        step, folder = last
+        self._backend.load(folder)
+        return int(step)
+
+    def step(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Take one optimizer step; see `Backend.train_step`."""
+        rows = pack(samples, self._config.row_tokens, ranks.world())
+        return self._backend.train_step(rows, LOSSES[self._config.loss])
+
+    def gaps(self, samples: Sequence[Sample]) -> Tensor:
+        """Return |trainer - sampler| log-probability [n] of the tokens of a few samples."""
+        (row,) = pack(samples, sum(len(one.prompt) + len(one.response) for one in samples))
+        return (self._backend.score(row).cpu() - row.logprobs).abs()
+
+    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Return a fresh iterator over (name, full tensor), named as in Hugging Face checkpoints.
+
+        Every rank has to exhaust it: sharded tensors are gathered one at a time.
+        """
+        return self._backend.iter_weights()
+
+    def export(self, folder: Path, again: bool) -> None:
+        """Write the policy in Hugging Face's format.
+
+        Args:
+            folder: of the model.
+            again: whether to replace a model that is there.
+        """
+        if not ranks.broadcast(again or not folder.is_dir()):
+            return
+        if _first():
+            model = self._config.model
+            checkpoint.write_folder(
+                folder, lambda path: models.export(model, self.iter_weights(), path)
+            )
+        else:
+            deque(self.iter_weights(), maxlen=0)
+
+    def save(self, step: int) -> None:
+        """Save a checkpoint; with `async_save` it is complete after the next save, or the end.
+
+        Raises:
+            CheckpointError: it could not be written; the one before is still there.
+        """
+        self.wait_for_checkpoint()
+        try:
+            begun = checkpoint.begin(self._checkpoints, step) if _first() else None
+            self._pending = step, self._backend.save(ranks.broadcast(begun)) or _done()
+        except (OSError, RuntimeError, SafetensorError, CheckpointException) as error:
+            raise self._torn(step, error) from error
+        if not self._config.async_save:
+            self.wait_for_checkpoint()
+
+    def save_unsaved(self, step: int) -> None:
+        """Save a checkpoint of this step if the newest is older, and wait for it."""
+        self.wait_for_checkpoint()
+        last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
+        if step > (last[0] if last else 0):
+            self.save(step)
+            self.wait_for_checkpoint()
+
+    def wait_for_checkpoint(self) -> None:
+        """Wait until the last checkpoint is complete.
+
+        Raises:
+            CheckpointError: it could not be written; the one before is still there.
+        """
+        if self._pending is None:
+            return
+        (step, writing), self._pending = self._pending, None
+        try:
+            writing.result()
+            ranks.barrier()
+            if _first():
+                checkpoint.finish(self._checkpoints, step)
+        except (OSError, RuntimeError, CheckpointException) as error:
+            raise self._torn(step, error) from error
+
+    def _torn(self, step: int, error: BaseException) -> CheckpointError:
+        last = checkpoint.latest(self._checkpoints)
+        kept = f"{last[1]} is the last one" if last else "there is none yet"
+        return CheckpointError(f"the checkpoint of step {step} could not be saved: {error}; {kept}")
+
+
+def _first() -> bool:
+    return ranks.rank() == 0
+
+
+def _done() -> "Future[None]":
+    future: Future[None] = Future()
+    future.set_result(None)
+    return future

@@ -1,0 +1,116 @@
+"""Scripted baseline agents: no-op, random, a careful editor, and an oracle.
+
+An agent is a function from a session to the text of its next action. `make_agent` creates one for
+one episode. All agents except the oracle use only information that a model can read.
+"""
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from resume_gym.agents.careful import next_edit
+from resume_gym.document import wrapped_lines
+from resume_gym.session import Session
+from resume_gym.tasks import Fix
+from resume_gym.tools import tool_call
+
+Agent = Callable[[Session], str]
+"""Function from a running session to the text of its next action."""
+
+_SUBMIT, _REVIEW = tool_call("submit"), tool_call("review")
+
+
+def make_agent(name: str, seed: int = 0) -> Agent:
+    """Create an agent for one episode.
+
+    Args:
+        name: One of `AGENTS`.
+        seed: Random seed, used only by `random`.
+
+    Raises:
+        ValueError: The agent does not exist.
+    """
+    if name not in AGENTS:
+        raise ValueError(f"agent: expected one of {', '.join(AGENTS)}; got {name!r}")
+    return AGENTS[name](seed)
+
+
+def noop(session: Session) -> str:
+    """Submit the resume unchanged."""
+    return _SUBMIT
+
+
+def oracle(session: Session) -> str:
+    """Review, apply the task's fixes in order of value, and submit."""
+    if not session.state.turns:
+        return _REVIEW
+    resume, width = session.resume, session.rules.page_width
+    too_long = session.state.document.lines > session.rules.page_lines
+    # a fix that extends a line leaves `old` in the text: skip the fixes already applied
+    made = {text for text, _ in session.state.transcript}
+    fixes = [fix for fix in session.task.fixes if _repair(fix) not in made]
+    ready = [fix for fix in fixes if resume.count(fix.old) == 1]
+    if not ready or _turns_left(session) == 1:
+        return _SUBMIT
+    # Fixes of an overlong resume are deletions: start with the one that frees most page lines.
+    fix = max(ready, key=lambda fix: wrapped_lines(fix.old, width)) if too_long else ready[0]
+    return _repair(fix)
+
+
+def _repair(fix: Fix) -> str:
+    return tool_call("str_replace", old=fix.old, new=fix.new)
+
+
+def random_agent(seed: int) -> Agent:
+    """Make random calls, valid and malformed, on random spans of the resume."""
+    rng = Random(seed)
+
+    def act(session: Session) -> str:
+        words = session.resume.split(" ")
+        start = rng.randrange(len(words))
+        old = " ".join(words[start : start + rng.randint(1, 6)])
+        new = " ".join(rng.sample(words, min(len(words), rng.randint(0, 6))))
+        edit = tool_call("str_replace", old=old, new=new)
+        choices = {
+            edit: 10,
+            tool_call("str_replace", old=old + new, new=old): 3,
+            tool_call("str_replace", old=old): 1,
+            tool_call("replace", old=old, new=new): 1,
+            edit[: len(edit) // 2]: 1,
+            edit + edit: 1,
+            old: 1,
+            _REVIEW: 2,
+            _SUBMIT: 2,
+        }
+        return rng.choices(list(choices), list(choices.values()))[0]
+
+    return act
+
+
+def careful(session: Session) -> str:
+    """Edit by heuristics that use only the text and invent nothing.
+
+    The agent reviews, edits until one turn is left (see `careful.next_edit`), and submits.
+    """
+    turns_left = _turns_left(session)
+    if not session.state.turns:
+        return _REVIEW
+    if turns_left > 1:
+        job = session.prompt.partition("\n\n# Resume\n")[0]
+        excess = session.state.document.lines - session.rules.page_lines
+        edit = next_edit(session.resume, job, excess, turns_left - 1, session.rules.page_width)
+        if edit:
+            return tool_call("str_replace", old=edit[0], new=edit[1])
+    return _SUBMIT
+
+
+AGENTS: Mapping[str, Callable[[int], Agent]] = {
+    "noop": lambda seed: noop,
+    "random": random_agent,
+    "careful": lambda seed: careful,
+    "oracle": lambda seed: oracle,
+}
+"""Agent factories by name; each takes a seed."""
+
+
+def _turns_left(session: Session) -> int:
+    return session.rules.max_turns - session.state.turns

@@ -1,0 +1,1 @@
+"""Applications behind the commands `play`, `plot`, `revise` and `view`."""

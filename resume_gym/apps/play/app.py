@@ -1,0 +1,244 @@
+"""Textual application of the game: meters, page, brief, last turn and tool form."""
+
+from typing import Any
+
+from rich.text import Text
+from textual import events, on, work
+from textual.app import App, ComposeResult, RenderResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Footer, Static, Tab, Tabs
+
+from resume_gym.apps.play.episode import PlayedEpisode
+from resume_gym.apps.play.form import ToolForm
+from resume_gym.apps.play.look import CSS
+from resume_gym.apps.play.page import Page, changed_lines
+from resume_gym.apps.play.screens import Ending, Help
+from resume_gym.render import last_reply, visible
+
+_STYLES = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
+
+
+class Meters(Widget):
+    """One row of meters: turns, lines, edits and reward."""
+
+    def __init__(self, episode: PlayedEpisode) -> None:
+        super().__init__(id="meters")
+        self._episode = episode
+
+    def render(self) -> RenderResult:
+        """Return the row; narrow terminals show fewer meters."""
+        session = self._episode.session
+        state, rules = session.state, session.rules
+        room = self.size.width
+        bar = 10 if room >= 100 else 5
+        row = Text(no_wrap=True, overflow="ellipsis")
+        lines = state.document.lines
+        row.append_text(_meter("turn", state.turns, rules.max_turns, bar, "cyan"))
+        row.append_text(_meter("lines", lines, rules.page_lines, bar, "green"))
+        if room >= 76:
+            failed = f" ({state.failed_edits} failed)" if state.failed_edits else ""
+            row.append(f"edits {state.edits}{failed}  ")
+        row.append(f"reward {state.reward:+.2f}", "bold")
+        if room >= 100:
+            row.append(f"  {visible(session.task.task_id)}", "dim")
+        return row
+
+
+def _meter(name: str, value: int, limit: int, width: int, style: str) -> Text:
+    full = min(width, round(width * value / limit))
+    over = value > limit
+    row = Text(f"{name} {value}/{limit} ", "bold red" if over else "")
+    row.append("━" * full, "red" if over else style)
+    row.append("━" * (width - full), "dim")
+    return row.append("  ")
+
+
+class PlayApp(App[None]):
+    """Textual application that plays one episode."""
+
+    TITLE = "Resume Gym"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
+    CSS = CSS
+    BINDINGS = [  # noqa: RUF012
+        Binding("ctrl+s", "call", "Call", show=False, priority=True),
+        Binding("ctrl+r", "plain('review')", "Review", show=False, priority=True),
+        Binding("ctrl+d", "plain('submit')", "Submit", show=False, priority=True),
+        Binding("ctrl+b", "undo", "Undo turn", show=False, priority=True),
+        Binding("ctrl+o", "pane", "Pane", priority=True),
+        Binding("ctrl+g", "ending", "Result", priority=True),
+        Binding("f1", "help", "Help", priority=True),
+        Binding("ctrl+t", "light", "Light/dark", show=False, priority=True),
+        Binding("ctrl+q", "quit", "Quit", priority=True),
+    ]
+
+    def __init__(self, episode: PlayedEpisode) -> None:
+        super().__init__()
+        self.episode = episode
+
+    def compose(self) -> ComposeResult:
+        """Yield the widgets; on narrow terminals, tabs select the visible pane."""
+        heading, text = self.episode.sources
+        session = self.episode.session
+        yield Meters(self.episode)
+        yield Tabs(
+            Tab(session.noun, id="tab-page"),
+            Tab(visible(heading).lower(), id="tab-given"),
+            Tab("last turn", id="tab-turn"),
+            id="tabs",
+        )
+        with Horizontal(id="panes", classes="page"):
+            page = Page(session.rules, id="page")
+            page.border_title = Text(session.noun)
+            yield page
+            with Vertical(id="side"):
+                with VerticalScroll(id="given") as given:
+                    given.border_title = Text(visible(heading).lower())
+                    yield Static(visible(text), markup=False)
+                with VerticalScroll(id="turn") as turn:
+                    turn.border_title = Text("last turn")
+                    yield Static(id="reply", markup=False)
+        yield ToolForm(self.episode)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Show the document and focus it."""
+        self._show()
+        self.query_one(Page).focus()
+
+    def _show(self) -> None:
+        """Update all widgets from the session."""
+        session = self.episode.session
+        reply, diff = Text(), ""
+        if session.state.transcript:
+            step = session.state.transcript[-1][1]
+            diff = step.observation if "edit" in step.ledger else ""
+            for line in last_reply(session):
+                reply.append(f"{visible(line)}\n", _STYLES.get(line[:1], "dim"))
+            # the result screen shows the layout term, which the last turn adds
+            terms = {name: value for name, value in step.ledger.items() if name != "layout"}
+            told = ", ".join(f"{name} {value:+.2f}" for name, value in terms.items() if value)
+            reply.append(told, "bold")
+        else:
+            reply.append("Nothing yet. F1 tells how to play.", "dim")
+        self.query_one("#reply", Static).update(reply)
+        self.query_one(Page).show(session.text, changed_lines(diff))
+        self.query_one(Meters).refresh()
+        self.query_one(ToolForm).disabled = session.done
+        self.refresh_bindings()
+
+    @property
+    def _ended(self) -> bool:
+        return self.episode.session.done
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action is available; Textual hides the keys of all others."""
+        # priority bindings of the app also fire under a modal screen
+        over = len(self.screen_stack) > 1
+        if over and action in ("call", "plain", "undo", "pane", "ending", "help"):
+            return False
+        if action == "call":
+            return not self._ended
+        if action == "plain":
+            known = self.episode.tools.get(str(parameters[0]))
+            return known is not None and not known["parameters"]["properties"] and not self._ended
+        if action == "undo":
+            return bool(self.episode.session.turns)
+        if action == "pane":
+            return self.screen.has_class("-narrow")
+        return self._ended if action == "ending" else True
+
+    def action_call(self) -> None:
+        """Call the tool on the active tab of the form."""
+        self.query_one(ToolForm).call()
+
+    def action_plain(self, tool: str) -> None:
+        """Call a tool without arguments."""
+        self._turn(tool, {})
+
+    def action_undo(self) -> None:
+        """Undo the last turn."""
+        if self.episode.undo():
+            self.query_one(ToolForm).tell("The last turn is undone; it does not count.")
+            self._show()
+
+    def action_pane(self) -> None:
+        """Switch to the next pane."""
+        self.query_one(Tabs).action_next_tab()
+
+    def action_help(self) -> None:
+        """Open the help screen."""
+        self.push_screen(Help(self.episode))
+
+    def action_light(self) -> None:
+        """Toggle between the light and the dark theme."""
+        self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
+
+    def action_ending(self) -> None:
+        """Open the result screen; start a judge call if the verdict is missing."""
+        session = self.episode.session
+        ask = session.needs_verdict and self.episode.env.judge is not None
+        # no automatic retry: the result screen offers one
+        if ask and not self.episode.failure and not self.episode.asking:
+            self._ask()
+        self.push_screen(Ending(self.episode), self._chosen)
+
+    def _chosen(self, answer: str | None) -> None:
+        if answer == "again":
+            self._ask()
+            self.action_ending()
+        elif answer == "undo":
+            self.action_undo()
+        elif answer == "quit":
+            self.exit()
+
+    @work(exclusive=True)
+    async def _ask(self) -> None:
+        await self.episode.ask()
+        self.query_one(Meters).refresh()
+        # the result screen may be closed by now
+        if isinstance(self.screen, Ending) and self.screen.is_mounted:
+            self.screen.show()
+
+    @on(ToolForm.Called)
+    def _called(self, event: ToolForm.Called) -> None:
+        self._turn(event.tool, event.arguments)
+
+    def _turn(self, tool: str, arguments: Any) -> None:
+        step = self.episode.call(tool, arguments)
+        form = self.query_one(ToolForm)
+        told = step.observation.split("\n")
+        if step.error == "none":
+            form.clear()
+            form.tell("" if step.done else f"{tool}: {step.reward:+.2f}")
+        else:
+            # keep the fields, so that the call can be corrected
+            form.tell(f"{told[0]} ({step.reward:+.2f})", bad=True)
+        self._show()
+        if step.done:
+            self.action_ending()
+        elif step.error == "none":
+            self.query_one(Page).focus()
+
+    @on(ToolForm.Sought)
+    def _sought(self, event: ToolForm.Sought) -> None:
+        self.query_one(Page).mark(self.episode.spans(event.text))
+
+    @on(Page.Picked)
+    def _picked(self, event: Page.Picked) -> None:
+        self.query_one(ToolForm).fill(event.text)
+
+    def on_text_selected(self, event: events.TextSelected) -> None:
+        """Put a mouse selection within the page into the form."""
+        page = self.query_one(Page)
+        selections = self.screen.selections
+        found = page.get_selection(selections[page]) if list(selections) == [page] else None
+        if found and found[0].strip():
+            self.query_one(ToolForm).fill(found[0])
+
+    @on(Tabs.TabActivated, "#tabs")
+    def _tab(self, event: Tabs.TabActivated) -> None:
+        shown = (event.tab.id or "").removeprefix("tab-")
+        # on narrow terminals, this class selects the visible pane
+        self.query_one("#panes").set_classes(shown)

@@ -1,0 +1,178 @@
+"""Interactive episode: a session with undo, previews of calls, and grading by a judge."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from resume_gym import document
+from resume_gym.editing import EditSession, State, Step
+from resume_gym.env import EditEnv, make_edit_env
+from resume_gym.render import visible
+from resume_gym.tasks import TaskError
+from resume_gym.tools import Malformed, ToolCall, tool_call
+
+
+class Preview(NamedTuple):
+    """Predicted outcome of a tool call.
+
+    Attributes:
+        found: number of occurrences of the first text argument; None if the argument is empty or
+            the episode is over.
+        works: whether the call would succeed.
+        told: resulting layout, or the reason for the failure.
+    """
+
+    found: int | None
+    works: bool
+    told: str
+
+
+class PlayedEpisode:
+    """Episode played by a person.
+
+    Attributes:
+        env: environment that provides the judge.
+        session: current session.
+        undone: number of undone turns, which the session does not record.
+        failure: error message of the last judge call; empty on success or without a call.
+    """
+
+    def __init__(self, env: EditEnv, session: EditSession[Any, Any]) -> None:
+        self.env, self.session = env, session
+        self.undone = 0
+        self.failure = ""
+        self._asked: State | None = None
+        self._past: list[State] = []
+
+    @property
+    def asking(self) -> bool:
+        """Whether a judge call for the current document is in progress."""
+        return self._asked is not None and self._asked is self.session.state
+
+    @property
+    def tools(self) -> Mapping[str, Mapping[str, Any]]:
+        """Function schemas of the tools, by tool name."""
+        return {one["function"]["name"]: one["function"] for one in self.session.tools}
+
+    @property
+    def sources(self) -> tuple[str, str]:
+        """Heading and text of the brief, without the document."""
+        session = self.session
+        text = session.brief
+        document_at_end = session.original.rstrip()
+        if text.endswith(document_at_end):
+            # the document has its own pane: drop it and its heading
+            text, _, heading = text.removesuffix(document_at_end).rstrip().rpartition("\n")
+            text = text if heading.startswith("#") else f"{text}\n{heading}"
+        first, _, rest = text.strip().partition("\n")
+        return (first[2:], rest.strip()) if first.startswith("# ") else ("Given", text.strip())
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> Step:
+        """Take a turn with a tool call."""
+        before = self.session.snapshot()
+        step = self.session.step(tool_call(name, **arguments))
+        self._past.append(before)
+        return step
+
+    def undo(self) -> bool:
+        """Undo the last turn; return whether there was one."""
+        if not self._past:
+            return False
+        self.session.restore(self._past.pop())
+        self.undone += 1
+        self.failure = ""
+        return True
+
+    def anchor(self, name: str) -> str:
+        """Return the first string argument of a tool, which locates the edit; empty if none."""
+        properties = self.tools[name]["parameters"]["properties"]
+        return next((key for key, kind in properties.items() if kind["type"] == "string"), "")
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return the (start, end) spans of a text in the document, by the session's match rule."""
+        session = self.session
+        wanted = document.unix_lines(text)
+        return document.find(session.text, wanted, session.rules.match) if wanted else []
+
+    def preview(self, name: str, arguments: Mapping[str, Any]) -> Preview:
+        """Predict the outcome of a call without taking a turn."""
+        session = self.session
+        text = arguments.get(self.anchor(name))
+        if not text or session.done:
+            return Preview(None, False, "")
+        found = len(self.spans(text))
+        outcome: Any = session.toolbox.read(tool_call(name, **arguments))
+        if isinstance(outcome, ToolCall):
+            outcome = session.act(outcome)  # computes the outcome, does not apply it
+        if isinstance(outcome, Malformed):
+            return Preview(found, False, outcome.reason)
+        if not isinstance(outcome, document.Edit):
+            return Preview(found, True, "shows text")
+        limit = session.rules.page_lines
+        return Preview(found, True, f"lines would be {outcome.document.lines}/{limit}")
+
+    async def ask(self) -> None:
+        """Ask the judge if a verdict is needed; store the error of a failed call in `failure`."""
+        before = self.session.snapshot()
+        twin = self.session.fork()  # the person may undo turns while the judge is working
+        failure = ""
+        self._asked = before
+        try:
+            await self.env.agrade(twin)
+        except Exception as problem:  # user-defined judges may raise anything
+            failure = f"{type(problem).__name__}: {problem}"
+        finally:
+            if self._asked is before:  # otherwise a newer call is in progress
+                self._asked = None
+        if self.session.state is before:  # otherwise an undo made the verdict obsolete
+            self.session.restore(twin.state)
+            self.failure = failure
+
+    def outcome(self) -> str:
+        """Return reward and score in one line, or why they are not final."""
+        session = self.session
+        if not session.done:
+            return f"reward so far {session.reward:+.2f}; not submitted, not graded"
+        if session.needs_verdict:
+            return f"reward without the verdict {session.reward:+.2f}; not graded"
+        return f"reward {session.reward:+.2f}, score {session.score:.0f} of 100"
+
+    def summary(self) -> str:
+        """Return a short summary, to be printed after the game."""
+        session = self.session
+        terms = [f"{name} {value:+.2f}" for name, value in session.ledger.items() if value]
+        lines = [f"{visible(session.task.task_id)}: {self.outcome()}", ", ".join(terms)]
+        if self.undone:
+            lines.append(f"turns undone, which count nowhere: {self.undone}")
+        if self.failure:
+            lines.append(f"the judge gave no verdict: {visible(self.failure)}")
+        return "\n".join(line for line in lines if line)
+
+
+def start(
+    env: str,
+    tasks: str | None = None,
+    split: str | None = None,
+    judge: str | None = None,
+    task_id: str | None = None,
+    seed: int | None = None,
+) -> PlayedEpisode:
+    """Create an environment and start an episode.
+
+    Args:
+        env: ID of an editing environment, or module:ID.
+        tasks: task source; None for the environment's default.
+        split: task split; None for both.
+        judge: spec as for `make_judge`; None for the environment's default.
+        task_id: task to play; None for a random one.
+        seed: seed of the random choice, as in `reset(seed=...)`.
+
+    Raises:
+        TaskError: the environment, task source, task or judge does not exist.
+    """
+    made = make_edit_env(env, tasks=tasks, split=split, judge=judge)
+    try:
+        made.reset(seed=seed, options={"task_id": task_id})
+    except ValueError as problem:
+        raise TaskError(f"{env}: {problem}") from None
+    assert made.session is not None
+    return PlayedEpisode(made, made.session)

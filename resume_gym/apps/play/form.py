@@ -1,0 +1,223 @@
+"""Form for the tools of a session, generated from their JSON schemas."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Button, Input, Static, TabbedContent, TabPane, TextArea
+
+from resume_gym.apps.play.episode import PlayedEpisode
+from resume_gym.render import visible
+
+_KEYS = {"review": " ^r", "submit": " ^d"}
+
+
+class TextField(TextArea):
+    """Text area for one argument; shows control characters as visible symbols."""
+
+    def get_line(self, line_index: int) -> Text:
+        """Return a line for display."""
+        line = super().get_line(line_index)
+        return Text(visible(line.plain), end="", no_wrap=True)
+
+
+class Fields(Horizontal):
+    """Input widgets for the arguments of one tool."""
+
+    def __init__(self, function: Mapping[str, Any]) -> None:
+        super().__init__(classes="fields")
+        parameters = function["parameters"]
+        self._required: list[str] = parameters["required"]
+        self._defaults: dict[str, int] = {}
+        self.areas: dict[str, TextField] = {}
+        self.inputs: dict[str, Input] = {}
+        for name, kind in parameters["properties"].items():
+            title = Text(visible(name))
+            if kind["type"] == "integer":
+                default = str(kind.get("default", ""))
+                self.inputs[name] = number = Input(default, type="integer", classes="number")
+                number.border_title = title
+                if name not in self._required and "default" in kind:
+                    self._defaults[name] = kind["default"]
+            else:
+                self.areas[name] = area = TextField(highlight_cursor_line=False)
+                area.placeholder = Content(visible(kind.get("description", "")))
+                area.border_title = title
+
+    def compose(self) -> ComposeResult:
+        """Yield the text areas, then the number inputs, each in schema order."""
+        yield from self.areas.values()
+        yield from self.inputs.values()
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the entered values, without optional arguments left at their defaults."""
+        given: dict[str, Any] = {}
+        for name, area in self.areas.items():
+            if area.text or name in self._required:
+                given[name] = area.text
+        for name, number in self.inputs.items():
+            value = _integer(number.value)
+            if name in self._required or value not in (None, self._defaults.get(name)):
+                given[name] = value
+        return given
+
+    def clear(self) -> None:
+        """Reset all fields to their defaults."""
+        for area in self.areas.values():
+            area.text = ""
+        for name, number in self.inputs.items():
+            number.value = str(self._defaults.get(name, ""))
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+class ToolForm(Vertical):
+    """Fields and buttons for all tools, with a preview of the call."""
+
+    class Called(Message):
+        """Message that requests a tool call."""
+
+        def __init__(self, tool: str, arguments: Mapping[str, Any]) -> None:
+            self.tool, self.arguments = tool, arguments
+            super().__init__()
+
+    class Sought(Message):
+        """Message that the text which locates the edit has changed."""
+
+        def __init__(self, text: str) -> None:
+            self.text = text
+            super().__init__()
+
+    def __init__(self, episode: PlayedEpisode) -> None:
+        super().__init__(id="form")
+        self._episode = episode
+        self._names = list(episode.tools)
+        self._fields = {
+            name: Fields(function)
+            for name, function in episode.tools.items()
+            if function["parameters"]["properties"]
+        }
+        self._told = ("", False)
+        self._status = Static("", id="status", markup=False)
+        self._call = Button("", variant="primary", compact=True, id="call")
+
+    def compose(self) -> ComposeResult:
+        """Yield a tab for each tool with arguments and a button for each without."""
+        # IDs hold positions, since tool names may be invalid as widget IDs
+        if self._fields:
+            with TabbedContent(id="tools", classes="one" if len(self._fields) == 1 else ""):
+                for name, fields in self._fields.items():
+                    with TabPane(Content(visible(name)), id=f"tool-{self._names.index(name)}"):
+                        yield fields
+        yield self._status
+        with Horizontal(id="buttons"):
+            if self._fields:
+                yield self._call
+            for number, name in enumerate(self._names):
+                if name not in self._fields:
+                    label = Content(f"{visible(name)}{_KEYS.get(name, '')}")
+                    yield Button(label, compact=True, id=f"plain-{number}")
+            yield Button("undo ^b", compact=True, id="undo", action="app.undo")
+
+    def on_mount(self) -> None:
+        """Show the call label and the description of the active tool."""
+        self._changed()
+
+    @property
+    def tool(self) -> str:
+        """Name of the tool on the active tab; empty if no tool has arguments."""
+        if not self._fields:
+            return ""
+        # no tab is active until Textual has mounted them
+        active = self.query_one("#tools", TabbedContent).active
+        return (
+            self._names[int(active.removeprefix("tool-"))] if active else next(iter(self._fields))
+        )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments entered for the active tool."""
+        return self._fields[self.tool].arguments() if self.tool else {}
+
+    def fill(self, text: str) -> None:
+        """Fill the field that locates the edit, and focus the next field."""
+        anchor = self._episode.anchor(self.tool) if self.tool else ""
+        if not anchor or self.disabled:
+            return
+        areas = self._fields[self.tool].areas
+        areas[anchor].text = text
+        areas[anchor].move_cursor(areas[anchor].document.end)
+        following = list(areas)[list(areas).index(anchor) + 1 :]
+        areas[following[0] if following else anchor].focus()
+
+    def call(self) -> None:
+        """Request a call of the active tool."""
+        if self.tool and not self.disabled:
+            self.post_message(self.Called(self.tool, self.arguments))
+
+    def clear(self) -> None:
+        """Reset the fields of all tools."""
+        for fields in self._fields.values():
+            fields.clear()
+
+    def tell(self, text: str, bad: bool = False) -> None:
+        """Show a message below the fields until the next call is typed."""
+        self._told = (text, bad)
+        self._say(text, bad)
+
+    def _say(self, text: str, bad: bool | None) -> None:
+        self._status.set_class(bad is True, "bad")
+        self._status.set_class(bad is False, "good")
+        self._status.update(Content(visible(text)))
+
+    @on(TextArea.Changed)
+    @on(Input.Changed)
+    @on(TabbedContent.TabActivated)
+    def _changed(self) -> None:
+        if not self.tool:
+            return
+        name = self.tool
+        self._call.label = Content(f"{visible(name)} ^s")
+        anchor = self._episode.anchor(name)
+        text = self.arguments.get(anchor, "")
+        self.post_message(self.Sought(text))
+        preview = self._episode.preview(name, self.arguments)
+        area = self._fields[name].areas.get(anchor)
+        if area is not None:
+            count = "" if preview.found is None else f"stands {_times(preview.found)}"
+            area.border_subtitle = Text(count)
+            area.set_class(preview.found == 0, "missing")
+        if preview.found is None:
+            # nothing typed yet: keep the last message, or describe the tool
+            function = self._episode.tools[name]
+            self._say(*self._told if self._told[0] else (function["description"], None))
+            return
+        self._told = ("", False)
+        verb = "works" if preview.works else "fails"
+        self._say(f"this {verb}: {preview.told}", not preview.works)
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        pressed = event.button.id or ""
+        if pressed == "call":
+            self.call()
+        elif pressed.startswith("plain-"):
+            self.post_message(self.Called(self._names[int(pressed.removeprefix("plain-"))], {}))
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.call()
+
+
+def _times(count: int) -> str:
+    return "nowhere" if count == 0 else "once" if count == 1 else f"{count} times"

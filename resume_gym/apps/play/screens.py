@@ -1,0 +1,162 @@
+"""Modal screens of the game: help and result."""
+
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from resume_gym import rewards
+from resume_gym.apps.play.episode import PlayedEpisode
+from resume_gym.render import visible
+
+_TOLD = """\
+This is what the agent is told:
+
+  {prompt}
+
+You see more than it does: the {noun} stays on the screen, and the form says beforehand what a \
+call would do. An agent sees the {noun} at first, when it calls a tool that shows it, and what \
+its edits changed. A first review is worth its reward all the same.
+
+Take text out of the {noun} with the mouse (drag, or double-click a line), or with the arrow \
+keys: Enter takes the text of a line, Delete the whole line with its end, and Shift with an arrow \
+several lines. It goes into the first field; what is found there is marked.
+
+Undo takes a turn back as if it had never been: it costs nothing and counts nowhere. Agents \
+cannot, so figures of games with undone turns are not comparable with theirs; the record says \
+how many there were.
+"""
+
+
+def how_to_play(episode: PlayedEpisode) -> str:
+    """Return the help text, including all rewards."""
+    session = episode.session
+    told = _TOLD.format(prompt=session.system_prompt, noun=session.noun)
+    rules = session.rules
+    turns = {
+        "an edit": f"{rewards.EDIT:+g}",
+        "a call that fails": f"{rewards.FAILURE:+g}",
+        "the first review": f"{rewards.FIRST_REVIEW:+g}",
+        "submit": f"{rewards.SUBMIT:+g}",
+        "no submit by the last turn": f"{rewards.NO_SUBMIT:+g}",
+    }
+    # verdict fields are -1, 0 or 1
+    weights = {"layout": rewards.LAYOUT, **session.verdict_weights}
+    end = {visible(name): f"+{value:g} or -{value:g}" for name, value in weights.items()}
+    width = max(map(len, (*turns, *end)))
+    each, last = (
+        "\n".join(f"  {name:<{width}}  {value}" for name, value in rows.items())
+        for rows in (turns, end)
+    )
+    page = f"layout: at most {rules.page_lines} lines of {rules.page_width} characters"
+    return f"{told}\nEach turn\n{each}\n\nAt the end ({page}; the rest is the judge's)\n{last}\n"
+
+
+class Help(ModalScreen[None]):
+    """Help screen."""
+
+    BINDINGS = [Binding("escape,f1,q", "dismiss", "Back")]  # noqa: RUF012
+
+    def __init__(self, episode: PlayedEpisode) -> None:
+        super().__init__()
+        self._episode = episode
+
+    def compose(self) -> ComposeResult:
+        """Yield the help text."""
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = Text("How to play")
+            dialog.border_subtitle = Text("Escape: back")
+            yield Static(how_to_play(self._episode), markup=False)
+
+
+class Ending(ModalScreen[str]):
+    """Result screen with ledger and verdict; returns the choice of the next action."""
+
+    BINDINGS = [  # noqa: RUF012
+        Binding("escape", "choose('look')", "Look at the page"),
+        Binding("a", "choose('again')", "Ask again"),
+        Binding("u,ctrl+b", "choose('undo')", "Undo the last turn"),
+        Binding("q", "choose('quit')", "Quit"),
+    ]
+
+    def __init__(self, episode: PlayedEpisode) -> None:
+        super().__init__()
+        self._episode = episode
+
+    def compose(self) -> ComposeResult:
+        """Yield the outcome, the buttons and the table of reward terms."""
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = Text("The end")
+            yield Static(id="outcome", markup=False)
+            with Horizontal(classes="choices"):
+                yield Button("ask again", compact=True, id="again", variant="primary")
+                yield Button("look at the page", compact=True, id="look")
+                yield Button("undo", compact=True, id="undo")
+                yield Button("quit", compact=True, id="quit")
+            yield Static(id="terms", markup=False)
+
+    def on_mount(self) -> None:
+        """Show the current outcome."""
+        self.show()
+
+    def show(self) -> None:
+        """Update the outcome, which a judge call may have changed."""
+        episode = self._episode
+        failed = bool(episode.failure) and not episode.asking
+        lines = [Text(episode.outcome(), "bold"), Text(self._situation())]
+        if failed:
+            lines.append(Text(visible(episode.failure), "bold red"))
+        self.query_one("#outcome", Static).update(Text("\n").join(lines))
+        self.query_one("#terms", Static).update(_table(episode.session))
+        self.query_one("#again").display = failed
+        (self.query_one("#again" if failed else "#look")).focus()
+
+    def _situation(self) -> str:
+        episode, session = self._episode, self._episode.session
+        said = f"The task's weakness: {visible(session.task.weakness)}. "
+        if episode.undone:
+            said += f"Turns undone, which count nowhere: {episode.undone}. "
+        if episode.asking:
+            return said + "The judge is being asked ..."
+        if session.state.verdict:
+            return said
+        if episode.failure:
+            return said + "The judge gave no verdict; you can ask again:"
+        if session.needs_verdict:
+            return said + "There is no judge to ask."
+        return said + "Nothing was changed, so no judge was asked."
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Close the screen with the choice of the button."""
+        self.action_choose(event.button.id or "look")
+
+    def action_choose(self, answer: str) -> None:
+        """Close the screen with a choice; "again" is valid only after a failed judge call."""
+        if answer != "again" or self.query_one("#again").display:
+            self.dismiss(answer)
+
+
+def _table(session: Any) -> Table:
+    """Return a table of reward terms with the judge's reasons."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column()
+    reasons = getattr(session.state.verdict, "reasons", None) or {}
+    pending = session.needs_verdict
+    for name, value in session.ledger.items():
+        content = name in session.verdict_weights
+        if not (value or content):  # zero grades have reasons, too
+            continue
+        waiting = content and pending
+        style = "dim" if waiting or not value else "green" if value > 0 else "red"
+        shown = Text("?" if waiting else f"{value:+.2f}", style)
+        table.add_row(Text(visible(name)), shown, Text(visible(str(reasons.get(name, "")))))
+    total = "" if not pending else " without the verdict"
+    table.add_row(Text("reward", "bold"), Text(f"{session.reward:+.2f}", "bold"), Text(total))
+    return table

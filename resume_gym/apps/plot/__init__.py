@@ -1,0 +1,1 @@
+"""Figures of training runs and evaluations; `plot.plot` is the entry point."""

@@ -1,0 +1,140 @@
+"""Training dynamics: temporary dips of metrics, and reward from tool calls against content."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from resume_gym.apps.plot.smoothing import ERRORS, SHARE, Dip, dips, smooth
+from resume_gym.apps.plot.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    RED,
+    STEPS,
+    caption,
+    ink,
+    new_figure,
+    number_steps,
+)
+from resume_gym.apps.plot.training import Metrics, draw_curve, points, verdict_lines
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_GOODS = {
+    "reward": "reward",
+    "tool_syntax": "tool calls",
+    "content": "content",
+    "layout": "layout",
+    "submit_rate": "submit rate",
+    "layout_pass": "fits the page",
+}
+"""Labels of metrics where higher is better, so that a dip is a loss; verdict fields are added."""
+_RULE = (
+    f"A dip counts if the smoothed curve falls by at least {100 * SHARE:.0f} % of its range and by "
+    f"{ERRORS:.0f} times its noise, and rises again by as much. Triangle: trough. Disc: back at "
+    "the level before. Ring: turned before that. Grey: from peak to recovery."
+)
+
+
+def draw_dips(metrics: Sequence[Metrics], title: str) -> "Figure | None":
+    """Draw the metrics that dip and recover, with both points marked; return None if none does."""
+    names = {**_GOODS, **{line.metric: line.label for line in verdict_lines(metrics)}}
+    curves = {label: points(metrics, name) for name, label in names.items()}
+    found = {label: dips([value for _, value in curve]) for label, curve in curves.items() if curve}
+    dipping = [label for label in found if found[label]]
+    if not dipping:
+        return None
+    columns = min(3, len(dipping))
+    rows = -(-len(dipping) // columns)
+    steady = ", ".join(label for label in found if not found[label])
+    note = f"{_RULE} No dip: {steady or 'none'}."
+    figure = new_figure(0.9 + 2.0 * rows, title)
+    for place, label in enumerate(dipping, 1):
+        axes = figure.add_subplot(rows, columns, place)
+        _draw_dips(axes, label, curves[label], found[label])
+        if place > columns * (rows - 1):
+            axes.set_xlabel("step")
+    caption(figure, note)
+    return figure
+
+
+def _draw_dips(
+    axes: "Axes", label: str, curve: Sequence[tuple[int, float]], found: Sequence[Dip]
+) -> None:
+    axes.set_title(label)
+    axes.grid(axis="y")
+    axes.margins(y=0.15)
+    number_steps(axes.xaxis)
+    steps, values = zip(*curve, strict=True)
+    heights = draw_curve(axes, steps, values, BLUE)
+    for dip in found:
+        axes.axvspan(steps[dip.peak], steps[dip.back], color=GREY, alpha=0.1, lw=0)
+        _mark(axes, steps[dip.trough], heights[dip.trough], "v", RED, -1)
+        fill = GREEN if dip.whole else "white"
+        _mark(axes, steps[dip.back], heights[dip.back], "o", GREEN, 1, fill)
+
+
+def _mark(
+    axes: "Axes", step: int, height: float, shape: str, colour: str, side: int, fill: str = ""
+) -> None:
+    """Draw a marker on a curve, with its step below (side -1) or above (1) it."""
+    axes.plot(step, height, shape, color=colour, markerfacecolor=fill or colour, markersize=6)
+    axes.annotate(
+        str(step), (step, height), xytext=(0, 6 * side), textcoords="offset points",
+        ha="center", va="bottom" if side > 0 else "top", fontsize=7.5, color=ink(colour),
+    )  # fmt: skip
+
+
+def draw_phase(metrics: Sequence[Metrics], title: str) -> "Figure | None":
+    """Draw the reward from tool calls against the reward from content, step by step.
+
+    Return None if fewer than two steps record both.
+    """
+    from matplotlib.collections import LineCollection
+
+    rows = [one for one in metrics if {"tool_syntax", "content"} <= one.keys()]
+    if len(rows) < 2:
+        return None
+    steps = [int(one["step"]) for one in rows]
+    tools, content = ([one[name] for one in rows] for name in ("tool_syntax", "content"))
+    path = list(zip(smooth(tools), smooth(content), strict=True))
+    figure = new_figure(4.6, title)
+    axes = figure.add_subplot()
+    axes.grid()
+    axes.margins(x=0.12)
+    axes.set_xlabel("reward from tool calls, an episode")
+    axes.set_ylabel("reward from content, an episode")
+    axes.scatter(tools, content, c=steps, cmap=STEPS, s=9, alpha=0.45, lw=0)
+    pieces = LineCollection(list(pairwise(path)), cmap=STEPS, linewidths=2.4)
+    pieces.set_array(steps[1:])  # a segment has the colour of the step at its end
+    pieces.set_capstyle("round")
+    axes.add_collection(pieces)
+    bar = figure.colorbar(pieces, ax=axes, pad=0.02, aspect=30)
+    bar.set_label("step")
+    bar.outline.set_visible(False)
+    number_steps(bar.ax.yaxis)
+    _mark_steps(axes, steps, path)
+    caption(figure, "Strong: smoothed. Dots: single steps. Ring: first step. Disc: last step.")
+    return figure
+
+
+def _mark_steps(axes: "Axes", steps: Sequence[int], path: Sequence[tuple[float, float]]) -> None:
+    """Label up to five steps on the path, without labels that would overlap."""
+    last = len(steps) - 1
+    width, height = (max(axis) - min(axis) or 1.0 for axis in zip(*path, strict=True))
+    named: list[tuple[float, float]] = []
+    for share in (0, 1, 0.25, 0.5, 0.75):  # the first and the last step take precedence
+        i = round(share * last)
+        x, y = path[i]
+        if any(abs(x - a) < 0.15 * width and abs(y - b) < 0.08 * height for a, b in named):
+            continue
+        named.append((x, y))
+        fill, size = "white" if i == 0 else "black", 7 if i in (0, last) else 3.5
+        axes.plot(x, y, "o", color="black", markerfacecolor=fill, markersize=size, zorder=4)
+        axes.annotate(
+            f"step {steps[i]}", (x, y), xytext=(8, -7), textcoords="offset points",
+            va="top", zorder=5,
+            bbox={"fc": "white", "ec": "none", "alpha": 0.6, "pad": 1},
+        )  # fmt: skip

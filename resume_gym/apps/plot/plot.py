@@ -1,0 +1,117 @@
+"""Entry point of `resume-gym plot`: all figures of training runs and evaluations.
+
+A run yields `training` (nine panels), `trainer` (training health), `dips` (curves that dip and
+recover), `phase` (tool calls against content), and `components` and `weaknesses` before and after
+training. Evaluations share one set: `components`, `weaknesses`, `rewards` and `efficiency`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from resume_gym.apps.plot.reading import Evaluation, Run, is_run, read_evaluations, read_run
+from resume_gym.apps.plot.source import BY_WEAKNESS, COMPONENTS
+from resume_gym.apps.plot.style import FORMATS, save, styled
+from resume_gym.tasks import TaskError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from resume_gym.apps.plot.bars import Bars
+
+Picture = tuple[str, "Figure | None"]
+"""Name and figure; the figure is None if its data are missing."""
+_SOURCE = "Marks: the source's agents, on its own tasks, by its own judge."
+
+
+class Written(NamedTuple):
+    """Written files, and paths (without extension) of figures whose data are missing."""
+
+    files: list[Path]
+    missing: list[Path]
+
+
+def plot(
+    paths: Sequence[Path],
+    out: Path | None = None,
+    formats: Sequence[str] = FORMATS,
+    source: bool = False,
+) -> Written:
+    """Write all figures of runs and evaluations.
+
+    Args:
+        paths: folders. All evaluations share one set of figures, each run has a separate set.
+        out: output folder, with a subfolder per run if there are several paths; by default
+            `plots` in the folder of the run or evaluation.
+        formats: subset of `FORMATS`.
+        source: whether to mark the results of the reproduced experiment in the bar charts.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+        OSError: a file cannot be read or written.
+        TaskError: a path holds no run or evaluation, or `out` is missing for several evaluations.
+    """
+    # two spellings of one folder count once
+    paths = list({path.resolve(): path for path in paths}.values())
+    runs = [path for path in paths if is_run(path)]
+    results = [path for path in paths if path not in runs]
+    if out is None and len(results) > 1:
+        raise TaskError("--out: expected a folder, since several evaluations make one picture")
+    written = Written([], [])
+    with styled():
+        for path in runs:
+            own = out / path.resolve().name if out and len(paths) > 1 else out
+            _write(of_run(read_run(path), source), own or path / "plots", formats, written)
+        if results:
+            pictures = of_evaluation(read_evaluations(results), source)
+            _write(pictures, out or results[0] / "plots", formats, written)
+    return written
+
+
+def _write(
+    pictures: Iterable[Picture], folder: Path, formats: Sequence[str], written: Written
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in pictures:
+        if figure is None:
+            written.missing.append(folder / name)
+            continue
+        for kind in formats:
+            save(figure, folder / f"{name}.{kind}")
+            written.files.append(folder / f"{name}.{kind}")
+
+
+def of_run(run: Run, source: bool = False) -> Iterator[Picture]:
+    """Yield the figures of a run; must be consumed inside `styled()`."""
+    from resume_gym.apps.plot import bars, dynamics, training
+
+    metrics, name = run.metrics, run.title
+    yield "training", training.draw_panels(metrics, training.OVERVIEW, name)
+    yield "trainer", training.draw_panels(metrics, training.TRAINER, f"{name}, the trainer")
+    yield "dips", dynamics.draw_dips(metrics, f"{name}, curves that dip and come back")
+    yield "phase", dynamics.draw_phase(metrics, f"{name}, tool calls against content")
+    parts = bars.summary_components(run.summaries)
+    kinds = bars.summary_by_weakness(run.summaries)
+    yield from _bars(parts, kinds, f"{name}, held-out tasks", source, "")
+
+
+def of_evaluation(evaluation: Evaluation, source: bool = False) -> Iterator[Picture]:
+    """Yield the figures of evaluations; must be consumed inside `styled()`."""
+    from resume_gym.apps.plot import bars, spread
+
+    name, episodes, note = evaluation.title, evaluation.episodes, evaluation.note
+    yield from _bars(bars.components(episodes), bars.by_weakness(episodes), name, source, note)
+    yield "rewards", spread.draw_rewards(evaluation, f"{name}: rewards of single episodes")
+    yield "efficiency", spread.draw_efficiency(evaluation, f"{name}: reward and effort")
+
+
+def _bars(parts: "Bars", kinds: "Bars", name: str, source: bool, note: str) -> Iterator[Picture]:
+    from resume_gym.apps.plot.bars import draw_bars
+
+    for picture, bars, what, marks in (
+        ("components", parts, "the reward and its parts", COMPONENTS),
+        ("weaknesses", kinds, "reward by weakness", BY_WEAKNESS),
+    ):
+        notes = [note] * bool(note) + [_SOURCE] * source
+        figure = draw_bars(bars, f"{name}: {what}", marks if source else {}, " ".join(notes))
+        yield picture, figure

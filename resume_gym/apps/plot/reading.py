@@ -1,0 +1,239 @@
+"""Readers for the data of the figures: folders of training runs and of evaluations."""
+
+import json
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resume_gym.rewards import components
+from resume_gym.tasks import TaskError
+
+_SETTINGS = ("env", "rules", "tasks", "split", "judge")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Training run.
+
+    Attributes:
+        title: folder name and model.
+        metrics: metrics of each step, oldest first.
+        summaries: metrics on held-out tasks `before` and `after` training, where available.
+    """
+
+    title: str
+    metrics: Sequence[Mapping[str, float]]
+    summaries: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Played:
+    """Graded episode of an evaluation.
+
+    Attributes:
+        agent: name of the agent.
+        task_id: ID of the task.
+        weakness: weakness of the task; empty if tasks have none.
+        reward: reward of the episode.
+        parts: reward components (tool syntax, layout, content); empty without a ledger.
+        turns: number of actions; None if not recorded.
+        words: number of words in the actions; None if not recorded.
+    """
+
+    agent: str
+    task_id: str
+    weakness: str
+    reward: float
+    parts: Mapping[str, float]
+    turns: int | None
+    words: int | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One or several evaluations, merged.
+
+    Attributes:
+        title: environment and judge, where known.
+        agents: names of the agents with a graded episode, in the given order.
+        episodes: graded episodes.
+        failed: number of ungraded episodes, which the figures leave out.
+        differing: settings in which the evaluations differ, which limits their comparison.
+    """
+
+    title: str
+    agents: tuple[str, ...]
+    episodes: Sequence[Played]
+    failed: int
+    differing: tuple[str, ...]
+
+    @property
+    def note(self) -> str:
+        """Caveats for readers of the figures; usually empty."""
+        told = [f"{self.failed} episodes could not be graded and are left out."] * bool(self.failed)
+        if self.differing:
+            told.append(f"The evaluations differ in: {', '.join(self.differing)}.")
+        return " ".join(told)
+
+    def of(self, agent: str) -> list[Played]:
+        """Return the episodes of one agent."""
+        return [one for one in self.episodes if one.agent == agent]
+
+
+def is_run(folder: Path) -> bool:
+    """Return True for the folder of a run, False for that of an evaluation.
+
+    Raises:
+        TaskError: the folder holds neither, or does not exist.
+    """
+    if (folder / "metrics.jsonl").is_file():
+        return True
+    if (folder / "episodes.jsonl").is_file():
+        return False
+    what = "has neither metrics.jsonl nor episodes.jsonl"
+    raise TaskError(
+        f"{folder}: expected the folder of a run or an evaluation; "
+        f"{f'it {what}' if folder.is_dir() else 'there is no such folder'}"
+    )
+
+
+def read_run(folder: Path) -> Run:
+    """Read a training run, finished or not.
+
+    Raises:
+        OSError: a file cannot be read.
+        TaskError: a file has an invalid format, or no step is finished.
+    """
+    metrics = list(_rows(folder / "metrics.jsonl", _figures))
+    if not metrics:
+        raise TaskError(f"{folder}: the run has not finished a step yet")
+    config = folder / "config.toml"
+    name = folder.resolve().name
+    if config.is_file():
+        try:
+            model = tomllib.loads(config.read_text(encoding="utf-8")).get("model", "")
+        except ValueError as problem:
+            raise TaskError(f"{config}: {problem}") from None
+        name = f"{name} (model: {Path(str(model)).name})" if model else name
+    summaries = {
+        when: _object(folder / f"{when}.json")
+        for when in ("before", "after")
+        if (folder / f"{when}.json").is_file()
+    }
+    return Run(name, metrics, summaries)
+
+
+def read_evaluations(folders: Sequence[Path]) -> Evaluation:
+    """Read and merge evaluations; the name of an agent in several of them includes the folder.
+
+    Raises:
+        OSError: a file cannot be read.
+        TaskError: a file has an invalid format, or no episode is graded.
+    """
+    settings = [_settings(folder) for folder in folders]
+    rows = [
+        # a later line on an episode replaces an earlier one: it was played or graded again
+        {_key(row): row for row in _rows(folder / "episodes.jsonl", _episode)}
+        for folder in folders
+    ]
+    times = Counter(agent for one in rows for agent in {agent for agent, _, _ in one})
+    episodes: list[Played] = []
+    for folder, about, found in zip(folders, settings, rows, strict=True):
+        own = dict.fromkeys([*about.get("agents", ()), *(agent for agent, _, _ in found)])
+        for agent in own:
+            name = f"{agent} ({folder.resolve().name})" if times[agent] > 1 else agent
+            graded = [row for key, row in found.items() if key[0] == agent and row["graded"]]
+            episodes += [_played(name, row) for row in graded]
+    if not episodes:
+        raise TaskError(f"{', '.join(map(str, folders))}: no episode has been graded")
+    return Evaluation(
+        title=_title(folders, settings),
+        agents=tuple(dict.fromkeys(one.agent for one in episodes)),
+        episodes=episodes,
+        failed=sum(map(len, rows)) - len(episodes),
+        differing=tuple(
+            name for name in _SETTINGS if len({json.dumps(one.get(name)) for one in settings}) > 1
+        ),
+    )
+
+
+def _settings(folder: Path) -> Mapping[str, Any]:
+    """Return the settings, which exist before an evaluation ends; may be empty."""
+    file = folder / "settings.json"
+    return _object(file) if file.is_file() else {}
+
+
+def _title(folders: Sequence[Path], settings: Sequence[Mapping[str, Any]]) -> str:
+    told = {
+        name: " / ".join(dict.fromkeys(str(one[name]) for one in settings if one.get(name)))
+        for name in ("env", "judge")
+    }
+    judge = f", judge: {told['judge']}" if told["judge"] else ""
+    return f"{told['env'] or folders[0].resolve().name}{judge}"
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
+    return row["agent"], row["task_id"], row["rollout"]
+
+
+def _played(agent: str, row: Mapping[str, Any]) -> Played:
+    ledger = row.get("ledger")
+    return Played(
+        agent=agent,
+        task_id=row["task_id"],
+        weakness=row.get("weakness") or "",
+        reward=row["reward"],
+        parts=components(ledger) if ledger else {},
+        turns=row.get("turns"),
+        words=row.get("words"),
+    )
+
+
+def _figures(row: dict[str, Any]) -> dict[str, float]:
+    """Return the finite metrics of a step; raise KeyError without `step`."""
+    if not isinstance(row["step"], int | float):
+        raise TypeError(f"step: expected a number, got {row['step']!r}")
+    return {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, int | float) and math.isfinite(value)
+    }
+
+
+def _episode(row: dict[str, Any]) -> dict[str, Any]:
+    """Validate the record of an episode; raise KeyError or TypeError if it is invalid."""
+    _key(row)
+    if row.setdefault("graded", True) and not isinstance(row["reward"], int | float):
+        raise TypeError(f"reward: expected a number, got {row['reward']!r}")
+    return row
+
+
+def _rows(file: Path, read: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a JSONL file, validated by `read`; skip an incomplete last line."""
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.endswith("\n"):  # still being written, or cut short
+                return
+            try:
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise TypeError(f"expected an object, got {row!r:.40}")
+                yield read(row)
+            except KeyError as problem:
+                raise TaskError(f"{file}, line {number}: expected a key {problem}") from None
+            except (ValueError, TypeError) as problem:
+                raise TaskError(f"{file}, line {number}: {problem}") from None
+
+
+def _object(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as problem:
+        raise TaskError(f"{file}: {problem}") from None
+    if not isinstance(value, dict):
+        raise TaskError(f"{file}: expected an object, got {value!r:.40}")
+    return value

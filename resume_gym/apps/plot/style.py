@@ -1,0 +1,179 @@
+"""Common style of all figures, and reproducible output: equal data yield equal bytes.
+
+The width of 8.3 inches stands for the 830 pixels of a README, where 8 points become 11 pixels.
+"""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resume_gym.atomic_write import replacing
+from resume_gym.user_errors import missing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#555555",
+)
+"""Colour-blind safe palette of Okabe and Ito, and a grey."""
+COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY)
+STEPS = "cividis"
+"""Colour map for ordered values; looks alike with most kinds of colour blindness."""
+FORMATS = ("png", "svg")
+
+WIDTH = 8.3
+"""Width of every figure, in inches."""
+_RESOLUTION = 200  # dots per inch; twice the resolution of a README
+_RC: dict[str, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "figure.titlesize": 11,
+    "figure.titleweight": "bold",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6,
+    "figure.constrained_layout.h_pad": 0.07,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "resume-gym",  # element IDs are random without a salt
+}
+_NAME = 60  # maximum number of characters of a displayed name
+# without dates and versions, output is reproducible
+_METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Context for drawing and saving figures; overrides the user's settings of matplotlib.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed; the message names the extra.
+    """
+    try:
+        import matplotlib.style
+    except ModuleNotFoundError:
+        raise missing("drawing needs", "matplotlib", "plot") from None
+    with matplotlib.style.context(["default", _RC]):
+        yield
+
+
+def new_figure(height: float, title: str) -> "Figure":
+    """Return an empty figure with constrained layout; extra title lines add to the height."""
+    from matplotlib.figure import Figure
+
+    lines = textwrap.wrap(title, 80)
+    figure = Figure(figsize=(WIDTH, height + 0.2 * (len(lines) - 1)), layout="constrained")
+    figure.suptitle("\n".join(lines), x=0.01, ha="left", parse_math=False)
+    return figure
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure atomically, in the format of the path's extension."""
+    kind = path.suffix.removeprefix(".")
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, format=kind, dpi=_RESOLUTION, metadata=_METADATA[kind])
+
+
+def caption(figure: "Figure", text: str) -> None:
+    """Write a caption below the figure."""
+    lines = "\n".join(textwrap.wrap(text, 135))
+    figure.supxlabel(lines, x=0.01, ha="left", fontsize=7.5, color=GREY, parse_math=False)
+
+
+def number_steps(axis: "Axis") -> None:
+    """Label an axis of training steps with a few integers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+
+
+def legend_above(figure: "Figure", axes: "Axes", panels: int = 1) -> None:
+    """Place a legend above the axes, in as many columns as fit.
+
+    From the fourth row of the legend on, the figure grows.
+
+    Args:
+        figure: figure of the axes.
+        axes: leftmost axes.
+        panels: number of panels side by side; a wider legend would displace them.
+    """
+    from matplotlib.lines import Line2D
+
+    shown = zip(*axes.get_legend_handles_labels(), strict=True)
+    order = sorted(shown, key=lambda one: isinstance(one[0], Line2D))  # bars before marks
+    handles = [handle for handle, _ in order]
+    names = [short(name) for _, name in order]
+    # about 130 characters fit the width; an entry takes 8 beside its name
+    columns = max(1, min(4, len(names), 130 // panels // (max(map(len, names)) + 8)))
+    rows = -(-len(names) // columns)
+    legend = axes.legend(
+        handles, names, loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, ncols=columns
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    figure.set_figheight(figure.get_figheight() + 0.17 * max(0, rows - 3))
+
+
+def short(name: str) -> str:
+    """Return the end of a long name, where model names usually differ."""
+    return name if len(name) <= _NAME else f"…{name[1 - _NAME :]}"
+
+
+def ink(colour: str) -> tuple[float, float, float]:
+    """Return a colour darkened for small text on white, as RGB in [0, 1]."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(colour)
+    return 0.72 * red, 0.72 * green, 0.72 * blue
+
+
+def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write labels to the right of the axes, without overlap.
+
+    Args:
+        axes: axes with final limits.
+        ends: preferred height in data units, text and colour of each label.
+    """
+    to_axes = axes.transData + axes.transAxes.inverted()
+    wanted = [float(to_axes.transform((1.0, height))[1]) for height, _, _ in ends]
+    for place, (_, text, colour) in zip(apart(wanted, 0.095), ends, strict=True):
+        axes.text(
+            1.03, place, text, transform=axes.transAxes, color=ink(colour), va="center",
+            fontsize=7.5, parse_math=False,
+        )  # fmt: skip
+
+
+def apart(places: Sequence[float], gap: float) -> list[float]:
+    """Return heights near the given ones in [0, 1], with at least `gap` between them."""
+    order = sorted(range(len(places)), key=places.__getitem__)
+    moved = list(places)
+    # push upwards first, then down again from the top of the axes
+    for below, above in pairwise(order):
+        moved[above] = max(moved[above], moved[below] + gap)
+    ceiling = 0.98
+    for index in reversed(order):
+        moved[index] = min(moved[index], ceiling)
+        ceiling = moved[index] - gap
+    return moved

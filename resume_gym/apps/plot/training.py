@@ -1,0 +1,218 @@
+"""Dashboard of a training run: reward, behaviour of the agent and training health per step.
+
+Panels without metrics are left out, so that other domains and plain text environments get the
+panels that apply to them.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from resume_gym.apps.plot.smoothing import smooth
+from resume_gym.apps.plot.style import (
+    BLUE,
+    COLOURS,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    label_ends,
+    new_figure,
+    number_steps,
+    save,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Metrics = Mapping[str, float]
+"""Metrics of one step, including `step`."""
+
+
+class Line(NamedTuple):
+    """Curve of a metric, with label, colour and scale factor."""
+
+    metric: str
+    label: str
+    colour: str
+    scale: float = 1.0
+
+
+class Panel(NamedTuple):
+    """Panel with title, curves, number format, limits of the y axis and log scale.
+
+    Without `lines`, the panel has one curve per field of the verdicts.
+    """
+
+    title: str
+    lines: tuple[Line, ...]
+    form: str = "{:z.2f}"
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+
+
+OVERVIEW = (
+    Panel("Reward, ± sd of episodes", (Line("reward", "", BLUE),)),
+    Panel("Score, 0 to 100", (Line("score", "", BLUE),), "{:.1f}", 0, 100),
+    Panel(
+        "The reward's parts",
+        (
+            Line("tool_syntax", "tools", BLUE),
+            Line("content", "content", GREEN),
+            Line("layout", "layout", ORANGE),
+        ),
+    ),
+    Panel("Judge, -1 to +1", (), ""),
+    Panel(
+        "Edits an episode",
+        (Line("edits", "good", GREEN), Line("failed_edits", "failed", RED)),
+        "{:.1f}",
+        0,
+    ),
+    Panel(
+        "Shares, in %",
+        (
+            Line("submit_rate", "submitted", BLUE, 100),
+            Line("skipped_judgements", "not judged", PURPLE, 100),
+            Line("failed_share", "edits failed", RED, 100),
+        ),
+        "{:.0f}",
+        0,
+        100,
+    ),
+    Panel(
+        "Turns and calls an episode",
+        (
+            Line("turns", "turns", GREY),
+            Line("edit_calls", "edit calls", GREEN),
+            Line("other_calls", "others", SKY),
+            Line("malformed", "no call", PURPLE),
+        ),
+        "{:.1f}",
+        0,
+    ),
+    Panel("Lines of the final document", (Line("lines", "", ORANGE),), "{:.1f}"),
+    Panel("Fits the page, in %", (Line("layout_pass", "", ORANGE, 100),), "{:.0f}", 0, 100),
+)
+"""Panels on the behaviour and the reward of the agent."""
+TRAINER = (
+    Panel("Entropy, nats a token", (Line("entropy", "", PURPLE),), "{:.3f}", 0),
+    Panel("Gradient norm", (Line("gradient_norm", "", GREY),), "{:.2f}", 0),
+    Panel("Sampler-trainer gap", (Line("gap", "", RED),), "{:.1e}", log=True),
+)
+"""Panels on training health; the gap is the mean difference of log-probabilities."""
+
+
+def dashboard(metrics: Sequence[Metrics], path: Path, title: str) -> None:
+    """Draw all panels of a run into one file.
+
+    Args:
+        metrics: metrics of each step, oldest first; panels without metrics are left out.
+        path: output file, replaced atomically; the extension sets the format.
+        title: title of the figure.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+        ValueError: there are no metrics to draw.
+    """
+    with styled():
+        figure = draw_panels(metrics, (*OVERVIEW, *TRAINER), title)
+        if figure is None:
+            raise ValueError("no metrics to draw")
+        save(figure, path)
+
+
+def draw_panels(metrics: Sequence[Metrics], panels: Sequence[Panel], title: str) -> "Figure | None":
+    """Draw the panels that have metrics, three per row; return None if there are none."""
+    # recorded metrics take precedence over derived ones
+    rows = [{**_derived(one), **one} for one in metrics]
+    wanted = [(panel, lines) for panel in panels if (lines := _lines(panel, rows))]
+    if not wanted:
+        return None
+    columns = min(3, len(wanted))
+    height = -(-len(wanted) // columns)
+    figure = new_figure(0.5 + 2.1 * height, title)
+    for place, (panel, lines) in enumerate(wanted, 1):
+        axes = figure.add_subplot(height, columns, place)
+        _draw(axes, panel, lines, rows)
+        if place > columns * (height - 1):
+            axes.set_xlabel("step")
+    return figure
+
+
+def _derived(row: Metrics) -> dict[str, float]:
+    derived = {}
+    if "judged" in row:
+        derived["skipped_judgements"] = 1 - row["judged"]
+    if {"edits", "failed_edits"} <= row.keys():
+        derived["edit_calls"] = row["edits"] + row["failed_edits"]
+        if {"turns", "malformed"} <= row.keys():
+            derived["other_calls"] = row["turns"] - derived["edit_calls"] - row["malformed"]
+    return derived
+
+
+def _lines(panel: Panel, rows: Sequence[Metrics]) -> list[Line]:
+    lines = panel.lines or verdict_lines(rows)
+    return [line for line in lines if any(points(rows, line.metric, panel.log))]
+
+
+def verdict_lines(rows: Sequence[Metrics]) -> list[Line]:
+    """Return a curve for each field of the domain's verdicts."""
+    names = dict.fromkeys(name for one in rows for name in one if name.startswith("verdict_"))
+    colours = cycle((RED, *(one for one in COLOURS if one != RED)))
+    return [
+        Line(name, name.removeprefix("verdict_").replace("_", " "), colour)
+        for name, colour in zip(names, colours, strict=False)
+    ]
+
+
+def points(rows: Sequence[Metrics], metric: str, positive: bool = False) -> list[tuple[int, float]]:
+    """Return (step, value) pairs of a metric; `positive` drops values unfit for a log axis."""
+    return [
+        (int(one["step"]), one[metric])
+        for one in rows
+        if metric in one and (one[metric] > 0 or not positive)
+    ]
+
+
+def _draw(axes: "Axes", panel: Panel, lines: Sequence[Line], rows: Sequence[Metrics]) -> None:
+    axes.set_title(panel.title)
+    axes.grid(axis="y")
+    number_steps(axes.xaxis)
+    if panel.log:
+        axes.set_yscale("log")
+    ends = []
+    for line in lines:
+        if line.metric == "reward":
+            _band(axes, rows, line.colour)
+        steps, raw = zip(*points(rows, line.metric, panel.log), strict=True)
+        values = [value * line.scale for value in raw]
+        curve = draw_curve(axes, steps, values, line.colour)
+        ends.append(
+            (curve[-1], f"{line.label} {panel.form.format(curve[-1])}".strip(), line.colour)
+        )
+    axes.set_ylim(panel.low, panel.high)  # before the labels, which need final limits
+    label_ends(axes, ends)
+
+
+def draw_curve(
+    axes: "Axes", steps: Sequence[int], values: Sequence[float], colour: str
+) -> list[float]:
+    """Draw a curve, faint as recorded and strong when smoothed; return the smoothed values."""
+    curve = smooth(values)
+    dot = "o" if len(values) == 1 else ""  # a line of one point is invisible
+    axes.plot(steps, values, color=colour, alpha=0.35, linewidth=0.8, clip_on=False)
+    axes.plot(steps, curve, color=colour, marker=dot, clip_on=False)
+    return curve
+
+
+def _band(axes: "Axes", rows: Sequence[Metrics], colour: str) -> None:
+    spread = [one for one in rows if {"reward", "reward_std"} <= one.keys()]
+    low, high = ([one["reward"] + sign * one["reward_std"] for one in spread] for sign in (-1, 1))
+    axes.fill_between([one["step"] for one in spread], low, high, color=colour, alpha=0.15, lw=0)

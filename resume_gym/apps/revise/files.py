@@ -1,0 +1,154 @@
+"""Input and output files: preserves encoding and line ends, and never overwrites an input."""
+
+import codecs
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from resume_gym.corpus.document_error import DocumentError
+from resume_gym.corpus.documents import read_document
+from resume_gym.tasks import TaskError
+
+_TEXTS = ("Markdown", "plain text")
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+_END = re.compile(r"(\r\n|\r|\n)")
+
+
+@dataclass(frozen=True)
+class Source:
+    """User document.
+
+    Attributes:
+        path: path of the file.
+        text: Markdown, or plain text as it is, with line feeds and one final newline.
+        kind: format, a value of `corpus.documents.FORMATS`.
+        notes: losses in the conversion from another format.
+        raw: bytes of a text file; empty for a converted format.
+    """
+
+    path: Path
+    text: str
+    kind: str
+    notes: tuple[str, ...]
+    raw: bytes
+
+    @property
+    def suffix(self) -> str:
+        """Extension of the revision: unchanged for text files, `.md` for converted formats."""
+        return self.path.suffix if self.raw else ".md"
+
+    def encoded(self, revised: str) -> bytes:
+        """Encode a revision of `text` like the original file.
+
+        Keeps encoding, byte order mark, line ends and the blank lines around the text, so that
+        unedited lines stay identical byte for byte. New lines get the most frequent line end.
+        """
+        if not self.raw:
+            return revised.encode()
+        mark = next((one for one in _MARKS if self.raw.startswith(one)), b"")
+        encoding = _MARKS.get(mark, "utf-8")
+        # the group in `_END` keeps the line ends between the lines
+        parts = _END.split(self.raw[len(mark) :].decode(encoding))
+        lines, ends = parts[::2], parts[1::2]
+        whole = "\n".join(lines)
+        before, _, after = whole.partition(whole.strip("\n"))
+        new = (before + revised.strip("\n") + after).split("\n")
+        usual = Counter(ends).most_common(1)[0][0] if ends else "\n"
+        new_ends = [usual] * (len(new) - 1) + [""]
+        if len(set(ends)) > 1:  # mixed line ends: each unedited line keeps its end
+            for i, j, size in SequenceMatcher(None, lines, new).get_matching_blocks():
+                for step in range(size):
+                    if i + step < len(ends) and j + step < len(new) - 1:
+                        new_ends[j + step] = ends[i + step]
+        text = "".join(line + end for line, end in zip(new, new_ends, strict=True))
+        return mark + text.encode(encoding)
+
+
+def read_source(path: Path) -> Source:
+    """Read a resume or a job description.
+
+    Raises:
+        TaskError: the file cannot be read; the message names it.
+        ModuleNotFoundError: the package for the format is not installed.
+    """
+    try:
+        document = read_document(path, outline=False)
+        raw = path.read_bytes() if document.kind in _TEXTS else b""
+    except DocumentError as problem:
+        raise TaskError(f"{path}: {problem}") from None
+    return Source(path, document.text, document.kind, document.notes, raw)
+
+
+def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: bool) -> None:
+    """Check that output files can be written without loss of other files.
+
+    Args:
+        places: output files by command-line option.
+        sources: input files, which are never replaced.
+        force: whether other existing files may be replaced.
+
+    Raises:
+        TaskError: a file cannot be written, or would replace an input, another output or, without
+            `force`, an existing file.
+    """
+    taken = list(sources)
+    for option, path in places.items():
+        if not path.parent.is_dir():
+            raise TaskError(f"{option}: there is no folder {str(path.parent)!r}")
+        if path.is_dir():
+            raise TaskError(f"{option}: expected a file, {str(path)!r} is a folder")
+        if any(_same(path, one) for one in taken):
+            told = "is one of the files that are read or written; name another"
+            raise TaskError(f"{option}: {str(path)!r} {told}")
+        if os.path.lexists(path) and not force:
+            told = f"exists; --force replaces it, {option} FILE names another"
+            raise TaskError(f"{option}: {str(path)!r} {told}")
+        if not os.access(path.parent, os.W_OK):
+            raise TaskError(f"{option}: the folder {str(path.parent)!r} may not be written to")
+        taken.append(path)
+
+
+def _same(path: Path, other: Path) -> bool:
+    if path.exists() and other.exists():
+        return path.samefile(other)  # also through links
+    return path.resolve() == other.resolve()
+
+
+def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> None:
+    """Write files, each completely or not at all.
+
+    Args:
+        contents: bytes by path.
+        like: file whose permissions the new files copy, so that a private resume stays private.
+        force: whether existing files may be replaced.
+
+    Raises:
+        OSError: a file cannot be written, or exists by now without `force`; in the second case
+            its content stays in a draft that the message names.
+    """
+    # write all drafts first, so that a full disk changes no file
+    drafts: dict[Path, Path] = {}
+    for number, (path, content) in enumerate(contents.items()):
+        draft = path.with_name(f".revise-{os.getpid()}-{number}")
+        try:
+            draft.write_bytes(content)
+            shutil.copymode(like, draft)
+        except OSError:
+            for one in (draft, *drafts.values()):
+                one.unlink(missing_ok=True)
+            raise
+        drafts[path] = draft
+    for path, draft in drafts.items():
+        # the file may have appeared since `check_places`
+        if os.path.lexists(path) and not force:
+            raise OSError(f"{path} has been made meanwhile; see {draft}")
+        draft.replace(path)

@@ -1,0 +1,214 @@
+"""Report on a revision, as a Markdown document (`report`) and as JSON values (`as_json`).
+
+Text from documents, models and judges is escaped in the Markdown.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from resume_gym.apps.revise.revision import Change, Claim, Revision
+from resume_gym.render import visible
+
+BY_RULE = """\
+Rules compare the revision with your original. They find figures, names, tools, titles, degrees \
+and dates that are not in it, figures that moved to another bullet, bullets that moved to another \
+job, and passages that say more than the original does. They do not see an invention in ordinary \
+words that takes the place of as many others, nor a misspelt word, and they do not know what is \
+true: only what your original says. A flagged claim may be true of you, and one without a flag \
+may be false: read all changes. "The evidence" would be other documents about you; here are none."""
+LONG_THOUGHT = 2000
+_GRADES = {-1: "worse", 0: "as before", 1: "better"}
+_MARKUP = re.compile(r"([\\`*_\[\]<&|~])")
+_BLOCK = re.compile(r"^[^\S\n]*([#>=+-])", re.MULTILINE)
+
+
+def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:
+    """Return the Markdown report.
+
+    Args:
+        revision: revision to describe.
+        names: display names, with the keys "resume", "job", "out" and "model".
+        notes: notes on the input files.
+    """
+    parts = [
+        f"# Changes to {_text(names['resume'])}",
+        *_warnings(revision),
+        _facts(revision, names),
+        *(f"Note: {_text(note)}" for note in notes),
+        "## Edit by edit",
+        *(part for change in revision.changes for part in _change(change)),
+        "## New claims",
+        *_claims(revision.flagged),
+        "## Verdict",
+        *_verdict(revision),
+        "## All changes together",
+        _fenced(revision.diff),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def outcome(revision: Revision) -> dict[str, str]:
+    """Return labelled results in a few words each."""
+    session = revision.session
+    lines, limit = session.state.document.lines, session.rules.page_lines
+    fits = "fits" if revision.fits else f"{lines - limit} lines too long"
+    turns = f"{session.turns} of {session.rules.max_turns}"
+    verdict = revision.verdict
+    reward = f"{session.reward:+.2f}"
+    return {
+        "edits": f"{session.state.edits} in {turns} turns; failed calls: {revision.failed_calls}",
+        "handed in": "yes" if session.state.submitted else "no: it ran out of turns",
+        "page": f"{lines} of {limit} lines: {fits}",
+        "lines with new claims that lack support": str(len(revision.flagged)),
+        "judge": f"{revision.judge}: " + (_overall(verdict.preference) if verdict else "none"),
+        "reward": f"{reward}, score {session.score:.0f} of 100"
+        if verdict
+        else f"{reward} without a verdict",
+    }
+
+
+def _overall(preference: int) -> str:
+    return {
+        -1: "would rather have your original",
+        0: "sees no difference that matters",
+        1: "would rather have the revision",
+    }[preference]
+
+
+def _warnings(revision: Revision) -> Iterator[str]:
+    if told := revision.warnings:
+        yield "**Read this before you use the revision:**"
+        yield "\n".join(f"- **{_text(one.rstrip('.'))}.**" for one in told)
+        if revision.claims:
+            yield "The lines are under [New claims](#new-claims)."
+
+
+def _facts(revision: Revision, names: dict[str, str]) -> str:
+    rows = {
+        "revision": names["out"],
+        "made by": names["model"],
+        "for": names["job"],
+        **outcome(revision),
+    }
+    return "\n".join(["| | |", "|---|---|", *(f"| {k} | {_text(v)} |" for k, v in rows.items())])
+
+
+def _change(change: Change) -> Iterator[str]:
+    yield f"### Edit {change.number}"
+    yield _fenced(change.diff)
+    if change.said:
+        yield "Why, in the agent's words:\n\n" + _quoted(change.said)
+    elif change.thought:
+        yield "Why, from what the agent thought:\n\n" + _quoted(_cut(change.thought))
+    else:
+        yield "Why: the agent gave no reason."
+    yield "By rule: " + _text(by_rule(change))
+    for claim in change.claims:
+        yield f"**Without support:** {_text(claim.reason)}"
+
+
+def by_rule(change: Change) -> str:
+    """Describe the effect of a single edit, as judged by rules."""
+    told = ["the same words in another order"] if change.moved else []
+    reasons: set[str] = set()
+    for field, grade in change.grades.items():
+        why = change.reasons.get(field, "").rstrip(".")
+        # the overall grade often repeats the reason of another field
+        because = f" ({why})" if why and why not in reasons else ""
+        told.append(f"{label(field)}: {_GRADES[grade]}{because}")
+        reasons.add(why)
+    if not change.grades:
+        told.append("no grade changes by this edit alone")
+    return "; ".join(told) + "."
+
+
+def label(field: str) -> str:
+    """Return the display name of a verdict field."""
+    known = {
+        "jd_alignment": "fit to the job",
+        "preference": "the whole",
+        "hallucination": "support",
+    }
+    return known.get(field, field.replace("_", " "))
+
+
+def _claims(flagged: Mapping[str, Sequence[Claim]]) -> Iterator[str]:
+    if flagged:
+        yield "Your original does not support these. Correct or remove what is not true:"
+        rows = []
+        for line, claims in flagged.items():
+            rows.append(f"- {_text(line)}")
+            rows += [f"  - {one.kind}, edit {one.edit}: {_text(one.reason)}" for one in claims]
+        yield "\n".join(rows)
+    else:
+        yield "No claim without support was found."
+    yield BY_RULE
+
+
+def _verdict(revision: Revision) -> Iterator[str]:
+    verdict, session = revision.verdict, revision.session
+    if verdict:
+        rows = ["| | | |", "|---|---|---|"]
+        for field in session.verdict_weights:
+            value = getattr(verdict, field)
+            grade = _GRADES[value] if field != "hallucination" else _SUPPORT[value]
+            reason = _text(verdict.reasons.get(field, ""))
+            rows.append(f"| {label(field)} | {grade} | {reason} |")
+        yield f"The judge `{revision.judge}` compared the revision with your original:"
+        yield "\n".join(rows)
+    else:
+        yield f"The judge gave none: {_text(revision.no_verdict)}"
+    terms = ", ".join(f"{name} {value:+.2f}" for name, value in session.ledger.items() if value)
+    yield f"Reward {session.reward:+.2f}, as agents are trained by: {terms}."
+
+
+_SUPPORT = {-1: "objects", 1: "no objection"}
+
+
+def _cut(text: str) -> str:
+    if len(text) <= LONG_THOUGHT:
+        return text
+    return f"{text[:LONG_THOUGHT]} [... {len(text) - LONG_THOUGHT} characters more, in --json]"
+
+
+def _text(text: str) -> str:
+    """Return a text as one line with escaped markup."""
+    return _MARKUP.sub(r"\\\1", visible(" ".join(text.split())))
+
+
+def _quoted(text: str) -> str:
+    plain = _BLOCK.sub(r"\\\1", _MARKUP.sub(r"\\\1", visible(text)))
+    return "\n".join(f"> {line.strip()}".rstrip() for line in plain.split("\n"))
+
+
+def _fenced(diff: str) -> str:
+    longest = max(map(len, re.findall(r"`+", diff)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}diff\n{visible(diff)}\n{fence}"
+
+
+def as_json(revision: Revision, notes: list[str]) -> dict[str, Any]:
+    """Return everything known about a revision, as JSON values; see `report`."""
+    session, changed = revision.session, revision.changed
+    return {
+        "changed": changed,
+        "warnings": revision.warnings if changed else [],
+        "notes": notes,
+        "edits": [
+            {**asdict(one), "claims": [claim._asdict() for claim in one.claims]}
+            for one in revision.changes
+        ],
+        "claims": [one._asdict() for one in revision.claims],
+        "diff": revision.diff,
+        "original": revision.task.resume,
+        "fits": revision.fits,
+        "lines": session.state.document.lines,
+        "submitted": session.state.submitted,
+        "judge": revision.judge,
+        "no_verdict": revision.no_verdict,
+        "weakness": revision.task.weakness,
+        "score": session.score if session.done and not session.needs_verdict else None,
+        "episode": session.record(),
+    }

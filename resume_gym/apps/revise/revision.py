@@ -1,0 +1,273 @@
+"""Revision of a resume by an agent: the episode, its edits and their unsupported claims."""
+
+import asyncio
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+from resume_gym.evaluation.players import Player
+from resume_gym.judges import Judge
+from resume_gym.judges.rubric import RubricJudge, compare
+from resume_gym.judges.rubric.signals import measure
+from resume_gym.judges.vetoes import find_veto
+from resume_gym.rewards import GRADED_FIELDS, Verdict
+from resume_gym.session import Session
+from resume_gym.tasks import Task
+from resume_gym.text.lines import parse
+from resume_gym.text.reference import make_reference
+
+_LOOK_S = 0.2  # seconds between two progress reports
+
+
+class Claim(NamedTuple):
+    """Claim of a revision that the original does not support, as far as rules can tell.
+
+    Attributes:
+        kind: "number", "name", "title" and others of `judges.rubric.claims` and
+            `judges.rubric.licences`; "hedge" for a deleted hedge; the claim may be true.
+        quote: text of the claim.
+        line: line of the revision, without markup.
+        reason: explanation in one sentence.
+        confidence: confidence in [0, 1].
+        edit: number of the edit that added the claim, from 1; 0 if no single edit did.
+    """
+
+    kind: str
+    quote: str
+    line: str
+    reason: str
+    confidence: float
+    edit: int = 0
+
+
+@dataclass(frozen=True)
+class Change:
+    """Successful edit.
+
+    Attributes:
+        number: number among the successful edits, from 1.
+        turn: turn of the episode, from 1.
+        diff: unified diff with one line of context.
+        said: text of the agent's turn outside thought and tool call; may be empty.
+        thought: thought of the agent; may be empty.
+        moved: whether the edit only reorders words.
+        grades: fields of `GRADED_FIELDS` that this edit alone changes by rule, each -1 or 1.
+        reasons: one sentence for some of the grades.
+        claims: unsupported claims that the edit adds; a later edit may have removed them.
+    """
+
+    number: int
+    turn: int
+    diff: str
+    said: str
+    thought: str
+    moved: bool
+    grades: Mapping[str, int]
+    reasons: Mapping[str, str]
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
+class Revision:
+    """Finished episode on a user's resume.
+
+    Attributes:
+        session: finished session.
+        judge: name of the judge.
+        no_verdict: why there is no verdict; empty if there is one or none is needed.
+    """
+
+    session: Session
+    judge: str
+    no_verdict: str = ""
+
+    @property
+    def task(self) -> Task:
+        """Task with the resume and the job."""
+        return self.session.task
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Verdict of the judge, if there is one."""
+        verdict: Verdict | None = self.session.state.verdict
+        return verdict
+
+    @cached_property
+    def changed(self) -> bool:
+        """Whether a reader can tell the revision from the original."""
+        veto = find_veto(self.task, self.session.text)
+        return veto is None or veto.kind != "unchanged"
+
+    @cached_property
+    def _edits(self) -> "list[_Edit]":
+        return list(_edits(self.session))
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Successful edits, in order."""
+        pairs = enumerate(pairwise(self._edits), start=1)
+        return tuple(_change(self.task, number, *pair) for number, pair in pairs)
+
+    @cached_property
+    def claims(self) -> tuple[Claim, ...]:
+        """Claims of the revision that the original does not support."""
+        known = [one.claims for one in self._edits]
+        found = []
+        for key, claim in known[-1].items():
+            if key in known[0]:
+                continue
+            # trace the claim back by kind and quote: a later edit may have changed its line
+            since = len(known) - 1
+            while since and any(one[:2] == key[:2] for one in known[since - 1]):
+                since -= 1
+            found.append(claim._replace(edit=since))
+        return tuple(found)
+
+    @property
+    def flagged(self) -> dict[str, list[Claim]]:
+        """Unsupported claims, grouped by line."""
+        lines: dict[str, list[Claim]] = {}
+        for claim in self.claims:
+            lines.setdefault(claim.line, []).append(claim)
+        return lines
+
+    @property
+    def diff(self) -> str:
+        """Unified diff of all edits together, with three lines of context."""
+        return unified(self.task.resume, self.session.text, 3)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the revision fits on the page."""
+        return self.session.state.document.lines <= self.session.rules.page_lines
+
+    @property
+    def failed_calls(self) -> int:
+        """Number of turns whose call failed."""
+        return sum(step.error != "none" for _, step in self.session.state.transcript)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings that the user must read before using the revision."""
+        told = []
+        if self.claims:
+            count = len(self.flagged)
+            what = "1 line claims" if count == 1 else f"{count} lines claim"
+            told.append(f"{what} what your original does not support: see whether it is true")
+        verdict = self.verdict
+        if verdict and verdict.hallucination < 0:
+            reason = verdict.reasons.get("hallucination", "it gives no reason")
+            # the rubric judge repeats the reason of a claim
+            if not any(reason.startswith(one.reason) for one in self.claims):
+                told.append(f"The judge ({self.judge}) objects: {reason}")
+        if verdict and verdict.preference < 0:
+            told.append(f"The judge ({self.judge}) would rather have your original")
+        if self.no_verdict:
+            told.append(f"The judge ({self.judge}) gave no verdict: {self.no_verdict}")
+        if not self.session.state.submitted:
+            told.append("The agent ran out of turns and did not hand it in: it may be half done")
+        return told
+
+
+async def play(
+    player: Player, session: Session, seed: int, turn: Callable[[int], object]
+) -> Session:
+    """Play an episode to its end.
+
+    Args:
+        player: player of the episode; is closed afterwards.
+        session: new session.
+        seed: seed, as in `Player.play`.
+        turn: progress callback, periodically called with the number of turns played.
+
+    Raises:
+        ModelError: the player cannot continue.
+    """
+    try:
+        playing = asyncio.create_task(player.play(session, seed))
+        try:
+            while not playing.done():
+                await asyncio.wait({playing}, timeout=_LOOK_S)
+                turn(session.turns)
+        finally:
+            playing.cancel()  # after an interruption; has no effect on a finished task
+        await playing
+    finally:
+        await player.close()
+    return session
+
+
+def graded(session: Session, judge: Judge) -> Revision:
+    """Grade a finished episode; an error of the judge is reported in `Revision.no_verdict`."""
+    try:
+        if session.needs_verdict:
+            session.grade(judge.judge(session.task, session.text))
+    except Exception as problem:  # user-defined judges may raise anything
+        return Revision(session, judge.name, f"{type(problem).__name__}: {problem}")
+    return Revision(session, judge.name)
+
+
+def unified(before: str, after: str, context: int) -> str:
+    """Return a unified diff without file names; empty if the texts are equal."""
+    old, new = (text.removesuffix("\n").split("\n") for text in (before, after))
+    rows = difflib.unified_diff(old, new, n=context, lineterm="")
+    return "\n".join(list(rows)[2:])  # without the file names
+
+
+def words(action: str) -> tuple[str, str]:
+    """Split an action into the agent's thought and its text outside the tool call."""
+    thought, closed, said = action.partition("</think>")
+    if not closed:
+        thought, said = "", action
+    before, _, rest = said.partition("<tool_call>")
+    after = rest.rpartition("</tool_call>")[2]
+    return thought.replace("<think>", "").strip(), f"{before}{after}".strip()
+
+
+class _Edit(NamedTuple):
+    """Resume after a successful edit, or before the first."""
+
+    text: str
+    claims: Mapping[tuple[str, str, str], Claim]  # by kind, quote and line
+    turn: int = 0
+    action: str = ""
+
+
+def _edits(session: Session) -> Iterator[_Edit]:
+    """Yield the original resume and, by replay, the resume after each successful edit."""
+    twin = type(session)(session.task, session.rules)
+    yield _Edit(twin.text, _claims(twin.task, twin.text))
+    for turn, (action, _) in enumerate(session.state.transcript, start=1):
+        if "edit" in twin.step(action).ledger:
+            yield _Edit(twin.text, _claims(twin.task, twin.text), turn, action)
+
+
+def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], Claim]:
+    lines = parse(text)
+    signals = measure(text, make_reference(task))
+    found = [
+        Claim(one.kind, one.quote, lines[one.line].body, one.reason, one.confidence)
+        for one in (*signals.findings, *signals.doubts)
+    ]
+    return {one[:3]: one for one in found}
+
+
+def _change(task: Task, number: int, old: _Edit, new: _Edit) -> Change:
+    # compares with the previous text, but takes the facts from the original
+    comparison = compare(task, old.text, new.text)
+    grades = {name: comparison.grade(name) for name in GRADED_FIELDS}
+    grades = {name: grade for name, grade in grades.items() if grade}
+    alone = RubricJudge().judge(replace(task, resume=old.text), new.text)
+    # the judge may grade differently: use its reasons where the grades agree
+    reasons = {
+        name: alone.reasons[name] for name, grade in grades.items() if getattr(alone, name) == grade
+    }
+    fresh = (claim for key, claim in new.claims.items() if key not in old.claims)
+    claims = tuple(claim._replace(edit=number) for claim in fresh)
+    thought, said = words(new.action)
+    diff = unified(old.text, new.text, 1)
+    moved = sorted(old.text.split()) == sorted(new.text.split())
+    return Change(number, new.turn, diff, said, thought, moved, grades, reasons, claims)

@@ -1,0 +1,61 @@
+"""Terminal summary of a revision: edits, results, warnings and output files."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from resume_gym.apps.revise.report import by_rule, outcome
+from resume_gym.apps.revise.revision import Change, Revision
+from resume_gym.render import visible as _visible
+
+_MOST_LINES = 4
+_MOST_WORDS = 300
+_COLOURS = {"-": "red", "+": "green"}
+
+
+def print_summary(revision: Revision, notes: Sequence[str], files: Iterable[str]) -> None:
+    """Print the summary.
+
+    Args:
+        revision: revision to describe.
+        notes: notes on the input files.
+        files: paths of the written files.
+    """
+    console = Console(highlight=False)
+    for change in revision.changes:
+        _print_change(console, change)
+    for name, value in outcome(revision).items():
+        console.print(Text.assemble((f"{name}: ", "dim"), visible(value)))
+    for note in notes:
+        console.print(Text(f"note: {visible(note)}", "yellow"))
+    for line, claims in revision.flagged.items():
+        console.print(Text(f"without support: {visible(line)}", "red"))
+        for claim in claims:
+            told = Text(visible(f"edit {claim.edit}: {claim.reason}"))
+            console.print(Padding(told, (0, 0, 0, 2), expand=False))
+    for warning in revision.warnings:
+        console.print(Text(f"WARNING: {visible(warning)}", "bold red"))
+    for file in files:
+        console.print(Text(visible(file)), soft_wrap=True)
+
+
+def visible(text: str) -> str:
+    """Make a text safe for terminals; lone surrogates, which models may send, would raise."""
+    return _visible(text).encode("utf-8", "replace").decode()
+
+
+def _print_change(console: Console, change: Change) -> None:
+    console.print(Text(f"edit {change.number}", "bold"))
+    for sign, colour in _COLOURS.items():
+        lines = [row for row in change.diff.split("\n") if row.startswith(sign) and row[1:].strip()]
+        for row in lines[:_MOST_LINES]:
+            console.print(Text(visible(row), colour))
+        if len(lines) > _MOST_LINES:
+            console.print(Text(f"{sign} and {len(lines) - _MOST_LINES} lines more", colour))
+    said = " ".join((change.said or change.thought).split())
+    cut = said[:_MOST_WORDS] + "..." * (len(said) > _MOST_WORDS)
+    console.print(Text(f"why: {visible(cut) or 'the agent gave no reason'}", "italic"))
+    console.print(Text(f"by rule: {visible(by_rule(change))}", "dim"))
+    console.print()

@@ -1,0 +1,234 @@
+"""Reconstruction of a recorded episode: turns, documents between them, reward and verdict.
+
+The record is sufficient: the documents are recovered backwards, from the final text through the
+diffs in the replies, so that a run remains readable without its tasks.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any, NamedTuple
+
+from resume_gym import rewards
+from resume_gym.document import wrap
+from resume_gym.tools import ERRORS
+
+_META = re.compile(r"turns left: \d+/\d+ \| edits: (\d+)")
+_LAYOUT = re.compile(r"lines: \d+/\d+ \| longest line: \d+")
+_ERROR = re.compile(rf"error \(({'|'.join(ERRORS)})\): ")
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+
+
+class Turn(NamedTuple):
+    """Action and its reply.
+
+    Attributes:
+        kind: "edit", "shown", "error", "submit", or "text" in environments without a document.
+        action: full text of the action.
+        said: text outside the tool call.
+        tool: name of the called tool; empty if the call cannot be parsed.
+        arguments: arguments of the call.
+        error: error code; empty on success.
+        reply: reply without the lines on layout and budget.
+        status: these lines.
+        reward: reward of the call; None if not recorded.
+    """
+
+    kind: str
+    action: str
+    said: str
+    tool: str
+    arguments: Mapping[str, Any]
+    error: str
+    reply: str
+    status: str
+    reward: float | None
+
+
+def turns(record: Mapping[str, Any]) -> list[Turn]:
+    """Return the turns of a record, in order."""
+    found: list[Turn] = []
+    edits, reviewed = 0, False
+    heard = record.get("observations", [])
+    for number, action in enumerate(record.get("actions", [])):
+        said, tool, arguments = _call(action)
+        reply = heard[number] if number < len(heard) else ""
+        body, _, last = reply.rpartition("\n")
+        meta = _META.fullmatch(last)
+        if not meta:  # environment without a document
+            earned = record.get("rewards", [])
+            reward = earned[number] if number < len(earned) else None
+            found.append(Turn("text", action, said, tool, arguments, "", reply, "", reward))
+            continue
+        # only a successful edit increments the counter in the reply
+        kind, error = _kind(body, int(meta[1]) > edits)
+        edits = int(meta[1])
+        text, _, layout = body.rpartition("\n")
+        shows_layout = _LAYOUT.fullmatch(layout) is not None and kind in ("edit", "shown")
+        status = f"{layout} | {last}" if shows_layout else last
+        reward = _earned(kind, reviewed)
+        reviewed = reviewed or kind == "shown"
+        text = text if shows_layout else body
+        found.append(Turn(kind, action, said, tool, arguments, error, text, status, reward))
+    return found
+
+
+def _kind(body: str, edited: bool) -> tuple[str, str]:
+    """Return the kind of a turn and its error code."""
+    if edited:
+        return "edit", ""
+    if body == "submitted":
+        return "submit", ""
+    error = _ERROR.match(body)
+    # a page may begin like an error, but ends with its layout
+    if error and not _LAYOUT.fullmatch(body.rpartition("\n")[2]):
+        return "error", error[1]
+    return "shown", ""
+
+
+def _earned(kind: str, reviewed: bool) -> float:
+    if kind == "shown":
+        return 0.0 if reviewed else rewards.FIRST_REVIEW
+    return {"edit": rewards.EDIT, "submit": rewards.SUBMIT}.get(kind, rewards.FAILURE)
+
+
+def _call(action: str) -> tuple[str, str, Mapping[str, Any]]:
+    """Return the text around a call, its tool and its arguments; empty if it cannot be parsed."""
+    before, opened, rest = action.partition("<tool_call>")
+    inside, closed, after = rest.rpartition("</tool_call>")
+    try:
+        call = json.loads(inside) if opened and closed else None
+    except (ValueError, RecursionError):
+        call = None
+    if isinstance(call, dict) and isinstance(call.get("name"), str):
+        arguments = call.get("arguments", {})
+        if isinstance(arguments, dict):
+            return (before + after).strip(), call["name"], arguments
+    return "", "", {}
+
+
+def undo(text: str, diff: str) -> str:
+    """Return the text before a unified diff without context was applied.
+
+    Raises:
+        ValueError: the diff does not lead to this text.
+    """
+    lines = text.split("\n")
+    hunks: list[tuple[int, dict[str, list[str]]]] = []
+    for row in diff.split("\n"):
+        if head := _HUNK.fullmatch(row):
+            start, length = int(head[3]), int(head[4] or 1)
+            # a hunk that adds no lines names the line before it
+            hunks.append((start - 1 if length else start, {"-": [], "+": []}))
+        elif hunks and row[:1] in ("-", "+"):
+            hunks[-1][1][row[0]].append(row[1:])
+        else:
+            raise ValueError(f"expected a diff without context, got {row[:80]!r}")
+    for start, rows in reversed(hunks):  # from the end, so that line numbers stay valid
+        old, new = rows["-"], rows["+"]
+        if lines[start : start + len(new)] != new:
+            raise ValueError(f"line {start + 1} is not what the diff made it")
+        lines[start : start + len(new)] = old
+    return "\n".join(lines)
+
+
+def texts(record: Mapping[str, Any], played: Sequence[Turn]) -> list[str]:
+    """Return the document before the first turn and after each turn.
+
+    Raises:
+        ValueError: the diffs of the record do not lead to its final text.
+    """
+    after = [str(record["text"])]
+    for turn in reversed(played):
+        after.append(undo(after[-1], turn.reply) if turn.kind == "edit" else after[-1])
+    return after[::-1]
+
+
+def episode(record: Mapping[str, Any], task: Any, original: str | None) -> dict[str, Any]:
+    """Return the data of the page for an episode, as JSON values.
+
+    Args:
+        record: record of the episode.
+        task: task of the episode; None if it is not found.
+        original: document of the task before any edit; None if unknown.
+    """
+    played = turns(record)
+    notes = []
+    after: list[str] = []
+    if "rules" in record and "text" in record:
+        try:
+            after = texts(record, played)
+        except ValueError as problem:
+            after = [record["text"]] if original is None else [original, record["text"]]
+            notes.append(f"The document between the edits cannot be reconstructed: {problem}.")
+    if after and original is not None and original != after[0]:
+        notes.append("The task as it is found now has another document than the one played.")
+    rules = record.get("rules") or {}
+    return {
+        "rules": rules,
+        "notes": notes,
+        "failure": str(record.get("failure") or ""),
+        "turns": [turn._asdict() for turn in played],
+        "documents": _documents(after, rules.get("page_width")),
+        "ledger": _ledger(record),
+        "reward": record.get("reward"),
+        "graded": bool(record.get("graded")),
+        "verdict": _verdict(record.get("verdict")),
+        "task": _fields(task, original),
+        "text": "" if after else str(record.get("text") or ""),
+    }
+
+
+def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
+    """Encode texts as indices into their distinct lines, with the page rows of long lines."""
+    numbers: dict[str, int] = {}
+    documents = [
+        [numbers.setdefault(line, len(numbers)) for line in text.removesuffix("\n").split("\n")]
+        for text in after
+    ]
+    wrapped = {
+        number: wrap(line, width)
+        for line, number in numbers.items()
+        if width is not None and len(line) > width
+    }
+    return {"lines": list(numbers), "wrapped": wrapped, "after": documents}
+
+
+def _ledger(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the reward terms, each with its component of the reward."""
+    # a term belongs to the component to which a value of 1 contributes
+    return [
+        {"term": term, "value": value, "part": part}
+        for term, value in (record.get("ledger") or {}).items()
+        for part, share in rewards.components({term: 1.0}).items()
+        if share
+    ]
+
+
+def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the numeric fields of a verdict with their reasons, and its other contents."""
+    if not verdict:
+        return None
+    said = {name: value for name, value in verdict.items() if isinstance(value, Mapping)}
+    fields = [
+        {"field": name, "value": value}
+        | {aspect: told[name] for aspect, told in said.items() if name in told}
+        for name, value in verdict.items()
+        if isinstance(value, int | float)
+    ]
+    named = {one["field"] for one in fields}
+    rest = {name: told for name, told in said.items() if set(told) - named}
+    other = {name: value for name, value in verdict.items() if isinstance(value, str | list)}
+    return {"fields": fields, "other": {**rest, **other}}
+
+
+def _fields(task: Any, original: str | None) -> list[dict[str, Any]] | None:
+    """Return the fields of a task, without the document, which the page shows anyway."""
+    if not is_dataclass(task) or isinstance(task, type):
+        return None
+    return [
+        {"name": name, "value": value}
+        for name, value in asdict(task).items()
+        if value and value != original and name != "task_id"
+    ]

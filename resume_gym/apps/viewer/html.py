@@ -1,0 +1,127 @@
+"""HTML page of the viewer: for the server, or with embedded data as one file.
+
+The page consists of the files in `page/`; its content security policy blocks all other scripts.
+Text from documents, models and judges is embedded as compressed JSON, and the scripts insert it as
+plain text.
+"""
+
+import gzip
+import hashlib
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from resume_gym.apps.viewer.data import Results, UnreadableError
+from resume_gym.atomic_write import replacing
+
+EXPORT_BYTES = 24 * 2**20
+"""Size limit of the compressed episodes in an exported file; further groups are left out."""
+
+# in page.html; identifies exported files
+_GENERATOR = b'<meta name="generator" content="resume-gym view">'
+SCRIPTS = (
+    "page.js",
+    "charts.js",
+    "figures.js",
+    "overview.js",
+    "table.js",
+    "filters.js",
+    "diff.js",
+    "turns.js",
+    "document.js",
+    "grades.js",
+    "tokens.js",
+    "episode.js",
+    "compare.js",
+    "start.js",
+)
+"""Scripts of the page, in the order of execution."""
+
+
+def page(data: str = "") -> str:
+    """Return the page as HTML.
+
+    Args:
+        data: HTML elements that hold the data; if empty, the page requests them from its server.
+    """
+    parts = files("resume_gym.apps.viewer").joinpath("page")
+    style = parts.joinpath("page.css").read_text(encoding="utf-8")
+    script = "\n".join(parts.joinpath(one).read_text(encoding="utf-8") for one in SCRIPTS)
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        f"img-src data:; connect-src {chr(39) + ('none' if data else 'self') + chr(39)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    values = {"policy": policy, "style": style, "data": data, "script": script}
+    frame = parts.joinpath("page.html").read_text(encoding="utf-8")
+    # a single pass leaves braces in the inserted parts alone
+    return re.sub(r"\{\{(\w+)\}\}", lambda hole: values[hole[1]], frame)
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def export(results: Results, file: Path, limit: int = EXPORT_BYTES) -> int:
+    """Write the page with its data to one file that needs no network and no server.
+
+    Leaves out tokens, unreadable episodes and, once the others take `limit` bytes, whole groups of
+    episodes, chosen at random. The table still has their rows.
+
+    Returns:
+        Number of episodes left out.
+    """
+    chunks: list[str] = []
+    chunk_of: dict[int, int] = {}
+    groups = list(_groups(results))
+    Random(0).shuffle(groups)  # a random sample covers all steps and agents
+    room = limit
+    for group in groups:
+        episodes: dict[int, Any] = {}
+        for number in group:
+            with suppress(UnreadableError):
+                episodes[number] = results.episode(number)
+        if not episodes:
+            continue
+        chunk = _pack(episodes)
+        room -= len(chunk)
+        if room < 0 and chunks:
+            break
+        chunk_of |= dict.fromkeys(episodes, len(chunks))
+        chunks.append(chunk)
+    left_out = len(results.rows) - len(chunk_of)
+    index = results.index() | {"chunks": [chunk_of.get(n) for n in range(len(results.rows))]}
+    packed = [("index", _pack(index)), *((f"chunk-{n}", one) for n, one in enumerate(chunks))]
+    data = "\n".join(
+        f'<script type="text/plain" id="{name}">{text}</script>' for name, text in packed
+    )
+    with replacing(file) as unfinished:
+        unfinished.write_text(page(data), encoding="utf-8")
+    return left_out
+
+
+def is_exported(file: Path) -> bool:
+    """Return whether a file was written by `export`."""
+    with file.open("rb") as opened:
+        return _GENERATOR in opened.read(400)
+
+
+def _groups(results: Results) -> Iterator[list[int]]:
+    def group(number: int) -> str:
+        return results.rows[number].group
+
+    for _, numbers in groupby(sorted(range(len(results.rows)), key=group), key=group):
+        yield list(numbers)
+
+
+def _pack(value: Any) -> str:
+    """Encode a value as compressed JSON in Base64, which cannot contain markup."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    return b64encode(gzip.compress(text, mtime=0)).decode()

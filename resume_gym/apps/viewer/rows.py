@@ -1,0 +1,105 @@
+"""Rows of the viewer's table, one per episode of any domain."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from resume_gym import rewards
+from resume_gym.apps.viewer.tasks import Tasks
+from resume_gym.document import wrapped_lines
+
+
+class Row(NamedTuple):
+    """Row of an episode.
+
+    Attributes:
+        agent: name of the agent; empty in a run.
+        step: training step; None in an evaluation.
+        group: key of comparable episodes, on the same task and in a run at the same step.
+        member: index within the group; in an evaluation, index of the agent's rollout.
+        task: ID of the task.
+        weakness: weakness of the task; empty if unknown.
+        outcome: "submitted", "out of turns", "ended" (no submission needed), or "not graded".
+        reward: reward; None if not graded.
+        score: score from 0 to 100; None if not recorded.
+        turns: number of actions.
+        edits: number of successful edits; None in environments without edits.
+        failed_edits: number of failed edits; None likewise.
+        lines: lines of the final document; None without a page.
+        page_lines: lines of the page; None without a page.
+        flags: labels of notable events.
+    """
+
+    agent: str
+    step: int | None
+    group: str
+    member: int
+    task: str
+    weakness: str
+    outcome: str
+    reward: float | None
+    score: float | None
+    turns: int
+    edits: int | None
+    failed_edits: int | None
+    lines: int | None
+    page_lines: int | None
+    flags: tuple[str, ...]
+
+
+def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Row:
+    """Return the row of a recorded episode; `step` is None in an evaluation."""
+    task = str(record["task_id"])
+    ledger = record.get("ledger") or {}
+    rules = record.get("rules") or {}
+    lines = wrapped_lines(record["text"], rules["page_width"]) if rules else None
+    # records hold sums of rewards: divide them by the reward of one edit
+    edits, failed = (
+        round(ledger.get(name, 0.0) / worth) if ledger else None
+        for name, worth in (("edit", rewards.EDIT), ("failed_edit", rewards.FAILURE))
+    )
+    graded = bool(record["graded"])
+    outcome = "ended" if not ledger else "submitted" if ledger.get("submit") else "out of turns"
+    return Row(
+        agent=str(record.get("agent") or ""),
+        step=step,
+        group=task if step is None else f"{step}/{int(record['group'])}",
+        member=int(record.get("rollout", 0) if step is None else record["member"]),
+        task=task,
+        weakness=str(record.get("weakness") or tasks.weakness(task)),
+        outcome=outcome if graded else "not graded",
+        reward=_figure(record.get("reward")) if graded else None,
+        score=_figure(record.get("score")) if graded else None,
+        turns=len(record.get("actions") or ()),
+        edits=edits,
+        failed_edits=failed,
+        lines=lines,
+        page_lines=rules.get("page_lines"),
+        flags=tuple(_flags(record, ledger)),
+    )
+
+
+def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[str]:
+    verdict = record.get("verdict")
+    if ledger.get("malformed"):
+        yield "malformed"
+    heard = record.get("observations") or ()
+    if any(one.startswith("error (several_calls): ") for one in heard):
+        yield "several calls"
+    if ledger.get("failed_edit"):
+        yield "failed edits"
+    if ledger.get("no_submit"):
+        yield "no submit"
+    if ledger.get("layout", 0) < 0:
+        yield "too long"
+    if ledger and record["graded"] and not verdict:
+        yield "not judged"
+    if not record["graded"]:
+        yield "not graded"
+    for name, value in (verdict or {}).items():
+        if isinstance(value, int | float) and value < 0:
+            # the name of this field already states the defect
+            yield name if name == "hallucination" else f"worse {name.replace('_', ' ')}"
+
+
+def _figure(value: float | None) -> float | None:
+    return None if value is None else round(float(value), 6)

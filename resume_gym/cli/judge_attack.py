@@ -1,0 +1,79 @@
+"""`resume-gym judge attack`: play policies that game a judge."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from random import Random
+from typing import Any
+
+from resume_gym.cli.arguments import add_json, add_parser, positive, print_json
+from resume_gym.evaluation.attack import SIZES, PolicyRewards, attack
+from resume_gym.evaluation.attack_search import SearchResult, repaired, search
+from resume_gym.judges import Judge
+from resume_gym.session import Rules
+from resume_gym.sources import load_tasks
+from resume_gym.tasks import Task
+
+
+def add_command(commands: Any) -> None:
+    """Add `attack` to the commands of `resume-gym judge`."""
+    command = add_parser(
+        commands,
+        "attack",
+        "play policies that game a judge",
+        "Play policies that improve no resume on held-out tasks, and print what they earn beside "
+        "what the reward tables pay for nothing.",
+        ["judge attack", "judge attack --size mini --search 2000 --limit 8"],
+    )
+    add = command.add_argument
+    add("--judge", default="rubric", metavar="SPEC", help="a name or JSON (default: %(default)s)")
+    add("--size", choices=sorted(SIZES), default="full", help="of the tasks (default: %(default)s)")
+    add("--limit", type=positive, metavar="N", help="the first N of the held-out tasks")
+    add("--seed", type=int, default=0, metavar="N", help="of the policies (default: 0)")
+    add("--search", type=positive, metavar="N", help="also search, with N tries a task and start")
+    add_json(add)
+    command.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from rich.console import Console
+
+    from resume_gym.cli.arguments import make_async_judge
+
+    judge = make_async_judge(options.judge)
+    source, rules = SIZES[options.size]
+    tasks = load_tasks(source, "eval")[: options.limit]
+    rows = attack(judge, tasks, rules, options.seed)
+    finds = list(_finds(judge, tasks, rules, options)) if options.search else []
+    if options.json:
+        found = {"judge": judge.name, "tasks": len(tasks), "policies": list(map(asdict, rows))}
+        print_json({**found, "finds": list(map(asdict, finds))})
+        return
+    _show(Console(), rows, finds)
+
+
+def _finds(
+    judge: Judge, tasks: Sequence[Task], rules: Rules, options: argparse.Namespace
+) -> Iterator[SearchResult]:
+    for task in tasks:
+        for label, start in (("original", task.resume), ("repaired", repaired(task))):
+            rng = Random(f"{options.seed}-{task.task_id}-{label}")
+            yield search(judge, task, start, rules, options.search, rng, label)
+
+
+def _show(console: Any, rows: Sequence[PolicyRewards], finds: Sequence[SearchResult]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None)
+    for name in ("policy", "reward", "above the floor", "at most", "on task"):
+        table.add_column(name, justify="left" if name in ("policy", "on task") else "right")
+    for row in rows:
+        figures = (f"{row.mean:.2f}", f"{row.above:+.2f}", f"{row.most:+.2f}")
+        table.add_row(row.policy, *figures, row.worst if row.most > 0 else "")
+    console.print(table)
+    for find in finds:
+        console.print(
+            f"\n{find.task_id}, from the {find.start} text: {find.before:.2f} -> {find.after:.2f}"
+        )
+        for line in find.diff:
+            console.print(f"  {line}", markup=False, highlight=False)

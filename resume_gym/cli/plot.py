@@ -1,0 +1,64 @@
+"""`resume-gym plot`: plot training runs and evaluations."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from resume_gym.apps.plot.plot import plot
+from resume_gym.apps.plot.style import FORMATS
+from resume_gym.cli.arguments import add_parser
+from resume_gym.tasks import TaskError
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `plot`."""
+    command = add_parser(
+        commands,
+        "plot",
+        "draw runs and evaluations",
+        "Draw training runs and evaluations. Evaluations that are given together are drawn "
+        "together, each run for itself; what the data do not have is left out.",
+        [
+            "plot runs/nano --out docs --format svg --source",
+            "eval --agent careful --agent oracle --out result",
+            "plot result",
+        ],
+    )
+    add = command.add_argument
+    add(
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="RUN_OR_RESULT",
+        help="folder of a run, or of an evaluation, as `resume-gym eval --out FOLDER` writes",
+    )
+    add(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="where the pictures go (default: `plots` in the folder that is drawn)",
+    )
+    add(
+        "--format",
+        default=",".join(FORMATS),
+        metavar="LIST",
+        help="png, svg or both (default: %(default)s)",
+    )
+    add(
+        "--source",
+        action="store_true",
+        help="mark the figures of the experiment that this project reproduces",
+    )
+    command.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> None:
+    formats = list(dict.fromkeys(options.format.split(",")))
+    for one in formats:
+        if one not in FORMATS:
+            raise TaskError(f"--format: expected some of {', '.join(FORMATS)}; got {one!r}")
+    written = plot(options.paths, options.out, formats, options.source)
+    for file in written.files:
+        print(file)
+    if written.missing:
+        print(f"nothing to draw for: {', '.join(map(str, written.missing))}", file=sys.stderr)

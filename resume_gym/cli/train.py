@@ -1,0 +1,44 @@
+"""`resume-gym train`: train an agent, exactly as `python learners/aipo.py` does."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from resume_gym.cli.arguments import add_parser
+
+_ABOUT = """\
+Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
+is trained on the CPU. Results are written to runs/NAME; the same command resumes an interrupted \
+run. It needs `pip install resume-gym[train]`; once that is installed, `resume-gym train --help` \
+lists all options."""
+
+
+def add_command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    train: Callable[[Sequence[str]], None],
+) -> None:
+    """Add `train`.
+
+    Args:
+        commands: subparsers of the command line.
+        train: runs a training job with the given command-line arguments.
+    """
+    command = add_parser(
+        commands,
+        "train",
+        "train an agent with reinforcement learning",
+        _ABOUT,
+        ["train --steps 5", "train --config smollm2 --name mine", "train --config nano --dry-run"],
+        failed="training failed; most runs resume with the same command",
+    )
+    # With a prefix that no argument has, argparse recognizes no option, not even --help: all
+    # arguments are left to the training job.
+    command.prefix_chars = "\0"
+    command.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="--config NAME, --dry-run, --steps N, ..."
+    )
+    command.set_defaults(run=partial(_run, train=train))
+
+
+def _run(options: argparse.Namespace, train: Callable[[Sequence[str]], None]) -> None:
+    train(options.arguments)

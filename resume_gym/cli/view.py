@@ -1,0 +1,86 @@
+"""`resume-gym view`: show a run or an evaluation in a browser, or export it as one HTML file."""
+
+import argparse
+from contextlib import suppress
+from pathlib import Path
+
+from resume_gym.apps.viewer.data import Results
+from resume_gym.apps.viewer.html import export, is_exported
+from resume_gym.apps.viewer.server import PORT, serve
+from resume_gym.atomic_write import check_new_file
+from resume_gym.cli.arguments import add_parser
+from resume_gym.tasks import TaskError
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `view`."""
+    command = add_parser(
+        commands,
+        "view",
+        "look at a run or an evaluation in a browser",
+        "Look at a run or an evaluation in a browser: curves, a table of the episodes, and each "
+        "of them turn by turn. Ctrl-C stops the server, with status 0.",
+        ["view runs/nano", "view result --export result.html"],
+    )
+    add = command.add_argument
+    add("folder", type=Path, metavar="RUN_OR_RESULT", help="a run's folder, or an evaluation's")
+    add(
+        "--port",
+        type=_port,
+        default=PORT,
+        metavar="N",
+        help="where to serve it, on this machine only; 0: any that is free (default: %(default)s)",
+    )
+    add(
+        "--export",
+        type=Path,
+        metavar="FILE.html",
+        help="write one file that needs no server, instead of serving; without tokens",
+    )
+    # the folder may come from someone else: keep the current folder off the import path, so that
+    # modules named by its settings are not imported from there
+    command.set_defaults(run=_run, others_data=True)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text!r}")
+    return int(text)
+
+
+def _run(options: argparse.Namespace) -> None:
+    target: Path | None = options.export
+    check_new_file("--export", target)
+    if target and target.exists() and not is_exported(target):
+        raise TaskError(f"--export: {str(target)!r} is there and was not exported from here")
+    results = _open(options.folder)
+    if target:
+        left_out = export(results, target)
+        size = target.stat().st_size / 2**20
+        told = f"; {left_out} of them only as rows of the table" if left_out else ""
+        print(f"{target}: {len(results.rows)} episodes{told}, {size:.1f} MB, without tokens")
+        return
+    try:
+        server = serve(results, options.port)
+    except OSError as problem:
+        hint = "choose another with --port, or 0 for any"
+        raise TaskError(
+            f"--port: {options.port} cannot be had ({problem.strerror}); {hint}"
+        ) from None
+    with server, suppress(KeyboardInterrupt):
+        print(f"{len(results.rows)} episodes of {results.path}", flush=True)
+        print(f"http://127.0.0.1:{server.server_port}/  (Ctrl-C to stop)", flush=True)
+        server.serve_forever()
+
+
+def _open(folder: Path) -> Results:
+    """Read a folder, with a progress bar on the terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    results = Results(folder)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading episodes", total=len(results.files()))
+        results.refresh(lambda file: progress.advance(task))
+    return results

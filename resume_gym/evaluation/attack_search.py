@@ -1,0 +1,143 @@
+"""An evolutionary search for edits that a judge prefers.
+
+The search starts from the original or from the repaired resume. Whether a find is an exploit or an
+improvement is left to the reader.
+"""
+
+import difflib
+import re
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from resume_gym.document import wrapped_lines
+from resume_gym.judges import Judge
+from resume_gym.rewards import LAYOUT, VERDICT_WEIGHTS, verdict_ledger
+from resume_gym.session import Rules
+from resume_gym.tasks import Task
+from resume_gym.text.lines import LEXICON
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Best text found by a search.
+
+    Attributes:
+        task_id: id of the task.
+        start: text that the search started from: "original" or "repaired".
+        before: content and layout reward of the starting text.
+        after: content and layout reward of the best text.
+        diff: changed lines; empty if nothing better than the starting text was found.
+        text: the best text.
+    """
+
+    task_id: str
+    start: str
+    before: float
+    after: float
+    diff: tuple[str, ...]
+    text: str
+
+
+def search(
+    judge: Judge, task: Task, start: str, rules: Rules, tries: int, rng: Random, label: str
+) -> SearchResult:
+    """Search for edits that the judge prefers, by random mutation and selection.
+
+    Args:
+        judge: judge under attack.
+        task: task that the judge is given.
+        start: text to start from.
+        rules: page size, and the number of edits: at most `max_turns - 2` lines may change.
+        tries: number of mutants; the judge does not see those with too many changed lines.
+        rng: random generator.
+        label: value of `SearchResult.start`.
+    """
+    edits = rules.max_turns - 2
+    words = _dictionary(task)
+    before = best = _reward(judge, task, start, rules)
+    pool = [start]
+    for _ in range(tries):
+        text = rng.choice(pool)
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            text = _mutant(text, words, rng)
+        if text == task.resume or _changed(start, text) > edits:
+            continue
+        reward = _reward(judge, task, text, rules)
+        # equal texts stay as parents, the newest 16, so that the search can cross plateaus
+        if reward > best:
+            best, pool = reward, [text]
+        elif reward == best and text != start:
+            pool = [*pool[-15:], text]
+    diff = difflib.unified_diff(start.split("\n"), pool[-1].split("\n"), n=0, lineterm="")
+    shown = tuple(line for line in list(diff)[2:] if not line.startswith("@@"))
+    return SearchResult(task.task_id, label, before, best, shown if best > before else (), pool[-1])
+
+
+def repaired(task: Task) -> str:
+    """Apply all fixes of a task to its resume."""
+    text = task.resume
+    for fix in task.fixes:
+        text = text.replace(fix.old, fix.new)
+    return text
+
+
+def _reward(judge: Judge, task: Task, text: str, rules: Rules) -> float:
+    """Return the content and layout reward; the tool terms would be the same for all texts."""
+    fits = wrapped_lines(text, rules.page_width) <= rules.page_lines
+    layout = LAYOUT if fits else -LAYOUT
+    return sum(verdict_ledger(judge.judge(task, text), VERDICT_WEIGHTS).values()) + layout
+
+
+def _dictionary(task: Task) -> list[str]:
+    verbs = LEXICON["verbs"]
+    lists = (verbs["strong"], verbs["known"], verbs["neutral"], LEXICON["words"]["glue"])
+    words = [word for group in lists for word in group]
+    for text in (task.job, task.resume):
+        words += re.findall(r"[\w$%-]+", text)
+    return words
+
+
+def _changed(before: str, after: str) -> int:
+    """Count the lines that differ."""
+    old, new = before.split("\n"), after.split("\n")
+    codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return sum(max(b - a, d - c) for kind, a, b, c, d in codes if kind != "equal")
+
+
+def _mutant(text: str, words: Sequence[str], rng: Random) -> str:
+    """Apply one random mutation to a line, or to the order of the lines."""
+    lines = text.split("\n")
+    places = [n for n, line in enumerate(lines) if len(line.split()) > 2]
+    n = rng.choice(places)
+    tokens = lines[n].split(" ")
+    at = rng.randrange(1, len(tokens))
+    span = rng.randint(1, 4)
+    move = rng.randrange(9)
+    if move == 0:
+        tokens[at] = _cased(rng.choice(words), tokens[at])
+    elif move == 1:
+        tokens.insert(at, rng.choice(words))
+    elif move in (2, 3):
+        del tokens[at : at + span]
+    elif move == 4:
+        other = lines[rng.choice(places)].split(" ")
+        start = rng.randrange(len(other))
+        tokens[at:at] = other[start : start + span]
+    elif move == 5:
+        tokens[at:], lines[n] = rng.sample(tokens[at:], len(tokens[at:])), ""
+    elif move == 6 and n + 1 < len(lines):
+        tokens += ["and", *lines.pop(n + 1).split(" ")[1:]]
+    elif move == 7:
+        lines.insert(rng.choice(places), lines.pop(n))
+        return "\n".join(lines)
+    else:
+        del lines[n]
+        return "\n".join(lines)
+    lines[min(n, len(lines) - 1)] = " ".join(tokens)
+    return "\n".join(lines)
+
+
+def _cased(word: str, like: str) -> str:
+    return word.capitalize() if like[:1] in string.ascii_uppercase else word

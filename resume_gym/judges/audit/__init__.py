@@ -1,0 +1,1 @@
+"""Evaluation of judges: labelled pairs, attacks, agreement statistics and drift."""

@@ -1,0 +1,186 @@
+"""Agreement statistics of a judge: proportions with confidence intervals, kappa and alpha.
+
+`Report` holds the statistics of a calibration, and `table` formats them for the terminal.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from resume_gym.user_errors import missing
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_Z = 1.96  # normal quantile of a two-sided 95 % interval
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A proportion, hits / total, with the bounds of its 95 % Wilson interval; see `share`."""
+
+    hits: int
+    total: int
+    value: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Statistics of a judge on labelled pairs.
+
+    Attributes:
+        judge: name of the judge.
+        pairs: number of pairs.
+        repeats: number of verdicts per pair.
+        accuracy: share of correct values, by field.
+        kappa: Cohen's kappa with quadratic weights, by graded field; None where labels and
+            verdicts do not vary.
+        recall: share of fabrications detected, by kind.
+        false_alarms: share of honest revisions flagged as fabricated: of those that only reword
+            ("honest_rewrite"), and of "all".
+        alpha: ordinal Krippendorff's alpha of the repeats, by field; None with one repeat, or
+            where verdicts do not vary. Always 1 for a deterministic judge.
+        flips: share of graded fields with position bias: the grade did not change sign when the
+            texts were exchanged; None if not measured.
+        failures: number of missing verdicts, by error type.
+        asked: number of verdicts requested.
+        dollars: cost in dollars; None if the judge does not report it.
+        seconds: median ("p50") and 95th percentile ("p95") of the time per verdict, waiting
+            included.
+    """
+
+    judge: str
+    pairs: int
+    repeats: int
+    accuracy: Mapping[str, Share]
+    kappa: Mapping[str, float | None]
+    recall: Mapping[str, Share]
+    false_alarms: Mapping[str, Share]
+    alpha: Mapping[str, float | None]
+    flips: Share | None
+    failures: Mapping[str, int]
+    asked: int
+    dollars: float | None
+    seconds: Mapping[str, float]
+
+
+def share(hits: int, total: int) -> Share:
+    """Return a proportion with its 95 % Wilson interval; (None, 0, 1) if the total is 0.
+
+    Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
+    1927.
+    """
+    if not total:
+        return Share(0, 0, None, 0.0, 1.0)
+    value = hits / total
+    centre = (value + _Z**2 / (2 * total)) / (1 + _Z**2 / total)
+    spread = _Z * math.sqrt(value * (1 - value) / total + (_Z / (2 * total)) ** 2)
+    half = spread / (1 + _Z**2 / total)
+    return Share(hits, total, value, max(0.0, centre - half), min(1.0, centre + half))
+
+
+def weighted_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
+    """Return Cohen's kappa with quadratic weights of (label, verdict) pairs; None if undefined.
+
+    It is undefined without pairs, or if all labels and verdicts are equal.
+
+    Source: J. Cohen, Weighted kappa, 1968.
+    """
+    if not pairs:
+        return None
+    labels, verdicts = (Counter(side) for side in zip(*pairs, strict=True))
+    seen = sum((label - verdict) ** 2 for label, verdict in pairs) / len(pairs)
+    chance = sum(
+        count * other * (label - verdict) ** 2
+        for label, count in labels.items()
+        for verdict, other in verdicts.items()
+    ) / len(pairs) ** 2  # fmt: skip
+    return 1 - seen / chance if chance else None
+
+
+def ordinal_alpha(repeats: Sequence[Sequence[int | None]]) -> float | None:
+    """Return Krippendorff's alpha for ordinal values.
+
+    Args:
+        repeats: values as [repeats, pairs], None where missing.
+
+    Returns:
+        1 for full agreement, 0 for agreement by chance; None if the values do not vary.
+
+    Raises:
+        ModuleNotFoundError: `krippendorff` is not installed; the message names the extra.
+    """
+    try:
+        import krippendorff
+    except ModuleNotFoundError:
+        raise missing("repeats need", "krippendorff", "calibrate") from None
+    if len({value for row in repeats for value in row if value is not None}) < 2:
+        return None
+    data = [[math.nan if value is None else value for value in row] for row in repeats]
+    return float(krippendorff.alpha(reliability_data=data, level_of_measurement="ordinal"))
+
+
+def count(found: Iterable[bool]) -> Share:
+    """Return the share of true values; see `share`."""
+    known = list(found)
+    return share(sum(known), len(known))
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """Return the least of sorted values that is no less than the share `part` of all values."""
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)]
+
+
+def table(found: Report) -> "Table":
+    """Format a report as a table for the terminal."""
+    from rich.table import Table
+
+    repeats = f", {found.repeats} times each" if found.repeats > 1 else ""
+    grid = Table(
+        title=f"{found.judge} on {found.pairs} labelled pairs{repeats}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 3, 0, 0),
+    )
+    for name in ("", "share", "95 % interval", "of", "kappa", "alpha"):
+        grid.add_column(name, justify="left" if not name else "right")
+    rows = {
+        "right": found.accuracy,
+        "fabrications found": found.recall,
+        "false alarms": found.false_alarms,
+        "order decides": {"graded fields": found.flips} if found.flips else {},
+    }
+    for title, shares in rows.items():
+        if shares:
+            grid.add_row(title, style="bold")
+        for name, one in shares.items():
+            more = (found.kappa, found.alpha) if title == "right" else ({}, {})
+            grid.add_row(f"  {name}", *_cells(one), *(_number(some.get(name)) for some in more))
+    dollars = "unknown" if found.dollars is None else f"${found.dollars:.2f}"
+    failed = ", ".join(f"{name} {n}" for name, n in found.failures.items()) or "none"
+    grid.add_row("no verdict", failed)
+    grid.add_row(
+        "seconds a verdict", f"{found.seconds['p50']:.3f}", f"p95 {found.seconds['p95']:.3f}"
+    )
+    grid.add_row("cost", dollars)
+    if set(found.alpha.values()) <= {1.0, None} and found.repeats > 1:
+        grid.caption = (
+            "Alpha of 1: each repeat said the same, as those of a judge that computes must. "
+            "It says nothing of whether it is right."
+        )
+        grid.caption_justify = "left"
+    return grid
+
+
+def _cells(one: Share) -> tuple[str, str, str]:
+    value = "-" if one.value is None else f"{one.value:.1%}"
+    return value, f"{one.low:.1%} to {one.high:.1%}", str(one.total)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

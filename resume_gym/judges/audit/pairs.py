@@ -1,0 +1,110 @@
+"""Labelled pairs: originals and revisions with known verdicts, the data of the calibration."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
+from resume_gym.tasks import Task, TaskError
+
+PAIRS = Path(__file__).with_name("pairs.jsonl")
+FABRICATIONS = (
+    "number", "tool", "employer", "title", "degree", "date", "moved_number", "prose_claim",
+)  # fmt: skip
+HALVES = ("dev", "test")
+
+_KINDS = (*FABRICATIONS, "honest_rewrite", *GRADED_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A revision with its correct verdict.
+
+    Attributes:
+        pair_id: unique id.
+        task: the original with its facts and evidence.
+        revised: the revision.
+        kind: one of `FABRICATIONS`, "honest_rewrite", or the graded field that the revision tests.
+        half: "dev", used to develop the rubric judge, or "test", held out by document.
+        labels: correct value of each field of the verdict.
+    """
+
+    pair_id: str
+    task: Task
+    revised: str
+    kind: str
+    half: str
+    labels: Mapping[str, int]
+
+    @property
+    def honest(self) -> bool:
+        """Whether the revision has no unsupported claim."""
+        return self.labels["hallucination"] == 1
+
+
+def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[Pair, ...]:
+    """Load the labelled pairs of a JSONL file, those of one half or all.
+
+    The first line describes the data. The other lines hold either a task (`task`, `half` and
+    `source`) or a pair (`id`, `task_id`, `kind`, `labels` and `edits`). An edit is an old text
+    that occurs once, and its replacement.
+
+    Raises:
+        TaskError: a line is invalid, or there are no pairs; the message names file and line.
+    """
+    tasks: dict[str, tuple[Task, str]] = {}
+    pairs: dict[str, Pair] = {}
+    for number, text in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            row = json.loads(text)
+            if "task" in row:
+                task = Task.from_row(row["task"])
+                tasks[task.task_id] = (task, row["half"])
+            elif "id" in row:
+                if row["id"] in pairs:
+                    raise TaskError(f"id: {row['id']!r} stands twice")
+                pairs[row["id"]] = _pair(row, *tasks[row["task_id"]])
+        except KeyError as problem:
+            raise TaskError(f"{path}, line {number}: {problem.args[0]}: missing") from None
+        except (ValueError, TypeError, RecursionError) as problem:
+            raise TaskError(f"{path}, line {number}: {problem}") from None
+    found = tuple(pair for pair in pairs.values() if half in (None, pair.half))
+    if not found:
+        raise TaskError(f"{path}: no labelled pairs{f' in half {half!r}' if half else ''}")
+    return found
+
+
+def _pair(row: Mapping[str, Any], task: Task, half: str) -> Pair:
+    revised = task.resume
+    for old, new in row["edits"]:
+        if revised.count(old) != 1:
+            raise TaskError(f"edits: {old!r} occurs {revised.count(old)} times, expected once")
+        revised = revised.replace(old, new)
+    labels = Verdict(**row["labels"])  # validates the labels
+    if row["kind"] not in _KINDS:
+        raise TaskError(f"kind: expected one of {', '.join(_KINDS)}; got {row['kind']!r}")
+    return Pair(row["id"], task, revised, row["kind"], half, values(labels))
+
+
+def values(verdict: Verdict) -> dict[str, int]:
+    """Return the fields of a verdict, without reasons and confidence."""
+    return {field: getattr(verdict, field) for field in VERDICT_FIELDS}
+
+
+def spread(pairs: Sequence[Pair], limit: int | None) -> Sequence[Pair]:
+    """Select `limit` pairs, balanced over kinds, in file order; None for all."""
+    if limit is None or limit >= len(pairs):
+        return pairs
+    order = list(pairs)
+    Random(0).shuffle(order)
+    seen: Counter[str] = Counter()
+    ranked = []
+    for pair in order:
+        ranked.append((seen[pair.kind], pair.pair_id))
+        seen[pair.kind] += 1
+    taken = {name for _, name in sorted(ranked)[:limit]}
+    return [pair for pair in pairs if pair.pair_id in taken]

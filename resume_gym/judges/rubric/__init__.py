@@ -1,0 +1,169 @@
+"""Rule-based judge: deterministic, offline, a few milliseconds per verdict.
+
+Every change of a line is better, the same or worse (`signals`), and only a change with a source
+can be better (`licences`). The judge is strict about gains and careful about accusations: an
+unsupported change earns nothing, and hallucination -1 requires a contradiction or a clearly new
+claim (`claims`). It cannot tell a free paraphrase from an invention in ordinary words, and judges
+neither irony nor taste. `resume_gym.judges.audit.calibration` measures its accuracy.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from resume_gym.judges.rubric.claims import Finding
+from resume_gym.judges.rubric.licences import cut
+from resume_gym.judges.rubric.signals import Change, Signals, measure
+from resume_gym.judges.vetoes import veto
+from resume_gym.rewards import GRADED_FIELDS, Verdict
+from resume_gym.tasks import Task
+from resume_gym.text.reference import Reference, make_reference
+
+_ASPECTS = GRADED_FIELDS[:-1]
+_STEP = 0.5  # preference for each further better (or worse) change
+_NEEDLESS = 2  # needless line changes allowed per better change
+_WHAT = {
+    "clarity": ("is easier to read", "is harder to read"),
+    "quantification": ("has a true figure more", "has lost a figure"),
+    "jd_alignment": ("fits the job better", "fits the job less"),
+    "action_verbs": ("opens with a better verb", "opens with a wrong or weaker verb"),
+    "preference": ("is better", "is worse"),
+}
+_SAME = {
+    "clarity": "The resume is as easy to read as it was",
+    "quantification": "Figures are as they were",
+    "jd_alignment": "The resume fits the job as it did",
+    "action_verbs": "The verbs that open the bullets are as strong as they were",
+    "preference": "What is better does not outweigh the rest",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Comparison of the second text with the first; a magnitude of 1 or more is a grade.
+
+    Attributes:
+        changes: signed change of each of the four aspects.
+        preference: signed change of the whole.
+    """
+
+    changes: Mapping[str, float]
+    preference: float
+
+    def grade(self, field: str) -> int:
+        """Return the grade of a field: -1, 0 or 1."""
+        change = self.preference if field == "preference" else self.changes[field]
+        return (change >= 1) - (change <= -1)
+
+
+class RubricJudge:
+    """Rule-based judge that uses the word lists of `lexicon.toml`."""
+
+    name = "rubric"
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        """Return the verdict on a revised resume; see `Judge`."""
+        if revised != task.resume and (settled := veto(task, revised)):
+            return settled
+        reference = make_reference(task)
+        after = measure(revised, reference)
+        comparison = _compare(_measured(reference, task.resume), after)
+        grades = {field: comparison.grade(field) for field in GRADED_FIELDS}
+        reasons = {field: _reason(field, grades[field], after) for field in GRADED_FIELDS}
+        reasons["hallucination"], sure = _support(after.findings)
+        sizes = {**comparison.changes, "preference": comparison.preference}
+        confidence = {field: _confidence(sizes[field]) for field in GRADED_FIELDS}
+        return Verdict(
+            hallucination=-1 if after.findings else 1,
+            **grades,
+            reasons=reasons,
+            confidence={**confidence, "hallucination": sure},
+        )
+
+
+def compare(task: Task, first: str, second: str) -> Comparison:
+    """Compare the second text with the first, both measured against the task's original.
+
+    Exchanging the texts flips the sign of every change.
+    """
+    reference = make_reference(task)
+    return _compare(_measured(reference, first), _measured(reference, second))
+
+
+@lru_cache(maxsize=1024)  # originals, and the contestants of pairwise rankings
+def _measured(reference: Reference, text: str) -> Signals:
+    return measure(text, reference)
+
+
+def _compare(before: Signals, after: Signals) -> Comparison:
+    old, new = _totals(before), _totals(after)
+    changes = {field: new[field] - old[field] for field in _ASPECTS}
+    return Comparison(changes, preference(after) - preference(before))
+
+
+def _totals(signals: Signals) -> Mapping[str, float]:
+    """Return the number of better minus worse changes of each aspect.
+
+    No total is positive if the needless changes far outnumber the better ones.
+    """
+    found = {
+        field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
+        for field in _ASPECTS
+    }
+    better = sum(change.outcome > 0 for change in signals.changes)
+    if signals.needless > better * _NEEDLESS:
+        found = {field: min(0.0, total) for field, total in found.items()}
+    return found
+
+
+def preference(signals: Signals) -> float:
+    """Score a recruiter's preference for a text over the original.
+
+    Better (1 or more): no change is worse, and more than half of the changes are better. Worse (-1
+    or less): at least as many changes are worse as are better. An unsupported claim counts as a
+    worse change if there is no other.
+    """
+    outcomes = [change.outcome for change in signals.changes]
+    better, worse = outcomes.count(1), outcomes.count(-1)
+    worse += bool(signals.findings) and not worse
+    if better and not worse and 2 * better > len(outcomes):
+        return 1 + _STEP * (better - 1)
+    if worse and worse >= better:
+        return -1 - _STEP * (worse - better)
+    return 0.1 * max(-5, min(5, better - worse))
+
+
+def _confidence(change: float) -> float:
+    """Return a confidence that grows with the distance from the threshold of 1."""
+    size = abs(change)
+    return round(0.5 + 0.45 * (1 - size if size < 1 else 1 - 1 / (1 + size)), 3)
+
+
+def _support(findings: tuple[Finding, ...]) -> tuple[str, float]:
+    if not findings:
+        return "Nothing contradicts the original or the evidence.", 0.85
+    worst = max(findings, key=lambda finding: finding.confidence)
+    more = len(findings) - 1
+    return worst.reason + (f" (More of this kind: {more}.)" if more else ""), worst.confidence
+
+
+def _reason(field: str, grade: int, signals: Signals) -> str:
+    """Describe the first change that moves a field in the direction of its grade."""
+    if grade < 0 and field == "preference" and signals.findings:
+        worst = max(signals.findings, key=lambda finding: finding.confidence)
+        return f"A claim without support outweighs the rest: {worst.quote!r}."
+    moved = next((c for c in signals.changes if grade and _moves(c, field) == grade), None)
+    if moved:
+        old, new = cut(moved.old), cut(moved.new)
+        if not new:
+            return f'"{old}" is gone{" and leaves room" if grade > 0 else ""}.'
+        than = f' than "{old}"' if old else ""
+        return f'"{new}" {_WHAT[field][grade < 0]}{than}.'
+    shown = next((c.new for c in signals.changes if c.new), "")
+    return f"{_SAME[field]}{f', also in {cut(shown)!r}' if shown else ''}."
+
+
+def _moves(change: Change, field: str) -> int:
+    if field == "preference":
+        return change.outcome
+    return (field in change.gains) - (field in change.harms)

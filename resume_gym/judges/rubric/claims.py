@@ -1,0 +1,188 @@
+"""Detect unsupported names, titles, degrees, tools and skills, and unsupported new lines.
+
+`licences` covers what a rewritten line claims beyond its original. The job description supports
+no claim.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from resume_gym.judges.rubric.licences import Claim, cut
+from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parts, read, stem
+from resume_gym.text.reference import Reference, strays
+
+_WORDS = LEXICON["words"]
+_CLAIMS = LEXICON["claims"]
+_TOOLS = frozenset(_CLAIMS["tools"])
+_LABELS = frozenset(_CLAIMS["labels"] + _WORDS["sections"] + _WORDS["stop"])
+_LOW_RANKS = frozenset(_CLAIMS["low_ranks"])
+_ROLES = frozenset(_CLAIMS["title_words"])
+_PATTERNS = {
+    "credential": any_of(_CLAIMS["credentials"]),
+    "title": any_of(_CLAIMS["ranks"]),
+    "scope": any_of(_CLAIMS["scope"]),
+}
+_TITLE = re.compile(
+    rf"\b(?:{'|'.join(_CLAIMS['title_leads'])})\s(?:an?\s|the\s|our\s)?(?:[\w-]+\s){{0,3}}?"
+    rf"(?:{'|'.join(_CLAIMS['title_words'])})\b"
+)
+_NOVEL = 3  # least unsupported words for a new line to count as an invention
+
+
+class Finding(NamedTuple):
+    """An unsupported claim, with the index of its line in the revised resume."""
+
+    line: int
+    kind: str
+    quote: str
+    reason: str
+    confidence: float
+
+
+def find_claims(
+    lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
+) -> list[Finding]:
+    """Return the unsupported claims of a text, except those that `licences` finds in rewrites.
+
+    Args:
+        lines: the text.
+        told: for each line, the indices of its original lines (see `align`).
+        reference: the true statements about the candidate.
+    """
+    findings: list[Finding] = []
+    for index, line in enumerate(lines):
+        if line.body.casefold() in reference.bodies:
+            continue
+        # "## Site Engineer | Orlov Rail | 2016" is the heading of a job, not of a section.
+        entry = line.kind == "heading" and (line.content.numbers or len(line.content.words) > 4)
+        checks = _entry_claims if entry or line.kind == "entry" else _prose_claims
+        findings += (Finding(index, *claim) for claim in checks(line, told[index], reference))
+    for index, elsewhere in strays(lines, told, reference).items():
+        if elsewhere:
+            quote = cut(lines[index].body)
+            reason = f'"{quote}" stands under another job than in the original.'
+            findings.append(Finding(index, "moved bullet", quote, reason, 0.7))
+    return findings
+
+
+def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
+    """Check a job, school or contact line: up to three neighbouring lines must hold all of it."""
+    windows = [known[:size] for known in reference.heads for size in (1, 2, 3)] or [()]
+    missing = [_missing(line.content, window) for window in windows]
+    least = min(map(len, missing))
+    best = [place for place, words in enumerate(missing) if len(words) == least]
+    # "Junior Engineer" -> "Engineer" adds no word, but raises the title.
+    dropped = [_dropped_rank(line.content, windows[place]) for place in best]
+    if not least and all(dropped):
+        yield Claim("title", dropped[0], f'"{cut(line.body)}" leaves out "{dropped[0]}".', 0.8)
+    for word in missing[best[0]]:
+        shown = re.search(re.escape(word), line.body, re.IGNORECASE)
+        quote = shown[0] if shown else word
+        known = any(map(reference.knows, quote.lower().split()))
+        what = "stands elsewhere in the original" if known else "is nowhere in the original"
+        yield Claim("entry", quote, f'"{quote}" in "{cut(line.body)}" {what}.', 0.9)
+
+
+def _dropped_rank(content: Content, heads: Sequence[Content]) -> str:
+    """Return a low rank such as "junior" that a kept word has lost; empty if there is none."""
+    for head in heads:
+        for rank, role in pairwise(head.words):
+            if rank in _LOW_RANKS and rank not in content.words and role in content.words:
+                return rank
+    return ""
+
+
+def _missing(content: Content, heads: Sequence[Content]) -> list[str]:
+    known = {
+        form for head in heads for word in head.words for p in parts(word) for form in (p, stem(p))
+    }
+    known |= {name.text.lower() for head in heads for name in head.names}
+    numbers = [number for head in heads for number in head.numbers]
+    words = [
+        word
+        for word in content.words
+        if word not in _LABELS and not any(p in known or stem(p) in known for p in parts(word))
+    ]
+    urls = [n.text for n in content.names if "@" in n.text or "/" in n.text]
+    words += [url for url in urls if url.lower() not in known]
+    claimed = [n for n in content.numbers if not any(k.backs(n) for k in numbers)]
+    return words + [number.quote for number in claimed]
+
+
+def _prose_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
+    yield from _name_claims(line, told, reference)
+    yield from _word_claims(line.content, reference)
+    if line.kind == "text":
+        for word in line.content.words:
+            if word in _ROLES and word not in reference.vocabulary:
+                yield Claim("title", word, f'Nothing supports the title "{word}".', 0.75)
+    if not told:
+        yield from _new_line(line, reference)
+
+
+def _name_claims(line: Line, told: tuple[int, ...], reference: Reference) -> Iterator[Claim]:
+    for name in line.content.names:
+        word = name.text.lower().removesuffix("'s")
+        plainly = name.head and word not in reference.job_names
+        # The first word of a sentence is capitalized anyway, so it proves no name by itself.
+        of_sentence = plainly and line.kind != "skills" and name.text[1:].islower()
+        if of_sentence or reference.knows(word):
+            continue
+        reason = f'"{name.text}" is neither in the original nor in the evidence.'
+        yield Claim("name", name.text, reason, 0.9)
+    if line.kind == "skills":
+        figures = [n for unit in told for n in reference.lines[unit].content.numbers]
+        for number in line.content.numbers:
+            if not any(known.backs(number) for known in figures):
+                reason = f'Nothing supports the figure "{number.quote}" in "{cut(line.body)}".'
+                yield Claim("number", number.quote, reason, 0.9)
+        for item in re.split(r"[,;:|()]| and ", line.body):
+            words = [w for w in read(item.strip()).words if w not in _LABELS | GLUE]
+            if words and not all(map(reference.knows, words)):
+                reason = f'The skill "{item.strip()}" has no support.'
+                yield Claim("skill", item.strip(), reason, 0.85)
+        return
+    for word in line.content.words:
+        if word in _TOOLS and not reference.knows(word):
+            reason = f'The tool "{word}" is neither in the original nor in the evidence.'
+            yield Claim("tool", word, reason, 0.9)
+
+
+def _word_claims(content: Content, reference: Reference) -> Iterator[Claim]:
+    """Check titles, credentials and scope, in any case."""
+    text = " ".join(content.words)
+    for kind, pattern in _PATTERNS.items():
+        for match in pattern.finditer(text):
+            if not _told(match[0].split(), reference):
+                yield Claim(kind, match[0], f'Nothing supports the {kind} "{match[0]}".', 0.75)
+    for match in _TITLE.finditer(text):
+        words = [word for word in match[0].split() if word not in _LABELS]
+        if not _told(words, reference):
+            yield Claim("title", match[0], f'Nothing supports the title in "{match[0]}".', 0.8)
+
+
+def _told(words: Sequence[str], reference: Reference) -> bool:
+    """Return whether a single true statement contains all these words."""
+    wanted = {stem(word) for word in words}
+    return any(wanted <= set(map(stem, content.words)) for content in reference.statements)
+
+
+def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
+    """Check a line without an original line: a single statement must support it."""
+    content = line.content
+    known = [s for s in reference.statements if reference.tells(content, s)]
+    for number in content.numbers:
+        if not any(n.backs(number) for s in known for n in s.numbers):
+            reason = f'Nothing supports the figure "{number.quote}" in "{cut(content.body)}".'
+            yield Claim("number", number.quote, reason, 0.95)
+    # Figures ("#") and rates ("~") are no words; figures are checked above.
+    meaning = {
+        key
+        for token, key in zip(content.tokens, content.keys, strict=True)
+        if token not in GLUE and token[0] not in "#~"
+    }
+    new = min((meaning - set(s.keys) for s in known), key=len, default=meaning)
+    if len(new) >= _NOVEL and 2 * len(new) > len(meaning):
+        yield Claim("invention", cut(content.body), f'Nothing supports "{cut(content.body)}".', 0.6)

@@ -1,0 +1,401 @@
+"""Classify every change between an original and a revision as better, the same or worse.
+
+A change is better only by a supported improvement: a weak opening, filler or formatting fault
+removed, a true figure added, a hidden point stated plainly, or padding deleted. A change that
+neither harms nor has support earns nothing. `measure` is the entry point.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import groupby
+from typing import NamedTuple
+
+from resume_gym.judges.rubric.claims import Finding, find_claims
+from resume_gym.judges.rubric.licences import (
+    MUCH_NEARER,
+    Claim,
+    Rewrite,
+    cut,
+    draws,
+    lost,
+    missing,
+    rewrite,
+    wordier,
+)
+from resume_gym.text.lines import GLUE, LEXICON, Content, Line, parse, read, stem
+from resume_gym.text.reference import PROSE, Reference, align
+from resume_gym.text.style import Habits, fillers, format_faults, garbled, habits, head, is_weak
+
+_INJECTION = re.compile("|".join(map(re.escape, LEXICON["words"]["injection"])))
+_CLAUSE = re.compile(r"[.,;:](?: |$)| and ")
+_SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
+_DANGLING = frozenset(LEXICON["words"]["dangling"])
+_VERBS = frozenset(
+    stem(word)
+    for group in (*LEXICON["rings"]["verbs"], LEXICON["verbs"]["strong"], LEXICON["verbs"]["known"])
+    for word in group
+)
+SUBSTANCE = "substance"
+"""Harm to the content of the resume, which no graded field covers."""
+
+_NEARER = 0.1  # least progress towards the fix
+_KEPT = 0.2  # greatest share of its meaning that a better line may lose
+_BARE = 3  # most words in which two lines differ, if only the verb was exchanged
+_BROKEN_ORDER, _CUT_OFF = 0.35, 0.4  # least order and greatest lost share of an unharmed line
+_SLIP = 1  # ungrammatical word pairs allowed, as slips
+_BY_THE_WAY = 3  # most content words added to a line that absorbs others
+_ROOM = 4  # deleted padding lines from which the rest fits the job better
+
+
+class Change(NamedTuple):
+    """A change of one line, or of a run of deleted lines.
+
+    Attributes:
+        outcome: 1 better, 0 the same, -1 worse.
+        gains: graded fields that improve.
+        harms: graded fields that worsen, or `SUBSTANCE`.
+        old: the original line; empty for a new line.
+        new: the revised line; empty for a deletion.
+        key: equal for the same change repeated on several lines.
+    """
+
+    outcome: int
+    gains: frozenset[str]
+    harms: frozenset[str]
+    old: str
+    new: str
+    key: object
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """Measurements of a text against the original.
+
+    Attributes:
+        changes: the changes, each repeated change once.
+        findings: unsupported claims.
+        doubts: claims that cannot be decided, such as a dropped hedge.
+        needless: number of changes that are not better, repetitions included.
+    """
+
+    changes: tuple[Change, ...]
+    findings: tuple[Finding, ...]
+    doubts: tuple[Finding, ...]
+    needless: int
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+def measure(text: str, reference: Reference) -> Signals:
+    """Measure a text against the original."""
+    lines = parse(text)
+    if lines == reference.lines:
+        return Signals((), (), (), 0)
+    told = align(lines, reference)
+    page = _Page(lines, told, reference, habits(reference.lines), habits(lines))
+    findings = find_claims(lines, told, reference)
+    doubts: list[Finding] = []
+    changes: list[Change] = []
+    for index in range(len(lines)):
+        found = _line_change(page, index, findings, doubts)
+        if found:
+            changes.append(found)
+    changes += _deletions(page)
+    changes += _blank_lines(text, page)
+    # Sorted best first, so that the worst change of each key remains.
+    once = {change.key: change for change in sorted(changes, key=lambda one: -one.outcome)}
+    needless = sum(change.outcome <= 0 for change in changes)
+    return Signals(tuple(once.values()), tuple(findings), tuple(doubts), needless)
+
+
+class _Page(NamedTuple):
+    """A text with the original lines of each line (`told`) and the habits of both texts."""
+
+    lines: tuple[Line, ...]
+    told: tuple[tuple[int, ...], ...]
+    reference: Reference
+    before: Habits
+    after: Habits
+
+    def faults(self, line: Line) -> float:
+        """Score the formatting faults of an original line, by the more lenient habits."""
+        return min(format_faults(line, self.before), format_faults(line, self.after))
+
+
+def _weigh(
+    gains: Iterable[str], harms: Iterable[str], false: bool, old: str, new: str, key: object
+) -> Change:
+    """Build a change: any harm or false claim makes it worse and voids its gains."""
+    harmed = frozenset(harms)
+    worse = bool(harmed) or false
+    gained = _NONE if worse else frozenset(gains)
+    return Change(-1 if worse else int(bool(gained)), gained, harmed, old, new, key)
+
+
+def _line_change(
+    page: _Page, index: int, findings: list[Finding], doubts: list[Finding]
+) -> Change | None:
+    """Return the change between a line and its original lines; None if it is unchanged."""
+    line, units, reference = page.lines[index], page.told[index], page.reference
+    units = _rewritten(units, line, reference)
+    known = [reference.lines[unit] for unit in units]
+    if any(line.raw == one.raw for one in known):
+        return None
+    if line.kind not in PROSE or not all(one.kind in PROSE for one in known) or not known:
+        false = any(finding.line == index for finding in findings)
+        return (_other if known else _new)(page, index, known, false)
+    if len(known) == 1 and known[0].body == line.body:
+        return _form(page, known[0], line)
+    if len(known) == 1 and (summed := _summed(known[0], line, reference)):
+        return summed
+    old = known[0].content if len(known) == 1 else read("; ".join(one.body for one in known))
+    fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
+    found = rewrite(old, line.content, fixed, fixed, reference)
+    if not found.plain:  # evidence or another line may explain the rest
+        sources = [one for unit in units for one in reference.sources(unit, line.content)]
+        found = rewrite(old, line.content, sources, fixed, reference)
+    claims = [*found.claims, *_hedges(old, line.content, found, units, reference)]
+    for claim in claims:
+        (findings if claim.confidence > 0.5 else doubts).append(Finding(index, *claim))
+    false = any(finding.line == index for finding in findings)
+    harms = set(_harms(page, known, old, line, found))
+    gains: set[str] = set()
+    if found.licensed and len(known) == 1:
+        certain = not any(claim.kind == "hedge" for claim in claims)
+        gains.update(_gains(page, known[0], line, found, certain))
+    return _weigh(gains, harms, false, old.body, line.body, _difference(old, line.content))
+
+
+def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
+    """Return the original lines that a line replaces.
+
+    Only the main one counts if the line is hardly longer and states the figures of the others:
+    moving a figure from a line of results to its achievement merges no lines.
+    """
+    if len(units) < 2:
+        return units
+    known = {unit: reference.lines[unit].content for unit in units}
+    new = line.content
+
+    def alike(unit: int) -> tuple[bool, int]:
+        one = known[unit]
+        opens = one.keys[head(one).at] == new.keys[head(new).at]
+        return opens, len(set(one.telling).intersection(new.telling))
+
+    main = max(units, key=alike)
+    longer = len(new.telling) > len(known[main].telling) + _BY_THE_WAY
+    told = all(_tells(new, one) for unit, one in known.items() if unit != main)
+    return (main,) if told and not longer else units
+
+
+def _new(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
+    """Classify a new line: better if it adds an unused figure of the evidence."""
+    line, original = page.lines[index], page.reference.lines
+    copied = any(line.body == other.body for other in original)
+    harms = {"clarity"} if copied or _INJECTION.search(line.body.lower()) else _NONE
+    others = {value for other in page.lines[:index] for value in other.content.values}
+    untold = line.content.values - others
+    told = any(s.values & untold and s.stems >= line.content.stems for s in page.reference.evidence)
+    return _weigh({"quantification"} if told else _NONE, harms, false, "", line.body, line.body)
+
+
+def _summed(old: Line, line: Line, reference: Reference) -> Change | None:
+    """Return the change of a summary that adds supported clauses with figures; None for others.
+
+    It is neutral; otherwise a policy would paste bullets into the summary.
+    """
+    if {line.kind, old.kind} != {"text"} or not missing(line.content, old.content):
+        return None
+    known, told = _CLAUSE.split(old.body), _CLAUSE.split(line.body)
+    kept = all(any(clause.startswith(one) for clause in told) for one in known)
+    if not kept or garbled(line.body) > garbled(old.body):
+        return None
+    clauses = [read(clause) for clause in told]
+    lines = [other.content for other in reference.lines if other.kind in ("bullet", "entry")]
+    for clause in clauses:
+        if not any(draws(clause, one, old.content) for one in (old.content, *lines)):
+            return None
+    return _weigh(_NONE, _NONE, False, old.body, line.body, line.body)
+
+
+def _form(page: _Page, old: Line, new: Line) -> Change:
+    """Classify a change of markup and spacing only."""
+    change = format_faults(new, page.after) - page.faults(old)
+    key = (old.style, new.style, old.raw.strip()[-1:], new.raw.strip()[-1:], change)
+    clarity = ["clarity"]
+    return _weigh(clarity * (change < 0), clarity * (change > 0), False, old.raw, new.raw, key)
+
+
+def _other(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
+    """Classify a change of a heading, the head of a job, or a line of skills."""
+    line = page.lines[index]
+    gone = frozenset().union(*(one.content.keys for one in known)) - {*line.content.keys, *GLUE}
+    longer = len(line.content.tokens) > sum(len(one.content.tokens) for one in known)
+    change = format_faults(line, page.after) - max(page.faults(one) for one in known)
+    words = {word for one in known for word in one.content.words} | _SECTIONS
+    nameless = line.kind == "heading" and words.isdisjoint(line.content.words)
+    harms = {
+        "jd_alignment": line.kind == "skills" and gone & page.reference.job_weights.keys(),
+        "clarity": line.kind not in [one.kind for one in known] or change > 0 or nameless,
+        SUBSTANCE: line.kind == "entry" and (gone or longer),
+    }
+    gains = {"clarity"} if change < 0 and not gone else _NONE
+    old = "; ".join(one.body for one in known)
+    worse = [field for field, harmed in harms.items() if harmed]
+    return _weigh(gains, worse, false, old, line.body, (old, line.body))
+
+
+def _harms(
+    page: _Page, known: Sequence[Line], old: Content, line: Line, found: Rewrite
+) -> Iterator[str]:
+    """Yield the fields that a rewritten line makes worse."""
+    new = line.content
+    if len(known) > 1:
+        yield "clarity"
+    # An exchanged verb harms if little else changed, or if it is no known verb.
+    if found.verb == "swapped" and found.nearer < MUCH_NEARER:
+        bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= _BARE
+        if bare or new.keys[head(new).at] not in _VERBS:
+            yield "action_verbs"
+    if found.verb == "weak" and not is_weak(old) and found.nearer < MUCH_NEARER:
+        yield "action_verbs"
+    if (
+        (found.order < _BROKEN_ORDER and not found.retold)
+        or _cut_off(old, new)
+        or _garbled(old, new)
+    ):
+        yield "clarity"
+    if found.lost > _CUT_OFF and found.nearer <= 0:
+        yield SUBSTANCE
+    # Fillers that the source itself contains are not held against the line.
+    if wordier(old, new) > 0 and not (found.source and fillers(found.source.body)):
+        yield "clarity"
+    if format_faults(line, page.after) > max(map(page.faults, known)):
+        yield "clarity"
+    wanted = found.source or old
+    gone = (figure for figure in missing(old, new) if figure.value in wanted.values)
+    if not found.corrected and any(gone):
+        yield "quantification"
+
+
+def _shortened(old: Content, new: Content) -> bool:
+    """Return whether a line is its original minus fillers or phrases with content words."""
+    codes = SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes()
+    changed = [(kind, old.tokens[a:b]) for kind, a, b, _, _ in codes if kind != "equal"]
+    return all(
+        kind == "delete" and (fillers(" ".join(gone)) or not GLUE.issuperset(gone))
+        for kind, gone in changed
+    )
+
+
+def _cut_off(old: Content, new: Content) -> bool:
+    """Return whether a line ends in the middle of a phrase, unlike its original."""
+    return new.tokens[-1:] != old.tokens[-1:] and bool(_DANGLING & {*new.tokens[-1:]})
+
+
+def _garbled(old: Content, new: Content) -> bool:
+    """Return whether a line is less grammatical than its original by more than a slip."""
+    return garbled(new.body) > max(_SLIP, garbled(old.body))
+
+
+def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) -> Iterator[str]:
+    """Yield the fields that a licensed line improves."""
+    new, was = line.content, old.content
+    kept = found.lost <= _KEPT or found.nearer >= MUCH_NEARER
+    acts = found.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
+    if old.kind == "bullet" and is_weak(was) and acts and kept and certain:
+        yield "action_verbs"
+        if len(new.tokens) < len(was.tokens):
+            yield "clarity"
+    if wordier(was, new) < 0 and not found.lost and _shortened(was, new):
+        yield "clarity"
+    if found.nearer >= _NEARER and kept and certain:
+        yield "clarity"
+        if page.reference.aside:
+            yield "jd_alignment"
+    tells = found.told > 0 and old.kind == "bullet" and (kept or found.nearer >= _NEARER)
+    if found.corrected or tells:
+        yield "quantification"
+    tidier = format_faults(line, page.after) < page.faults(old)
+    if tidier and sorted(new.tokens) == sorted(was.tokens):
+        yield "clarity"
+
+
+def _hedges(
+    old: Content, new: Content, found: Rewrite, units: Sequence[int], reference: Reference
+) -> Iterator[Claim]:
+    """Yield a dropped hedge ("helped"): a claim if somebody else led, a doubt if unsettled."""
+    if head(old).kind != "hedge" or is_weak(new) or found.verb == "swapped":
+        return
+    if any(unit in reference.fixed for unit in units):
+        return
+    quote = " ".join(old.tokens[: head(old).at])
+    if any(reference.helped(unit) for unit in units):
+        reason = f'"{cut(new.body)}" leaves out that the candidate only helped.'
+        yield Claim("helped", quote, reason, 0.8)
+    elif not any(
+        new.keys[head(new).at] in s.keys for u in units for s in reference.sources(u, new)
+    ):
+        reason = f'"{cut(new.body)}" leaves out "{quote}": see whether that is true.'
+        yield Claim("hedge", quote, reason, 0.4)
+
+
+def _difference(old: Content, new: Content) -> object:
+    """Return the lost and added words as a key, equal for a repeated change."""
+    gone, come = set(old.tokens) - set(new.tokens), set(new.tokens) - set(old.tokens)
+    return (frozenset(gone), frozenset(come)) if len(gone) + len(come) <= 4 else new.body
+
+
+def _deletions(page: _Page) -> Iterator[Change]:
+    """Yield one change per run of deleted lines, with the worst outcome in it."""
+    reference = page.reference
+    told = {unit for units in page.told for unit in units}
+    gone = [unit for unit in range(len(reference.lines)) if unit not in told]
+    idle = sum(unit in reference.spare for unit in gone)
+    gutted = 2 * idle <= len(gone)  # mostly content: nothing is gained
+    # Index minus position is constant within a run of consecutive lines.
+    for _, run in groupby(enumerate(gone), key=lambda pair: pair[1] - pair[0]):
+        units = [unit for _, unit in run]
+        outcome = min(0 if gutted else 1, *(_deleted(unit, page, told) for unit in units))
+        gains = {"clarity", "jd_alignment"} if idle >= _ROOM else {"clarity"}
+        figures = any(reference.lines[unit].content.figures for unit in units)
+        harms = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
+        body, key = reference.lines[units[0]].body, ("gone", units[0])
+        shown = (gains if outcome > 0 else _NONE, harms if outcome < 0 else _NONE)
+        yield _weigh(*shown, False, body, "", key)
+
+
+def _deleted(unit: int, page: _Page, told: AbstractSet[int]) -> int:
+    """Classify a deletion: 1 padding; 0 vague, a heading or stated elsewhere; -1 content."""
+    reference, line = page.reference, page.reference.lines[unit]
+    if line.kind == "heading" and unit + 1 in told and reference.lines[unit + 1].kind != "heading":
+        return -1
+    if unit in reference.spare:
+        return 1
+    if line.kind == "heading" or any(_tells(other.content, line.content) for other in page.lines):
+        return 0
+    if line.kind != "bullet" or line.content.figures or reference.sources(unit, line.content):
+        return -1
+    asked = line.content.stems & reference.job_weights.keys()
+    return 0 if len(asked) <= 1 or is_weak(line.content) else -1
+
+
+def _tells(content: Content, other: Content) -> bool:
+    """Return whether a line states the figures (at least one) and most words of another."""
+    return bool(other.figures) and not missing(other, content) and lost(other, content) <= _CUT_OFF
+
+
+def _blank_lines(text: str, page: _Page) -> Iterator[Change]:
+    """Yield a single change if blank lines before headings have been removed."""
+    rows = text.split("\n")
+    stripped = 0
+    for line, units in zip(page.lines, page.told, strict=True):
+        if line.kind in ("heading", "entry") and line.number and units:
+            was = page.reference.lines[units[0]]
+            stripped += was.spaced and bool(rows[line.number - 1].strip())
+    if stripped:
+        yield _weigh(_NONE, {"clarity"}, False, "blank lines", "", "blank lines")

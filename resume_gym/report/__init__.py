@@ -1,1 +1,0 @@
-"""Pictures and pages of what runs and evaluations left behind; see `plot`."""

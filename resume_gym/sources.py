@@ -1,0 +1,65 @@
+"""Task sources: bundled data, generated tasks, a file, a folder or the Hugging Face Hub."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from resume_gym.tasks import SPLITS, Task, TaskError, read_jsonl
+
+BUNDLED = ("default", "mini")
+
+_DATA = Path(__file__).parent / "data"
+
+
+def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]:
+    """Load the tasks of a source, in order; sources are cached in the process.
+
+    Args:
+        source: A bundled name ("default", "mini"), the path of a JSONL file or of a folder in the
+            format of Hugging Face's `datasets`, "hf://OWNER/NAME" for a dataset on the Hub, or
+            "procedural:SEED:COUNT" / "procedural-mini:SEED:COUNT" for COUNT generated tasks per
+            split.
+        split: "train" or "eval"; None for both.
+
+    Raises:
+        TaskError: The source does not exist, a row is invalid (the message names file, line and
+            field), or the split is empty.
+    """
+    source = str(source)
+    if split is not None and split not in SPLITS:
+        raise TaskError(f"split: expected one of {', '.join(SPLITS)}; got {split!r}")
+    tasks = tuple(task for task in _load(source, split) if split in (None, task.split))
+    if not tasks:
+        raise TaskError(f"{source}: no tasks in split {split!r}")
+    return tasks
+
+
+@lru_cache(maxsize=32)
+def _load(source: str, split: str | None) -> tuple[Task, ...]:
+    if source in BUNDLED:
+        files = [_DATA / f"{source}_{name}.jsonl" for name in SPLITS if split in (None, name)]
+        return tuple(task for file in files for task in read_jsonl(file))
+    kind, *numbers = source.split(":")
+    if kind in ("procedural", "procedural-mini"):
+        return _generate(source, "mini" if kind.endswith("mini") else "full", numbers, split)
+    path = Path(source)
+    if source.startswith("hf://") or path.is_dir():
+        from resume_gym.corpus import hub  # requires `datasets`
+
+        return tuple(hub.load(source))
+    if not path.is_file():
+        known = ", ".join(BUNDLED)
+        raise TaskError(
+            f"tasks: expected {known}, procedural:SEED:COUNT, a JSONL file, a folder of datasets "
+            f"or hf://OWNER/NAME; got {source!r}"
+        )
+    return tuple(read_jsonl(path))
+
+
+def _generate(source: str, size: str, numbers: list[str], split: str | None) -> tuple[Task, ...]:
+    from resume_gym.synthesis import generate_tasks  # slow: loads the content bank
+
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        raise TaskError(f"tasks: expected procedural:SEED:COUNT, got {source!r}")
+    seed, count = map(int, numbers)
+    splits = [split] if split else SPLITS
+    return tuple(task for name in splits for task in generate_tasks(seed, count, name, size))

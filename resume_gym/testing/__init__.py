@@ -1,0 +1,25 @@
+"""Checks for authors of environments, judges and adapters; they need no test framework.
+
+Each check exercises an implementation and raises an AssertionError at the first contract that it
+breaks. The message names the contract, what it expects, and what came.
+
+- `check_env` checks an environment of any editing domain.
+- `check_judge` checks a judge of resumes.
+- `check_adapter` checks that episodes through another library are those of the bare environment.
+- `learners.testing.check_engine` checks an engine that samples tokens.
+
+>>> from resume_gym.env import ResumeEditEnv
+>>> from resume_gym.judges import make_judge
+>>> check_env(ResumeEditEnv)
+>>> check_judge(make_judge("rubric"))
+>>> check_adapter(play_bare)
+
+A check finds broken contracts and does not measure quality: `resume-gym judge calibrate` measures
+how accurate a judge is, and `resume-gym judge attack` which policies deceive it.
+"""
+
+from resume_gym.testing.adapters import Played, Script, check_adapter, play_bare
+from resume_gym.testing.environments import check_env
+from resume_gym.testing.judges import check_judge
+
+__all__ = ["Played", "Script", "check_adapter", "check_env", "check_judge", "play_bare"]

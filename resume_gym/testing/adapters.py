@@ -1,0 +1,168 @@
+"""`check_adapter`: episodes through another library are those of the bare environment."""
+
+import traceback
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import NamedTuple
+
+import gymnasium as gym
+
+from resume_gym.env import EditEnv
+from resume_gym.judges import JudgeUnavailable
+from resume_gym.rewards import Verdict
+from resume_gym.session import Session
+from resume_gym.sources import load_tasks
+from resume_gym.tasks import Task
+from resume_gym.testing.expectations import broken, expect, failure
+from resume_gym.tools import tool_call
+
+ENV = "ResumeEditMini-v0"
+"""The environment of the scripts."""
+UNAVAILABLE = f"{__name__}:Unavailable"
+"""Specification of a judge that always fails, for adapters in any process."""
+
+_DOWN = "the judge is down"
+
+
+class Script(NamedTuple):
+    """An episode: the texts of the agent on a task, turn by turn."""
+
+    name: str
+    task_id: str
+    actions: tuple[str, ...]
+
+
+class Played(NamedTuple):
+    """The result of an episode as the library received it.
+
+    Attributes:
+        task_id: Task that was played.
+        rewards: Reward of each turn; the last one includes the verdict's terms.
+        total: Reward of the episode.
+        text: Final document.
+        ledger: Totals of all reward terms.
+    """
+
+    task_id: str
+    rewards: list[float]
+    total: float
+    text: str
+    ledger: Mapping[str, float]
+
+    @classmethod
+    def of(cls, session: Session, rewards: list[float], total: float) -> "Played":
+        """Combine the session of the adapter with the rewards that the library received."""
+        return cls(session.task.task_id, rewards, total, session.text, session.ledger)
+
+
+Play = Callable[[Script, str], Played]
+"""Plays a script through an adapter; the second argument is the specification of the judge."""
+
+
+class Unavailable:
+    """A judge that fails."""
+
+    name = "unavailable"
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        """Raise JudgeUnavailable."""
+        raise JudgeUnavailable(_DOWN)
+
+
+def edits(task: Task, count: int) -> tuple[str, ...]:
+    """Return the actions that make the first repairs of a task."""
+    return tuple(tool_call("str_replace", old=fix.old, new=fix.new) for fix in task.fixes[:count])
+
+
+@cache
+def scripts() -> tuple[Script, ...]:
+    """Return scripts of single calls that a library's own parser can read as well."""
+    one, other = _tasks()
+    review, submit = tool_call("review"), tool_call("submit")
+    thought = f"<think>\nfirst look\n</think>\n\nI look at it.\n{review}"
+    unknown = tool_call("delete_all")
+    misses = tool_call("str_replace", old="these words are not in it", new='é 语言 "quoted"')
+    no_end = (review, *edits(one, 2), misses, review, review)
+    return (
+        Script("repairs", one.task_id, (review, *edits(one, 2), submit)),
+        Script("thinks first", other.task_id, (thought, *edits(other, 1), submit)),
+        Script("changes nothing", one.task_id, (review, submit)),
+        Script("edits fail", other.task_id, (misses, *edits(other, 1), misses, submit)),
+        Script("wrong calls", one.task_id, (unknown, *edits(one, 1), submit)),
+        Script("never submits", one.task_id, no_end),
+    )
+
+
+@cache
+def malformed_scripts() -> tuple[Script, ...]:
+    """Return scripts with turns without a call, or with several."""
+    one, other = _tasks()
+    review, submit = tool_call("review"), tool_call("submit")
+    bad_json = '<tool_call>\n{"name": "review", "arguments": {\n</tool_call>'
+    return (
+        Script("no call", one.task_id, ("I would rather not.", *edits(one, 1), submit)),
+        Script("no JSON", other.task_id, (bad_json, review, *edits(other, 1), submit)),
+        Script("two calls", one.task_id, (review + submit, *edits(one, 1), submit)),
+        Script("only talk", one.task_id, ("",) * 6),
+    )
+
+
+def _tasks() -> tuple[Task, Task]:
+    tasks = load_tasks("mini", "train")
+    return tasks[0], tasks[7]
+
+
+def play_bare(script: Script, judge: str = "rubric") -> Played:
+    """Play a script in the environment itself, until the episode ends."""
+    env = gym.make(ENV, judge=judge).unwrapped
+    assert isinstance(env, EditEnv)
+    env.reset(options={"task_id": script.task_id})
+    session = env.session
+    assert isinstance(session, Session)
+    actions = iter(script.actions)
+    rewards: list[float] = []
+    while not session.done:
+        rewards.append(env.step(next(actions))[1])
+    return Played.of(session, rewards, session.reward)
+
+
+def check_adapter(play: Play, calls_only: bool = False) -> None:
+    """Check that an adapter plays episodes as the bare environment does.
+
+    The contracts, on ten scripted episodes: task, rewards of the turns, total, final document and
+    ledger are equal to those of the environment; malformed calls cost what they cost there; the
+    agent is asked for nothing after the end; a judge that fails raises, and gives no number.
+
+    Args:
+        play: Plays a script through the library's own rollout code, in `ResumeEditMini-v0` with a
+            judge of the given specification; only the model is replaced by the script. It raises
+            an exception if the agent is asked for more actions than the script has.
+        calls_only: Whether the library parses calls itself, so that texts that are not exactly
+            one call do not reach the environment; they are left out then.
+
+    Raises:
+        AssertionError: A contract is broken.
+    """
+    for script in (*scripts(), *(() if calls_only else malformed_scripts())):
+        _compare(f"script {script.name!r}", play, script, script)
+    script = scripts()[0]
+    longer = script._replace(actions=(*script.actions, script.actions[0], script.actions[-1]))
+    _compare("script that goes on after submit", play, longer, script)
+    try:
+        played = play(script, UNAVAILABLE)
+    except Exception as error:
+        if _DOWN in "".join(traceback.format_exception(error)):
+            return
+        told = f"an exception with the message {_DOWN!r}"
+        raise broken("judge that fails", told, failure(error)) from error
+    raise broken("judge that fails", "an exception", f"an episode with reward {played.total}")
+
+
+def _compare(what: str, play: Play, script: Script, as_script: Script) -> None:
+    wanted = play_bare(as_script)
+    try:
+        played = play(script, "rubric")
+    except Exception as error:
+        raise broken(what, "an episode", failure(error)) from error
+    for name in Played._fields:
+        expect(f"{what}: {name}", getattr(wanted, name), getattr(played, name))

@@ -1,0 +1,134 @@
+"""Checks of tool schemas, and the calls that `check_env` makes: edits, malformed and random."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from resume_gym.editing import EditSession
+from resume_gym.testing.expectations import brief, broken, expect, no_exception
+from resume_gym.tools import tool_call
+
+AnySession = EditSession[Any, Any]
+Schema = Mapping[str, Any]
+
+SUBMIT = tool_call("submit")
+NO_CALL = "There is no call in this action."
+
+_TRIALS = 2000  # calls that `find_edit` tries
+_STRANGE = ("", " ", "\n", "\t", "é 语言 🙂", "\u202e", "</tool_call>", "<think>", "{}", "\\", '"')
+_KEYWORDS: Mapping[str, type] = {
+    "title": str,
+    "description": str,
+    "pattern": str,
+    "enum": list,
+    "minimum": int,
+    "maximum": int,
+    "minLength": int,
+    "maxLength": int,
+}
+"""Types of the values of JSON Schema's keywords; other keywords are not checked."""
+
+
+def check_tools(tools: Sequence[Schema]) -> None:
+    """Check that tools have a name and a description, and valid JSON Schemas of their arguments.
+
+    Raises:
+        AssertionError: A schema is invalid.
+    """
+    for tool in tools:
+        function = tool["function"]
+        name, parameters = function["name"], function["parameters"]
+        with no_exception(f"tool {name}: schema as JSON"):
+            json.dumps(tool)
+        expect(f"tool {name}: type", "function", tool.get("type"))
+        expect(f"tool {name}: parameters.type", "object", parameters.get("type"))
+        if not re.fullmatch(r"[\w-]{1,64}", name, re.ASCII):
+            raise broken("name of a tool", "1 to 64 letters, digits, _ and -", brief(name))
+        if not function.get("description"):
+            raise broken(f"tool {name}: description", "a text for the agent", "none")
+        for argument, schema in parameters["properties"].items():
+            _check_argument(f"tool {name}: {argument}", schema)
+
+
+def _check_argument(where: str, schema: Schema) -> None:
+    for keyword, kind in _KEYWORDS.items():
+        if keyword in schema and type(schema[keyword]) is not kind:
+            raise broken(f"{where}: {keyword}", f"type {kind.__name__}", brief(schema[keyword]))
+    kind = {"string": str, "integer": int}[schema["type"]]
+    values = [*schema.get("enum", ()), *([schema["default"]] if "default" in schema else [])]
+    for value in values:
+        if type(value) is not kind:
+            raise broken(f"{where}: enum and default", f"type {schema['type']}", brief(value))
+
+
+def find_edit(session: AnySession) -> str:
+    """Return an action that edits the document of a new session; found by trial.
+
+    Arguments are lines and words of the document, and words of the tool's schema.
+
+    Raises:
+        AssertionError: No call that was tried is an edit.
+    """
+    rng = Random(0)
+    tools = [tool for tool in session.tools if tool["function"]["name"] in session.editors]
+    for _ in range(_TRIALS):
+        call = random_call(rng, rng.choice(tools), session.text)
+        with no_exception(f"step({brief(call)})"):
+            if type(session)(session.task, session.rules).step(call).error == "none":
+                return call
+    names = ", ".join(sorted(session.editors))
+    wanted = f"one of {_TRIALS} calls of {names} with texts of the document to be an edit"
+    raise broken("edits", wanted, "errors only; pass `edit`, which returns such a call")
+
+
+def random_call(rng: Random, tool: Schema, text: str) -> str:
+    """Call a tool with texts of the document and of the schema, and sometimes with odd ones."""
+    name, parameters = tool["function"]["name"], tool["function"]["parameters"]
+    properties = parameters["properties"]
+    hints = [word for one in properties.values() for word in _words(one)]
+    lines = [line.strip(" -*#") for line in text.split("\n")]
+    pools = [pool for pool in (text.split("\n"), lines, text.split(), hints, _STRANGE) if pool]
+    arguments: dict[str, Any] = {}
+    for argument in parameters["required"]:
+        if properties[argument]["type"] == "integer":
+            arguments[argument] = rng.choice([1, 1, 2, 10**6])
+        else:
+            arguments[argument] = rng.choice(rng.choice(pools))
+    return tool_call(name, **arguments)
+
+
+def _words(schema: Schema) -> list[str]:
+    return [*re.findall(r"\w+", schema.get("description", "")), *schema.get("enum", ())]
+
+
+def malformed_calls(session: AnySession) -> Iterator[tuple[str, str]]:
+    """Yield malformed actions with their error codes."""
+    yield from [("", "no_call"), (NO_CALL, "no_call"), ("<think>" + SUBMIT, "no_call")]
+    yield from [(f"<tool_call>{text}</tool_call>", "bad_json") for text in ("", "{", "[]", "null")]
+    yield SUBMIT + SUBMIT, "several_calls"
+    yield tool_call("no_such_tool"), "unknown_tool"
+    yield "x" * (session.rules.max_chars + 1), "too_large"
+    for tool in session.tools:
+        name, parameters = tool["function"]["name"], tool["function"]["parameters"]
+        yield tool_call(name, no_such_argument="x"), "bad_arguments"
+        for missing in parameters["required"]:
+            given = {key: "x" for key in parameters["required"] if key != missing}
+            yield tool_call(name, **given), "bad_arguments"
+        for argument in parameters["properties"]:
+            yield tool_call(name, **{argument: [1]}), "bad_arguments"
+            yield tool_call(name, **{argument: "\ud800"}), "bad_arguments"
+
+
+def script(session: AnySession, edit: str) -> list[str]:
+    """Return the actions of an episode: show the document, no call, the edit, submit."""
+    shows = [
+        tool["function"]["name"]
+        for tool in session.tools
+        if not tool["function"]["parameters"]["required"]
+    ]
+    shows = [name for name in shows if name not in {*session.editors, "submit"}]
+    # in three turns, the fewest that rules allow, there is no room to show the document
+    before = [NO_CALL, *map(tool_call, shows[:1])][: session.rules.max_turns - 2]
+    return [*before, edit, SUBMIT]

@@ -1,0 +1,1 @@
+"""Analysis of resume text: lines, writing style, and known facts about the candidate."""

@@ -1,0 +1,470 @@
+"""Parser of resumes into lines with words, figures, dates and names.
+
+`parse` knows neither tasks nor other texts: `judges.rubric.claims` checks what is true,
+`judges.rubric.signals` what is good. Words and weights are data in `lexicon.toml`.
+"""
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import snowballstemmer
+
+LEXICON: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8")
+)
+
+GLUE = frozenset(LEXICON["words"]["glue"])
+"""Function words, which carry no content."""
+
+PRESENT = 9999.0  # the year of a "present" in a date range
+
+_STEMMER = snowballstemmer.stemmer("english")
+_STEMMER_LOCK = Lock()  # the stemmer has mutable state, and judges may run in threads
+_STOP = frozenset(LEXICON["words"]["stop"])
+_COMMON = frozenset(
+    LEXICON["words"]["common"]
+    + LEXICON["words"]["stop"]
+    + LEXICON["words"]["sections"]
+    + [word for tier in ("weak", "neutral", "strong", "skip") for word in LEXICON["verbs"][tier]]
+)
+_SECTIONS = frozenset(LEXICON["words"]["sections"])
+_SUFFIXES = tuple(LEXICON["words"]["suffixes"])
+_IRREGULAR: dict[str, str] = LEXICON["irregular"]
+_NUMBERS: dict[str, float] = LEXICON["numbers"] | LEXICON["multiples"]
+_SPELT_UNITS: dict[str, str] = dict.fromkeys(LEXICON["multiples"], "x")
+_UNITS = {way: unit for unit, ways in LEXICON["units"].items() for way in ways}
+_RATES: dict[str, str] = LEXICON["rates"]
+_SPANS = frozenset(_RATES.values())
+_EACH = ("a", "an", "per", "each", "every")
+_SCALES = {
+    "hundred": 1e2, "k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6,
+    "b": 1e9, "bn": 1e9, "billion": 1e9,
+}  # fmt: skip
+_MONTH_WORDS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "sept",
+    "oct",
+    "nov",
+    "dec",
+]
+_PARTS = frozenset(
+    (*_NUMBERS, *_MONTH_WORDS, "http", "https", "www")
+)  # words that may belong to a figure, date or URL
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def _ways(words: Iterable[str]) -> str:
+    """Return a regular expression that matches any of these words, the longest first."""
+    ordered = sorted(words, key=lambda word: (-len(word), word))
+    return "|".join(re.escape(word).replace(r"\ ", r"\s+") for word in ordered)
+
+
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_YEAR = r"(?:19|20)\d\d"
+# Order matters: URLs and dates precede figures, which would match their digits.
+_ANY = rf"""
+    (?P<url>(?:https?://|www\.)\S+|[\w.+-]+@[\w-]+\.[\w.]+|\b[\w-]+\.(?:com|org|net|io|dev)\b\S*)
+    |\b(?P<mon>{_MONTH})\.?,?\s+(?:\d\d?(?:st|nd|rd|th)?,?\s+)?(?P<mon_year>{_YEAR})\b
+    |\b(?P<num>0?[1-9]|1[0-2])[/.](?P<num_year>{_YEAR})\b
+    |\b(?P<iso_year>{_YEAR})[-/.](?P<iso>0[1-9]|1[0-2])(?!\d)
+    |(?<![\w.])(?P<cur>[$€£]\s?)?
+      (?:(?P<val>\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?)
+        |(?P<spelt>(?:{_ways(_NUMBERS)})(?:-(?:{_ways(("one", *_NUMBERS))}))?)(?![\w.]\w))
+      (?:\s?(?P<scale>(?:hundred|thousand|million|billion)\b|bn\b
+        |(?-i:(?(cur)[kKmMbB]|[kKMB]))(?!\w)))?
+      \+?(?:[\s-]?(?P<unit>%|(?:{_ways(way for way in _UNITS if way != "%")})\b))?
+      (?!\w)
+    |(?P<word>(?:\.(?=[A-Z]))?\w[\w]*(?:[+#]+(?!\w)|[&./'-](?=\w)\w+)*)
+    """
+_TOKEN = re.compile(_ANY, re.VERBOSE | re.IGNORECASE)
+# A fast path for plain lower-case words; `_scan` uses it if none may belong to a figure or date.
+_PLAIN_FIRST = re.compile(
+    rf"(?P<low>(?-i:[a-z]+)(?![\w+\#&./'-]))|{_ANY}", re.VERBOSE | re.IGNORECASE
+)
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
+_MARKUP = re.compile(r"\*+|`+|(?<!\w)_+|_+(?!\w)|^>+\s*")
+_MARKED = re.compile(r"[*`_\[>\x00-\x08\x0e-\x1b\x7f]")
+_PLAIN = str.maketrans(
+    {"\u2013": "-", "\u2014": "-", "\u2212": "-", "\u2018": "'", "\u2019": "'", "\u00a0": " "}
+)
+_BULLET = re.compile(r"^(\s*)([-*+\u2022\u2023\u25e6\u2013\u2014]|\d{1,2}[.)])\s+(?=\S)")
+_HEADING = re.compile(r"^\s*(#{1,6})\s*(.*?)\s*#*$")
+_BOLD = re.compile(r"^\s*(?:\*\*|__)([^*_]+)(?:\*\*|__):?\s*$")
+_JOINT = re.compile(r"[-/&.']")
+_HYPHEN = re.compile(r"(?<=\w)[-/](?=\w)")
+_RANGE = re.compile(r"\s*(?:-|to|and|or|/|->|through|until|versus|vs\.?)\s*\Z", re.IGNORECASE)
+_CURRENCIES = ("$", "€", "£")
+_DATE_UNIT = re.compile(r"now|m\d+")
+_NOW = re.compile(r"\b(?:present|current|now|today|ongoing)\b", re.IGNORECASE)
+
+
+class Number(NamedTuple):
+    """A figure or date: 1.2K users is (1200, ""), 50 percent (50, "%"), Jan 2020 (2020, "m1")."""
+
+    value: float
+    unit: str
+    quote: str
+
+    def backs(self, claim: "Number") -> bool:
+        """Return whether this figure, known to be true, supports `claim`."""
+        if abs(self.value - claim.value) > 1e-9 * max(1.0, abs(self.value)):
+            return False
+        # A bare figure may restate a known one without its unit, but not a percentage.
+        return self.unit == claim.unit or (claim.unit == "" and self.unit != "%")
+
+
+class Name(NamedTuple):
+    """A word that looks like the name of a tool, an employer or a school.
+
+    `head` is set if the start of a sentence may also explain its capital letter.
+    """
+
+    text: str
+    head: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Content:
+    """Parsed content of one line; compared by identity, since caches use it as a key."""
+
+    body: str
+    words: tuple[str, ...]  # lower case, in order
+    tokens: tuple[str, ...]  # words, figures ("#4week") and rates ("~week"), in order
+    keys: tuple[str, ...]  # the tokens, with words stemmed
+    telling: tuple[str, ...]  # the keys of content words
+    stems: frozenset[str]  # stems of content words and their parts
+    numbers: tuple[Number, ...]
+    values: frozenset[float]  # values of `numbers`
+    names: tuple[Name, ...]
+    dates: frozenset[str]  # formats of the dates: "Jan 2020", "01/2020", ...
+
+    @property
+    def figures(self) -> tuple[Number, ...]:
+        """The numbers in digits, except dates."""
+        return tuple(
+            number
+            for number in self.numbers
+            if any(map(str.isdigit, number.quote))
+            and not _is_year(number)
+            and not _DATE_UNIT.fullmatch(number.unit)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A non-blank line of a resume.
+
+    Attributes:
+        number: Index in the text, counting blank lines.
+        kind: heading, entry (a job, a school, a contact line), skills, bullet or text.
+        section: Lower-case name of its section.
+        style: List marker ("-") or kind of heading ("##", "bold", "caps").
+        spaced: Whether a blank line precedes it.
+    """
+
+    number: int
+    raw: str
+    kind: str
+    section: str
+    style: str
+    content: Content
+    spaced: bool = False
+
+    @property
+    def body(self) -> str:
+        """The text without markup."""
+        return self.content.body
+
+
+def any_of(words: Iterable[str]) -> re.Pattern[str]:
+    """Compile a pattern of any of these lower-case words or phrases, the longest first."""
+    return re.compile(rf"(?<![\w-])(?:{_ways(words)})(?![\w-])")
+
+
+@lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """Return the stem of a lower-case word."""
+    with _STEMMER_LOCK:
+        result: str = _STEMMER.stemWord(_IRREGULAR.get(word, word))
+    return result
+
+
+@lru_cache(maxsize=8192)
+def plain(text: str) -> str:
+    """Return the text without markup, invisible characters and typographic variants."""
+    if text.isascii() and not _MARKED.search(text):
+        return " ".join(text.split())
+    text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_PLAIN)
+    text = _LINK.sub(r"\1 \2", text)
+    return " ".join(_MARKUP.sub("", text).split())
+
+
+@lru_cache(maxsize=8192)
+def read(body: str) -> Content:
+    """Parse a line of plain text."""
+    words: list[str] = []
+    tokens: list[str] = []
+    numbers: list[Number] = []
+    names: list[Name] = []
+    dates: set[str] = set()
+    end = None  # end offset of the previous number, to recognize ranges
+    for token in _scan(body):
+        kind = token.lastgroup
+        if kind == "low":
+            words.append(token[0])
+            tokens.append(token[0])
+        elif kind == "word":
+            words.append(token[0].lower())
+            tokens += _pieces(words[-1])
+            _read_word(body, token, names)
+        elif kind == "url":
+            names.append(Name(token[0].rstrip(".,;)"), False))
+            tokens.append(names[-1].text.lower())
+        elif token["val"] or token["spelt"]:
+            before = numbers[-1:]
+            numbers.append(_read_number(body, token, end, numbers))
+            if numbers[-2:-1] != before:  # "42 to 2 percent" makes the first a percentage too
+                place = len(tokens) - 1 - tokens[::-1].index(_figure(before[0]))
+                tokens[place] = _figure(numbers[-2])
+            tokens.append(_figure(numbers[-1]))
+            end = token.end()
+            words.extend(token[group].lower() for group in ("spelt", "unit") if token[group])
+        else:
+            numbers.append(_read_date(token, dates))
+            tokens.append(_figure(numbers[-1]))
+            end = None
+    if numbers and (now := _NOW.search(body)) and any(1950 <= n.value < 2050 for n in numbers):
+        numbers.append(Number(PRESENT, "now", now[0]))
+    tokens = _joined(tokens)
+    keys = [token if token[0] in "#~" else stem(token) for token in tokens]
+    return Content(
+        body=body,
+        words=tuple(words),
+        tokens=tuple(tokens),
+        keys=tuple(keys),
+        telling=tuple([k for token, k in zip(tokens, keys, strict=True) if token not in GLUE]),
+        stems=frozenset([stem(w) for part in words for w in parts(part) if w not in _STOP]),
+        numbers=tuple(numbers),
+        values=frozenset([number.value for number in numbers]),
+        names=tuple(names),
+        dates=frozenset(dates),
+    )
+
+
+def _figure(number: Number) -> str:
+    """Format a number as a token."""
+    return f"#{number.value:g}{number.unit}"
+
+
+def _scan(body: str) -> list[re.Match[str]]:
+    """Match the tokens of a line."""
+    found = list(_PLAIN_FIRST.finditer(body))
+    if any(token.lastgroup == "low" and token[0] in _PARTS for token in found):
+        return list(_TOKEN.finditer(body))
+    return found
+
+
+def _pieces(word: str) -> list[str]:
+    """Split a compound word; "n't" becomes "not", and "&" becomes "and"."""
+    if word.isalpha():
+        return [word]
+    # "R&D" stays one word
+    word = word.replace("&", "-and-") if len(word) > 3 else word
+    pieces = [piece for piece in _HYPHEN.split(word.removesuffix("'s")) if piece]
+    return ["not" if piece.endswith("n't") else piece.strip("'") or "'" for piece in pieces]
+
+
+def _joined(tokens: Sequence[str]) -> list[str]:
+    """Merge "weekly" and "a week" into "~week", and "in half" into one half."""
+    found: list[str] = []
+    for token in tokens:
+        last = found[-1] if found else ""
+        if token in _RATES:
+            found.append(f"~{_RATES[token]}")
+        elif last in _EACH and _UNITS.get(token) in _SPANS:
+            found[-1] = f"~{_UNITS[token]}"
+        elif token == "#0.5x" and last in ("in", "by"):
+            found[-1] = token
+        else:
+            found.append(token)
+    return found
+
+
+def parts(word: str) -> list[str]:
+    """Return a compound and its parts: "ci/cd", "ci", "cd"; a possessive loses its "s"."""
+    if word.isalpha():
+        return [word]
+    word = word.removesuffix("'s").strip("'")
+    pieces = [piece for piece in _JOINT.split(word) if len(piece) > 1]
+    return [word] if len(pieces) < 2 else [word, *pieces]
+
+
+def _read_word(body: str, token: re.Match[str], names: list[Name]) -> None:
+    text = token["word"]
+    if text.islower() and text.isalpha():
+        return
+    head = _is_head(body, token.start())
+    for piece in _HYPHEN.split(text):
+        if is_name_like(piece, head):
+            names.append(Name(piece.removesuffix("'s"), head))
+
+
+def _is_head(body: str, start: int) -> bool:
+    before = body[:start].rstrip(" \"'")
+    return not before or before[-1] in ".!?;:|>" or before.endswith((" -", " /"))
+
+
+def is_name_like(text: str, head: bool) -> bool:
+    """Return whether a word looks like a name, judging by its letters alone."""
+    lower = text.lower()
+    if len(text) < 2 or lower in _COMMON or lower in _NUMBERS:
+        return text in ("C", "R") and not head
+    has_digit = any(letter.isdigit() for letter in text) and any(c.isalpha() for c in text)
+    inner = any(letter.isupper() for letter in text[1:]) or "+" in text or "#" in text
+    if has_digit or inner:
+        return True
+    if not text[0].isupper() and text[0] != ".":
+        return False
+    # the capital of an ordinary word, known by its suffix, comes from the start of the sentence
+    return not (head and lower.endswith(_SUFFIXES))
+
+
+def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list[Number]) -> Number:
+    """Parse the number of a token; `end` is the end offset of the previous number."""
+    scale = _SCALES.get((token["scale"] or "").lower(), 1.0)
+    unit = (token["cur"] or "").strip() or _UNITS.get((token["unit"] or "").lower(), "")
+    if word := (token["spelt"] or "").lower():
+        value = sum(_NUMBERS.get(piece, 1.0) for piece in word.split("-"))
+        unit = unit or _SPELT_UNITS.get(word, "")
+    else:
+        value = float(token["val"].replace(",", ""))
+    between = None if end is None else _RANGE.fullmatch(body[end : token.start()])
+    if between:
+        close = between[0].strip() == "-"
+        first = numbers[-1]
+        if _is_year(first):
+            if close and len(token["val"] or "") == 2:
+                value += 100 * (first.value // 100)  # 2019-21
+        elif first.quote.lstrip("$€£ ").isdigit():
+            # In "$40-90K" and "from 40 to 65%" both figures share currency and unit; a hyphen
+            # also extends the scale to the first.
+            unit = unit or first.unit * (first.unit in _CURRENCIES)
+            wider = first.value * (scale if close else 1)
+            numbers[-1] = Number(wider, first.unit or unit, first.quote)
+    return Number(value * scale, unit, token[0].strip())
+
+
+def _read_date(token: re.Match[str], dates: set[str]) -> Number:
+    if name := token["mon"]:
+        dates.add("Jan 2020" if len(name) < 4 else "January 2020")
+        month, year = _MONTHS.index(name[:3].lower()) + 1, token["mon_year"]
+    elif number := token["num"]:
+        dates.add("01/2020")
+        month, year = int(number), token["num_year"]
+    else:
+        dates.add("2020-01")
+        month, year = int(token["iso"]), token["iso_year"]
+    return Number(float(year), f"m{month}", token[0])
+
+
+def _is_year(number: Number) -> bool:
+    # 2000 is more often a round figure than a year
+    return (
+        number.unit == ""
+        and 1950 <= number.value < 2050
+        and number.value != 2000
+        and "," not in number.quote
+    )
+
+
+@lru_cache(maxsize=256)
+def parse(text: str) -> tuple[Line, ...]:
+    """Parse a resume into its non-blank lines."""
+    lines: list[Line] = []
+    section = ""
+    spaced = False
+    for number, raw in enumerate(text.split("\n")):
+        if not raw.strip():
+            spaced = True
+            continue
+        kind, style, body = _kind(raw, section, not lines)
+        content = read(body)
+        if kind == "heading":
+            section = " ".join(content.words)
+        elif kind == "text" and _is_entry(content):
+            kind = "entry"
+        lines.append(Line(number, raw, kind, section, style, content, spaced))
+        spaced = False
+    return tuple(lines)
+
+
+def _is_entry(content: Content) -> bool:
+    """Return whether a text line heads a job or is the address: short, with a date or a link."""
+    dated = any(_is_year(number) or number.unit[:1] == "m" for number in content.numbers)
+    linked = any("@" in name.text or "/" in name.text for name in content.names)
+    return (dated or linked) and len(content.words) <= 14
+
+
+def _kind(raw: str, section: str, first: bool) -> tuple[str, str, str]:
+    """Return kind, style and plain body of a line."""
+    skills = "skill" in section or "technolog" in section
+    if match := _HEADING.match(raw):
+        body = plain(match[2])
+        heading = len(match[1]) == 2 or (_is_title(body) and not first)
+        return ("heading" if heading else "entry"), match[1], body
+    if match := _BULLET.match(raw):
+        style = "1." if match[2][0].isdigit() else match[2]
+        return ("skills" if skills else "bullet"), style, plain(raw[match.end() :])
+    body = plain(raw)
+    bold = _BOLD.match(raw)
+    if first:
+        return "entry", "", body
+    if bold and _is_title(body):
+        return "heading", "bold", body.rstrip(":")
+    if _CAPITALS.fullmatch(body):
+        return "heading", "caps", body.rstrip(":")
+    if bold:
+        return "entry", "", body
+    return ("skills" if skills or _LABELLED.match(body) else "text"), "", body
+
+
+_LABELLED = re.compile(r"^[A-Z][\w &/-]{2,30}: [^.:]+(?:, [^.,:]+){2,}$")
+
+
+_CAPITALS = re.compile(r"[A-Z]+(?:[ &/]+[A-Z]+){0,3}:?")
+
+
+def _is_title(body: str) -> bool:
+    """Return whether a line could be the heading of a section."""
+    words = body.rstrip(":").lower().replace("&", "and").split()
+    return 0 < len(words) <= 4 and sum(word in _SECTIONS for word in words) * 2 >= len(words)

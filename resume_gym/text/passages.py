@@ -1,0 +1,47 @@
+"""Extraction of statements about the candidate from evidence documents."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from resume_gym.tasks import Evidence
+from resume_gym.text.lines import LEXICON, Content, plain, read
+
+_MINE = frozenset(("i", "my", "me", "i'm", "i've"))
+_OTHERS = frozenset(LEXICON["words"]["others"])
+
+
+def statements(evidence: Iterable[Evidence], name: str) -> Iterator[Content]:
+    """Yield the statements about the candidate in evidence documents.
+
+    A passage that mentions neither the candidate's name nor "I" or "my" is skipped as being about
+    somebody else if another subject is among its first five words, or if its document mentions the
+    candidate in at least three passages and half of all.
+    """
+    own = frozenset(word.lower() for word in name.split()) | _MINE
+    for document in evidence:
+        bodies = [
+            plain(line.strip().lstrip("-* "))
+            for line in document.text.split("\n")
+            if line.strip() and not line.startswith("#")
+        ]
+        mine = [not own.isdisjoint(_words(body)) for body in bodies]
+        usual = sum(mine) > 2 and 2 * sum(mine) >= len(mine)
+        for body, named in zip(bodies, mine, strict=True):
+            foreign = usual or not _OTHERS.isdisjoint(_words(body)[:5])
+            if named or not foreign:
+                yield from map(read, _sentences(body, own if named else frozenset()))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[\w']+", text.lower())
+
+
+def _sentences(body: str, own: frozenset[str]) -> list[str]:
+    """Split a passage; a sentence that does not name the candidate joins the previous one."""
+    found: list[str] = []
+    for sentence in re.split(r"(?<=[.!?])\s+", body):
+        if found and own and own.isdisjoint(_words(sentence)):
+            found[-1] += f" {sentence}"
+        else:
+            found.append(sentence)
+    return found

@@ -1,0 +1,458 @@
+"""Known facts about a candidate, and the alignment of revised lines with the original.
+
+`make_reference` collects the facts of a task, `align` maps the lines of a revision to those of the
+original, and `strays` finds bullets under another heading. Lines of the original are identified by
+their index ("unit").
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from rapidfuzz import fuzz
+
+from resume_gym.tasks import Evidence, Fix, Task
+from resume_gym.text.lines import (
+    LEXICON,
+    Content,
+    Line,
+    any_of,
+    parse,
+    parts,
+    plain,
+    read,
+    stem,
+)
+from resume_gym.text.passages import statements
+from resume_gym.text.style import VAGUE, fillers, is_weak
+
+PROSE = ("bullet", "text")
+
+_ALIASES: Mapping[str, str] = LEXICON["claims"]["aliases"]
+_JOB_STOP = frozenset(stem(word) for word in LEXICON["words"]["job_stop"])
+_PADDING_SECTIONS = frozenset(LEXICON["words"]["padding_sections"])
+_CORE = frozenset(LEXICON["words"]["sections"]) - {"and", "of"}
+_HELPING = any_of(LEXICON["words"]["helping"])
+_HELPING_STEMS = frozenset(
+    stem(part) for phrase in LEXICON["words"]["helping"] for part in phrase.split()
+) | {stem(word) for word in LEXICON["words"]["glue"]}
+_ENTRY_WORDS = 14  # maximum words of a line that may head a job
+_MOST = 4096  # maximum size of a cache
+_ALIGNED = 0.42  # minimum similarity of a line and its restatement
+_BEST = 0.25  # the same for the best match, if no line reaches _ALIGNED
+_RIVAL = 0.8  # relative similarity from which another line competes for a match
+_RUNNER_UP = 0.65  # maximum relative similarity of the second-best match
+_MERGED = 3  # maximum number of original lines that one line merges
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Known facts about the candidate, and the job description.
+
+    Attributes:
+        lines: Lines of the original.
+        fixed: For each unit, its contents after fixes.
+        told: For each unit, the facts behind its fixes.
+        deleted: Units that a fix deletes.
+        aside: Whether the planted weakness is wrong_emphasis: the original hides its points.
+        name: Name of the candidate.
+        documents: Evidence about the candidate.
+        wanted: Job description.
+    """
+
+    lines: tuple[Line, ...]
+    fixed: Mapping[int, tuple[Content, ...]]
+    told: Mapping[int, tuple[str, ...]]
+    deleted: frozenset[int]
+    aside: bool
+    name: str
+    documents: tuple[Evidence, ...]
+    wanted: str
+
+    # Parsed on demand, since many verdicts need neither evidence nor job.
+
+    @cached_property
+    def evidence(self) -> tuple[Content, ...]:
+        """The statements of the evidence about the candidate."""
+        return tuple(statements(self.documents, self.name))
+
+    @cached_property
+    def job(self) -> tuple[Content, ...]:
+        """The sentences of the job description."""
+        bodies = (plain(line).strip("-#* ") for line in self.wanted.split("\n"))
+        parts = (part for body in bodies for part in re.split(r"(?<=[.;:!?])\s+", body))
+        return tuple(read(part) for part in parts if part)
+
+    @cached_property
+    def facts(self) -> Mapping[int, tuple[Content, ...]]:
+        """For each unit, the parsed facts behind its fixes."""
+        return {unit: tuple(read(plain(one)) for one in own) for unit, own in self.told.items()}
+
+    @cached_property
+    def statements(self) -> tuple[Content, ...]:
+        """All true statements: the original, fixes, facts and evidence."""
+        own = (s for table in (self.fixed, self.facts) for known in table.values() for s in known)
+        return (*(line.content for line in self.lines), *own, *self.evidence)
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """All words of the true statements, with their stems and aliases."""
+        return _forms(self.statements)
+
+    @cached_property
+    def _shown(self) -> frozenset[str]:
+        """The vocabulary of the original and its fixes, which answers most lookups."""
+        fixed = (statement for own in self.fixed.values() for statement in own)
+        return _forms((*(line.content for line in self.lines), *fixed))
+
+    @cached_property
+    def bodies(self) -> frozenset[str]:
+        """The case-folded lines of the original."""
+        return frozenset(line.body.casefold() for line in self.lines)
+
+    @cached_property
+    def heads(self) -> tuple[tuple[Content, ...], ...]:
+        """For each short line outside lists, it and the ones after it up to the next bullet."""
+        runs: list[tuple[Content, ...]] = []
+        run: tuple[Content, ...] = ()
+        for line in reversed(self.lines):
+            prose = line.kind in ("bullet", "skills") or len(line.content.words) > _ENTRY_WORDS
+            run = () if prose else (line.content, *run)
+            runs.append(run)
+        return tuple(run for run in reversed(runs) if run)
+
+    @cached_property
+    def runs(self) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """Two maps from units to numbers of head groups: of headings and entries, and of bullets.
+
+        Consecutive heads form one group, which the bullets below share; bullets before the first
+        head have number -1.
+        """
+        heads: dict[int, int] = {}
+        bullets: dict[int, int] = {}
+        number, inside = -1, False
+        for unit, line in enumerate(self.lines):
+            head = line.kind in ("entry", "heading")
+            number += head and not inside
+            inside = head
+            if head or line.kind == "bullet":
+                (heads if head else bullets)[unit] = number
+        return heads, bullets
+
+    @cached_property
+    def _notes(self) -> tuple[frozenset[str], ...]:
+        """Stems of the statements that the candidate only helped with something."""
+        texts = [line.content for line in self.lines if line.kind == "text"]
+        names = {stem(n.text.lower()) for c in (*texts, *self.evidence) for n in c.names}
+        return tuple(
+            content.stems - _HELPING_STEMS - names
+            for content in (*texts, *self.evidence)
+            if _HELPING.search(content.body.lower())
+        )
+
+    def helped(self, unit: int) -> bool:
+        """Return whether the resume or the evidence says that somebody else led a unit's work."""
+        told = self.lines[unit].content.stems
+        return any(n and len(n & told) >= 0.6 * len(n) for n in self._notes)
+
+    @cached_property
+    def weights(self) -> Mapping[str, float]:
+        """IDF weight of each stem: how much it identifies the line that contains it."""
+        placed = [line.content for line in self.lines]
+        placed += [statement for own in self.fixed.values() for statement in own]
+        counts = Counter(s for content in placed for s in content.stems)
+        return {s: math.log(1 + len(self.lines) / n) for s, n in counts.items()}
+
+    @cached_property
+    def job_names(self) -> frozenset[str]:
+        """The names in the job description in lower case."""
+        return frozenset(n.text.lower() for line in self.job for n in line.names if not n.head)
+
+    @cached_property
+    def job_weights(self) -> Mapping[str, float]:
+        """IDF weights of the job description's stems, scaled to a mean of 1."""
+        texts = (*self.job, *(line.content for line in self.lines))
+        counts = Counter(s for content in texts for s in content.stems)
+        wanted = {s for content in self.job for s in content.stems} - _JOB_STOP - VAGUE
+        weights = {s: math.log(1 + len(texts) / counts[s]) for s in sorted(wanted)}
+        mean = math.fsum(weights.values()) / max(1, len(weights))
+        return {s: weight / mean for s, weight in weights.items()}
+
+    @cached_property
+    def rare(self) -> float:
+        """The weight of a stem that no line contains."""
+        return math.log(1 + len(self.lines))
+
+    def weigh(self, stems: Iterable[str]) -> float:
+        """Return the total weight of a set of stems."""
+        # fsum is exact; a plain sum would depend on the set order, which varies between processes
+        return math.fsum([self.weights.get(s, self.rare) for s in stems])
+
+    @cached_property
+    def _about(self) -> tuple[frozenset[int], ...]:
+        """For each statement of the evidence, the units that it is about."""
+        known = [
+            (u, (x.content, *self.fixed.get(u, ()), *self.facts.get(u, ())))
+            for u, x in enumerate(self.lines)
+        ]
+        return tuple(
+            _clear({unit: max(self.similarity(s, one) for one in about) for unit, about in known})
+            for s in self.evidence
+        )
+
+    def sources(self, unit: int, new: Content) -> tuple[Content, ...]:
+        """Return the true statements beyond a unit's own words that may license its new content.
+
+        They are its fixes and facts, evidence and other lines of the original that restate it, and
+        evidence that matches the new content but no unit. Text such as a summary may also draw on
+        any bullet or job. Each statement licenses a change only by itself, not joined with others.
+        """
+        line = self.lines[unit]
+        fixed = (*self.fixed.get(unit, ()), *self.facts.get(unit, ()))
+        known = [s for s, units in zip(self.evidence, self._about, strict=True) if unit in units]
+        others = (other.content for other in self.lines if other is not line)
+        known += [c for c in others if any(self.tells(c, one) for one in (line.content, *fixed))]
+        drawn = (
+            other.content
+            for other in self.lines
+            if line.kind == "text" and other.kind in ("bullet", "entry")
+            if other.content.values & new.values or self.tells(new, other.content)
+        )
+        return (*fixed, *known, *self.untold(new), *drawn)
+
+    def untold(self, content: Content) -> tuple[Content, ...]:
+        """Return the evidence that matches a content but is about no unit."""
+        loose = (s for s, units in zip(self.evidence, self._about, strict=True) if not units)
+        return tuple(statement for statement in loose if self.tells(content, statement))
+
+    def tells(self, content: Content, statement: Content) -> bool:
+        """Return whether a content restates a statement."""
+        return self.similarity(content, statement) >= _ALIGNED
+
+    def similarity(self, a: Content, b: Content) -> float:
+        """Return how much of the shorter of two contents is in the longer one, in [0, 1]."""
+        shared = a.stems & b.stems
+        numbers = a.values & b.values
+        if not shared and not numbers:
+            return 0.0
+        # the floor keeps short lines that share a single word from being similar
+        least = max(min(self._mass(a), self._mass(b)), 3 * self.rare)
+        return min(1.0, (self.weigh(shared) + self.rare * len(numbers) / 2) / least)
+
+    @cached_property
+    def _masses(self) -> dict[Content, float]:
+        return {}
+
+    def _mass(self, content: Content) -> float:
+        """Return the weight of all stems of a line."""
+        known = self._masses.get(content)
+        if known is None:
+            if len(self._masses) > _MOST:
+                self._masses.clear()
+            known = self._masses[content] = self.weigh(content.stems)
+        return known
+
+    def knows(self, word: str) -> bool:
+        """Return whether the true statements contain a lower-case word in any form."""
+        if word in self._shown:
+            return True
+        known = self.vocabulary
+        if word in known or stem(word) in known or _ALIASES.get(word, word) in known:
+            return True
+        pieces = parts(word)[1:]
+        return bool(pieces) and all(p in known or stem(p) in known for p in pieces)
+
+    @cached_property
+    def spare(self) -> frozenset[int]:
+        """The units that a full page can spare.
+
+        These are units that a fix deletes; vague bullets without figure, name or fix, and with no
+        more words of the job or skills than vague words; and sections that are padding, or have no
+        core heading, figure or name, if they share fewer than three stems with the job and no fix
+        changes them.
+        """
+        topic = set(self.job_weights)
+        for line in self.lines:
+            if line.kind == "skills":
+                topic |= line.content.stems
+        idle = set(self.deleted)
+        sections: dict[str, list[int]] = {}
+        for unit, line in enumerate(self.lines):
+            sections.setdefault(line.section, []).append(unit)
+            content = line.content
+            if line.kind != "bullet" or content.figures or unit in self.fixed:
+                continue
+            named = any(not name.head for name in content.names)
+            empty = fillers(line.body) + is_weak(content)
+            if empty and not named and len(content.stems & topic) <= empty:
+                idle.add(unit)
+        for name, units in sections.items():
+            contents = [self.lines[unit].content for unit in units]
+            tells = any(c.figures or any(not n.head for n in c.names) for c in contents)
+            unneeded = name in _PADDING_SECTIONS or not (set(name.split()) & _CORE or tells)
+            about = set().union(*(c.stems for c in contents)) & self.job_weights.keys()
+            if name and unneeded and len(about) < 3 and not any(u in self.fixed for u in units):
+                idle.update(units)
+        return frozenset(idle)
+
+
+def _clear(scores: Mapping[int, float]) -> frozenset[int]:
+    """Return the units that a statement is about: all similar ones, or else a clearly best match.
+
+    The best match may be less similar, since documents and resumes differ in wording.
+    """
+    aligned = frozenset(unit for unit, score in scores.items() if score >= _ALIGNED)
+    best, second, *_ = (*sorted(scores.values(), reverse=True), 0.0, 0.0)
+    if aligned or best < _BEST or second > _RUNNER_UP * best:
+        return aligned
+    return frozenset({max(scores, key=lambda unit: scores[unit])})
+
+
+def _forms(statements: Iterable[Content]) -> frozenset[str]:
+    """Return the words of statements, with their parts, stems and aliases."""
+    words = {word for content in statements for word in content.words}
+    words |= {name.text.lower() for content in statements for name in content.names}
+    pieces = {piece for word in words for piece in parts(word)}
+    aliases = {_ALIASES[piece] for piece in pieces & _ALIASES.keys()}
+    return frozenset(pieces | aliases | set(map(stem, pieces)))
+
+
+def make_reference(task: Task) -> Reference:
+    """Return the reference of a task; cached, since many revisions share it."""
+    aside = task.weakness == "wrong_emphasis"
+    name = task.persona.get("name") or task.resume.lstrip("# ").split("\n", 1)[0]
+    return _reference(task.resume, task.job, task.fixes, task.evidence, name, aside)
+
+
+@lru_cache(maxsize=256)
+def _reference(
+    resume: str,
+    job: str,
+    fixes: tuple[Fix, ...],
+    evidence: tuple[Evidence, ...],
+    name: str,
+    aside: bool,
+) -> Reference:
+    lines = parse(resume)
+    fixed: dict[int, tuple[Content, ...]] = {}
+    facts: dict[int, tuple[str, ...]] = {}
+    # fixes apply in order, since one may match the result of another
+    told = {unit: line.raw for unit, line in enumerate(lines)}
+    for fix in fixes:
+        unit = next((unit for unit, raw in told.items() if fix.old.strip() in raw), -1)
+        if unit < 0 or not fix.new:
+            continue
+        told[unit] = told[unit].replace(fix.old.strip(), fix.new.strip())
+        fixed[unit] = (*fixed.get(unit, ()), read(plain(told[unit].strip().lstrip("-*+ "))))
+        facts[unit] = (*facts.get(unit, ()), *fix.facts)
+    gone = {raw for fix in fixes if not fix.new for raw in fix.old.split("\n") if raw.strip()}
+    deleted = frozenset(unit for unit, line in enumerate(lines) if line.raw in gone)
+    return Reference(lines, fixed, facts, deleted, aside, name, evidence, job)
+
+
+def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:
+    """Return the units that each line of a text restates.
+
+    Equal lines are matched first, then similar ones (a merged bullet restates up to three units),
+    then lines that replaced a unit between two matched neighbours.
+    """
+    told: list[tuple[int, ...]] = [()] * len(lines)
+    places: dict[str, list[int]] = {}
+    # in reverse, so that `pop` matches equal lines in order
+    for unit, known in reversed(list(enumerate(reference.lines))):
+        places.setdefault(_key(known), []).append(unit)
+    for index, line in enumerate(lines):
+        if units := places.get(_key(line)):
+            told[index] = (units.pop(),)
+    free = {unit for units in places.values() for unit in units}
+    changed = [index for index, units in enumerate(told) if not units]
+    for index, near in _similar(lines, changed, free, reference).items():
+        told[index] = near
+        free.difference_update(near)
+    _fill_gaps(lines, told, free, reference)
+    return tuple(told)
+
+
+def _key(line: Line) -> str:
+    return line.body.casefold().rstrip(" .;")
+
+
+def _similar(
+    lines: Sequence[Line], changed: Sequence[int], free: set[int], reference: Reference
+) -> dict[int, tuple[int, ...]]:
+    """Match changed lines with the units that they restate; each unit is matched once."""
+    pairs = [
+        (_alike(lines[index].content, unit, reference), index, unit)
+        for index in changed
+        for unit in free
+        if (reference.lines[unit].kind in PROSE) == (lines[index].kind in PROSE)
+    ]
+    told: dict[int, list[int]] = {}
+    taken: set[int] = set()
+    pairs.sort(reverse=True)
+    # prefer one-to-one matches: merge only where no other unmatched line is about as similar
+    for merging in (False, True):
+        for (score, _), index, unit in pairs:
+            enough = _ALIGNED if index in told else _BEST
+            if score < enough or unit in taken or len(told.get(index, ())) == _MERGED:
+                continue
+            if index in told and not merging:
+                rivals = (s for (s, _), one, u in pairs if u == unit and one not in told)
+                if max(rivals, default=0.0) >= _RIVAL * score:
+                    continue
+            told.setdefault(index, []).append(unit)
+            taken.add(unit)
+    return {index: tuple(sorted(units)) for index, units in told.items()}
+
+
+def _alike(content: Content, unit: int, reference: Reference) -> tuple[float, float]:
+    """Return how much a line restates a unit or its fixes, and their edit similarity in percent."""
+    original = reference.lines[unit].content
+    statements = (original, *reference.fixed.get(unit, ()))
+    told = max(reference.similarity(content, statement) for statement in statements)
+    ratio = fuzz.ratio(content.body, original.body)
+    # map the ratio, in percent, from [40, 100] to [0, 1]: unrelated lines share letters too
+    return max(told, (ratio - 40) / 60), ratio
+
+
+def _fill_gaps(
+    lines: Sequence[Line], told: list[tuple[int, ...]], free: set[int], reference: Reference
+) -> None:
+    last = -1
+    for index, line in enumerate(lines):
+        if not told[index] and line.kind in (*PROSE, "heading"):
+            ahead = (min(units) for units in told[index + 1 :] if units)
+            before = next(ahead, len(reference.lines))
+            gap = [unit for unit in range(last + 1, before) if unit in free]
+            if gap and reference.lines[gap[0]].kind == line.kind:
+                told[index] = (gap[0],)
+                free.discard(gap[0])
+        if told[index]:
+            last = max(told[index])
+
+
+def strays(
+    lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
+) -> dict[int, bool]:
+    """Return bullets that left their heading, mapped to whether they are now under another job.
+
+    A heading that the original lacks, such as "Key achievements", may take any bullets.
+    """
+    heads, bullets = reference.runs
+    jobs = set(bullets.values()) - {-1}
+    found: dict[int, bool] = {}
+    here: int | None = -1
+    for index, line in enumerate(lines):
+        runs = [heads[unit] for unit in told[index] if unit in heads]
+        if runs:
+            here = max(runs)
+        elif line.kind in ("entry", "heading"):
+            here = None
+        elif here is not None:
+            homes = {bullets[unit] for unit in told[index] if unit in bullets}
+            if homes and here not in homes:
+                found[index] = here in jobs
+    return found

@@ -1,0 +1,160 @@
+"""Writing style of a line: its opening verb, fillers, and formatting compared to other lines."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, read, stem
+
+_FAULTS: Mapping[str, float] = LEXICON["faults"]
+_VERBS = LEXICON["verbs"]
+_SKIP = frozenset(_VERBS["skip"])
+_HEDGE, _WEAK = any_of(_VERBS["hedges"]), any_of(_VERBS["hedges"] + _VERBS["weak"])
+_CHARGE = any_of(_VERBS["charge"])
+_FILLER = any_of(LEXICON["words"]["filler"])
+# an introductory phrase before the verb: "As a volunteer, ..."
+_ASIDE = re.compile(r"(?:as|in|at|during|while|after|for)\b[^,]{1,60}, (?=\w)", re.IGNORECASE)
+# neighbouring words that English does not allow: "a the", "of to", "the the"
+_NO_ENGLISH = re.compile(
+    r"\b(?:an?|the) (?=(?:an?|the|of|in|at|by|for|from|with|to|and|or|i|was|were)\b|$)"
+    r"|\b(?:of|for|from|with|at|to) (?=(?:of|for|to|and|or|was|were)\b|$)"
+    r"|\b(?:and|or) (?=(?:and|or|of)\b|$)"
+    r"|\b(\w{3,}|i) (?=\1\b)"
+    r"|(?<=[a-z]) \w{3,}ed (?=[a-z]{3,}ed\b)",
+    re.IGNORECASE,
+)
+_SPACING = re.compile(r"\S[ \t]{2,}\S|\t|\s$")
+_SEPARATOR = re.compile(r"\d{4} ?(-{1,2}|\u2013|\u2014|to|until) ?(?=\w)", re.IGNORECASE)
+
+VAGUE = frozenset(
+    stem(word) for word in (*LEXICON["words"]["filler"], *_VERBS["weak"]) if " " not in word
+)
+"""Stems of vague words."""
+
+
+class Head(NamedTuple):
+    """The opening of a line.
+
+    Attributes:
+        kind: "hedge" (the candidate only helped), "weak" (hides who did the work), or "plain".
+        at: Index of the main verb in the tokens, after a weak opening.
+        charge: Whether the opening names a responsibility and no verb follows.
+    """
+
+    kind: str
+    at: int
+    charge: bool = False
+
+
+@lru_cache(maxsize=8192)
+def head(content: Content) -> Head:
+    """Parse the opening of a line."""
+    tokens = content.tokens
+    aside = _ASIDE.match(content.body) if not _WEAK.match(" ".join(tokens[:8])) else None
+    start = len(read(aside[0]).tokens) if aside else 0
+    while start < len(tokens) - 1 and (tokens[start] in _SKIP or tokens[start].endswith("ly")):
+        start += 1
+    passive = start > 0 and tokens[start - 1] in ("was", "were", "been", "got")
+    text = " ".join(tokens[start : start + 8])
+    found = _WEAK.match(text)
+    if not found:
+        weak = passive and bool(tokens) and tokens[start].endswith("ed")
+        return Head("weak" if weak else "plain", start)
+    kind = "hedge" if _HEDGE.match(text) else "weak"
+    at = start + len(found[0].split())
+    # weak openings may be chained, as in "Was asked to assist in"
+    while at < len(tokens) and (tokens[at] in GLUE or _WEAK.match(tokens[at])):
+        kind = "hedge" if _HEDGE.match(tokens[at]) else kind
+        at += 1
+    # The -ing form may be distant after a function word ("helped with the timely booking"), else
+    # it must be next: "booking" is no verb in "helped build a booking system".
+    near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
+    verbs = (n for n in range(at, min(at + near, len(tokens))) if tokens[n].endswith("ing"))
+    verb = next(verbs, -1)
+    charge = verb < 0 and _CHARGE.match(text) is not None
+    return Head(kind, min(max(verb, at) if verb >= 0 else at, len(tokens) - 1), charge)
+
+
+def is_weak(content: Content) -> bool:
+    """Return whether the opening of a line hides who did the work."""
+    return bool(content.tokens) and head(content).kind != "plain"
+
+
+@lru_cache(maxsize=8192)
+def fillers(body: str) -> int:
+    """Count the fillers of a plain line."""
+    return len(_FILLER.findall(body.lower()))
+
+
+def garbled(body: str) -> int:
+    """Count the pairs of neighbouring words in a line that do not occur in English."""
+    return len(_NO_ENGLISH.findall(body))
+
+
+def is_filler(word: str) -> bool:
+    """Return whether a lower-case word is a filler by itself."""
+    return _FILLER.fullmatch(word) is not None
+
+
+@lru_cache(maxsize=8192)
+def core(content: Content) -> frozenset[str]:
+    """Return the keys of a line's content, without fillers, weak opening and function words."""
+    body = content.body.lower()
+    bare = read(_FILLER.sub(" ", body)) if _FILLER.search(body) else content
+    start = head(bare).at if is_weak(bare) else 0
+    return frozenset(bare.keys[start:]).intersection(bare.telling) - VAGUE
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """The formatting of most lines in a text."""
+
+    marker: str
+    heading: str
+    period: bool
+    dates: tuple[frozenset[str], str]
+    capital: bool
+
+
+def habits(lines: Sequence[Line]) -> Habits:
+    """Return the formatting of most lines in a text, for comparison with single lines."""
+    bullets = [line for line in lines if line.kind in ("bullet", "skills") and line.style]
+    prose = [line for line in bullets if line.kind == "bullet"]
+    dated = [_dates(line) for line in lines if line.kind == "entry" and line.content.dates]
+    return Habits(
+        marker=_usual([line.style for line in bullets], "-"),
+        heading=_usual([line.style for line in lines if line.kind == "heading"], "##"),
+        period=sum(line.body.endswith(".") for line in prose) * 2 > len(prose),
+        dates=Counter(dated).most_common(1)[0][0] if dated else (frozenset(), ""),
+        capital=sum(line.body[:1].isupper() for line in prose) * 2 >= len(prose),
+    )
+
+
+def _usual(styles: Sequence[str], preferred: str) -> str:
+    """Return the most frequent style; ties go to `preferred`."""
+    counts = Counter(styles)
+    return max(counts, key=lambda s: (counts[s], s == preferred, s), default=preferred)
+
+
+def _dates(line: Line) -> tuple[frozenset[str], str]:
+    separator = _SEPARATOR.search(line.raw)
+    return line.content.dates, separator[1].lower() if separator else ""
+
+
+def format_faults(line: Line, habits: Habits) -> float:
+    """Return the weighted formatting faults of a line, by itself and compared to `habits`."""
+    faults = _FAULTS["spacing"] * bool(_SPACING.search(line.raw))
+    if line.kind == "bullet":
+        faults += _FAULTS["punctuation"] * (line.body.endswith(".") != habits.period)
+        lower = line.body[:1].islower() and habits.capital
+        faults += _FAULTS["case"] * (lower or line.body.isupper())
+    if line.kind in ("bullet", "skills") and line.style:
+        faults += _FAULTS["marker"] * (line.style != habits.marker)
+    elif line.kind == "heading":
+        faults += _FAULTS["heading"] * (line.style != habits.heading)
+    elif line.kind == "entry" and line.content.dates:
+        faults += _FAULTS["date"] * (_dates(line) != habits.dates)
+    return faults

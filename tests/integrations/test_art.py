@@ -1,0 +1,145 @@
+"""What else holds of ART: prompts, tokens, rewards, failures, and its example."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import art
+import art_tokenise
+import pytest
+from art_tokenise import TOKENIZER, Request, careful, served, tokenised
+from players_art import metrics, out_of_content, play
+from scripts import OTHER, SCRIPTS, TASK
+
+from resume_gym import Session, tool_call
+from resume_gym.integrations.art import Episodes
+from resume_gym.judges import JudgeUnavailable
+from resume_gym.testing.adapters import ENV, UNAVAILABLE
+
+_TASKS = [TASK.task_id, OTHER.task_id]
+
+
+def _gather(
+    size: int, judge: str = "rubric", parser: Any = art_tokenise.in_content, **options: Any
+) -> tuple[list[art.TrajectoryGroup], list[Request]]:
+    """Groups on two tasks by the example's agent, and the requests that it got."""
+    requests: list[Request] = []
+
+    async def gathered() -> list[art.TrajectoryGroup]:
+        episodes = Episodes(ENV, judge=judge)
+        agent = careful(episodes)
+
+        def say(request: Request) -> str:
+            requests.append(request)
+            return agent(request)
+
+        async with served(say, parser) as model:
+            return await episodes.gather(model, _TASKS, size, **options)
+
+    return asyncio.run(gathered()), requests
+
+
+@pytest.mark.parametrize("parser", [art_tokenise.in_content, out_of_content])
+def test_the_tokens_trained_on_are_those_sampled_behind_the_prompts_sampled_from(
+    parser: Any,
+) -> None:
+    groups, requests = _gather(4, parser=parser)
+    prompts = {
+        tuple(
+            TOKENIZER.apply_chat_template(
+                asked["messages"], tools=asked["tools"], add_generation_prompt=True
+            )["input_ids"]
+        )
+        for asked in requests
+    }
+    results = tokenised(groups)
+    assert len(results) == 8
+    for one in results:
+        actions = json.loads(one.trajectory.logs[0])["actions"]
+        assert len(one.choice_offsets) == len(actions)
+        mask = [0] * len(one.token_ids)
+        for start, action in zip(one.choice_offsets, actions, strict=True):
+            assert tuple(one.token_ids[:start]) in prompts
+            sampled = [*TOKENIZER.encode(action), TOKENIZER.eos_token_id]
+            assert one.token_ids[start : start + len(sampled)] == sampled
+            mask[start : start + len(sampled)] = [1] * len(sampled)
+        assert one.assistant_mask == mask
+
+
+def test_advantages_are_of_the_rewards_of_a_group_on_one_task() -> None:
+    groups, _ = _gather(4)
+    for group, task in zip(groups, (TASK, OTHER), strict=True):
+        assert group.metadata == {"scenario_id": task.task_id}
+        for one in group:
+            assert Session.replay(task, json.loads(one.logs[0])).reward == one.reward
+            turns, terms = metrics(one, "turn"), metrics(one, "ledger")
+            assert sum(turns.values()) == sum(terms.values()) == one.reward
+        rewards = [one.reward for one in group]
+        mean = sum(rewards) / 4
+        assert len(set(rewards)) == 4
+        for one in tokenised([group]):
+            assert (one.advantage > 0) == (one.trajectory.reward > mean)
+
+
+def test_episodes_are_played_at_once() -> None:
+    groups, requests = _gather(16)
+    assert [len(group) for group in groups] == [16, 16]
+    first = str(groups[0].trajectories[0].messages()[1]["content"])
+    asked = [request["messages"][1]["content"] == first for request in requests]
+    # the second group begins before the first one ends
+    assert not all(asked[: sum(asked)])
+
+
+def test_a_failed_judge_ends_the_gathering_unless_failures_are_allowed() -> None:
+    # in each group the first two submit what they have not changed, which needs no judge
+    with pytest.raises(JudgeUnavailable):
+        _gather(4, UNAVAILABLE)
+    with pytest.raises(JudgeUnavailable):
+        _gather(4, UNAVAILABLE, max_exceptions=3)
+    for allowed in (4, 0.5):
+        groups, _ = _gather(4, UNAVAILABLE, max_exceptions=allowed)
+        for group in groups:
+            assert [error.message for error in group.exceptions] == ["the judge is down"] * 2
+            assert len(group) == 2
+        # two of a group's are left, and their mean is of two
+        advantages = [one.advantage for one in tokenised(groups)]
+        assert advantages == pytest.approx([-1, 1, -1, 1], abs=1e-3)
+
+
+def test_metrics_reach_the_log_without_what_was_not_judged(tmp_path: Path) -> None:
+    groups, _ = _gather(4, UNAVAILABLE, max_exceptions=4)
+    model = art.Model(name="m", project="p", base_path=str(tmp_path))
+    asyncio.run(model.log(groups, split="train"))
+    (history,) = tmp_path.rglob("history.jsonl")
+    logged = json.loads(history.read_text())
+    rewards = [one.reward for group in groups for one in group]
+    assert logged["train/reward"] == sum(rewards) / 4
+    assert logged["train/exception_rate"] == 0.5
+    assert logged["train/ledger/submit"] == 1.0
+    assert logged["data/step_num_scenarios"] == 2
+
+
+def test_calls_that_a_server_parses_count_as_they_were_written() -> None:
+    two = tool_call("review") + tool_call("submit")
+    script = SCRIPTS[0]._replace(actions=(two, *SCRIPTS[0].actions))
+    played = play(script, parser=out_of_content)
+    assert played.metrics["turn/1"] == -0.25
+    assert "expected one call" in str(played.messages()[3]["content"])
+
+
+def test_the_settings_of_requests_and_environment_arrive() -> None:
+    groups, requests = _gather(1, max_tokens=77, temperature=0.3)
+    assert {(one["max_tokens"], one["temperature"]) for one in requests} == {(77, 0.3)}
+    assert {(one["tool_choice"], one["logprobs"]) for one in requests} == {("none", True)}
+    assert all(len(one["tools"]) == 3 for one in requests)
+    assert len(groups) == 2
+    assert Episodes(ENV, max_turns=4).env.rules.max_turns == 4
+
+
+def test_the_example_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(art_tokenise.main())
+    shown = capsys.readouterr().out
+    lines = (art_tokenise.__doc__ or "").splitlines()
+    assert shown.count("\n") > 10
+    assert shown.strip() in "\n".join(line.removeprefix("    ") for line in lines)

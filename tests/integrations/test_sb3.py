@@ -1,0 +1,169 @@
+"""Stable-Baselines3: what else must hold of the menu."""
+
+import warnings
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import sb3_menu
+from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+from players_sb3 import play
+from sb3_contrib import MaskablePPO
+from scripts import OTHER, SCRIPTS, TASK
+from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_checker import check_env
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import SubprocVecEnv
+
+import resume_gym
+from resume_gym.agents import careful
+from resume_gym.integrations.sb3 import MenuEnv, careful_menu
+from resume_gym.testing.adapters import ENV, UNAVAILABLE, play_bare
+
+MINI = {"env_id": ENV}
+
+
+def sessions(env: Any) -> Any:
+    """A new session on each of the environment's tasks."""
+    return (env.new_session(task.task_id) for task in env.tasks)
+
+
+def test_both_checkers_accept_it_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # the other check of rendering wants an environment that is registered
+        gymnasium_check_env(MenuEnv(**MINI), skip_render_check=True)
+        check_env(MenuEnv(**MINI))
+
+
+def test_it_shows_the_page() -> None:
+    env = make_vec_env(MenuEnv, 2, env_kwargs={**MINI, "render_mode": "rgb_array"})
+    env.reset()
+    pages = env.get_images()
+    assert env.render().shape[-1] == 3
+    assert all(page.dtype == np.uint8 and page.std() > 0 for page in pages)
+
+
+@pytest.mark.parametrize("env_id", [ENV, "ResumeEdit-v0"])
+def test_every_edit_on_the_menu_works_and_the_careful_agents_choice_is_there(env_id: str) -> None:
+    for session in sessions(gym.make(env_id, split="eval").unwrapped):
+        while not session.done:
+            menu = careful_menu(session)
+            for text in menu:
+                assert session.fork().step(text).error == "none"
+            assert len(set(menu)) == len(menu)
+            choice = careful(session)
+            assert choice in menu
+            session.step(choice)
+
+
+def test_the_menu_knows_nothing_of_the_planted_truth() -> None:
+    for session in sessions(gym.make(ENV, split=None).unwrapped):
+        blind = replace(session.task, fixes=(), evidence=(), weakness="weak_verbs")
+        assert careful_menu(resume_gym.Session(blind, session.rules)) == careful_menu(session)
+
+
+def test_a_long_page_offers_every_bullet_for_deletion_and_a_short_page_none() -> None:
+    for session in sessions(gym.make(ENV, split="eval").unwrapped):
+        too_long = session.state.document.lines > session.rules.page_lines
+        bullets = [line for line in session.resume.split("\n") if line.startswith("- ")]
+        menu = careful_menu(session)
+        deletions = [resume_gym.tool_call("str_replace", old=f"\n{b}", new="") for b in bullets]
+        offered = [text in menu for text in deletions]
+        assert all(offered) if too_long else not any(offered)
+
+
+def test_a_place_without_a_text_is_masked_and_costs_what_no_call_costs() -> None:
+    env = MenuEnv(**MINI, places=64)
+    env.reset(options={"task_id": TASK.task_id})
+    count = len(careful_menu(env.text_env.session))
+    assert list(env.action_masks()) == [True] * count + [False] * (64 - count)
+    _, reward, done, _, info = env.step(np.int64(63))
+    assert (reward, done, info["error"]) == (-0.25, False, "no_call")
+
+
+def test_a_menu_longer_than_the_places_is_cut() -> None:
+    env = MenuEnv(**MINI, places=2)
+    env.reset(options={"task_id": TASK.task_id})
+    env.step(np.int64(1))
+    assert env.text_env.session.state.submitted
+
+
+def test_what_a_policy_sees_changes_with_what_it_did() -> None:
+    env = MenuEnv(**MINI)
+    first, _ = env.reset(options={"task_id": TASK.task_id})
+    seen = [first, env.step(np.int64(0))[0], env.step(np.int64(2))[0]]
+    assert not any(np.array_equal(a, b) for a, b in pairwise(seen))
+    assert np.array_equal(first, env.reset(options={"task_id": TASK.task_id})[0])
+
+
+def test_a_group_shares_its_task_and_not_its_session() -> None:
+    env = make_vec_env(MenuEnv, 3, env_kwargs={**MINI, "places": 40})
+    env.set_options({"task_id": OTHER.task_id})
+    features = env.reset()
+    assert (features == features[0]).all()
+    _, rewards, dones, infos = env.step(np.array([0, 1, 39]))
+    assert [info["task_id"] for info in infos] == [OTHER.task_id] * 3
+    assert list(dones) == [False, True, False]
+    assert rewards[0] == 1
+    assert rewards[2] == -0.25
+    assert "ledger" in infos[1]
+    assert env.get_attr("text_env")[1].session.state.turns == 0  # the next episode
+
+
+def test_in_processes_episodes_are_the_same() -> None:
+    assert play(SubprocVecEnv, SCRIPTS[0], "rubric") == play_bare(SCRIPTS[0])
+
+
+def test_in_processes_a_judge_that_fails_ends_the_run() -> None:
+    with pytest.raises((EOFError, ConnectionError)):
+        play(SubprocVecEnv, SCRIPTS[0], UNAVAILABLE)
+
+
+class Terms(BaseCallback):
+    """The sum of the terms of every turn, as the infos have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums: list[float] = []
+
+    def _on_step(self) -> bool:
+        for info in self.locals["infos"]:
+            self.sums.append(sum(v for k, v in info.items() if k.startswith("reward_")))
+        return True
+
+
+def test_learners_store_the_rewards_of_the_ledger() -> None:
+    env = make_vec_env(MenuEnv, 2, env_kwargs=MINI)
+    on_policy = PPO("MlpPolicy", env, n_steps=16, batch_size=32)
+    on_policy.learn(32, callback=(terms := Terms()))
+    assert terms.sums == list(on_policy.rollout_buffer.rewards.flatten())
+    assert any(terms.sums)
+    off_policy = DQN("MlpPolicy", make_vec_env(MenuEnv, 1, env_kwargs=MINI), learning_starts=8)
+    off_policy.learn(32, callback=(terms := Terms()))
+    assert off_policy.replay_buffer is not None
+    assert terms.sums == list(off_policy.replay_buffer.rewards[:32].flatten())
+
+
+def test_a_policy_that_heeds_masks_chooses_texts_only() -> None:
+    env = make_vec_env(
+        MenuEnv, 2, env_kwargs=MINI, monitor_kwargs={"info_keywords": ("ledger",)}, seed=0
+    )
+    model = MaskablePPO("MlpPolicy", env, n_steps=32, batch_size=64, seed=0)
+    model.learn(128)
+    assert model.ep_info_buffer
+    assert all(episode["ledger"]["malformed"] == 0 for episode in model.ep_info_buffer)
+
+
+def test_the_example_learns_the_menu() -> None:
+    rewards = sb3_menu.main()
+    for name in rewards:
+        assert f"{name:26} +" in (sb3_menu.__doc__ or "")
+    trained = rewards["trained policy"]
+    assert trained > 5
+    assert trained > rewards["any text of the menu"] + 1
+    assert trained > rewards["untrained policy"] + 4

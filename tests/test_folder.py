@@ -1,0 +1,87 @@
+import math
+from pathlib import Path
+
+import pytest
+
+from learners.config import Config, ConfigError, read_toml
+from learners.run.folder import RunFolder
+from resume_gym.evaluation import Returns
+
+
+def series(steps: int) -> list[dict[str, float]]:
+    return [{"step": step, "reward": step / 7, "entropy": 1 / step} for step in range(1, steps + 1)]
+
+
+def test_a_run_folder_keeps_its_configuration(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "runs" / "one")
+    run.configure(Config(name="one", steps=10, learning_rate=3e-4))
+    run.configure(Config(name="one", steps=20, threads=2, learning_rate=3e-4))
+    assert read_toml(run.path / "config.toml").steps == 20
+    with pytest.raises(ConfigError) as error:
+        run.configure(Config(name="one", steps=15, seed=4, learning_rate=1e-3))
+    for part in ("steps was 20, is 15", "seed was 1, is 4", "learning_rate was 0.0003, is 0.001"):
+        assert part in str(error.value)
+    assert read_toml(run.path / "config.toml").seed == 1
+
+
+def test_a_moved_run_folder_is_still_the_same_run(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "a").configure(Config(name="a", runs=tmp_path))
+    (tmp_path / "a").rename(tmp_path / "b")
+    RunFolder(tmp_path / "b").configure(Config(name="b", runs=tmp_path))
+
+
+def test_metrics_are_on_disk_after_each_step(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    assert run.metrics() == []
+    for row in series(3):
+        run.append(row)
+        assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == row["step"]
+    assert run.metrics() == series(3)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_metrics_that_are_not_finite_are_refused(value: float, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    with pytest.raises(ValueError, match=rf"step 3: expected finite metrics, loss is {value}"):
+        run.append({"step": 3, "reward": 1.0, "loss": value})
+    assert run.metrics() == []
+
+
+def test_truncating_removes_the_steps_after_the_checkpoint(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    for row in series(7):
+        run.append(row)
+        run.append_evaluation({"step": row["step"], "reward": row["reward"]})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 8, "rew')
+    run.truncate(5)
+    assert run.metrics() == series(5)
+    assert [one["step"] for one in run.evaluations()] == [1, 2, 3, 4, 5]
+    run.append(series(6)[-1])
+    assert run.metrics() == series(6)
+    run.truncate(0)
+    assert run.metrics() == []
+
+
+def test_the_result_of_a_continued_run_is_set_aside(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.set_aside(4)
+    assert run.result("after") is None
+    run.write_result("after", Returns(8, 2, 1.5, 0.5))
+    assert run.result("after") == Returns(8, 2, 1.5, 0.5)
+    run.set_aside(4)
+    assert run.result("after") is None
+    assert (tmp_path / "after-000004.json").is_file()
+    (tmp_path / "before.json").write_text('{"score": 3}')
+    with pytest.raises(ConfigError, match="was written by another version"):
+        run.result("before")
+
+
+def test_the_journal_grows(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "nano")
+    run.note("The run begins.")
+    RunFolder(tmp_path / "nano").note("It goes on.")
+    title, blank, first, second = (run.path / "journal.md").read_text().splitlines()
+    assert (title, blank) == ("# Journal of nano", "")
+    assert first.endswith(" The run begins.")
+    assert second.endswith(" It goes on.")

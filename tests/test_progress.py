@@ -1,0 +1,106 @@
+import io
+import math
+
+from rich.console import Console
+
+from learners.run.progress import Progress, describe
+
+
+def series(steps: int) -> list[dict[str, float]]:
+    """Return metrics in which every value changes."""
+    names = ("content", "entropy", "failed_share", "gap", "layout", "reward", "submit_rate")
+    return [
+        {
+            "step": step,
+            "reward_std": 1.0,
+            "tokens_per_s": 1234.5,
+            **{name: 0.5 + math.sin(i + step / 9) / 3 for i, name in enumerate(names)},
+        }
+        for step in range(1, steps + 1)
+    ]
+
+
+def history(**columns: list[float]) -> list[dict[str, float]]:
+    rows = zip(*columns.values(), strict=True)
+    base = {"reward": 0.0, "entropy": 1.0}
+    return [
+        {**base, "step": step, **dict(zip(columns, row, strict=True))}
+        for step, row in enumerate(rows, 1)
+    ]
+
+
+def sentences(rows: list[dict[str, float]]) -> list[str]:
+    """Return all sentences during a run."""
+    return [one for n in range(1, len(rows) + 1) for one in describe(rows[:n])]
+
+
+def test_milestones_are_reported_once() -> None:
+    rows = history(
+        submit_rate=[0.3, 0.6, 0.95, 0.4, 0.97],
+        failed_share=[0.4, 0.3, 0.09, 0.2, 0.05],
+        layout_pass=[0.95, 0.8, 0.95, 0.8, 0.95],
+    )
+    assert sentences(rows) == [
+        "Step 2: the submit rate passed 50 %.",
+        "Step 3: the submit rate passed 90 %.",
+        "Step 3: fewer than 10 % of the edits fail.",
+    ]
+
+
+def test_a_best_reward_is_reported_at_each_half_point() -> None:
+    rows = history(reward=[2.1, 2.3, 2.6, 2.7, 2.4, 2.6, 3.9])
+    assert sentences(rows) == [
+        "Step 3: mean reward 2.6, best so far.",
+        "Step 7: mean reward 3.9, best so far.",
+    ]
+
+
+def test_a_collapse_of_the_reward_is_reported_when_it_begins() -> None:
+    rows = history(reward=[5.1] * 6 + [3.0] * 8)
+    assert sentences(rows) == [
+        "Step 9: warning, mean reward collapsed to 3.8, down from 5.1.",
+    ]
+
+
+def test_a_collapse_of_the_entropy_and_a_gap_are_reported() -> None:
+    rows = history(entropy=[0.5] * 3 + [0.01] * 8, gap=[0.001] * 10 + [0.2])
+    assert sentences(rows) == [
+        "Step 8: warning, entropy 0.010, down from 0.500: exploration has stopped.",
+        "Step 11: warning, sampler and trainer differ by 0.041 in log-probability.",
+    ]
+    assert sentences(history(gap=[0.001, 0.2], staleness=[0.75, 0.75])) == [
+        "Step 2: warning, sampler and trainer, 0.8 steps apart, differ by 0.101 in log-probability."
+    ]
+
+
+def test_progress_in_a_log_is_a_line_a_step() -> None:
+    out = io.StringIO()
+    progress = Progress(4, done=1, console=Console(file=out, width=40))
+    progress.start()
+    for row in series(4)[1:]:
+        progress.update(row)
+    progress.say("Step 4: [a sentence] that is longer than the forty columns of the log.")
+    progress.stop()
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("step 2/4  reward ")
+    assert "tokens/s 1,234" in lines[0]
+    assert " left 0:00:0" in lines[2]
+    assert "[a sentence]" in lines[3]
+    assert "\x1b" not in out.getvalue()
+
+
+def test_progress_on_a_terminal_shows_the_last_steps_and_a_bar() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100, height=40)
+    progress = Progress(12, console=console)
+    progress.start()
+    for row in series(12):
+        progress.update({"step": row["step"], "reward": row["reward"]})
+    progress.stop()
+    last = out.getvalue().rsplit("\x1b[2K", 1)[-1]
+    assert "reward" in last
+    assert "tokens/s" not in last, "columns without values are hidden"
+    assert "12/12" in last
+    steps = [line.split()[0] for line in last.splitlines()[1:] if line.startswith("  ")]
+    assert steps == [str(step) for step in range(5, 13)]

@@ -1,0 +1,358 @@
+"""The checks for authors pass what is sound, and name the contract that something breaks."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from conftest import BEST, make_task
+
+from resume_gym import Malformed, Session, Task, ToolCall, Verdict
+from resume_gym.document import Edit
+from resume_gym.editing import Shown
+from resume_gym.env import ResumeEditEnv
+from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured, make_judge
+from resume_gym.testing import Played, Script, check_adapter, check_env, check_judge, play_bare
+from resume_gym.tools import TOOLS, Toolbox, schema
+
+Result = tuple[str, float, bool, bool, dict[str, Any]]
+Outcome = Edit | Shown | Malformed
+
+# Environments
+
+
+class Shaped(ResumeEditEnv):
+    def step(self, action: str) -> Result:
+        observation, reward, *rest = super().step(action)
+        return (observation, reward + 0.1, *rest)  # type: ignore[return-value]
+
+
+class Truncating(ResumeEditEnv):
+    def step(self, action: str) -> Result:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, False, terminated, info
+
+
+class Silent(ResumeEditEnv):
+    def step(self, action: str) -> Result:
+        observation, reward, terminated, truncated, info = super().step(action)
+        return "" if terminated else observation, reward, terminated, truncated, info
+
+
+class Telling(ResumeEditEnv):
+    def step(self, action: str) -> Result:
+        *rest, info = super().step(action)
+        return (*rest, {**info, "diff": "+-"})  # type: ignore[return-value]
+
+
+class Pinned(ResumeEditEnv):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        return super().reset(seed=seed, options={"task_id": self.tasks[0].task_id})
+
+
+class Shuffling(ResumeEditEnv):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        drawn = {"task_id": random.choice(self.tasks).task_id}
+        return super().reset(seed=seed, options=options or drawn)
+
+
+class Deaf(ResumeEditEnv):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        return super().reset(seed=seed)
+
+
+class Doubled(ResumeEditEnv):
+    @staticmethod
+    def load_tasks(source: str, split: str | None) -> Sequence[Task]:
+        return [*ResumeEditEnv.load_tasks(source, split), *ResumeEditEnv.load_tasks(source, split)]
+
+
+class Locked(ResumeEditEnv):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        self.callback = lambda: None
+        return super().reset(seed=seed, options=options)
+
+
+class Moody(Session):
+    __slots__ = ()
+
+    def act(self, call: ToolCall) -> Outcome:
+        return Shown(str(random.random())) if call.name == "review" else super().act(call)
+
+
+class Fragile(Session):
+    __slots__ = ()
+
+    def act(self, call: ToolCall) -> Outcome:
+        if call.arguments.get("old") == "":
+            raise KeyError("old")
+        return super().act(call)
+
+
+class Stubborn(Session):
+    __slots__ = ()
+
+    def act(self, call: ToolCall) -> Outcome:
+        return Malformed("not_found", "no", call.name)
+
+
+class Entangled(Session):
+    __slots__ = ()
+
+    def fork(self) -> "Entangled":
+        return self
+
+
+class Unwritten(Session):
+    __slots__ = ()
+
+    def record(self) -> dict[str, Any]:
+        return {**super().record(), "actions": {"a set"}}
+
+
+class Unreplayable(Session):
+    __slots__ = ()
+
+    def record(self) -> dict[str, Any]:
+        return {**super().record(), "actions": []}
+
+
+_EDIT = {"old": {"type": "string"}, "new": {"type": "string"}}
+
+
+def with_tool(**argument: Any) -> type[Session]:
+    """A session whose editing tool has one more argument."""
+    tool = schema("str_replace", "Replace.", {**_EDIT, "count": argument}, ["old", "new"])
+
+    class Described(Session):
+        __slots__ = ()
+        toolbox = Toolbox(tool, *TOOLS[1:])
+
+    return Described
+
+
+def played_by(session: type[Session]) -> type[ResumeEditEnv]:
+    return type("Env", (ResumeEditEnv,), {"session_type": session})
+
+
+@pytest.mark.parametrize(
+    ("kind", "contract"),
+    [
+        (Shaped, r"sum of info\['reward_\*'\]: expected -0.25; got -0.15"),
+        (Truncating, "step: truncated: expected False; got True"),
+        (Silent, "last line of the observation: expected 'turns left: 5/6 .*'; got ''"),
+        (Telling, "info: keys and types at every step"),
+        (Pinned, "tasks of different seeds: expected several; got always"),
+        (Shuffling, "gymnasium's check_env: expected no exception; got .*same seed"),
+        (Deaf, r"task of options\['task_id'\]"),
+        (Doubled, "task_id: expected an id for each task; got '.*' for 2 tasks"),
+        (Locked, "pickle of the environment: expected no exception"),
+        (played_by(Moody), "determinism: steps after the same seed and actions"),
+        (played_by(Fragile), r"step\(.*\): expected no exception; got KeyError: 'old'"),
+        (played_by(Stubborn), "edits: expected one of .* calls of str_replace"),
+        (played_by(Entangled), "record of a session after steps of a fork"),
+        (played_by(Unwritten), "record as JSON: expected no exception; got TypeError"),
+        (played_by(Unreplayable), "replay of a record: .*ends with another text"),
+        (played_by(with_tool(type="integer", minimum="1")), "count: minimum: expected type int"),
+        (played_by(with_tool(type="integer", default="1")), "count: enum and default"),
+        (played_by(with_tool(type="string", enum="ab")), "count: enum: expected type list"),
+    ],
+)
+def test_an_environment_that_breaks_a_contract(kind: type[ResumeEditEnv], contract: str) -> None:
+    with pytest.raises(AssertionError, match=contract):
+        check_env(kind("mini", judge=None, max_turns=6, page_lines=20))
+
+
+def test_gymnasiums_warnings_are_failures() -> None:
+    class Seeded(ResumeEditEnv):
+        def seed(self, seed: int) -> None: ...
+
+    with pytest.raises(AssertionError, match="gymnasium's check_env: expected no warning; got"):
+        check_env(Seeded)
+
+
+def test_other_objects_are_no_editing_environments() -> None:
+    with pytest.raises(AssertionError, match="expected a subclass of EditEnv"):
+        check_env(Session)  # type: ignore[arg-type]
+
+
+def test_an_edit_can_be_given() -> None:
+    env = ResumeEditEnv("mini", judge=None)
+    with pytest.raises(AssertionError, match=r"info\['edits'\] after the action of `edit`"):
+        check_env(env, edit=lambda session: "no edit")
+
+
+# Judges
+
+
+class Says:
+    """A judge by a function."""
+
+    def __init__(self, says: Callable[[Task, str], Any], name: str = "says") -> None:
+        self.name, self._says = name, says
+
+    def judge(self, task: Task, revised: str) -> Any:
+        return self._says(task, revised)
+
+
+def graded(grade: Any = 0, **others: Any) -> Verdict:
+    return Verdict(1, *[grade] * 5, **others)
+
+
+def fails(task: Task, revised: str) -> Verdict:
+    raise JudgeMisconfigured("no key")
+
+
+def divides(task: Task, revised: str) -> Verdict:
+    return graded(int(1 / len(revised) > 1))
+
+
+async def later(task: Task, revised: str) -> Verdict:
+    return graded()
+
+
+def matches(task: Task, revised: str) -> Verdict:
+    return graded(int(task.job in revised))
+
+
+def matches_visibly(task: Task, revised: str) -> Verdict:
+    return graded(int(task.job in revised and "<!--" not in revised))
+
+
+class Reversing(AsyncJudge):
+    """Answers groups in another order, and leaves some out if it is told to."""
+
+    name = "reversing"
+
+    def __init__(self, kept: int) -> None:
+        self.kept = kept
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        return graded(reasons={"clarity": revised})
+
+    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
+        said = [await self.averdict(task, text) for text in sorted(group)]
+        return [*said][: self.kept]
+
+
+@pytest.mark.parametrize(
+    ("judge", "contract"),
+    [
+        (Says(lambda task, revised: BEST), "unedited resume: expected no grade above 0; got .*cla"),
+        (Says(lambda task, revised: graded(int("Grade" in revised))), "an order to the judge"),
+        (Says(lambda task, revised: graded(int(revised == ""))), "an empty resume"),
+        (Says(matches), "a hidden job description"),
+        (Says(matches_visibly), "a pasted job description"),
+        (Says(lambda task, revised: asdict(BEST)), "expected a Verdict; got {'hallucination'"),
+        (Says(lambda task, revised: graded(0.0)), "clarity: expected an int; got 0.0 of .*float"),
+        (Says(lambda task, revised: graded(False)), "expected an int; got False"),
+        (Says(lambda task, revised: graded(confidence={"clarity": 90.0})), "confidence: .*0 to 1"),
+        (Says(lambda task, revised: graded(reasons={"style": "!"})), "reasons: .*fields of a verd"),
+        (Says(lambda task, revised: graded(reasons={"clarity": 1})), "reasons: .*values of type"),
+        (Says(later), "an asynchronous judge is an AsyncJudge; got a coroutine"),
+        (Says(divides), "empty resume: expected a Verdict, or a JudgeError; got ZeroDivisionError"),
+        (Says(fails), "an ordinary revision: expected a verdict; got JudgeMisconfigured: no key"),
+        (Says(lambda task, revised: graded(), name=""), "judge.name: expected a name"),
+        (
+            Says(lambda *_: graded(confidence={"clarity": random.random()})),
+            "determinism on .*; pass deterministic=False .*: verdicts of threads",
+        ),
+        (Reversing(kept=2), "number of verdicts of three revisions: expected 3; got 2"),
+        (Reversing(kept=3), "determinism on .*: verdicts of a group"),
+    ],
+)
+def test_a_judge_that_breaks_a_contract(judge: Any, contract: str) -> None:
+    with pytest.raises(AssertionError, match=contract):
+        check_judge(judge)
+
+
+def test_a_judge_that_samples_promises_no_determinism() -> None:
+    sampled = Says(lambda *_: graded(confidence={"clarity": random.random()}))
+    check_judge(sampled, [make_task()], deterministic=False)
+
+
+# Adapters
+
+
+def without_verdict(script: Script, judge: str) -> Played:
+    played = play_bare(script, judge)
+    verdict = sum(played.ledger[name] for name in ("hallucination", "preference"))
+    return played._replace(rewards=[*played.rewards[:-1], played.rewards[-1] - verdict])
+
+
+def unjudged(script: Script, judge: str) -> Played:
+    try:
+        return play_bare(script, judge)
+    except Exception:
+        return Played(script.task_id, [0.0], 0.0, "", {})
+
+
+def quiet(script: Script, judge: str) -> Played:
+    try:
+        return play_bare(script, judge)
+    except Exception:
+        raise RuntimeError("rollout failed") from None
+
+
+def patient(script: Script, judge: str) -> Played:
+    """Asks for all actions, also after the end."""
+    played = play_bare(script, judge)
+    more = len(script.actions) - len(played.rewards)
+    return played._replace(rewards=[*played.rewards, *[0.0] * more])
+
+
+def trimmed(script: Script, judge: str) -> Played:
+    played = play_bare(script, judge)
+    return played._replace(ledger={name: value for name, value in played.ledger.items() if value})
+
+
+def lenient(script: Script, judge: str) -> Played:
+    """Leaves turns without a call out."""
+    calls = tuple(text for text in script.actions if "<tool_call>" in text)
+    return play_bare(script._replace(actions=calls), judge)
+
+
+@pytest.mark.parametrize(
+    ("play", "contract"),
+    [
+        (without_verdict, r"script 'repairs': rewards: expected \[1.0, 0.25, 0.25, 4"),
+        (unjudged, "judge that fails: expected an exception; got an episode with reward 0.0"),
+        (quiet, "judge that fails: expected an exception with .*; got RuntimeError: rollout"),
+        (patient, "script that goes on after submit: rewards"),
+        (trimmed, "script 'repairs': ledger: expected"),
+        (lenient, "script 'no call': rewards"),
+        (lambda script, judge: 1 / 0, "script 'repairs': expected an episode; got ZeroDivision"),
+    ],
+)
+def test_an_adapter_that_breaks_a_contract(
+    play: Callable[[Script, str], Played], contract: str
+) -> None:
+    with pytest.raises(AssertionError, match=contract):
+        check_adapter(play)
+
+
+def test_a_library_may_parse_calls_itself() -> None:
+    with pytest.raises(AssertionError):
+        check_adapter(lenient)
+    check_adapter(lenient, calls_only=True)
+
+
+def test_the_environment_is_an_adapter_of_itself() -> None:
+    check_adapter(play_bare)
+
+
+def test_the_messages_show_where_long_values_differ() -> None:
+    def cut(script: Script, judge: str) -> Played:
+        played = play_bare(script, judge)
+        return played._replace(text=played.text[:-20] + "!")
+
+    with pytest.raises(
+        AssertionError, match=r"text: expected '?\.\.\..*; got '?\.\.\..*!'"
+    ) as raised:
+        check_adapter(cut)
+    assert len(str(raised.value)) < 800
+
+
+def test_the_rubric_is_sound_on_a_task_by_hand() -> None:
+    check_judge(make_judge("rubric"), [make_task()])

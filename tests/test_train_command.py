@@ -1,0 +1,79 @@
+"""`resume-gym train` and the other ways to start a training job."""
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from resume_gym.cli import main
+
+ROOT = Path(__file__).parents[1]
+MESSAGE = "training needs torch: pip install resume-gym[train]\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--help"],
+        ["-h"],
+        ["--version"],
+        ["--config", "nano", "--steps", "3"],
+        ["--dry-run", "4 x NVIDIA H200"],
+        ["--log-to", "wandb", "trackio", "--", "--name", "-1"],
+    ],
+)
+def test_every_argument_reaches_the_training_job(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: list[Any] = []
+    monkeypatch.setitem(sys.modules, "learners.aipo", SimpleNamespace(main=passed.append))
+    assert main(["train", *arguments]) == 0
+    assert passed == [arguments]
+
+
+def test_the_exit_status_is_that_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def job(arguments: list[str]) -> None:
+        raise SystemExit(7)
+
+    monkeypatch.setitem(sys.modules, "learners.aipo", SimpleNamespace(main=job))
+    with pytest.raises(SystemExit) as leaving:
+        main(["train"])
+    assert leaving.value.code == 7
+
+
+@pytest.mark.slow
+def test_help_and_errors_name_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, says in ((["--help"], "--group-size"), (["--config"], "expected one argument")):
+        with pytest.raises(SystemExit) as leaving:
+            main(["train", *arguments])
+        assert leaving.value.code == (0 if arguments == ["--help"] else 2)
+        out, err = capsys.readouterr()
+        assert (out + err).startswith("usage: resume-gym train [")
+        assert says in out + err
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: runpy.run_path(str(ROOT / "learners" / "aipo.py"), run_name="__main__"),
+        lambda: runpy.run_module("learners.aipo", run_name="__main__"),
+        lambda: sys.exit(main(["train"])),
+        lambda: sys.exit(main(["train", "--help"])),
+    ],
+)
+def test_without_torch_one_line_says_what_to_install(
+    run: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "learners.aipo", raising=False)  # runpy warns if it is loaded
+    with pytest.raises(SystemExit) as leaving:
+        run()
+    assert leaving.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err in (f"error: {MESSAGE}", f"resume-gym: {MESSAGE}")

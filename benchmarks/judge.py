@@ -25,12 +25,12 @@ from learners.nano.hasty_editor import act
 from learners.nano.imitation import RULES
 from resume_gym import Session
 from resume_gym.evaluation.attack import SIZES, PolicyRewards, attack
-from resume_gym.evaluation.attack_search import repaired, search
+from resume_gym.evaluation.attack_search import search
 from resume_gym.evaluation.gaming import DAMAGING, FLOOR, POLICIES
 from resume_gym.judges import make_judge
 from resume_gym.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
 from resume_gym.sources import load_tasks
-from resume_gym.tasks import Task, read_jsonl
+from resume_gym.tasks import Task, read_jsonl, repaired
 
 HERE = Path(__file__).parent
 BESIDE = {"full": {"careful": 7.2, "oracle": 7.5}, "mini": {"careful": 6.0, "oracle": 6.4}}

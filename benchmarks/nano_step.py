@@ -21,7 +21,7 @@ from learners.config import Config
 from learners.engines.transformers import TransformersEngine
 from learners.losses import aipo
 from learners.rollouts.orchestrator import Orchestrator
-from learners.rollouts.workload import Work
+from learners.rollouts.workload import Workload
 from learners.training import packed_attention
 from learners.training.backends.local import LocalBackend
 from learners.training.batching import Sample, pack, unshare
@@ -31,7 +31,7 @@ from learners.training.policy import Policy
 
 def record_step(config: Config, policy: Policy) -> list[Sample]:
     """The samples of one step, with their advantages."""
-    work = Work.of(config)
+    work = Workload.of(config)
     few = replace(work, tasks=work.tasks[: config.groups])
     orchestrator = Orchestrator(config, few, TransformersEngine(policy), None, print)
     rollouts = asyncio.run(orchestrator.batch(1)).rollouts
@@ -54,12 +54,12 @@ def main() -> int:
     shared, separate = (pack(one, config.row_tokens) for one in (samples, unshare(samples)))
     rows = {"shared": shared, "loop": shared, "separate": separate}
     ways = {"loop": lambda value: packed_attention._in_a_loop}
-    usual = packed_attention._way
+    usual = packed_attention._implementation
     seconds: dict[str, list[float]] = {name: [] for name in rows}
     norms = {}
     for turn in range(2 if args.quick else 4):
         for name, one in rows.items():
-            packed_attention._way = ways.get(name, usual)
+            packed_attention._implementation = ways.get(name, usual)
             began = time.perf_counter()
             norms[name] = backend.train_step(one, aipo)["gradient_norm"]
             if turn:  # the first is slower: memory is new

@@ -24,7 +24,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from learners.config import Config
 from learners.planning.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
 from learners.training.backends.step import make_optimizer
-from learners.training.batching import Batch, Sample, distribute, pack, unshare
+from learners.training.batching import PackedRow, Sample, distribute, pack, unshare
 from learners.training.head import CHUNK
 from learners.training.packed_attention import Span
 from learners.training.policy import Policy
@@ -75,7 +75,7 @@ def step(sizes: Sizes, samples: list[Sample], gpus: int, row: int) -> Step:
     """Pack and share out as the trainer does, and add up."""
     batches = pack(samples, row, gpus)
 
-    def cost(batch: Batch) -> float:
+    def cost(batch: PackedRow) -> float:
         return train_flops(sizes, batch)
 
     loads = [sum(map(cost, share)) for share in distribute(batches, gpus, cost)]

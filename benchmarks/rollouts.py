@@ -49,7 +49,7 @@ from learners.engines.vllm import VLLMEngine
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.rollout import Rollout
 from learners.rollouts.tokens import ChatTokens
-from learners.rollouts.workload import Work
+from learners.rollouts.workload import Workload
 from learners.training import models
 from resume_gym import TOOLS, Rules, Session, Task, Verdict, tool_call
 
@@ -84,7 +84,7 @@ class Fake:
         token_s: the time of a token.
     """
 
-    at_once = 4096
+    max_concurrency = 4096
     repeatable = False
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ def fake_orchestrator(
 ) -> tuple[Orchestrator, Fake, ChatTokens]:
     """Plays so many full-size episodes a step, of so many tasks; None takes all there are."""
     config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
-    work, engine = Work.of(config), Fake()
+    work, engine = Workload.of(config), Fake()
     work = replace(work, judge=Nod(), tasks=work.tasks[:tasks])
     return Orchestrator(config, work, engine, None, print), engine, work.chat
 
@@ -294,9 +294,9 @@ def engine_race(rounds: int) -> Measured:
         server = Server(config, 0, Path(folder) / "engine.log", print)
         stack.callback(server.close)
         server.ready()
-        engine = Recorder([server.url], config.model, config.precision, config.patience_s)
+        engine = Recorder([server.url], config.model, config.precision, config.timeout_s)
         stack.callback(engine.close)
-        orchestrator = Orchestrator(config, Work.of(config), engine, None, print)
+        orchestrator = Orchestrator(config, Workload.of(config), engine, None, print)
         stack.callback(orchestrator.close)
         for turn in range(rounds + 1):
             engine.load_weights(2 * turn, lambda: detached)

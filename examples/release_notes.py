@@ -30,7 +30,7 @@ from random import Random
 
 import gymnasium as gym
 
-from resume_gym import EditSession, Malformed, Rules, ToolCall, tool_call
+from resume_gym import EditSession, FailedCall, Rules, ToolCall, tool_call
 from resume_gym.document import Edit, page, rewrite
 from resume_gym.editing import Ledger, Shown
 from resume_gym.env import EditEnv
@@ -187,7 +187,7 @@ class NotesSession(EditSession[Release, Verdict]):
         changes = "\n".join(f"{kind}: {text}" for text, kind in self.task.changes.items())
         return f"# Changes\n{changes}\n\n# Notes\n{self.original.rstrip()}"
 
-    def act(self, call: ToolCall) -> Edit | Shown | Malformed:
+    def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
         """Drop or move an entry, or show the notes."""
         notes, rules = self.state.document, self.rules
         if call.name == "review":
@@ -196,13 +196,13 @@ class NotesSession(EditSession[Release, Verdict]):
         hits = [one for one in placed if call.arguments["entry"] in one[1]]
         if len(set(hits)) != 1:
             error = "ambiguous" if hits else "not_found"
-            return Malformed(error, f"{len(set(hits))} entries hold `entry`", call.name)
+            return FailedCall(error, f"{len(set(hits))} entries hold `entry`", call.name)
         placed.remove(hits[0])
         if call.name == "move":
             section = call.arguments["section"]
             if section not in SECTIONS:
                 told = f"`section` must be one of {', '.join(SECTIONS)}"
-                return Malformed("bad_arguments", told, call.name)
+                return FailedCall("bad_arguments", told, call.name)
             placed.append((section, hits[0][1]))
         return rewrite(notes, compose(placed), rules.page_width)
 

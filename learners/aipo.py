@@ -17,11 +17,12 @@ This file is the algorithm. Processes, servers and error messages are in `launch
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 
-if __name__ == "__main__" and find_spec("torch") is None:
+from resume_gym.user_errors import missing_of
+
+if __name__ == "__main__" and (missing := missing_of("training needs", "train")):
     # before the imports below, which would end in a traceback
-    print("error: training needs torch: pip install resume-gym[train]", file=sys.stderr)
+    print(f"error: {missing}", file=sys.stderr)
     raise SystemExit(2)
 
 from torch import Tensor
@@ -31,7 +32,7 @@ from learners.advantages import mean_centred, standardised
 from learners.config import Config
 from learners.engines import EngineError
 from learners.losses import STANDARDISED
-from learners.rollouts.source import RolloutSource
+from learners.rollouts.rollout_source import RolloutSource
 from learners.run.report import Report, Stopwatch
 from learners.training.trainer import Trainer
 from resume_gym.evaluation import Returns
@@ -91,7 +92,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
             trainer.save(step)
         evaluate_if_due(config, step, rollouts, report)
 
-    trainer.export(report.model, again=done < config.steps)
+    trainer.export(report.model, replace=done < config.steps)
     report.evaluations(rollouts.evaluations(wait=True))
     after = evaluation("after", config.steps, rollouts, report)
     report.finish(before, after)
@@ -99,8 +100,8 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
 
 def evaluation(when: str, step: int, rollouts: RolloutSource, report: Report) -> Returns:
     """Return the figures on held-out tasks, played once per run and then read from its folder."""
-    if (known := report.result(when)) is not None:
-        return known
+    if (recorded := report.result(when)) is not None:
+        return recorded
     rollouts.evaluate(step)
     ((_, played),) = rollouts.evaluations(wait=True)
     return report.write_result(when, played)

@@ -56,7 +56,7 @@ class Config:
         temperature: sampling temperature, in training and evaluation.
         max_tokens: limit of a turn, in tokens.
         learning_rate: constant learning rate of AdamW.
-        clip_norm: maximum gradient norm.
+        max_grad_norm: maximum gradient norm.
         weight_decay: weight decay of AdamW.
         engine: sampling engine: transformers in the trainer process, between training steps, or
             vllm servers.
@@ -66,7 +66,7 @@ class Config:
         colocated: alternate sampling and training on the same GPUs; the engine sleeps in training.
         max_staleness: maximum age of the weights that sampled a token when it is trained on, in
             optimizer steps; 0 alternates sampling and training.
-        patience_s: timeout in seconds, retries included, of one completion, verdict or weight
+        timeout_s: timeout in seconds, retries included, of one completion, verdict or weight
             update; judges that call models have a separate timeout.
         loss: policy loss; grpo uses standardised advantages, the others mean-centred ones.
         precision: precision of the forward pass; weights are always float32.
@@ -106,7 +106,7 @@ class Config:
     temperature: PositiveFloat = 0.7
     max_tokens: PositiveInt = 96
     learning_rate: PositiveFloat = 8e-5
-    clip_norm: PositiveFloat = 1.0
+    max_grad_norm: PositiveFloat = 1.0
     weight_decay: NonNegativeFloat = 0.0
     engine: Literal["transformers", "vllm"] = "transformers"
     engine_urls: Annotated[tuple[str, ...], _CONVERTED] = ()
@@ -114,7 +114,7 @@ class Config:
     engine_gpus: PositiveInt = 1
     colocated: bool = False
     max_staleness: NonNegativeInt = 1
-    patience_s: PositiveFloat = 600.0
+    timeout_s: PositiveFloat = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo"] = "aipo"
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: PositiveInt = 16384
@@ -155,6 +155,11 @@ class Config:
         self._check_combinations()
         self._check_packages()
 
+    @property
+    def starts_servers(self) -> bool:
+        """Whether the run starts vLLM servers, and ends them."""
+        return self.engine == "vllm" and not self.engine_urls
+
     def _check_combinations(self) -> None:
         for name, (setting, allowed) in _ONLY_WITH.items():
             value, actual = getattr(self, name), getattr(self, setting)
@@ -170,7 +175,7 @@ class Config:
 
     def _check_packages(self) -> None:
         for extra, package, needed in (
-            ("vllm", "vllm", self.engine == "vllm" and not self.engine_urls),
+            ("vllm", "vllm", self.starts_servers),
             ("deepspeed", "deepspeed", self.backend == "deepspeed"),
             ("adamw8bit", "torchao", self.optimizer == "adamw8bit"),
             ("lora", "peft", self.lora_rank > 0),

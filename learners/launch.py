@@ -19,9 +19,9 @@ from learners.engines.vllm import VLLMEngine
 from learners.planning.machine import Machine
 from learners.planning.plan import make_plan
 from learners.planning.table import show
+from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.sampler import BackgroundSampler, InProcessSampler, Sampler
-from learners.rollouts.source import RolloutSource
-from learners.rollouts.workload import Work
+from learners.rollouts.workload import Workload
 from learners.run.folder import RunFolder
 from learners.run.loggers import require
 from learners.run.report import Report
@@ -81,8 +81,8 @@ def _run_or_explain(config: Config, train: Train) -> None:
         stop(error)
     except (JudgeError, EngineError) as error:
         if ranks.rank() == 0:  # it is raised on all ranks
-            what = "no verdict: " if isinstance(error, JudgeError) else ""
-            print(f"error: {what}{error}; the same command resumes {run}", file=sys.stderr)
+            prefix = "no verdict: " if isinstance(error, JudgeError) else ""
+            print(f"error: {prefix}{error}; the same command resumes {run}", file=sys.stderr)
         raise SystemExit(1) from None
     except (CheckpointError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -94,18 +94,17 @@ def _run_or_explain(config: Config, train: Train) -> None:
 
 def _run(config: Config, train: Train) -> None:
     # the first GPUs of each machine belong to the engines that this run starts
-    starts_engines = config.engine == "vllm" and not config.engine_urls
-    reserved = starts_engines and not config.colocated
+    reserved = config.starts_servers and not config.colocated
     ranks.start(config.engine_procs * config.engine_gpus if reserved else 0)
     prepare_cpu(config.threads or ranks.cores())
     torch.manual_seed(config.seed)
     folder = RunFolder(config.runs / config.name)
     with serving(config, folder) as servers:
-        started = [url for urls in ranks.gather([one.url for one in servers]) for url in urls]
+        started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
         work = None
         if ranks.rank() == 0:
             folder.configure(config)
-            work = Work.of(config)
+            work = Workload.of(config)
         trainer = Trainer(config, folder.checkpoints)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
@@ -118,9 +117,9 @@ def _run(config: Config, train: Train) -> None:
 def serving(config: Config, folder: RunFolder) -> Iterator[list[Server]]:
     """Start this machine's engine servers in its first process, and stop them at the end."""
     servers: list[Server] = []
-    wanted = config.engine == "vllm" and not config.engine_urls and ranks.local_rank() == 0
+    starts = config.starts_servers and ranks.local_rank() == 0
     try:
-        for number in range(config.engine_procs if wanted else 0):
+        for number in range(config.engine_procs if starts else 0):
             log = folder.logs / f"engine-{ranks.rank()}-{number}.log"
             servers.append(Server(config, number, log, folder.note))
         yield servers
@@ -132,7 +131,7 @@ def serving(config: Config, folder: RunFolder) -> Iterator[list[Server]]:
 def _make_rollouts(
     config: Config,
     trainer: Trainer,
-    work: Work | None,
+    work: Workload | None,
     folder: RunFolder,
     servers: Sequence[Server],
     urls: Sequence[str],
@@ -142,16 +141,16 @@ def _make_rollouts(
     engine: Engine
     sampler: Sampler
     if config.engine == "vllm":
-        settings = config.model, config.precision, config.patience_s
+        settings = config.model, config.precision, config.timeout_s
         engine = VLLMEngine(urls, *settings, by_nccl=transfer(config) == "nccl")
         last = checkpoint.latest(folder.checkpoints)
         done = last[0] if last else 0
         sampler = BackgroundSampler(config, urls, folder.trajectories, done, folder.note)
     else:
-        policy, whole_copy = trainer.policy, config.backend != "local"
-        if whole_copy:  # sharded weights cannot sample
-            whole: Any = models.load(config.model)
-            policy = Policy(whole.to(ranks.device()), config.temperature, config.precision)
-        engine = TransformersEngine(policy, whole_copy)
+        policy, copied = trainer.policy, config.backend != "local"
+        if copied:  # sharded weights cannot sample
+            model: Any = models.load(config.model)
+            policy = Policy(model.to(ranks.device()), config.temperature, config.precision)
+        engine = TransformersEngine(policy, copied)
         sampler = InProcessSampler(config, work, engine, folder.trajectories, folder.note)
     return RolloutSource(config, trainer, work, engine, sampler, servers, folder.note)

@@ -15,7 +15,7 @@ SEQUENCE_RATIO = (0.1, 10.0)
 ANY_RATIO = 100.0
 PROBABILITY_SHIFT = 0.2
 PENALTY = 1e-3
-CLIP = (0.8, 1.2)
+PPO_CLIP = (0.8, 1.2)
 
 
 class Totals(NamedTuple):
@@ -182,10 +182,10 @@ def _clipped(row: LossInput, weights: Tensor | float) -> LossOutput:
     finite = _finite(fixed)
     # masked before `exp`: the gradient of an infinite ratio is nan, even if `where` discards it
     ratio = torch.where(finite, log_ratio, 0.0).exp()
-    gain = torch.minimum(ratio * row.advantages, ratio.clamp(*CLIP) * row.advantages)
+    gain = torch.minimum(ratio * row.advantages, ratio.clamp(*PPO_CLIP) * row.advantages)
     loss = -(torch.where(finite, gain, 0.0) * weights).sum()
     # tokens where the clipped, constant term is the minimum have no gradient
-    rose, fell = ratio > CLIP[1], ratio < CLIP[0]
+    rose, fell = ratio > PPO_CLIP[1], ratio < PPO_CLIP[0]
     active = (rose & (row.advantages > 0)) | (fell & (row.advantages < 0))
     return loss, _watched(fixed, finite & ~active)
 

@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from resume_gym import document, rewards
 from resume_gym.document import Document, Edit, Match
-from resume_gym.prompts import layout_line, meta_line
-from resume_gym.tools import Malformed, Toolbox, ToolCall, ToolError
+from resume_gym.tools import FailedCall, Toolbox, ToolCall, ToolError
 
 Ledger = Mapping[str, float]
 """Reward terms by name (see `EditSession.terms`); their sum is exactly the reward."""
@@ -205,7 +204,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """The first part of the prompt: source texts and document."""
 
     @abstractmethod
-    def act(self, call: ToolCall) -> Edit | Shown | Malformed:
+    def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
         """Return the result of a tool call other than `submit`, without changing the state."""
 
     @abstractmethod
@@ -244,6 +243,11 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def text(self) -> str:
         """The current document."""
         return self.state.document.text
+
+    @property
+    def verdict(self) -> VerdictT | None:
+        """The judge's verdict, once there is one."""
+        return self.state.verdict  # type: ignore[no-any-return]
 
     @property
     def needs_verdict(self) -> bool:
@@ -315,7 +319,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         doc, turns, edits, failed, reviewed, submitted, done, reward, transcript, _ = state
         if done:
             raise RuntimeError("the episode is over: start a new session")
-        outcome: ToolCall | Malformed | Edit | Shown = self._read(text)
+        outcome: ToolCall | FailedCall | Edit | Shown = self._read(text)
         if isinstance(outcome, ToolCall) and outcome.name != "submit":
             outcome = self._acted(outcome)
         error: ToolError = "none"
@@ -325,7 +329,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             edits += 1
             reply = f"{outcome.diff}\n{layout(doc, rules)}"
             ledger["edit"] = rewards.EDIT
-        elif isinstance(outcome, Malformed):
+        elif isinstance(outcome, FailedCall):
             error = outcome.error
             reply = f"error ({error}): {outcome.reason}"
             is_edit = outcome.name in self.editors
@@ -351,25 +355,25 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         self.state = State(doc, turns, edits, failed, reviewed, submitted, done, reward, transcript)
         return step
 
-    def _acted(self, call: ToolCall) -> Edit | Shown | Malformed:
+    def _acted(self, call: ToolCall) -> Edit | Shown | FailedCall:
         """Run a tool; reject edits that change nothing or make the document too long."""
         outcome = self.act(call)
         if isinstance(outcome, Edit):
             size = len(outcome.document.text)
             if size > self.rules.max_chars:
                 limit = f"{size} characters, the limit is {self.rules.max_chars}"
-                return Malformed("too_large", f"the {self.noun} would have {limit}", call.name)
+                return FailedCall("too_large", f"the {self.noun} would have {limit}", call.name)
             if outcome.document.text == self.text:
-                return Malformed("unchanged", "the edit changes nothing", call.name)
-        elif not isinstance(outcome, Shown | Malformed):
+                return FailedCall("unchanged", "the edit changes nothing", call.name)
+        elif not isinstance(outcome, Shown | FailedCall):
             got = type(outcome).__name__
-            raise TypeError(f"act({call.name}): expected Edit, Shown or Malformed, got {got}")
+            raise TypeError(f"act({call.name}): expected Edit, Shown or FailedCall, got {got}")
         return outcome
 
-    def _read(self, text: str) -> ToolCall | Malformed:
+    def _read(self, text: str) -> ToolCall | FailedCall:
         if len(text) > self.rules.max_chars:
             limit = f"{len(text)} characters, the limit is {self.rules.max_chars}"
-            return Malformed("too_large", f"the action has {limit}")
+            return FailedCall("too_large", f"the action has {limit}")
         return self.toolbox.read(text)
 
     def _content(self, verdict: VerdictT) -> dict[str, float]:
@@ -427,6 +431,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         twin.task, twin.rules, twin.state = self.task, self.rules, self.state
         return twin
 
+    def close(self) -> None:
+        """Do nothing: an editing episode holds no resources."""
+
     def record(self) -> dict[str, Any]:
         """Return the episode as JSON values, sufficient to replay and regrade it."""
         verdict = self.state.verdict
@@ -470,4 +477,9 @@ def measure(text: str, width: int) -> Document:
 
 def layout(doc: Document, rules: Rules) -> str:
     """Format the layout line that replies and prompts show."""
-    return layout_line(doc.lines, rules.page_lines, doc.longest_line)
+    return f"lines: {doc.lines}/{rules.page_lines} | longest line: {doc.longest_line}"
+
+
+def meta_line(turns_left: int, max_turns: int, edits: int) -> str:
+    """Format the last line of every observation."""
+    return f"turns left: {turns_left}/{max_turns} | edits: {edits}"

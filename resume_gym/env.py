@@ -326,18 +326,17 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
 def _check_env(name: str) -> None:
     """Raise TaskError if a name is no editing environment, without creating one."""
-    ours = [
-        key for key, one in gym.registry.items() if str(one.entry_point).startswith(f"{__name__}:")
-    ]
-    known = f"--env: expected one of {', '.join(ours)}, or module:ID"
+    own = f"{__name__}:"
+    ours = [key for key, spec in gym.registry.items() if str(spec.entry_point).startswith(own)]
+    expected = f"--env: expected one of {', '.join(ours)}, or module:ID"
     try:
-        module, _, own = name.rpartition(":")
+        module, _, env_id = name.rpartition(":")
         if module:
             import_module(module)
-        point: Any = gym.spec(own).entry_point
+        point: Any = gym.spec(env_id).entry_point
         kind = gym.envs.registration.load_env_creator(point) if isinstance(point, str) else point
     except (gym.error.Error, ImportError, AttributeError) as problem:
         hint = did_you_mean(name, ours) or (f" ({problem})" if ":" in name else "")
-        raise TaskError(f"{known}; got {name!r}{hint}") from None
+        raise TaskError(f"{expected}; got {name!r}{hint}") from None
     if not (inspect.isclass(kind) and issubclass(kind, EditEnv)):
-        raise TaskError(f"{known}; {name} edits no documents")
+        raise TaskError(f"{expected}; {name} edits no documents")

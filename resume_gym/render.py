@@ -105,7 +105,7 @@ def _drawable(text: str) -> str:
     if text.isascii():
         return text
     parts = unicodedata.normalize("NFKD", text.translate(_PLAIN))
-    return "".join(one for one in parts if not unicodedata.combining(one))
+    return "".join(char for char in parts if not unicodedata.combining(char))
 
 
 def rgb_array(session: EditSession[Any, Any]) -> np.ndarray:

@@ -10,9 +10,8 @@ GRADED_FIELDS = ("clarity", "quantification", "jd_alignment", "action_verbs", "p
 VERDICT_FIELDS = ("hallucination", *GRADED_FIELDS)
 
 TOOL_TERMS = ("edit", "failed_edit", "malformed", "review", "submit", "no_submit")
-LAYOUT_TERMS = ("layout",)
 CONTENT_TERMS = VERDICT_FIELDS
-TERMS = (*TOOL_TERMS, *LAYOUT_TERMS, *CONTENT_TERMS)
+TERMS = (*TOOL_TERMS, "layout", *CONTENT_TERMS)
 
 EDIT = 0.25
 FAILURE = -0.25

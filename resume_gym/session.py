@@ -13,12 +13,16 @@ from resume_gym.editing import (
     State,
     Step,
 )
-from resume_gym.prompts import SYSTEM_PROMPT, task_brief
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task, TaskError
-from resume_gym.tools import TOOLBOX, Malformed, ToolCall
+from resume_gym.tools import TOOLBOX, FailedCall, ToolCall
 
 __all__ = ["Ledger", "Rules", "Session", "State", "Step"]
+
+SYSTEM_PROMPT = """\
+You edit a resume for a job. Each turn, make one tool call. First review, then replace weak text \
+with str_replace, then submit before the turns run out. `old` is copied exactly from the resume. \
+Use strong verbs and figures, fit the job and the page, and never invent facts."""
 
 
 class Session(EditSession[Task, Verdict]):
@@ -64,38 +68,41 @@ class Session(EditSession[Task, Verdict]):
     @property
     def brief(self) -> str:
         """The job description and the unedited resume."""
-        return task_brief(self.task.job, self.task.resume)
+        return f"# Job\n{self.task.job}\n\n# Resume\n{self.task.resume.rstrip()}"
 
-    def act(self, call: ToolCall) -> Edit | Shown | Malformed:
+    def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
         """Replace text or show the page."""
-        if call.name == "str_replace":
-            return self._replace(**call.arguments)
-        rules = self.rules
-        return Shown(document.page(self.state.document, rules.page_lines, rules.page_width))
+        match call.name:
+            case "str_replace":
+                return self._replace(**call.arguments)
+            case "review":
+                rules = self.rules
+                return Shown(document.page(self.state.document, rules.page_lines, rules.page_width))
+        raise NotImplementedError(f"the tool {call.name!r} has a schema and no effect")
 
     def unchanged(self) -> Ledger:
         """Return the penalties of an unedited resume; see `rewards.unedited_ledger`."""
         return rewards.unedited_ledger(self.task.weakness)
 
-    def _replace(self, old: str, new: str, count: int = 1) -> Edit | Malformed:
+    def _replace(self, old: str, new: str, count: int = 1) -> Edit | FailedCall:
         doc, rules, name = self.state.document, self.rules, "str_replace"
         if not old:
-            return Malformed("bad_arguments", "`old` is empty; give the text to replace", name)
+            return FailedCall("bad_arguments", "`old` is empty; give the text to replace", name)
         if new == old:
-            return Malformed("unchanged", "`new` is equal to `old`", name)
+            return FailedCall("unchanged", "`new` is equal to `old`", name)
         old, new = document.unix_lines(old), document.unix_lines(new)
         if rules.match == "fuzzy":
             old, new = document.without_margin(doc.text, old, new)
         spans = document.find(doc.text, old, rules.match)
         if len(spans) < count:
             found = f"found {len(spans)} of {count}" if spans else "`old` is not in the resume"
-            return Malformed("not_found", found, name)
+            return FailedCall("not_found", found, name)
         if len(spans) > count:
             more = f"`old` occurs {len(spans)} times, expected {count}; make it longer"
-            return Malformed("ambiguous", more, name)
+            return FailedCall("ambiguous", more, name)
         # checked before the replacement, which could build a text of any size
         size = len(doc.text) + sum([len(new) - stop + start for start, stop in spans])
         if size > rules.max_chars:
             limit = f"{size} characters, the limit is {rules.max_chars}"
-            return Malformed("too_large", f"the resume would have {limit}", name)
+            return FailedCall("too_large", f"the resume would have {limit}", name)
         return document.replace(doc, spans, new, rules.page_width)

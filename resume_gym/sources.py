@@ -47,16 +47,16 @@ def _load(source: str, split: str | None) -> tuple[Task, ...]:
 
         return tuple(hub.load(source))
     if not path.is_file():
-        known = ", ".join(BUNDLED)
+        names = ", ".join(BUNDLED)
         raise TaskError(
-            f"tasks: expected {known}, procedural:SEED:COUNT, a JSONL file, a folder of datasets "
+            f"tasks: expected {names}, procedural:SEED:COUNT, a JSONL file, a folder of datasets "
             f"or hf://OWNER/NAME; got {source!r}"
         )
     return tuple(read_jsonl(path))
 
 
 def _generate(source: str, size: str, numbers: list[str], split: str | None) -> tuple[Task, ...]:
-    from resume_gym.synthesis import generate_tasks  # slow: loads the content bank
+    from resume_gym.synthesis import generate_tasks  # rarely needed
 
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         raise TaskError(f"tasks: expected procedural:SEED:COUNT, got {source!r}")

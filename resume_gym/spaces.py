@@ -76,7 +76,7 @@ class _SharedTexts(Sequence[str]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return tuple(self[one] for one in range(*index.indices(len(self))))
+            return tuple(self[place] for place in range(*index.indices(len(self))))
         slot = self._slots[index]
         size = int(slot[:_HEADER].view(np.uint32)[0])
         return slot[_HEADER : _HEADER + size].tobytes().decode()

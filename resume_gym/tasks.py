@@ -88,9 +88,9 @@ class Task:
             object.__setattr__(self, name, unix_lines(getattr(self, name)))
         for key, value in self.persona.items():
             _check_text(f"persona.{key}", value)
-        for name, known in (("weakness", WEAKNESSES), ("split", SPLITS)):
-            if getattr(self, name) not in known:
-                expected = ", ".join(known)
+        for name, values in (("weakness", WEAKNESSES), ("split", SPLITS)):
+            if getattr(self, name) not in values:
+                expected = ", ".join(values)
                 raise TaskError(f"{name}: expected one of {expected}; got {getattr(self, name)!r}")
 
     @property
@@ -114,12 +114,20 @@ class Task:
         required = ("task_id", "job", "resume", "weakness")
         if missing := [name for name in required if name not in row]:
             raise TaskError(f"{missing[0]}: missing")
-        if unknown := row.keys() - {one.name for one in fields(cls)}:
+        if unknown := row.keys() - {field.name for field in fields(cls)}:
             raise TaskError(f"{min(unknown)}: unknown field")
         if not isinstance(row.get("persona", {}), dict):
             raise TaskError("persona: expected an object")
         fixes, evidence = _fixes(row.get("fixes", [])), _evidence(row.get("evidence", []))
         return cls(**{**row, "fixes": fixes, "evidence": evidence})
+
+
+def repaired(task: Task, fixes: int | None = None) -> str:
+    """Return the resume with the first `fixes` fixes applied; None applies all."""
+    text = task.resume
+    for fix in task.fixes[:fixes]:
+        text = text.replace(fix.old, fix.new)
+    return text
 
 
 def _evidence(rows: Any) -> tuple[Evidence, ...]:
@@ -149,21 +157,18 @@ def _fixes(rows: Any) -> tuple[Fix, ...]:
             raise TaskError(
                 f"fixes[{number}]: expected an object with old, new, facts and needs_evidence"
             )
-        unseen = row.get("needs_evidence", False)
-        if not isinstance(unseen, bool):
-            found = type(unseen).__name__
-            raise TaskError(f"fixes[{number}].needs_evidence: expected a boolean, got {found}")
+        needs_evidence = row.get("needs_evidence", False)
+        if not isinstance(needs_evidence, bool):
+            kind = type(needs_evidence).__name__
+            raise TaskError(f"fixes[{number}].needs_evidence: expected a boolean, got {kind}")
         facts = row.get("facts", [])
         if not isinstance(facts, list):
             raise TaskError(f"fixes[{number}].facts: expected a list, got {type(facts).__name__}")
-        for name, text in [
-            ("old", row["old"]),
-            ("new", row["new"]),
-            *(("facts", f) for f in facts),
-        ]:
+        texts = [("old", row["old"]), ("new", row["new"]), *(("facts", fact) for fact in facts)]
+        for name, text in texts:
             _check_text(f"fixes[{number}].{name}", text)
-        old, new, *told = map(unix_lines, (row["old"], row["new"], *facts))
-        fixes.append(Fix(old, new, tuple(told), unseen))
+        old, new, *facts = (unix_lines(text) for _, text in texts)
+        fixes.append(Fix(old, new, tuple(facts), needs_evidence))
     return tuple(fixes)
 
 

@@ -7,7 +7,7 @@ Hermes format, `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
 import json
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 ToolError = Literal[
     "none",
@@ -22,18 +22,7 @@ ToolError = Literal[
     "too_large",
 ]
 
-ERRORS: tuple[ToolError, ...] = (
-    "none",
-    "no_call",
-    "several_calls",
-    "bad_json",
-    "unknown_tool",
-    "bad_arguments",
-    "not_found",
-    "ambiguous",
-    "unchanged",
-    "too_large",
-)
+ERRORS: tuple[ToolError, ...] = get_args(ToolError)
 
 
 class ToolCall(NamedTuple):
@@ -43,7 +32,7 @@ class ToolCall(NamedTuple):
     arguments: Mapping[str, Any] = MappingProxyType({})
 
 
-class Malformed(NamedTuple):
+class FailedCall(NamedTuple):
     """A failed action: error code, reason for the agent, and the tool's name if known."""
 
     error: ToolError
@@ -81,62 +70,62 @@ class Toolbox:
 
     def __init__(self, *schemas: Mapping[str, Any]) -> None:
         self.schemas: tuple[Mapping[str, Any], ...] = schemas
-        self._known: dict[str, tuple[dict[str, str], set[str]]] = {}
-        for one in schemas:
-            name, parameters = one["function"]["name"], one["function"]["parameters"]
+        # by tool: the kind of each argument, and the required ones
+        self._arguments: dict[str, tuple[dict[str, str], set[str]]] = {}
+        for tool in schemas:
+            name, parameters = tool["function"]["name"], tool["function"]["parameters"]
             required = set(parameters["required"])
             kinds = {key: kind.get("type") for key, kind in parameters["properties"].items()}
-            if name in self._known:
+            if name in self._arguments:
                 raise ValueError(f"schemas: {name} stands twice")
-            if strange := required - kinds.keys():
-                raise ValueError(f"{name}: {min(strange)} is required, but no property")
+            if unknown := required - kinds.keys():
+                raise ValueError(f"{name}: {min(unknown)} is required, but no property")
             for key, kind in kinds.items():
                 if kind not in ("string", "integer"):
-                    told = f"expected type 'string' or 'integer', got {kind!r}"
-                    raise ValueError(f"{name}: {key}: {told}")
-            self._known[name] = kinds, required
-        if self._known.get("submit") != ({}, set()):
+                    expected = "expected type 'string' or 'integer'"
+                    raise ValueError(f"{name}: {key}: {expected}, got {kind!r}")
+            self._arguments[name] = kinds, required
+        if self._arguments.get("submit") != ({}, set()):
             raise ValueError("schemas: expected a tool `submit` without arguments")
 
-    def read(self, text: str) -> ToolCall | Malformed:
+    def read(self, text: str) -> ToolCall | FailedCall:
         """Parse the single tool call in an agent's text; never raises."""
-        thought, closed, said = text.partition("</think>")
+        thought, closed, answer = text.partition("</think>")
         if not closed:
-            said = thought
-        head, opened, rest = said.partition(_OPEN)
+            answer = thought
+        head, opened, rest = answer.partition(_OPEN)
         if not opened or "<think>" in head:  # a call inside an unclosed thought does not count
-            return Malformed("no_call", f"expected one {_OPEN}...{_CLOSE}, found none")
+            return FailedCall("no_call", f"expected one {_OPEN}...{_CLOSE}, found none")
         # Decode a JSON value first: arguments may contain the closing tag.
         body = rest.lstrip()
         try:
             call, end = _decode(body)
         except (ValueError, RecursionError) as problem:
-            return Malformed("bad_json", f"the call is not valid JSON: {_brief(problem)}")
+            return FailedCall("bad_json", f"the call is not valid JSON: {_brief(problem)}")
         rest = body[end:].lstrip()
         if not rest.startswith(_CLOSE):
-            return Malformed("bad_json", f"expected {_CLOSE} after the JSON object")
+            return FailedCall("bad_json", f"expected {_CLOSE} after the JSON object")
         if _OPEN in rest:
-            return Malformed("several_calls", "expected one call a turn, found several")
+            return FailedCall("several_calls", "expected one call a turn, found several")
         return self._check(call)
 
-    def _check(self, call: Any) -> ToolCall | Malformed:
+    def _check(self, call: Any) -> ToolCall | FailedCall:
         if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-            return Malformed("bad_json", 'expected an object {"name": ..., "arguments": {...}}')
+            return FailedCall("bad_json", 'expected an object {"name": ..., "arguments": {...}}')
         name, arguments = call["name"], call.get("arguments", {})
-        known = self._known.get(name)
-        if known is None:
-            tools = ", ".join(self._known)
-            return Malformed("unknown_tool", f"unknown tool {name[:80]!r}; the tools are {tools}")
-        kinds, required = known
+        if name not in self._arguments:
+            tools = ", ".join(self._arguments)
+            return FailedCall("unknown_tool", f"unknown tool {name[:80]!r}; the tools are {tools}")
+        kinds, required = self._arguments[name]
         if not isinstance(arguments, dict) or not arguments.keys() <= kinds.keys():
             wanted = ", ".join(sorted(kinds)) or "none"
             names = map(repr, arguments) if isinstance(arguments, dict) else [_kind(arguments)]
             got = ", ".join(names)
-            return Malformed("bad_arguments", f"{name} takes {wanted}; got {got[:200]}", name)
+            return FailedCall("bad_arguments", f"{name} takes {wanted}; got {got[:200]}", name)
         for argument, kind in kinds.items():
             given = argument in arguments or argument in required
             if given and (problem := _problem(kind, arguments.get(argument))):
-                return Malformed("bad_arguments", f"`{argument}` {problem}", name)
+                return FailedCall("bad_arguments", f"`{argument}` {problem}", name)
         return ToolCall(name, arguments)
 
 

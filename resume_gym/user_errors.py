@@ -1,13 +1,16 @@
 """Helpers for user-facing error messages: similar names and missing packages."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a message on an unknown name; empty if no known name is similar."""
-    near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    matches = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
@@ -18,5 +21,21 @@ def missing(needs: str, package: str, extra: str) -> ModuleNotFoundError:
         package: Name of the missing package.
         extra: Extra of resume-gym that installs it.
     """
-    told = f"{needs} {package}: pip install resume-gym[{extra}]"
-    return ModuleNotFoundError(told, name=package)
+    return ModuleNotFoundError(f"{needs} {package}: pip install resume-gym[{extra}]", name=package)
+
+
+def missing_of(needs: str, extra: str) -> ModuleNotFoundError | None:
+    """Return the error for the packages of an extra that are not installed; None without any.
+
+    Args:
+        needs: Action that requires them, with a verb: "training needs".
+        extra: Extra of resume-gym, whose packages have the names of their modules but for hyphens.
+    """
+    try:
+        required = requires("resume-gym") or []
+    except PackageNotFoundError:  # run from a checkout: the import says what is missing
+        return None
+    extras = (one for one in required if one.endswith(f'extra == "{extra}"'))
+    names = [re.split(r"[^\w-]", one, maxsplit=1)[0] for one in extras]
+    absent = [name for name in names if find_spec(name.replace("-", "_")) is None]
+    return missing(needs, " and ".join(absent), extra) if absent else None

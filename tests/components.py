@@ -1,7 +1,7 @@
-"""What some tests need beside Python packages; `python tests/components.py` installs it if it can.
+"""Components of tests that are not Python packages; `python tests/components.py` installs them.
 
-Chromium is the machine's own, else Debian's package, else playwright's download. vLLM's build for
-CPUs loads libnuma, a package of Debian's too. Only root can install Debian's packages.
+Chromium comes from the machine, from Debian's package, or from playwright. vLLM's build for CPUs
+needs libnuma, also a Debian package. Only root can install Debian packages.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ PLAYWRIGHT = (sys.executable, "-m", "playwright", "install", "chromium")
 
 @cache
 def chromium() -> str | None:
-    """Path of the machine's Chromium or Chrome, else of playwright's; None without one."""
+    """Path of Chromium or Chrome, the machine's or else playwright's; None without one."""
     if own := next(filter(None, map(shutil.which, BROWSERS)), None):
         return own
     with sync_playwright() as playwright:
@@ -30,7 +30,7 @@ def chromium() -> str | None:
 
 
 def libnuma() -> bool:
-    """Whether vLLM can load it."""
+    """Whether libnuma can be loaded."""
     try:
         ctypes.CDLL("libnuma.so.1")
     except OSError:
@@ -40,7 +40,7 @@ def libnuma() -> bool:
 
 @cache
 def missing() -> dict[str, str]:
-    """Why the tests of a marker cannot run, and what would help; nothing for those that can."""
+    """For each marker whose tests cannot run, the missing component and how to install it."""
     found = {}
     if chromium() is None:
         download = "`.venv/bin/python -m playwright install chromium`"
@@ -53,7 +53,7 @@ def missing() -> dict[str, str]:
 
 
 def install() -> None:
-    """Install what is missing from the first source that has it."""
+    """Install missing components from the first source that has them."""
     lacks_library = find_spec("vllm") is not None and not libnuma()
     packages = ["chromium"] * (chromium() is None) + ["libnuma1"] * lacks_library
     if packages and os.name == "posix" and os.geteuid() == 0 and shutil.which("apt-get"):

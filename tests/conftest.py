@@ -1,4 +1,4 @@
-"""Small tasks made by hand; the order of the tests, and skips where a component is missing."""
+"""Small handmade tasks, the order of the tests, and skips where a component is missing."""
 
 import os
 from collections import Counter
@@ -17,7 +17,7 @@ from resume_gym.tasks import write_jsonl
 # Workers share the cores. A thread that waits for another must sleep: if it spins, a matrix product
 # takes ten times as long. Not OMP_THREAD_LIMIT: PyTorch's results are wrong beyond it.
 os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-# a busy machine is no failure
+# no deadline for an example: the machine may be busy
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
@@ -41,17 +41,21 @@ BEST = Verdict(1, 1, 1, 1, 1, 1)
 WORST = Verdict(-1, -1, -1, -1, -1, -1)
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: some tests wait for a server, a clock or another process."""
     return min(8, (os.cpu_count() or 1) + 1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no worker ends long after the others."""
+    """Begin with the files that take longest, so that no worker ends long after the others.
+
+    By far the longest is test_faults.py.
+    """
     heavy = {
         item.path for item in items for name in HEAVY if item.get_closest_marker(name) is not None
     }
-    items.sort(key=lambda item: item.path not in heavy)
+    items.sort(key=lambda item: (item.path.stem != "test_faults", item.path not in heavy))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -64,14 +68,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Name what was skipped after everything else, so that nobody overlooks it."""
+    """Print the skipped tests last, where they are seen."""
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None:  # a worker of pytest-xdist
         return
     skipped = Counter(report.longrepr[2] for report in reporter.stats.get("skipped", []))
     if skipped:
-        told = (reason.replace("Skipped:", f"Skipped {n}") for reason, n in skipped.items())
-        reporter.write_line("; ".join(told), yellow=True)
+        reasons = (reason.replace("Skipped:", f"Skipped {n}") for reason, n in skipped.items())
+        reporter.write_line("; ".join(reasons), yellow=True)
 
 
 def make_task(number: int = 0, *, split: str = "train", resume: str = RESUME) -> Task:
@@ -93,7 +97,7 @@ def tasks_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def options(tasks_file: str) -> dict[str, Any]:
-    """What `gym.make` takes to play those tasks without a judge."""
+    """Arguments of `gym.make` for those tasks, without a judge."""
     return {"tasks": tasks_file, "judge": None}
 
 

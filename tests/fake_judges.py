@@ -59,7 +59,7 @@ class Fake(AsyncJudge):
 def register(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `make_judge` know the fake, and the model judge with a client of its caller's."""
     monkeypatch.setitem(judges.JUDGES, "fake", ("fake_judges", "Fake"))
-    monkeypatch.setitem(judges.JUDGES, "model", ("resume_gym.judges.model", "ModelJudge"))
+    monkeypatch.setitem(judges.JUDGES, "model", ("resume_gym.judges.llm_judge", "ModelJudge"))
 
 
 def fake(**options: Any) -> dict[str, Any]:

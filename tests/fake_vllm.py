@@ -1,4 +1,4 @@
-"""A server that answers as vLLM does, at once and from a script, and notes what it was asked."""
+"""A scripted server with vLLM's HTTP interface that records its requests."""
 
 import asyncio
 import threading
@@ -15,19 +15,19 @@ Speak = Callable[[Sequence[int]], Sequence[int]]
 
 
 class FakeVLLM:
-    """Listens in a thread of its own.
+    """Serves from a thread.
 
     Args:
-        speak: what comes after a conversation's tokens.
-        delay_s: before each answer.
+        speak: maps a conversation's tokens to the tokens that continue it.
+        delay_s: delay in seconds before each answer.
 
     Attributes:
-        calls: paths in the order in which they were called, without those that only look.
-        conversations: how often each prompt's first tokens were continued here.
-        version: of its weights.
-        weights: that it was given last.
-        status: of its next answers to generate.
-        broken: a path that answers 500.
+        calls: paths of the POST requests, in order, without completions.
+        conversations: number of completions by the hash of a prompt's first tokens.
+        version: version of the weights.
+        weights: weights of the last update.
+        status: HTTP status of completions.
+        broken: a path that answers with status 500.
     """
 
     def __init__(self, speak: Speak, delay_s: float = 0.0) -> None:
@@ -79,7 +79,7 @@ class FakeVLLM:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Address of the server."""
         return f"http://127.0.0.1:{self._port}"
 
     async def _weight_info(self, request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Servers on 127.0.0.1 that speak the wire of Gemini and of OpenAI, and fail as they are told to.
+"""Scripted servers on 127.0.0.1 with the HTTP interfaces of Gemini and OpenAI.
 
     with gemini_server(lambda body: {"colour": "red"}) as server:
         client = make_client("gemini", base_url=server.url)
@@ -6,8 +6,8 @@
     with openai_server() as server:
         server.script += [Say(status=503), Say('{"colour": "red"}')]
 
-What is in the script is said first, then what `reply` makes of each request. The canary of
-`resume_gym.llm.openai` is answered as a server does that enforces schemas, and counted apart.
+The replies of `script` come first, then `reply` of each request. The canary of
+`resume_gym.llm.openai` is answered as by a server that enforces schemas, and counted separately.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from typing import Any
 from aiohttp import web
 
 Reply = Callable[[dict[str, Any]], Mapping[str, Any] | str]
-"""A request's JSON to the answer: an object to be written as JSON, or text to be sent as it is."""
+"""Maps a request's JSON to an answer: an object, which is sent as JSON, or a text."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,16 @@ class Say:
 
     Attributes:
         text: the model's answer.
-        finish: why it ended: "stop", "length", or "safety", which has no text.
-        thought: tokens of thinking that it tells, of 25; None if it does not.
-        model: the version that it says served it; None for the one asked for.
-        empty: without any candidate.
+        finish: reason of the end: "stop", "length", or "safety", which has no text.
+        thought: reported tokens of thinking, of 25; None if they are not reported.
+        model: reported model version; None for the requested model.
+        empty: whether there is no candidate.
         blocked: the prompt is blocked (Gemini), or the model refuses (OpenAI).
-        status: of the HTTP answer.
-        headers: more of them.
-        body: what is sent in place of the wire's JSON.
-        how: "whole"; "drop" ends the connection half-way; "cut" before anything was said; "drip"
-            sends a byte now and then, "silence" nothing, until the client has had enough.
+        status: HTTP status.
+        headers: additional headers.
+        body: a body in place of the usual JSON.
+        how: "whole"; "drop" ends the connection half-way; "cut" before the first byte; "drip"
+            sends a byte now and then, "silence" nothing, until the client gives up.
     """
 
     text: str = "{}"
@@ -56,17 +56,17 @@ class Say:
 
 
 class Loopback:
-    """A server in a thread of its own.
+    """A server in a thread.
 
     Attributes:
         url: the `base_url` for a client.
-        requests: the JSON of each request, in the order in which they came, canaries left out.
-        paths: of the same requests.
-        canaries: how many there were.
-        enforces: whether it keeps to the schema of canaries.
-        cuts: whether it cuts them off.
-        script: what it says next.
-        most: how many requests were open at once.
+        requests: the JSON of each request, in order, without canaries.
+        paths: paths of the same requests.
+        canaries: number of canaries.
+        enforces: whether answers to canaries follow the schema.
+        cuts: whether answers to canaries are cut off.
+        script: the next replies.
+        most: largest number of concurrent requests.
     """
 
     def __init__(self, wire: str, reply: Reply | None, delay_s: float) -> None:
@@ -87,7 +87,7 @@ class Loopback:
         self._up = threading.Event()
 
     def run(self) -> None:
-        """Serve until told to stop."""
+        """Serve until `stop`."""
         self._loop = asyncio.new_event_loop()
         self._loop.run_until_complete(self._start())
         self._up.set()
@@ -106,11 +106,11 @@ class Loopback:
         self.url = f"http://{host}:{port}{self._suffix}"
 
     def wait(self) -> None:
-        """Return when it listens."""
+        """Wait until the server listens."""
         assert self._up.wait(10), "the server did not start"
 
     def stop(self) -> None:
-        """Let go of whoever is still waiting, and of the port."""
+        """Release waiting requests and the port."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -171,14 +171,14 @@ class Loopback:
 
 
 def user_text(body: Mapping[str, Any]) -> str:
-    """What the user says in a request of either wire."""
+    """The user message of a request."""
     if "messages" in body:
         return str(next(one["content"] for one in body["messages"] if one["role"] == "user"))
     return "".join(part["text"] for part in body["contents"][-1]["parts"])
 
 
 def system_text(body: Mapping[str, Any]) -> str:
-    """The instruction in a request of either wire."""
+    """The system message of a request."""
     if "messages" in body:
         return str(next(one["content"] for one in body["messages"] if one["role"] == "system"))
     return "".join(part["text"] for part in body["systemInstruction"]["parts"])
@@ -229,7 +229,7 @@ def _is_canary(body: dict[str, Any]) -> bool:
 
 
 def _canary(body: dict[str, Any], enforces: bool) -> str:
-    """A server that enforces the schema says what it allows; another what it was asked for."""
+    """The answer of a server that enforces the schema, or of one that follows the prompt."""
     if not enforces:
         return user_text(body).partition("exactly: ")[2]
     properties = body["response_format"]["json_schema"]["schema"]["properties"]
@@ -253,13 +253,13 @@ def _serving(wire: str, reply: Reply | None, delay_s: float) -> Iterator[Loopbac
 
 @contextmanager
 def gemini_server(reply: Reply | None = None, delay_s: float = 0.0) -> Iterator[Loopback]:
-    """A server that speaks as Gemini does."""
+    """A server with the interface of Gemini."""
     with _serving("gemini", reply, delay_s) as server:
         yield server
 
 
 @contextmanager
 def openai_server(reply: Reply | None = None, delay_s: float = 0.0) -> Iterator[Loopback]:
-    """A server that speaks as OpenAI's and vLLM's do."""
+    """A server with the interface of OpenAI and vLLM."""
     with _serving("openai", reply, delay_s) as server:
         yield server

@@ -1,6 +1,6 @@
-"""What the processes of test_ranks.py do; `python rank_worker.py TASKS BACKEND FOLDER OUT`.
+"""What the processes of test_ranks.py do; `python rank_worker.py TASKS BACKENDS FOLDER OUT`.
 
-Rank 0 writes what the tasks found to OUT, by their names.
+TASKS and BACKENDS are lists with commas. Rank 0 writes {backend: {task: result}} to OUT.
 """
 
 import resource
@@ -51,27 +51,28 @@ def prepared(settings: Config) -> tuple[Backend, Policy]:
 
 
 def whole(backend: Backend) -> dict[str, Tensor]:
-    return {name: one.clone() for name, one in backend.iter_weights()}
+    return {name: weight.clone() for name, weight in backend.iter_weights()}
 
 
 def first_moments(backend: Any) -> dict[str, Tensor]:
-    """After the first step a tenth of the clipped gradient."""
+    """After the first step, a tenth of the clipped gradient."""
     policy = getattr(backend, "_policy", None) or backend._engine.module
-    found = {}
+    moments = {}
     for name, weight in policy.named_parameters():
         if hasattr(backend, "_engine"):
             from deepspeed.utils import safe_get_full_optimizer_state
 
-            found[name] = safe_get_full_optimizer_state(weight, "exp_avg")
+            moments[name] = safe_get_full_optimizer_state(weight, "exp_avg")
         else:
-            one = backend._optimizer.state[weight]["exp_avg"]
-            found[name] = one.full_tensor() if hasattr(one, "full_tensor") else one.clone()
-    return found
+            moment = backend._optimizer.state[weight]["exp_avg"]
+            sharded = hasattr(moment, "full_tensor")
+            moments[name] = moment.full_tensor() if sharded else moment.clone()
+    return moments
 
 
 def parity(backend: str, folder: Path) -> dict[str, Any]:
-    """Three steps in every variant: metrics, gradient of the first, weights after the last."""
-    found: dict[str, Any] = {}
+    """Three steps in every variant: metrics, moments after the first, weights after the last."""
+    results: dict[str, Any] = {}
     variants = VARIANTS if backend != "local" else {k: VARIANTS[k] for k in ("shared", "adapters")}
     if backend == "fsdp2" and ranks.world() == 2:
         variants = {**variants, "replicas": {"replicas": 2}}
@@ -86,13 +87,13 @@ def parity(backend: str, folder: Path) -> dict[str, Any]:
                 metrics.append(dict(made.train_step(batches, aipo)))
                 if not moments and not changes:
                     moments = first_moments(made)
-            found[f"{architecture} {name}"] = metrics, moments, whole(made)
-    return found
+            results[f"{architecture} {name}"] = metrics, moments, whole(made)
+    return results
 
 
 def resume(backend: str, folder: Path) -> dict[str, Any]:
-    """Save at step 2, go on; load, go on; then whatever another number of ranks has saved."""
-    found: dict[str, Any] = {}
+    """Weights after step 3: without a break, and from each checkpoint of step 2 in the folder."""
+    results: dict[str, Any] = {}
     made, _ = prepared(config(folder, backend))
     for _ in range(2):
         made.train_step(rows(), aipo)
@@ -102,65 +103,69 @@ def resume(backend: str, folder: Path) -> dict[str, Any]:
     ranks.barrier()
     made.save(saved)
     made.train_step(rows(), aipo)
-    found["went on"] = whole(made)
-    for other in sorted(folder.glob(f"{backend}-*")):
-        again, _ = prepared(config(folder, backend))
-        again.load(other)
-        again.train_step(rows(), aipo)
-        found[other.name] = whole(again)
-    return found
+    results["uninterrupted"] = whole(made)
+    for checkpoint in sorted(folder.glob(f"{backend}-*")):
+        resumed, _ = prepared(config(folder, backend))
+        resumed.load(checkpoint)
+        resumed.train_step(rows(), aipo)
+        results[checkpoint.name] = whole(resumed)
+    return results
 
 
 def exploding(row: LossInput) -> LossOutput:
     return torch.inf * row.logprobs.sum(), {}
 
 
-def trouble(backend: str, folder: Path) -> dict[str, Any]:
-    """What goes wrong in a step, what is told, and whether the step after is as if nothing had."""
-    found: dict[str, Any] = {}
+def bad_batches(backend: str, folder: Path) -> dict[str, Any]:
+    """Errors of bad batches, and metrics of the steps after them."""
+    results: dict[str, Any] = {}
     made, _ = prepared(config(folder, backend))
     before = whole(made)
-    silent = pack([Sample(0, [4], [2], [False], [0.0], 1.0)], 100)
-    for name, batches, loss in (("nan", rows(), exploding), ("empty", silent, aipo)):
+    empty = pack([Sample(0, [4], [2], [False], [0.0], 1.0)], 100)
+    for name, batches, loss in (("nan", rows(), exploding), ("empty", empty, aipo)):
         try:
             made.train_step(batches, loss)
         except (FloatingPointError, ValueError) as error:
-            found[name] = f"{type(error).__name__}: {error}"
+            results[name] = f"{type(error).__name__}: {error}"
     samples = tiny_group(tiny_policy("qwen3")[0])
-    flat = [replace(one, advantage=0.0) for one in samples]
-    found["flat"] = dict(made.train_step(pack(flat, 9), aipo))
-    found["unchanged"] = all(torch.equal(one, before[name]) for name, one in whole(made).items())
-    found["after"] = dict(made.train_step(rows(), aipo))
-    found["weights"] = whole(made)
-    return found
+    flat = [replace(sample, advantage=0.0) for sample in samples]
+    results["flat"] = dict(made.train_step(pack(flat, 9), aipo))
+    results["unchanged"] = all(
+        torch.equal(weight, before[name]) for name, weight in whole(made).items()
+    )
+    results["after"] = dict(made.train_step(rows(), aipo))
+    return results
 
 
 def full_disk(backend: str, folder: Path) -> dict[str, Any]:
-    """A save that fails in the middle of writing, after one that did not."""
+    """A save that fails while it writes, after one that succeeds."""
     checkpoints = folder / f"checkpoints-{backend}"
     trainer = Trainer(config(folder, backend, async_save=backend == "fsdp2"), checkpoints)
     trainer.step(tiny_group(tiny_policy("qwen3")[0]))
     trainer.save(1)
     trainer.wait_for_checkpoint()
     ranks.barrier()
-    found: dict[str, Any] = {"first": latest(checkpoints)}
+    results: dict[str, Any] = {"first": latest(checkpoints)}
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    # no file may grow beyond a kilobyte: what a full disk looks like
+    # no file may grow beyond a kilobyte, as on a full disk
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
     try:
         trainer.save(2)
         trainer.wait_for_checkpoint()
     except CheckpointError as error:
-        found["told"] = str(error)
+        results["error"] = str(error)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-    return {**found, "last": latest(checkpoints)}
+    return {**results, "last": latest(checkpoints)}
 
 
 if __name__ == "__main__":
-    tasks, backend, folder, out = sys.argv[1:]
+    tasks, backends, folder, out = sys.argv[1:]
     torch.set_num_threads(1)
     ranks.start()
-    found = {task: globals()[task](backend, Path(folder)) for task in tasks.split(",")}
+    results = {
+        backend: {task: globals()[task](backend, Path(folder)) for task in tasks.split(",")}
+        for backend in backends.split(",")
+    }
     if ranks.rank() == 0:
-        torch.save(found, out)
+        torch.save(results, out)
     ranks.end()

@@ -30,7 +30,7 @@ class Scripted:
         seeds: of all calls.
         heard: what each conversation was at its last turn.
         gone: keys of conversations that were released, in that order.
-        at_once: as of every engine.
+        max_concurrency: as of every engine.
         repeatable: likewise.
         version: of all weights from now on.
     """
@@ -40,7 +40,7 @@ class Scripted:
     seeds: list[tuple[int, ...]] = field(default_factory=list)
     heard: dict[int, list[int]] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
-    at_once: int = 4096
+    max_concurrency: int = 4096
     repeatable: bool = False
     version: int = 0
     together: int = 0

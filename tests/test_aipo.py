@@ -1,4 +1,4 @@
-"""The main job as a user runs it: a process, a run folder, a kill, the same command again."""
+"""The main job as a user runs it: one process and its run folder, kills, and resumed runs."""
 
 import itertools
 import json
@@ -14,29 +14,30 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file
+from short_episodes import SHORT, variables
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
 
 from learners import aipo
 from learners.engines import EngineError
-from learners.rollouts.orchestrator import Batch, Orchestrator
-from learners.rollouts.source import RolloutSource
+from learners.rollouts.orchestrator import Orchestrator, StepRollouts
+from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.trajectories import Trajectories
 from learners.training.policy import Policy
 from resume_gym.judges import JudgeUnavailable
 
 ROOT = Path(__file__).parent.parent
 GROUP_SIZE = 6
-DEATHS = ((1, 2), (1, GROUP_SIZE), (2, 1), (2, 3))
-"""Where a run dies, each time: in which step, and after how many of its episodes.
+KILLS = ((1, 2), (1, GROUP_SIZE), (2, 1), (2, 3))
+"""(step, number of its episodes that have ended) at each kill.
 
-After the last episode of step 1 it dies in the evaluation of the trained weights.
+The kill after the last episode of step 1 is in the evaluation of the trained weights.
 """
 SETTINGS = {
     "steps": 2,
     "groups": 1,
     "group-size": GROUP_SIZE,
-    # some episodes end before the others
+    # with these, some episodes end before the others
     "seed": 5,
     "temperature": 1.3,
     "max-tokens": 48,
@@ -57,7 +58,12 @@ def command(runs: Path, /, **changes: object) -> list[str]:
 
 def run(runs: Path, /, **changes: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(runs, **changes), capture_output=True, text=True, timeout=900, check=False
+        command(runs, **changes),
+        env=variables(),
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
 
 
@@ -66,19 +72,19 @@ def weights(runs: Path) -> dict[str, torch.Tensor]:
 
 
 def saved(runs: Path) -> dict[str, bytes]:
-    """The last checkpoint: weights and optimizer state."""
+    """The files of the last checkpoint: weights and optimizer state."""
     folder = runs / "test" / "checkpoints" / "step-000002"
-    found = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert len(found) == 2
-    return found
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert len(files) == 2
+    return files
 
 
 def computed(runs: Path) -> list[dict[str, float]]:
     """The metrics that do not measure time."""
     lines = (runs / "test" / "metrics.jsonl").read_text().splitlines()
     timed = ("seconds_", "tokens_per_s", "trained_tokens_per_s", "tflops")
-    every = map(json.loads, lines)
-    return [{k: v for k, v in one.items() if not k.startswith(timed)} for one in every]
+    steps = map(json.loads, lines)
+    return [{k: v for k, v in step.items() if not k.startswith(timed)} for step in steps]
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +116,7 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
         "logged.json",
         "tensorboard",
     }
-    assert [one["step"] for one in computed(whole)] == [1, 2]
+    assert [step["step"] for step in computed(whole)] == [1, 2]
     lines = (folder / "trajectories" / "step-000002.jsonl").read_text().splitlines()
     assert len(lines) == GROUP_SIZE
     record = json.loads(lines[0])
@@ -119,48 +125,46 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
 
 
 def shown(runs: Path) -> dict[int, float]:
-    """The steps and their rewards that TensorBoard shows, each once."""
+    """The reward of each step in TensorBoard, where no step is twice."""
     events = EventAccumulator(str(runs / "test" / "tensorboard"), {"scalars": 0}).Reload()
-    assert [one.step for one in events.Scalars("held_out/reward")] == [0, 2]
-    found = events.Scalars("train/reward")
-    assert len({one.step for one in found}) == len(found)
-    return {one.step: one.value for one in found}
+    assert [scalar.step for scalar in events.Scalars("held_out/reward")] == [0, 2]
+    scalars = events.Scalars("train/reward")
+    assert len({scalar.step for scalar in scalars}) == len(scalars)
+    return {scalar.step: scalar.value for scalar in scalars}
 
 
 def test_tensorboard_shows_the_run(whole: Path) -> None:
-    wanted = {one["step"]: pytest.approx(one["reward"], abs=1e-6) for one in computed(whole)}
-    assert shown(whole) == wanted
+    rewards = {step["step"]: step["reward"] for step in computed(whole)}
+    assert shown(whole) == pytest.approx(rewards, abs=1e-6)
 
 
 def test_the_exported_model_has_a_card(whole: Path) -> None:
     folder = whole / "test" / "model"
     card = ModelCard.load(folder / "README.md")
     after = json.loads((whole / "test" / "after.json").read_text())
-    results = {one.metric_type: one.metric_value for one in card.data.eval_results}
+    results = {result.metric_type: result.metric_value for result in card.data.eval_results}
     assert results["reward"] == round(after["reward"], 4)
     assert (folder / "training.png").is_file()
     assert "after training" in card.text
 
 
-def test_a_run_trains(whole: Path) -> None:
-    """Which the comparisons below rest on."""
-    assert any(one["gradient_norm"] > 0 for one in computed(whole))
-    assert not all(one["skipped"] for one in computed(whole))
+def test_a_run_trains_and_samples_with_the_trained_weights(whole: Path) -> None:
+    """The comparisons below are only worth something if the weights change."""
+    steps = computed(whole)
+    assert any(step["gradient_norm"] > 0 for step in steps)
+    assert not all(step["skipped"] for step in steps)
+    assert all(step["gap"] < 1e-5 for step in steps)
 
 
 def test_the_trained_policy_loads_in_transformers(whole: Path) -> None:
     exported = AutoModelForCausalLM.from_pretrained(whole / "test" / "model")
     for name, tensor in weights(whole).items():
-        own = exported.get_parameter(name.removeprefix("model."))
-        torch.testing.assert_close(own, tensor.to(own.dtype), atol=0, rtol=0)
+        weight = exported.get_parameter(name.removeprefix("model."))
+        torch.testing.assert_close(weight, tensor.to(weight.dtype), atol=0, rtol=0)
 
 
-def test_the_sampler_agrees_with_the_trainer(whole: Path) -> None:
-    assert all(one["gap"] < 1e-5 for one in computed(whole))
-
-
-def die(runs: Path, step: int, ended: int) -> None:
-    """Run as by a command, but for a `kill -9` after some of a step's episodes."""
+def run_until_killed(runs: Path, step: int, ended: int) -> None:
+    """Run the command; `kill -9` after some of a step's episodes have ended."""
     append, evaluate, logprobs = Trajectories.append, Orchestrator.evaluate, Policy.logprobs
     left = itertools.count(5, -1)
     evaluates = False
@@ -188,15 +192,15 @@ def die(runs: Path, step: int, ended: int) -> None:
 
 
 def episodes(runs: Path, step: int) -> dict[tuple[int, int], Any]:
-    """The records of a step by group and member; none is there twice."""
+    """The records of a step by group and member; no pair is there twice."""
     file = runs / "test" / "trajectories" / f"step-{step:06d}.jsonl"
     lines = file.read_text().split("\n")[:-1] if file.exists() else []
-    found = {(one["group"], one["member"]): one for one in map(json.loads, lines)}
-    assert len(found) == len(lines)
-    return found
+    records = {(one["group"], one["member"]): one for one in map(json.loads, lines)}
+    assert len(records) == len(lines)
+    return records
 
 
-def test_a_run_that_is_killed_again_and_again_ends_with_the_same_result(
+def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
     whole: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -204,8 +208,8 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_result(
 ) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["learners.aipo"])
-    for step, ended in DEATHS:
-        process = context.Process(target=die, args=(tmp_path, step, ended))
+    for step, ended in KILLS:
+        process = context.Process(target=run_until_killed, args=(tmp_path, step, ended))
         process.start()
         process.join()
         assert process.exitcode == -signal.SIGKILL
@@ -223,12 +227,12 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_result(
 
 
 @pytest.mark.slow
-def test_without_a_verdict_a_run_stops_and_goes_on_later(
+def test_a_run_stops_without_verdicts_and_resumes(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = Orchestrator.batch
 
-    async def busy(self: Orchestrator, step: int) -> Batch:
+    async def busy(self: Orchestrator, step: int) -> StepRollouts:
         if step == 2:
             raise JudgeUnavailable("busy")
         return await play(self, step)
@@ -247,7 +251,7 @@ def test_without_a_verdict_a_run_stops_and_goes_on_later(
 
 
 @pytest.mark.slow
-def test_weights_that_could_not_be_published_are_no_checkpoint_of_the_step_before(
+def test_weights_that_were_not_published_are_not_saved(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish = RolloutSource.publish
@@ -280,7 +284,7 @@ def test_a_finished_run_shows_its_result_again(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"seed": 9}, "seed was 5, is 9"),
         ({"model": "nanoo"}, "nano"),
@@ -288,23 +292,23 @@ def test_a_finished_run_shows_its_result_again(
         ({"judge": "rubrik", "name": "another"}, "did you mean 'rubric'"),
     ],
 )
-def test_a_mistake_is_told_without_a_traceback(
+def test_an_invalid_setting_is_an_error_without_a_traceback(
     whole: Path,
     changes: dict[str, object],
-    told: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "argv", command(whole, **changes)[1:])
     with pytest.raises(SystemExit, match="2"):
         aipo.main()
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_smollm2_takes_a_step(tmp_path: Path) -> None:
-    """Real pretrained weights through the same loop."""
-    changes = {"max-tokens": 8, "row-tokens": 2048}
-    done = run(tmp_path, model="smollm2", steps=1, **{"group-size": 2}, **changes)
+def test_smollm2_takes_a_step(tasks_file: str, tmp_path: Path) -> None:
+    """Real pretrained weights in the same loop, on short episodes of short tasks."""
+    changes = {"env": SHORT, "tasks": tasks_file, "group-size": 2, "max-tokens": 8, "eval-every": 0}
+    done = run(tmp_path, model="smollm2", steps=1, **changes, **{"row-tokens": 2048})
     assert done.returncode == 0, done.stderr
     assert computed(tmp_path)[0]["gap"] < 1e-4

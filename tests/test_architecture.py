@@ -28,12 +28,11 @@ CORE = {
     "tools": set(),
     "rewards": set(),
     "document": set(),
-    "prompts": set(),
     "user_errors": set(),
     "tasks": {"document", "rewards", "tools"},
     "sources": {"corpus", "synthesis", "tasks"},
-    "editing": {"document", "prompts", "rewards", "tools"},
-    "session": {"document", "editing", "prompts", "rewards", "tasks", "tools"},
+    "editing": {"document", "rewards", "tools"},
+    "session": {"document", "editing", "rewards", "tasks", "tools"},
     "spaces": {"tools"},
     "render": {"document", "editing"},
     "env": {
@@ -163,11 +162,11 @@ def test_only_the_command_line_reaches_for_learners_and_lazily() -> None:
     for module, found in IMPORTS.items():
         for one in found:
             if top(module) == "resume_gym" and top(one.module) == "learners":
-                assert module == "resume_gym.cli", module
+                assert module.startswith("resume_gym.cli."), module
                 assert one.lazy, module
 
 
-def test_nobody_needs_an_integration() -> None:
+def test_no_module_imports_an_integration() -> None:
     for module, found in IMPORTS.items():
         if not module.startswith("resume_gym.integrations."):
             above = [one.module for one in found if "integrations" in one.module]

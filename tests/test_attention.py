@@ -16,7 +16,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from learners.training import packed_attention as packed
 from learners.training.attention import NAME
-from learners.training.batching import Batch, Sample, pack
+from learners.training.batching import PackedRow, Sample, pack
 from learners.training.packed_attention import Span, packed_attention
 
 TEMPERATURE = 0.8
@@ -54,7 +54,7 @@ def gradients(model: PreTrainedModel, value: Tensor) -> Tensor:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(samples=groups())
-def test_a_packed_row_is_its_rollouts_apart(architecture: str, samples: list[Sample]) -> None:
+def test_a_packed_row_equals_separate_rollouts(architecture: str, samples: list[Sample]) -> None:
     if not any(one.response for one in samples):
         return
     policy, plain = tiny_policy(architecture, TEMPERATURE)
@@ -71,7 +71,7 @@ def test_a_packed_row_is_its_rollouts_apart(architecture: str, samples: list[Sam
     assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
 
 
-def row() -> Batch:
+def row() -> PackedRow:
     """Two groups of two rollouts."""
     samples = [
         Sample(group, [group + 1, 2, 3], [n, 7, group], [True] * 3, [0.0] * 3, 1.0)
@@ -92,9 +92,9 @@ def test_a_rollout_sees_neither_its_siblings_nor_other_groups() -> None:
 
 
 def test_masks_of_inference_serve_training_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "_way", lambda value: packed._in_a_loop)
+    monkeypatch.setattr(packed, "_implementation", lambda value: packed._in_a_loop)
     policy, _ = tiny_policy("qwen3")
-    packed._seen.cache_clear()
+    packed._mask.cache_clear()
     with torch.inference_mode():
         before = policy(row())[0]
     after = policy(row())[0]
@@ -221,7 +221,7 @@ def test_all_ways_give_the_same(
     def attend(way: Callable[..., Tensor]) -> list[Tensor]:
         inputs = states(spans, *heads)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(packed, "_way", lambda value: way)
+            patch.setattr(packed, "_implementation", lambda value: way)
             patch.setattr(packed, "varlen_attn", plain_varlen)
             out = packed_attention(*inputs, scaling, spans)
         weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
@@ -253,7 +253,7 @@ def test_blocks_are_as_near_as_their_precision_allows(dtype: torch.dtype) -> Non
 def test_the_kernel_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own checks and shapes, on tensors without data and in the dtypes of autocast."""
     inspect.signature(varlen_attn).bind(*range(7), scale=None, window_size=(-1, 0), enable_gqa=True)
-    monkeypatch.setattr(packed, "_way", lambda value: packed._in_one_kernel)
+    monkeypatch.setattr(packed, "_implementation", lambda value: packed._in_one_kernel)
     spans = (Span((0, 3), ((3, 5), (5, 5), (5, 9))),)
     dtypes = (torch.float32, torch.float32, torch.bfloat16)
     inputs = [
@@ -296,4 +296,4 @@ def test_the_way_follows_device_and_dtype(
     device: str, dtype: torch.dtype, size: int, way: Callable[..., Tensor]
 ) -> None:
     with FakeTensorMode():
-        assert packed._way(torch.empty(1, 2, 5, size, dtype=dtype, device=device)) is way
+        assert packed._implementation(torch.empty(1, 2, 5, size, dtype=dtype, device=device)) is way

@@ -43,7 +43,7 @@ def timeless(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_step_makes_what_was_good_likelier(architecture: str) -> None:
+def test_a_step_raises_the_probability_of_good_rollouts(architecture: str) -> None:
     backend = make(architecture)
     samples = tiny_group(backend._policy)
     batches = pack(samples, 1000)
@@ -109,7 +109,7 @@ def test_checkpointing_computes_layers_again() -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"lora_rank": 4}, {"optimizer": "adamw8bit"}])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_loaded_backend_goes_on_bit_by_bit(
+def test_a_loaded_backend_continues_bit_for_bit(
     architecture: str, changes: dict[str, object], tmp_path: Path
 ) -> None:
     backend = make(architecture, **changes)
@@ -169,7 +169,7 @@ def test_groups_without_variance_change_nothing_but_are_measured() -> None:
 def test_the_gradient_is_clipped(tmp_path: Path) -> None:
     told, kept = [], []
     for limit in (1e9, 1e-3):
-        backend = make(clip_norm=limit)
+        backend = make(max_grad_norm=limit)
         batches = pack(tiny_group(backend._policy), 1000)
         told.append(backend.train_step(batches, aipo)["gradient_norm"])
         kept.append(float(gradient(backend, tmp_path).norm()))
@@ -213,6 +213,6 @@ def test_adapters_train_alone_and_merge_into_the_model(architecture: str) -> Non
     torch.testing.assert_close(policy(batches[0]), backend._policy(batches[0]))
 
 
-def test_merging_wants_no_adapters() -> None:
+def test_weights_without_adapters_are_not_merged() -> None:
     plain = [("a.weight", torch.ones(2)), ("b.bias", torch.zeros(1))]
     assert list(merged(plain, 4, 8)) == plain

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tiny import tiny_policy
 from torch import Tensor
 
-from learners.training.batching import Batch, Sample, distribute, dummy, pack, unshare
+from learners.training.batching import PackedRow, Sample, distribute, dummy, pack, unshare
 
 
 @st.composite
@@ -38,7 +38,7 @@ def sizes(samples: list[Sample]) -> dict[int, int]:
     return found
 
 
-def targets(rows: list[Batch]) -> Counter[int]:
+def targets(rows: list[PackedRow]) -> Counter[int]:
     return Counter(token for row in rows for token in row.targets.tolist())
 
 
@@ -77,7 +77,7 @@ def test_every_sampled_token_is_a_target_once_and_rightly(
     assert targets(rows) == sampled(samples)
 
 
-def check_layout(row: Batch, samples: list[Sample]) -> list[Sample]:
+def check_layout(row: PackedRow, samples: list[Sample]) -> list[Sample]:
     """The row holds whole rollouts behind their prompts, and nothing else; which ones."""
     tokens, positions = row.tokens.tolist(), row.positions.tolist()
     place, held = 0, []
@@ -148,7 +148,7 @@ def test_rows_are_as_short_as_gives_each_rank_work(
 
 
 @st.composite
-def shares(draw: st.DrawFn) -> tuple[list[Sample], list[Batch], dict[int, float], int]:
+def shares(draw: st.DrawFn) -> tuple[list[Sample], list[PackedRow], dict[int, float], int]:
     """Samples, their rows, what each row costs, and a number of ranks."""
     samples = draw(rollouts())
     rows = pack(samples, draw(st.integers(1, 40)), draw(st.integers(1, 5)))
@@ -159,7 +159,7 @@ def shares(draw: st.DrawFn) -> tuple[list[Sample], list[Batch], dict[int, float]
 @settings(deadline=None)
 @given(shares())
 def test_ranks_get_each_loss_token_once_in_equally_many_rows(
-    case: tuple[list[Sample], list[Batch], dict[int, float], int],
+    case: tuple[list[Sample], list[PackedRow], dict[int, float], int],
 ) -> None:
     samples, rows, prices, ranks = case
     with_targets = {id(row) for row in rows if len(row.targets)}
@@ -178,7 +178,7 @@ def test_ranks_get_each_loss_token_once_in_equally_many_rows(
 @settings(deadline=None)
 @given(shares())
 def test_ranks_differ_by_one_row_at_most(
-    case: tuple[list[Sample], list[Batch], dict[int, float], int],
+    case: tuple[list[Sample], list[PackedRow], dict[int, float], int],
 ) -> None:
     _, rows, prices, ranks = case
     found = distribute(rows, ranks, lambda row: prices[id(row)])
@@ -195,7 +195,7 @@ def test_heavy_rows_do_not_meet() -> None:
     assert [[len(row.targets) for row in share] for share in found] == [[5, 3, 0], [5, 2, 1]]
 
 
-def test_nothing_sampled_is_a_row_without_targets() -> None:
+def test_rollouts_without_sampled_tokens_have_no_targets() -> None:
     rows = pack(
         [Sample(0, [1, 2], [], [], [], 1.0), Sample(0, [1, 2], [3], [False], [0.0], 1.0)], 9
     )
@@ -224,7 +224,7 @@ def test_a_group_has_one_prompt() -> None:
 
 @settings(deadline=None)
 @given(rollouts(), st.integers(1, 40))
-def test_apart_the_rollouts_have_the_same_loss_tokens(samples: list[Sample], limit: int) -> None:
+def test_unshared_rollouts_have_the_same_loss_tokens(samples: list[Sample], limit: int) -> None:
     apart = unshare(samples)
     rows = pack(apart, limit)
     assert targets(rows) == sampled(samples)

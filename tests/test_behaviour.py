@@ -109,7 +109,7 @@ def test_all_draws_come_from_the_generator() -> None:
     assert len({tuple(texts(seed)) for seed in range(20)}) > 10
 
 
-def test_an_empty_page_is_no_end() -> None:
+def test_an_empty_page_does_not_end_the_episode() -> None:
     """A resume that was deleted line by line still gets turns."""
     cutter = replace(HASTY, review=0.0, **NEVER, kinds={"cut": 1})
     session = Session(TASKS[0], Rules(max_turns=60, page_lines=1))

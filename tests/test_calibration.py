@@ -25,7 +25,7 @@ from resume_gym.judges import (
 from resume_gym.judges.audit.agreement import ordinal_alpha, share, table, weighted_kappa
 from resume_gym.judges.audit.calibration import calibrate
 from resume_gym.judges.audit.pairs import FABRICATIONS, HALVES, PAIRS, load_pairs, spread
-from resume_gym.judges.model import ModelJudge
+from resume_gym.judges.llm_judge import ModelJudge
 from resume_gym.rewards import GRADED_FIELDS, Verdict
 from resume_gym.tasks import Task, TaskError
 
@@ -115,7 +115,7 @@ def test_shares_have_wilson_intervals(hits: int, total: int, low: float, high: f
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
 
 
-def test_a_share_of_nothing_has_no_value() -> None:
+def test_a_share_of_zero_cases_is_undefined() -> None:
     assert (share(0, 0).value, share(0, 0).low, share(0, 0).high) == (None, 0.0, 1.0)
 
 
@@ -159,7 +159,7 @@ def test_a_judge_that_calls_everything_fabricated() -> None:
     assert found.kappa["clarity"] == 0
 
 
-def test_failures_are_counted_and_are_no_verdicts() -> None:
+def test_failures_are_counted_separately_from_verdicts() -> None:
     def says(task: Task, revised: str, draw: int) -> Verdict:
         pair = BY_TEXT[task.task_id, revised]
         if pair.kind == "number":
@@ -176,7 +176,7 @@ def test_failures_are_counted_and_are_no_verdicts() -> None:
     assert found.alpha["preference"] == 1
 
 
-def test_a_judge_that_can_judge_nothing_stops_the_run() -> None:
+def test_a_misconfigured_judge_stops_the_run() -> None:
     def says(task: Task, revised: str, draw: int) -> Verdict:
         raise JudgeMisconfigured("no such model")
 
@@ -197,7 +197,7 @@ def test_repeats_are_other_draws_and_show_in_alpha() -> None:
     assert found.accuracy["preference"].value == 1  # of the first draw alone
 
 
-def test_repeats_miss_their_package_before_anything_is_asked(monkeypatch) -> None:
+def test_a_missing_package_is_reported_before_any_request(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "krippendorff", None)
     log: list[tuple[str, int]] = []
     with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[calibrate\]"):
@@ -212,7 +212,7 @@ def test_order_is_tried_by_comparing_where_the_judge_can() -> None:
     assert run(longer_wins, swap=True).flips.hits == 0
 
 
-def test_a_model_that_goes_by_position_is_found_out() -> None:
+def test_position_bias_is_measured() -> None:
     def swapped(better: str, **fields: str):
         asks = FakeAsks(
             lambda prompt: (
@@ -268,7 +268,7 @@ class Counting(AsyncJudge):
         return verdict()
 
 
-def test_few_verdicts_are_on_the_way_at_once() -> None:
+def test_concurrent_verdicts_are_limited() -> None:
     judge = Counting()
     run(judge, concurrency=3)
     assert judge.most == 3
@@ -328,7 +328,7 @@ def test_the_command_fails_if_there_is_no_verdict(monkeypatch, capsys) -> None:
         (["--pairs", "{deep}"], "deep, line 1: maximum recursion depth exceeded"),
     ],
 )
-def test_the_command_refuses_what_cannot_be(
+def test_the_command_rejects_invalid_options(
     arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     files = {"bytes": b'"\xe9"', "deep": b"[" * 99_999}

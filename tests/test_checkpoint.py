@@ -1,3 +1,5 @@
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -36,7 +38,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_checkpoint_holds_what_was_written(tmp_path: Path) -> None:
+def test_a_checkpoint_contains_the_written_files(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoints"
     assert latest(folder) is None
     saved = save(folder, 10, put)
@@ -71,7 +73,7 @@ def test_the_best_stays_too(tmp_path: Path) -> None:
     assert latest(tmp_path) == (25, tmp_path / "step-000025")
 
 
-def test_a_process_killed_while_it_saves_leaves_the_one_before(tmp_path: Path) -> None:
+def test_a_process_killed_while_saving_keeps_the_previous_checkpoint(tmp_path: Path) -> None:
     before = save(tmp_path, 5, put)
     command = [sys.executable, "-c", ENDLESS, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -86,7 +88,7 @@ def test_a_process_killed_while_it_saves_leaves_the_one_before(tmp_path: Path) -
     assert (after / "weights").read_text() == "all of it"
 
 
-def test_a_save_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
+def test_a_failed_save_keeps_the_previous_checkpoint(tmp_path: Path) -> None:
     before = save(tmp_path, 5, put)
 
     def write(folder: Path) -> None:
@@ -106,7 +108,7 @@ def test_a_step_is_saved_once_and_in_order(tmp_path: Path) -> None:
     assert names(tmp_path) == ["step-000010"]
 
 
-def test_everything_is_durable_before_it_has_its_name(
+def test_a_checkpoint_is_synced_before_it_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
@@ -128,7 +130,76 @@ def test_everything_is_durable_before_it_has_its_name(
     assert events[renamed + 1 :] == [tmp_path.name]
 
 
-def test_other_files_are_no_checkpoints(tmp_path: Path) -> None:
+class KilledError(BaseException):
+    """What ends a process between two system calls."""
+
+
+def die_at(call: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Raise before the system call of this number; return the list of the calls made."""
+    calls: list[str] = []
+
+    def watch(owner: object, name: str) -> None:
+        real = getattr(owner, name)
+
+        def watched(*args: object, **options: object) -> object:
+            if len(calls) == call:
+                raise KilledError
+            calls.append(name)
+            return real(*args, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(checkpoint, "sync")
+    for name in ("rename", "mkdir"):
+        watch(Path, name)
+    for name in ("unlink", "rmdir"):  # those of shutil.rmtree
+        watch(os, name)
+    return calls
+
+
+def model(text: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for name in ("config", "weights"):
+            (folder / name).write_text(text)
+
+    return write
+
+
+def content(folder: Path) -> set[str]:
+    found = checkpoint.find_folder(folder)
+    assert names(found) == ["config", "weights"]
+    return {(found / name).read_text() for name in names(found)}
+
+
+def test_a_folder_that_is_replaced_is_there_all_the_time(tmp_path: Path) -> None:
+    seen, call, ended = [], 0, False
+    while not ended:
+        folder = tmp_path / f"{call}" / "model"
+        checkpoint.write_folder(folder, model("old"))
+        with pytest.MonkeyPatch.context() as patch:
+            calls = die_at(call, patch)
+            try:
+                checkpoint.write_folder(folder, model("new"))
+                ended = True
+            except KilledError:
+                assert len(calls) == call
+        (text,) = content(folder)
+        seen.append(text)
+        with pytest.MonkeyPatch.context() as patch:  # killed once more, at the same place
+            die_at(call, patch)
+            with contextlib.suppress(KilledError):
+                checkpoint.write_folder(folder, model("newer"))
+        assert content(folder) < {"old", "new", "newer"}
+        checkpoint.write_folder(folder, model("last"))
+        assert content(folder) == {"last"}
+        assert names(folder.parent) == ["model"]
+        call += 1
+    assert seen[0] == "old"
+    assert seen[-1] == "new"
+    assert seen == sorted(seen, reverse=True), "once the new one is there, it stays"
+
+
+def test_other_files_are_not_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "step-000099").write_text("a file")
     (tmp_path / "step-best").mkdir()
     (tmp_path / "step-12").mkdir()

@@ -92,7 +92,7 @@ NOTED = replace(TASK, evidence=(Evidence("project_notes", "Notes", NOTES),))
 FROM_NOTES = swap(WORKED, WORKED + " in 12 depots")
 
 
-def test_a_figure_of_the_evidence_is_no_fabrication() -> None:
+def test_a_figure_from_the_evidence_is_not_a_fabrication() -> None:
     assert judged(FROM_NOTES).hallucination == -1
     verdict = judged(FROM_NOTES, NOTED)
     assert (verdict.hallucination, verdict.quantification, verdict.preference) == (1, 1, 1)
@@ -114,7 +114,7 @@ def test_a_bullet_that_tells_of_the_evidence_is_an_improvement() -> None:
     assert judged(twice, replace(NOTED, resume=told)).quantification == 0
 
 
-def test_the_job_is_no_evidence() -> None:
+def test_the_job_is_not_evidence() -> None:
     task = replace(TASK, job=JOB + NOTES)
     assert judged(FROM_NOTES, task).hallucination == -1
 

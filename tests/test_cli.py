@@ -91,7 +91,7 @@ def test_eval_knows_registered_variants(capsys):
         (["--tasks", TASKS, "--out", "file"], "expected a folder, 'file' is a file"),
     ],
 )  # fmt: skip
-def test_mistakes_of_the_user(arguments, message, capsys, tmp_path, monkeypatch):
+def test_user_errors_are_one_line(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     assert main(["eval", *arguments]) == 2

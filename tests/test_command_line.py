@@ -143,7 +143,7 @@ def test_a_command_imports_little(words: Sequence[str], unused: str) -> None:
 # What is told to other programs
 
 
-def test_json_is_ascii_and_has_no_number_that_is_none(capsys: Any) -> None:
+def test_json_is_ascii_and_without_nan(capsys: Any) -> None:
     print_json({"a": [float("nan"), (1.5, float("-inf"))], "é": {"b": None}})
     out = capsys.readouterr().out
     assert out.isascii()
@@ -171,7 +171,7 @@ def test_stdout_is_json_alone() -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_enough_is_no_failure_to_talk_about() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     for words in (
         ["--help"],
         ["--version"],
@@ -184,14 +184,14 @@ def test_a_reader_that_has_enough_is_no_failure_to_talk_about() -> None:
         assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_a_full_disk_is_told() -> None:
+def test_a_full_disk_is_an_error() -> None:
     with Path("/dev/full").open("w") as full:
         done = child("data", "check", "mini", "--page-lines", "20", "--json", stdout=full)
     assert done.returncode == 1
     assert done.stderr == "resume-gym: [Errno 28] No space left on device\n"
 
 
-def test_what_a_terminal_cannot_show_is_replaced() -> None:
+def test_characters_that_a_terminal_lacks_are_replaced() -> None:
     narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = child("data", "check", "mini", "--page-lines", "20", env=narrow)
     assert (done.returncode, done.stderr) == (0, "")
@@ -199,7 +199,7 @@ def test_what_a_terminal_cannot_show_is_replaced() -> None:
 
 
 @pytest.mark.slow
-def test_without_streams_and_in_a_folder_that_is_gone(tmp_path: Path) -> None:
+def test_commands_work_without_streams_and_in_a_deleted_folder(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     command = (
@@ -212,7 +212,7 @@ def test_without_streams_and_in_a_folder_that_is_gone(tmp_path: Path) -> None:
         ["bash", "-c", command], capture_output=True, text=True, timeout=300, check=True, env=path
     )
     assert done.stderr.splitlines() == [
-        "0", "resume-gym: play needs a terminal to show itself in", "2", "2"
+        "0", "resume-gym: play needs a terminal", "2", "2"
     ]  # fmt: skip
 
 
@@ -260,7 +260,7 @@ def test_a_new_file_needs_a_folder(tmp_path: Path) -> None:
         check_new_file("--out", tmp_path / "missing" / "new")
 
 
-def test_a_failure_for_which_nobody_waits_prints_no_traceback(caplog: Any) -> None:
+def test_an_unawaited_failure_prints_no_traceback(caplog: Any) -> None:
     """A judge that fails for many at once, of which the first ends the command."""
     code = (
         "import asyncio, gc, time; from resume_gym.llm.loop import submit\n"

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from resume_gym.evaluation.comparison import compare, holm, intervals, signed_rank, statistics_of
-from resume_gym.evaluation.figures import Episode, summarise
 from resume_gym.evaluation.progress import Bar, progress
+from resume_gym.evaluation.summary import Episode, summarise
 from resume_gym.evaluation.table import comparison_table, markdown, sections
 from resume_gym.rewards import TERMS
 
@@ -27,7 +27,7 @@ def played(**rewards: list[float]) -> list[Episode]:
     ]
 
 
-def test_the_spread_within_a_task_is_told_from_that_between_tasks():
+def test_variance_is_split_within_and_between_tasks():
     found = statistics_of({"one": played(a=[1, 3], b=[5, 5], c=[0, 0])})["one"]
     assert [found.by_task[task].reward for task in "abc"] == [2, 5, 0]
     assert (found.by_task["a"].sd, found.by_task["a"].rollouts) == (2**0.5, 2), "n - 1"
@@ -62,7 +62,7 @@ def test_wins_and_ties_are_on_tasks_that_all_have():
     assert over["of so many that all played"] == ["3", "3", "3"]
 
 
-def test_rounding_is_no_difference():
+def test_rounding_is_not_a_difference():
     tenths, more = played(a=[0.1] * 3, b=[1]), played(a=[0.1, 0.2, 0.0], b=[1])
     assert sum(one.reward for one in more[:3]) / 3 != 0.1
     found = statistics_of({"x": tenths, "y": more})
@@ -90,7 +90,7 @@ def test_agents_are_compared_on_the_tasks_that_they_share():
     assert one.figures["verdict_clarity"].p == 1.0
 
 
-def test_agents_of_the_same_are_not_told_apart():
+def test_equal_agents_do_not_differ():
     same = played(a=[1], b=[2], c=[3])
     (one,) = compare({"x": same, "y": same})
     assert (one.wins, one.ties, one.losses) == (0, 3, 0)
@@ -151,7 +151,7 @@ def test_a_person_sees_the_means_so_far(monkeypatch):
     ]
 
 
-def test_tables_say_how_sure_it_is():
+def test_tables_show_confidence():
     agents = {"a|b": played(a=[1, 2], b=[1], c=[1]), "[y]": played(a=[2], b=[3], c=[4])}
     summaries = {name: summarise(some) for name, some in agents.items()}
     statistics = statistics_of(agents)
@@ -183,7 +183,7 @@ def test_tables_say_how_sure_it_is():
     assert "\u2026" not in narrow.file.getvalue()
 
 
-def test_what_rounds_to_nothing_has_no_sign():
+def test_a_value_that_rounds_to_zero_has_no_sign():
     played_a = played(a=[0, 0], b=[0, 0], c=[0, 0], d=[0, 0])
     agents = {"a": played_a, "b": [replace(one, reward=-0.001) for one in played_a]}
     summaries = {name: summarise(some) for name, some in agents.items()}

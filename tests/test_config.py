@@ -145,7 +145,9 @@ def test_a_dry_run_may_be_for_another_machine() -> None:
         ),
     ],
 )
-def test_a_mistake_is_named(argv: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_setting_is_named(
+    argv: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert told in refusal(argv.split(), capsys)
 
 
@@ -163,7 +165,7 @@ def test_a_mistake_is_named(argv: str, told: str, capsys: pytest.CaptureFixture[
         ("steps = = 3", "Invalid value (at line 1, column 9)"),
     ],
 )
-def test_a_mistake_in_a_file_names_the_file(
+def test_an_error_in_a_file_names_the_file(
     text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "bad.toml"
@@ -235,7 +237,7 @@ VLLM = {"engine": "vllm"}
         ({**VLLM, "engine_urls": "http://a:1"}, "engine_urls: expected a list, got"),
         ({**VLLM, "engine_urls": (1,)}, "engine_urls: expected a valid string, got 1"),
         ({**VLLM, "max_staleness": -1}, "max_staleness: expected at least 0, got -1"),
-        ({**VLLM, "patience_s": 0}, "patience_s: expected more than 0, got 0"),
+        ({**VLLM, "timeout_s": 0}, "timeout_s: expected more than 0, got 0"),
         ({**VLLM, "colocated": True}, "colocated: expected max_staleness 0, .* got 1"),
         (
             {**VLLM, "colocated": True, "max_staleness": 0, "eval_every": 5},
@@ -273,7 +275,7 @@ def test_flags_and_lists_survive_a_file_and_a_command_line(tmp_path: Path) -> No
         ({"lora_rank": 4}, "lora"),
     ],
 )
-def test_what_is_not_installed_is_told_with_its_extra(
+def test_a_missing_package_is_named_with_its_extra(
     values: dict[str, Any], extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("learners.config.find_spec", lambda name: True)

@@ -88,7 +88,7 @@ def test_the_rules_point_at_lines() -> None:
     )
 
 
-def test_what_is_repaired_is_remarked_on_no_more() -> None:
+def test_repaired_faults_are_not_reported_again() -> None:
     assert any(VAGUE in remark for remark in remarks(TASK, TASK.resume))
     assert not any("stock reporting" in remark for remark in remarks(TASK, repaired(TASK)))
     fewer = [
@@ -158,7 +158,7 @@ def test_words_of_the_reward_are_faults_outside_quotations(told: str) -> None:
 @pytest.mark.parametrize(
     "told", ["upgrade", "unclear", "degraded", "verbatim", "discord", "read it"]
 )
-def test_ordinary_words_are_none(told: str) -> None:
+def test_ordinary_words_are_not_reported(told: str) -> None:
     assert faults(f"Look at the {told} in this line.", "") == []
 
 
@@ -211,7 +211,7 @@ def test_a_failed_critic_is_a_failed_judge(failure: Exception, kind: type[JudgeE
 @pytest.mark.parametrize(
     "answer", ["", "[]", '"x"', '{"feedback": "x"}', '{"code": "c"}', "{", "[" * 99999]
 )
-def test_an_answer_of_another_form_is_a_value_error(answer: str) -> None:
+def test_a_malformed_answer_is_a_value_error(answer: str) -> None:
     with pytest.raises(ValueError, match=r"expected|Expecting"):
         read_feedback(answer, "c", "draft")
     assert read_feedback('{"code": "c", "feedback": "Fine."}', "c", "draft") == "Fine."

@@ -3,7 +3,7 @@ import numpy as np
 from learners.rollouts.curriculum import HALF_LIFE, LEAST, weights
 
 
-def test_without_a_history_all_tasks_are_as_usual() -> None:
+def test_without_a_history_sampling_is_uniform() -> None:
     assert weights([], 4, 1).tolist() == [1.0] * 4
     assert weights([(1, [(0, 0.0), (1, 0.0)])], 4, 2).tolist() == [1.0] * 4, "nothing differs yet"
 
@@ -28,7 +28,7 @@ def test_that_spreads_shrink_as_a_policy_learns_does_not_matter() -> None:
     assert found[2] > found[3] == 1
 
 
-def test_what_was_told_long_ago_is_forgotten() -> None:
+def test_old_rewards_are_forgotten() -> None:
     found = [weights([(1, [(0, 2.0), (1, 0.0)])], 2, 1 + later)[1] for later in (1, HALF_LIFE, 500)]
     assert found[0] < found[1] < found[2]
     assert found[2] > 0.99

@@ -74,7 +74,7 @@ def test_a_card_says_which_file_it_is_of(tmp_path: Path) -> None:
     assert not is_of_others("# By hand", TASKS)
 
 
-def test_origin_is_told_and_its_limits_too() -> None:
+def test_a_card_states_the_origin_and_its_limits() -> None:
     origin = {
         "generator": "model",
         "cost": {"dollars": 1.5},
@@ -92,7 +92,7 @@ def test_origin_is_told_and_its_limits_too() -> None:
     assert section(make_card("mine", TASKS, {}), "How it was made").strip() == "Not known."
 
 
-def test_findings_of_the_check_are_told() -> None:
+def test_a_card_lists_the_findings_of_the_check() -> None:
     checks = section(make_card("mine", TASKS, {}), "Checks")
     assert "**not fit** to train on" in checks
     assert "| resumes of eval like one of train | 1 |" in checks

@@ -75,7 +75,7 @@ def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> N
     assert not report.fit
 
 
-def test_nothing_is_not_fit(tmp_path: Path) -> None:
+def test_an_empty_file_is_not_fit(tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
     file.write_text("\n")
     assert not check(file).fit
@@ -303,7 +303,7 @@ def test_the_match_of_a_job_is_that_of_model_written_tasks() -> None:
     assert LIMITS["job_match"] == JOB_MATCH
 
 
-def test_jobs_of_other_resumes_are_told() -> None:
+def test_mismatched_jobs_are_reported() -> None:
     tasks = load_tasks("default")[:30]
     jobs = [task.job for task in tasks]
     assert not found(check(tasks), "other_job")
@@ -313,7 +313,7 @@ def test_jobs_of_other_resumes_are_told() -> None:
     assert ", of 30 looked at; are the jobs" in report.findings[-1].text
 
 
-def test_fixes_that_do_not_better_their_weakness_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixes_that_do_not_improve_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     verbs = [task for task in load_tasks("default") if task.weakness == "weak_verbs"][:12]
     assert not found(check(verbs), "idle_repair")
     monkeypatch.setattr("resume_gym.corpus.check.JUDGED", 4)
@@ -372,7 +372,7 @@ def test_a_threshold_beyond_reason_is_refused() -> None:
         check([make_task()], threshold=0.0)
 
 
-def test_the_command_prints_and_says_by_its_status(
+def test_the_command_prints_findings_and_sets_its_exit_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train, held_out = tmp_path / "train.jsonl", tmp_path / "eval.jsonl"
@@ -411,7 +411,7 @@ def test_the_command_takes_other_sources_and_page_sizes(
         (["default", "--threshold", "2"], "--threshold: expected over 0, at most 1; got 2"),
     ],
 )
-def test_mistakes_of_the_user(
+def test_user_errors_are_one_line(
     arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -138,13 +138,13 @@ def test_plain_text_becomes_the_markdown_of_the_environment(tmp_path: Path) -> N
     assert read_document(utf16).text == MARKDOWN
 
 
-def test_its_own_markdown_is_left_as_it_is(tmp_path: Path) -> None:
+def test_markdown_of_the_environment_is_unchanged(tmp_path: Path) -> None:
     for name in ("jane.md", "jane.txt"):
         assert read_document(put(tmp_path, name, MARKDOWN.replace("\n", "\r\n"))).text == MARKDOWN
 
 
 @pytest.mark.parametrize("style", ["Title", "Heading 1", "Normal"])
-def test_a_name_is_a_name_in_any_style(tmp_path: Path, style: str) -> None:
+def test_a_name_is_recognised_in_any_style(tmp_path: Path, style: str) -> None:
     file = docx.Document()
     file.add_paragraph("JO BELL", style=style)
     file.add_heading("Experience", 1)
@@ -271,7 +271,7 @@ def test_json_resume(tmp_path: Path) -> None:
         ("{", "expected JSON"),
     ],
 )
-def test_what_is_no_json_resume(tmp_path: Path, resume: Any, says: str) -> None:
+def test_invalid_json_resumes_are_errors(tmp_path: Path, resume: Any, says: str) -> None:
     text = resume if isinstance(resume, str) else json.dumps(resume)
     with pytest.raises(DocumentError, match=says):
         read_document(put(tmp_path, "a.json", text))
@@ -334,7 +334,7 @@ def test_word(tmp_path: Path) -> None:
     assert read.notes == ()
 
 
-def test_word_paragraphs_without_their_numbering_are_no_bullets(tmp_path: Path) -> None:
+def test_word_paragraphs_without_numbering_are_not_bullets(tmp_path: Path) -> None:
     file = docx.Document()
     file.add_paragraph("Jo Bell", style="Title")
     file.add_heading("Experience", 1)

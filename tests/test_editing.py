@@ -57,7 +57,7 @@ def add(words: str) -> str:
     return tool_call("add", words=words)
 
 
-def test_edits_are_rewarded_and_what_changes_nothing_is_not() -> None:
+def test_only_edits_that_change_the_document_are_rewarded() -> None:
     session = Adding(TASK, Rules(page_lines=3))
     assert session.step(add("b")).reward == 0.25
     step = session.step(add(""))
@@ -82,12 +82,12 @@ def test_no_document_outgrows_the_rules() -> None:
 
 
 @pytest.mark.parametrize("outcome", [None, "done", ToolCall("submit")])
-def test_what_act_may_not_return_is_no_submit(outcome: object) -> None:
+def test_an_invalid_result_of_act_does_not_submit(outcome: object) -> None:
     class Wrong(Adding):
         def act(self, call: ToolCall) -> Any:
             return outcome
 
-    with pytest.raises(TypeError, match=r"act\(look\): expected Edit, Shown or Malformed, got"):
+    with pytest.raises(TypeError, match=r"act\(look\): expected Edit, Shown or FailedCall, got"):
         Wrong(TASK).step(tool_call("look"))
 
 
@@ -125,14 +125,14 @@ def test_verdicts_lie_between_minus_one_and_one(taste: float) -> None:
         ({"noun": "lines"}, "noun: a key of `info` already; got lines"),
     ],
 )
-def test_what_is_wrong_with_a_domain_is_said_when_it_is_defined(
+def test_an_invalid_domain_is_an_error_at_its_definition(
     parts: dict[str, object], told: str
 ) -> None:
     with pytest.raises(TypeError, match=told):
         type("Wrong", (Adding,), parts)
 
 
-def test_what_a_domain_lacks_is_named() -> None:
+def test_missing_parts_of_a_domain_are_named() -> None:
     with pytest.raises(TypeError, match="Bare: expected the attributes editors, noun, system_p"):
         type("Bare", (EditSession,), {})
 
@@ -151,6 +151,6 @@ def test_a_schema_that_cannot_be_read_is_refused(tool: Any, told: str) -> None:
         Toolbox(schema("submit", "", {}, []), tool)
 
 
-def test_nothing_is_found_nowhere() -> None:
+def test_an_empty_text_has_no_matches() -> None:
     assert find("some text", "", "exact") == find("some text", "", "fuzzy") == []
     assert isinstance(Adding(TASK).act(ToolCall("add", {"words": "x"})), Edit)

@@ -190,14 +190,14 @@ def test_a_row_is_drawn_by_its_own_noise() -> None:
 
 
 @pytest.mark.parametrize("number", [0.0, 0.5, 1 - 2**-53])
-def test_what_is_impossible_is_never_drawn(number: float) -> None:
+def test_a_token_of_probability_zero_is_never_drawn(number: float) -> None:
     never = -torch.inf
     logprobs = torch.tensor([[never, -1.0, never, -1.0, never]])  # also where they sum up to less
     (token,) = draw(logprobs, torch.tensor([number], dtype=torch.float64)).tolist()
     assert token == (1 if number < 0.5 else 3)
 
 
-def test_whoever_is_sampled_beside_it_a_conversation_says_the_same() -> None:
+def test_a_conversation_does_not_depend_on_its_batch() -> None:
     policy, _ = tiny_policy("qwen3")
     requests = [ask(key, words(5 + key, key)) for key in range(6)]
     # limits are each one's own, too
@@ -221,7 +221,7 @@ def test_samples_follow_the_distribution() -> None:
     assert (drawn / 4000 - wanted).abs().max() < 0.03
 
 
-def test_no_request_is_no_completion() -> None:
+def test_no_requests_give_no_completions() -> None:
     assert TransformersEngine(tiny_policy("qwen3")[0]).sample([]) == []
 
 
@@ -267,13 +267,13 @@ def test_a_copy_of_the_policy_takes_its_weights() -> None:
     with torch.no_grad():
         for parameter in plain.parameters():
             parameter.mul_(1.1)
-    engine = TransformersEngine(policy, own=True)
+    engine = TransformersEngine(policy, copied=True)
     engine.load_weights(1, plain.named_parameters)
     request = ask(0, words(6, 0))
     check(plain, [request], engine.sample([request]))
 
 
-def test_whoever_asks_in_the_same_moment_is_one_batch() -> None:
+def test_concurrent_requests_are_one_batch() -> None:
     policy, _ = counted()
     engine = TransformersEngine(policy)
     requests = [ask(key, words(5, key), 4) for key in range(6)]
@@ -286,7 +286,7 @@ def test_whoever_asks_in_the_same_moment_is_one_batch() -> None:
     assert policy.shapes[1][0] == len(requests)
 
 
-def test_all_who_wait_hear_of_a_failure() -> None:
+def test_all_waiting_requests_receive_a_failure() -> None:
     engine = TransformersEngine(tiny_policy("qwen3")[0])
 
     async def together() -> list[object]:

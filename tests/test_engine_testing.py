@@ -21,7 +21,7 @@ SAMPLING = Sampling(temperature=0.7, max_tokens=8, stop=5, seed=(3,))
 class Drawing:
     """A sound engine without a model: the conversation and the seed decide what it samples."""
 
-    at_once = 8
+    max_concurrency = 8
     repeatable = True
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ def test_a_sound_engine_passes() -> None:
         (Refusing(), "generate: expected a Completion; got EngineError: no such conversation"),
         (Unprobed(), "probe: expected no exception; got TypeError"),
         (Unbounded(), "engine.repeatable: type"),
-        (object(), "protocol of engines: expected at_once, .*; got no at_once, behind, close"),
+        (object(), "protocol of engines: expected behind, .*; got no behind, close"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )

@@ -106,7 +106,7 @@ def test_bad_arguments_are_named() -> None:
         ResumeEditEnv(judge=FixedJudge())  # type: ignore[arg-type]
 
 
-def test_a_judge_that_does_not_exist_is_found_out_at_the_first_reset(tasks_file: str) -> None:
+def test_an_unknown_judge_is_an_error_at_the_first_reset(tasks_file: str) -> None:
     with pytest.raises(
         ValueError, match=r"judge: expected module:name or one of .*rubric.*got 'rubik'"
     ):

@@ -63,7 +63,7 @@ def test_noop_is_graded_by_the_tables_alone():
     assert summarise(run("noop")).unjudged == len(TASKS)
 
 
-def test_an_episode_holds_what_its_session_came_to():
+def test_an_episode_contains_the_results_of_its_session():
     task = TASKS[0]
     line = task.resume.split("\n")[0]
     edit = tool_call("str_replace", old=line, new=line + " II")
@@ -148,7 +148,7 @@ def test_the_parts_add_up_to_the_reward():
     assert summary.tool_syntax + summary.layout + summary.content == pytest.approx(summary.reward)
 
 
-def test_nothing_cannot_be_summarised():
+def test_zero_episodes_cannot_be_summarised():
     with pytest.raises(ValueError, match="no episodes"):
         summarise([])
 
@@ -227,7 +227,7 @@ class Together(AsyncJudge):
         return self.says
 
 
-def test_a_judge_that_waits_is_asked_about_many_at_once():
+def test_an_async_judge_is_asked_concurrently():
     episodes = run("careful", judge=Together(2 * len(TASKS)), rollouts=2)
     assert episodes == run("careful", rollouts=2), "the same, and in order"
     with pytest.raises(JudgeError, match="gone"):

@@ -1,8 +1,9 @@
-"""Whatever dies, nobody is left behind, nothing is lost, and the same command goes on.
+"""A job whose processes are killed: all processes end, no data is lost, and the job resumes.
 
-The real job: vLLM's server, a rollout process, two trainer processes.
+The real job has a vLLM server, a rollout process and two trainer processes.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from short_episodes import SHORT, variables
 
 from learners.config import Config
 from learners.engines.server import Server
@@ -26,13 +28,14 @@ SHARDED = {"backend": "fsdp2", "trainer-procs": 2}
 GROUPS, GROUP_SIZE = 2, 2
 TIMEOUT_S = 400
 END_S = 10
-"""Within which all must be gone."""
+"""Timeout in seconds for the end of all processes."""
 
 
 def command(runs: Path, **changes: object) -> list[str]:
     settings = {
         "name": "job",
         "runs": runs,
+        "env": SHORT,
         "engine": "vllm",
         "groups": GROUPS,
         "group-size": GROUP_SIZE,
@@ -48,18 +51,23 @@ def command(runs: Path, **changes: object) -> list[str]:
 
 
 def start(runs: Path, **changes: object) -> "subprocess.Popen[str]":
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    # a group of its own, as a shell would make
-    return subprocess.Popen(command(runs, **changes), start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(
+        command(runs, **changes),
+        env=variables(),
+        start_new_session=True,  # a process group of its own, as in a shell
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
-def until(happened: Callable[[], bool], job: "subprocess.Popen[str]") -> None:
+def wait_until(condition: Callable[[], bool], job: "subprocess.Popen[str]") -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while not happened():
+    while not condition():
         if job.poll() is not None:
             raise AssertionError(f"the job ended: {job.communicate()[0]}")
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 def steps(runs: Path) -> list[dict[str, float]]:
@@ -73,78 +81,59 @@ def journal(runs: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-def named(job: "subprocess.Popen[str]", part: str) -> list[psutil.Process]:
-    """The job's processes with this in their command line, oldest first."""
-    found = []
-    for one in psutil.Process(job.pid).children(recursive=True):
-        try:
-            if part in " ".join(one.cmdline()):
-                found.append(one)
-        except psutil.Error:  # it has just ended
-            continue
-    return sorted(found, key=lambda one: one.create_time())
+def processes(job: "subprocess.Popen[str]", part: str) -> list[psutil.Process]:
+    """The job's processes with `part` in their command line, oldest first."""
+    matches = []
+    for process in psutil.Process(job.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if part in " ".join(process.cmdline()):
+                matches.append(process)
+    return sorted(matches, key=lambda process: process.create_time())
 
 
-class Everybody:
-    """The processes and the shared memory of a job, to see that they go."""
+class Resources:
+    """The child processes of a job and their shared memory, to check that both are released."""
 
     def __init__(self, job: "subprocess.Popen[str]") -> None:
-        self.processes = psutil.Process(job.pid).children(recursive=True)
-        self.memory = {path for one in self.processes for path in shared_memory(one)}
+        self._processes = psutil.Process(job.pid).children(recursive=True)
+        self._memory = {path for process in self._processes for path in shared_memory(process)}
 
-    def left(self) -> list[str]:
+    def _remaining(self) -> list[str]:
         names = []
-        for one in self.processes:
-            try:
-                if one.status() != psutil.STATUS_ZOMBIE:
-                    names.append(" ".join(one.cmdline())[:120])
-            except psutil.Error:
-                continue
-        return names + sorted(path for path in self.memory if Path(path).exists())
+        for process in self._processes:
+            with contextlib.suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    names.append(" ".join(process.cmdline())[:120])
+        return names + sorted(path for path in self._memory if Path(path).exists())
 
-    def gone(self) -> bool:
+    def check_released(self) -> None:
         deadline = time.monotonic() + END_S
-        while self.left() and time.monotonic() < deadline:
+        while self._remaining() and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert self.left() == []
-        return True
+        assert self._remaining() == []
 
 
 def shared_memory(process: psutil.Process) -> list[str]:
-    """The files of shared memory that a process has mapped, without those that have no name."""
+    """The named files of shared memory that a process has mapped."""
     try:
-        paths = [one.path for one in process.memory_maps()]
+        paths = [area.path for area in process.memory_maps()]
     except psutil.Error:  # it has just ended
         return []
-    return [one for one in paths if one.startswith("/dev/shm/") and Path(one).exists()]
+    return [path for path in paths if path.startswith("/dev/shm/") and Path(path).exists()]
 
 
 def records(runs: Path) -> list[tuple[str, int, int]]:
     """Step, group and member of every line of every file of trajectories."""
     return [
-        (file.stem, one["group"], one["member"])
+        (file.stem, record["group"], record["member"])
         for file in sorted((runs / "job" / "trajectories").glob("*.jsonl"))
-        for one in map(json.loads, file.read_text().split("\n")[:-1])
+        for record in map(json.loads, file.read_text().split("\n")[:-1])
     ]
 
 
-def test_a_run_survives_its_engine_and_ends_with_it(tmp_path: Path) -> None:
-    """The server's first process dies, then its engine; then somebody presses Ctrl-C."""
-    job = start(tmp_path, **SHARDED, steps=100)
-    until(lambda: bool(steps(tmp_path)), job)
-    for restarts, part in enumerate(("serve.py", "VLLM::EngineCore"), 1):
-        named(job, part)[0].kill()
-        until(lambda wanted=restarts: journal(tmp_path).count("restarted") == wanted, job)  # type: ignore[misc]
-        # the next two steps may have been played before
-        now = len(steps(tmp_path))
-        until(lambda wanted=now + 3: len(steps(tmp_path)) >= wanted, job)  # type: ignore[misc]
-    ends(job, signal.SIGINT)
-    nothing_is_lost(tmp_path)
-
-
-def ends(job: "subprocess.Popen[str]", number: signal.Signals) -> None:
-    """A signal ends the job and all that it has started, soon."""
-    everybody = Everybody(job)
+def check_end(job: "subprocess.Popen[str]", number: signal.Signals) -> None:
+    """Send a signal to a job; check that the job and all that it has started end soon."""
+    resources = Resources(job)
     began = time.monotonic()
     if number == signal.SIGINT:
         os.killpg(job.pid, number)  # as a terminal does
@@ -153,22 +142,36 @@ def ends(job: "subprocess.Popen[str]", number: signal.Signals) -> None:
     out, _ = job.communicate(timeout=TIMEOUT_S)
     assert time.monotonic() - began < END_S
     assert job.returncode != 0
-    assert everybody.gone()
+    resources.check_released()
     if number == signal.SIGINT:
         assert "the same command resumes" in out
         assert "Traceback" not in out
 
 
-def nothing_is_lost(runs: Path) -> None:
-    """All steps are there, all their episodes are kept, none twice."""
-    found = steps(runs)
-    assert [one["step"] for one in found] == list(range(1, len(found) + 1))
-    assert all(one["staleness_max"] <= 1 for one in found)
-    assert all(one["dropped_episodes"] == 0 for one in found)
+def check_complete(runs: Path) -> None:
+    """Check that all steps are there, and all their episodes, none twice."""
+    metrics = steps(runs)
+    assert [step["step"] for step in metrics] == list(range(1, len(metrics) + 1))
+    assert all(step["staleness_max"] <= 1 for step in metrics)
+    assert all(step["dropped_episodes"] == 0 for step in metrics)
     keys = records(runs)
     assert len(keys) == len(set(keys))
-    trained = [one for one in keys if int(one[0].removeprefix("step-")) <= len(found)]
-    assert len(trained) == len(found) * GROUPS * GROUP_SIZE
+    trained = [file for file, _, _ in keys if int(file.removeprefix("step-")) <= len(metrics)]
+    assert len(trained) == len(metrics) * GROUPS * GROUP_SIZE
+
+
+def test_a_run_survives_its_engine_and_ends_with_it(tmp_path: Path) -> None:
+    """The server's first process dies, then its engine; then the user presses Ctrl-C."""
+    job = start(tmp_path, **SHARDED, steps=100)
+    wait_until(lambda: bool(steps(tmp_path)), job)
+    for restarts, part in enumerate(("serve.py", "VLLM::EngineCore"), 1):
+        processes(job, part)[0].kill()
+        wait_until(lambda count=restarts: journal(tmp_path).count("restarted") == count, job)  # type: ignore[misc]
+        # the next two steps may have been played before
+        target = len(steps(tmp_path)) + 3
+        wait_until(lambda count=target: len(steps(tmp_path)) >= count, job)  # type: ignore[misc]
+    check_end(job, signal.SIGINT)
+    check_complete(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -183,76 +186,84 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.close()
 
 
-def test_a_run_goes_on_after_the_death_of_a_trainer_or_of_the_rollouts(
+def test_a_run_resumes_after_a_trainer_or_the_rollout_process_dies(
     engine: str, tmp_path: Path
 ) -> None:
     settings = {**SHARDED, "engine-urls": engine, "save-every": 1, "steps": 7}
     job = start(tmp_path, **settings)
-    until(lambda: len(steps(tmp_path)) >= 2, job)
-    everybody = Everybody(job)
-    trainers = [one for one in named(job, "aipo.py") if one.ppid() == job.pid]
+    wait_until(lambda: len(steps(tmp_path)) >= 2, job)
+    resources = Resources(job)
+    trainers = [process for process in processes(job, "aipo.py") if process.ppid() == job.pid]
     assert len(trainers) == 2
     trainers[1].kill()
     out, _ = job.communicate(timeout=TIMEOUT_S)
     assert job.returncode != 0
     assert "ended by SIGKILL" in out
-    assert everybody.gone()
+    resources.check_released()
 
     job = start(tmp_path, **settings)
-    until(lambda: "Resumed after step" in journal(tmp_path), job)
+    wait_until(lambda: "Resumed after step" in journal(tmp_path), job)
     resumed = len(steps(tmp_path))
-    until(lambda: len(steps(tmp_path)) > resumed, job)
-    everybody = Everybody(job)
+    wait_until(lambda: len(steps(tmp_path)) > resumed, job)
+    resources = Resources(job)
     trainers = psutil.Process(job.pid).children()
-    (rollouts,) = (one for one in named(job, "multiprocessing.spawn") if one.parent() in trainers)
+    spawned = processes(job, "multiprocessing.spawn")
+    (rollouts,) = (process for process in spawned if process.parent() in trainers)
     rollouts.kill()
     out, _ = job.communicate(timeout=TIMEOUT_S)
     assert job.returncode == 1
     assert "the rollout process ended with status -9; the same command resumes" in out
-    assert everybody.gone()
+    resources.check_released()
 
     job = start(tmp_path, **settings)
     out, _ = job.communicate(timeout=TIMEOUT_S)
     assert job.returncode == 0, out
     assert len(steps(tmp_path)) == settings["steps"]
-    nothing_is_lost(tmp_path)
+    check_complete(tmp_path)
     assert (tmp_path / "job" / "model" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize(
-    ("backend", "number"),
-    [("local", signal.SIGTERM), ("local", signal.SIGKILL), ("fsdp2", signal.SIGKILL)],
+    ("backend", "number", "playing"),
+    [
+        ("local", signal.SIGTERM, True),
+        ("local", signal.SIGKILL, False),
+        ("fsdp2", signal.SIGKILL, False),
+    ],
 )
-def test_nobody_is_left_behind(backend: str, number: signal.Signals, tmp_path: Path) -> None:
-    """Neither while the server starts, nor while episodes are played."""
+def test_a_signal_ends_all_processes(
+    backend: str, number: signal.Signals, playing: bool, tmp_path: Path
+) -> None:
+    """While episodes are played, or while the server starts."""
     job = start(tmp_path, backend=backend, steps=100)
-    until(lambda: bool(named(job, "VLLM::EngineCore")), job)
-    if number == signal.SIGTERM:
-        until(lambda: bool(steps(tmp_path)), job)
-    ends(job, number)
+    wait_until(lambda: bool(processes(job, "VLLM::EngineCore")), job)
+    if playing:
+        wait_until(lambda: bool(steps(tmp_path)), job)
+    check_end(job, number)
 
 
 def test_two_machines(tmp_path: Path) -> None:
-    """Two agents with a rendezvous, an engine each; here they are on one machine."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    agent = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
-    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
+    """Two launchers with a rendezvous and an engine each; here, on one machine."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    launcher = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=job"]
     script = command(tmp_path, backend="fsdp2", steps=1)[1:]
-    agents = [
+    launchers = [
         subprocess.Popen(
-            [sys.executable, *agent, *meeting, *script],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            [sys.executable, *launcher, *rendezvous, *script],
+            env={**variables(), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         for _ in range(2)
     ]
-    said = [one.communicate(timeout=TIMEOUT_S)[0] for one in agents]
-    assert [one.returncode for one in agents] == [0, 0], said
-    assert [one["step"] for one in steps(tmp_path)] == [1]
-    logs = sorted(one.name for one in (tmp_path / "job" / "logs").iterdir())
+    outputs = [process.communicate(timeout=TIMEOUT_S)[0] for process in launchers]
+    assert [process.returncode for process in launchers] == [0, 0], outputs
+    metrics = steps(tmp_path)
+    assert [step["step"] for step in metrics] == [1]
+    logs = sorted(file.name for file in (tmp_path / "job" / "logs").iterdir())
     assert logs == ["engine-0-0.log", "engine-1-0.log"]
-    assert all(one["probe"] < 1e-4 for one in steps(tmp_path)), "both engines are asked"
+    assert all(step["probe"] < 1e-4 for step in metrics), "both engines are asked"

@@ -83,7 +83,7 @@ def test_training_flops_are_three_forward_passes_over_what_the_row_holds() -> No
 
 
 @given(LENGTHS)
-def test_pairs_are_counted_one_by_one(groups: list[tuple[int, list[int]]]) -> None:
+def test_attention_pairs_match_a_brute_force_count(groups: list[tuple[int, list[int]]]) -> None:
     total = 0
     for (start, stop), responses in spans_of(groups):
         total += sum(key <= query for query in range(start, stop) for key in range(start, stop))

@@ -1,4 +1,4 @@
-"""`data generate`: the same file whatever happens on the way, and no answer paid for twice."""
+"""`data generate`: interruptions do not change its file, and no answer is paid for twice."""
 
 import argparse
 import json
@@ -24,10 +24,12 @@ from resume_gym.sources import load_tasks
 from resume_gym.synthesis import generate_task, generate_tasks, procedural
 from resume_gym.synthesis.journal import Journal
 from resume_gym.synthesis.personas import Persona, make_persona, place
-from resume_gym.tasks import TaskError, read_jsonl
+from resume_gym.tasks import Task, TaskError, read_jsonl
 
 KEY = "AIza-not-a-real-key-0123456789"
 COUNT = 7
+PROCEDURAL = ("--generator", "procedural", "--size", "mini")
+SETTINGS = {"generator": "procedural", "seed": 0, "split": None, "size": "mini"}
 PERSONAS = [make_persona(0, number, split) for split, number in map(place, range(12))]
 
 
@@ -46,7 +48,9 @@ def run(*arguments: object) -> None:
     options.run(options)
 
 
-def asked(server: Loopback, out: Path, *more: object, count: int = COUNT) -> tuple[object, ...]:
+def arguments_for(
+    server: Loopback, out: Path, *more: object, count: int = COUNT
+) -> tuple[object, ...]:
     """The arguments of a run that asks a server."""
     wire = ("openai", "--model", "local") if server.url.endswith("/v1") else ("gemini",)
     options = ("--base-url", server.url, "--out", out, "--count", count)
@@ -72,12 +76,12 @@ def out(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The file of a run that nothing happened to."""
+    """The file of an uninterrupted run."""
     out: Path = tmp_path_factory.mktemp("whole") / "tasks.jsonl"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GEMINI_API_KEY", KEY)
         with gemini_server(BankWriter(PERSONAS, stumble).reply) as server:
-            run(*asked(server, out))
+            run(*arguments_for(server, out))
     return out.read_bytes()
 
 
@@ -106,14 +110,9 @@ def test_the_bundled_tasks_can_be_made_again(out: Path, size: str, bundle: str) 
 
 
 def test_a_manifest_says_how_the_file_was_made(out: Path) -> None:
-    run("--generator", "procedural", "--count", 12, "--size", "mini", "--out", out)
+    run(*PROCEDURAL, "--count", 12, "--out", out)
     said = manifest(out)
-    assert said["settings"] == {
-        "generator": "procedural",
-        "seed": 0,
-        "split": None,
-        "size": "mini",
-    }
+    assert said["settings"] == SETTINGS
     assert (said["wanted"], said["tasks"], said["skipped"]) == (12, 12, [])
     assert said["splits"] == {"eval": 2, "train": 10}
     assert set(said["weaknesses"].values()) <= {1, 2, 3}
@@ -121,27 +120,29 @@ def test_a_manifest_says_how_the_file_was_made(out: Path) -> None:
     assert said["usage"] is None
 
 
-@pytest.mark.parametrize("cut", [0, 1, 400, 10**6])
-def test_a_journal_may_be_cut_off_anywhere(
-    out: Path, cut: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = list(generate_tasks(0, 6, "train", "mini"))
-    arguments = ("--generator", "procedural", "--count", 6, "--size", "mini", "--split", "train")
+def interrupt(after: int, *arguments: object) -> None:
+    """Run until `after` procedural tasks are made, then Ctrl-C."""
 
-    def interrupted(seed: int, index: int, split: str, size: str) -> object:
-        if index == 4:
+    def generate(*place: Any) -> Task:
+        if place[1] == after:
             raise KeyboardInterrupt
-        return wanted[index]
+        return generate_task(*place)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(procedural, "generate_task", interrupted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(procedural, "generate_task", generate)
         with pytest.raises(KeyboardInterrupt):
-            run(*arguments, "--out", out)
+            run(*arguments)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 400, 10**6])
+def test_a_journal_cut_off_anywhere_is_continued(out: Path, cut: int) -> None:
+    arguments = (*PROCEDURAL, "--count", 6, "--split", "train", "--out", out)
+    interrupt(4, *arguments)
     partial = out.with_name("tasks.jsonl.partial")
     os.truncate(partial, max(0, partial.stat().st_size - cut))
     assert not out.exists()
-    run(*arguments, "--out", out)
-    assert read_jsonl(out) == wanted
+    run(*arguments)
+    assert read_jsonl(out) == list(generate_tasks(0, 6, "train", "mini"))
 
 
 # Model-written tasks
@@ -151,7 +152,7 @@ def test_a_journal_may_be_cut_off_anywhere(
 def test_a_corpus_by_a_model(serve: Any, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     writer = BankWriter(PERSONAS)
     with serve(writer.reply, delay_s=0.05) as server:
-        run(*asked(server, out, count=12))
+        run(*arguments_for(server, out, count=12))
     made = read_jsonl(out)
     assert [task.task_id for task in made] == [one.task_id for one in PERSONAS]
     assert Counter(task.split for task in made) == {"train": 10, "eval": 2}
@@ -199,10 +200,10 @@ def _weaken(answer: Answer, form: str) -> Answer:
     return answer
 
 
-def test_bad_drafts_are_asked_for_again_with_their_faults(out: Path) -> None:
+def test_bad_drafts_are_requested_again_with_their_faults(out: Path) -> None:
     writer = BankWriter(PERSONAS, spoil_some)
     with gemini_server(writer.reply) as server:
-        run(*asked(server, out, "--attempts", 2))
+        run(*arguments_for(server, out, "--attempts", 2))
     turns = Counter(writer.asked)
     assert [turns[one.task_id] for one in PERSONAS[:COUNT]] == [2, 2, 2, 2, 2, 2, 1]
     again = [text for body in server.requests if "EARLIER ANSWER" in (text := user_text(body))]
@@ -225,11 +226,13 @@ def test_bad_drafts_are_asked_for_again_with_their_faults(out: Path) -> None:
     assert [task.task_id for task in read_jsonl(out)] == kept
 
 
-def test_a_refusal_skips_a_task_and_is_told(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_skips_a_task_and_is_reported(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     writer = BankWriter(PERSONAS)
     with gemini_server(writer.reply) as server:
         server.script += [Say(finish="safety")]
-        run(*asked(server, out, "--width", 1))
+        run(*arguments_for(server, out, "--width", 1))
     assert len(server.requests) == COUNT
     said = manifest(out)
     assert [one["task_id"] for one in said["skipped"]] == [PERSONAS[0].task_id]
@@ -238,19 +241,19 @@ def test_a_refusal_skips_a_task_and_is_told(out: Path, capsys: pytest.CaptureFix
     assert f"{PERSONAS[0].task_id}: refused:" in capsys.readouterr().out
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again(out: Path) -> None:
+def test_a_truncated_answer_is_requested_again(out: Path) -> None:
     with gemini_server(BankWriter(PERSONAS).reply) as server:
         server.script += [Say('{"about', finish="length")] * 2  # the client asks twice
-        run(*asked(server, out, "--width", 1, count=2))
+        run(*arguments_for(server, out, "--width", 1, count=2))
     assert len(server.requests) == 4
     assert manifest(out)["faults"] == {"malformed": 1}
     assert len(read_jsonl(out)) == 2
 
 
-def test_a_server_in_need_of_a_pause_is_asked_again(out: Path, whole: bytes) -> None:
+def test_a_busy_server_is_asked_again(out: Path, whole: bytes) -> None:
     with gemini_server(BankWriter(PERSONAS, stumble).reply) as server:
         server.script += [Say(status=429, headers={"Retry-After": "0"}), Say(status=503)]
-        run(*asked(server, out))
+        run(*arguments_for(server, out))
     assert out.read_bytes() == whole
     outcomes = manifest(out)["usage"]["outcomes"]
     assert outcomes == {"answer": len(server.requests) - 2, "unavailable": 2}
@@ -273,7 +276,7 @@ def test_the_first_task_with_a_bullet_keeps_it(out: Path) -> None:
 
     writer = BankWriter(PERSONAS, copy)
     with gemini_server(writer.reply) as server:
-        run(*asked(server, out))
+        run(*arguments_for(server, out))
     assert Counter(writer.asked)[copier.task_id] == 2
     assert manifest(out)["faults"] == {"duplicate": 1, "shape": 1}
     assert sum(text in json.dumps(task.to_row()["fixes"]) or text in task.resume
@@ -284,22 +287,24 @@ def test_the_first_task_with_a_bullet_keeps_it(out: Path) -> None:
 
 
 def bodies(*servers: Loopback) -> Counter[str]:
-    """How often each request came."""
-    return Counter(json.dumps(body, sort_keys=True) for one in servers for body in one.requests)
+    """The number of times that each request came."""
+    return Counter(
+        json.dumps(body, sort_keys=True) for server in servers for body in server.requests
+    )
 
 
-def go_on(out: Path, whole: bytes, first: Loopback, *more: object) -> Counter[str]:
-    """Run the same command to its end; how often each request came in all."""
+def resume(out: Path, whole: bytes, first: Loopback, *more: object) -> Counter[str]:
+    """Run the same command to its end; the number of times that each request came in all."""
     assert not out.exists()
     with gemini_server(BankWriter(PERSONAS, stumble).reply) as second:
-        run(*asked(second, out, *more))
+        run(*arguments_for(second, out, *more))
     assert out.read_bytes() == whole
     beside = ("tasks.jsonl", "tasks.jsonl.manifest.json", "tasks.jsonl.store.sqlite")
     assert names(out) == ["tasks.card.md", *beside]
     return bodies(first, second)
 
 
-def test_a_run_that_fails_goes_on(out: Path, whole: bytes, capsys: Any) -> None:
+def test_a_failed_run_resumes(out: Path, whole: bytes, capsys: Any) -> None:
     def fail_the_fifth(number: int) -> None:
         if number == 4:
             server.script.append(Say(status=403))
@@ -308,10 +313,10 @@ def test_a_run_that_fails_goes_on(out: Path, whole: bytes, capsys: Any) -> None:
         gemini_server(BankWriter(PERSONAS, stumble, fail_the_fifth).reply) as server,
         pytest.raises(Misconfigured, match="403"),
     ):
-        run(*asked(server, out, "--width", 1))
+        run(*arguments_for(server, out, "--width", 1))
     told = f"{out}: 3 of {COUNT} tasks are kept; the same command goes on; paid so far: $0.00\n"
     assert told in capsys.readouterr().err
-    counts = go_on(out, whole, server, "--width", 2)
+    counts = resume(out, whole, server, "--width", 2)
     assert sorted(counts.values()) == [1] * 9 + [2]  # the one that failed
     assert manifest(out)["usage"]["outcomes"] == {"answer": 10, "misconfigured": 1}
 
@@ -333,15 +338,15 @@ def test_an_interruption_waits_for_answers_that_are_paid_for(
         gemini_server(BankWriter(PERSONAS, stumble, interrupt).reply, delay_s=0.05) as server,
         pytest.raises(KeyboardInterrupt),
     ):
-        run(*asked(server, out, "--width", 3))
+        run(*arguments_for(server, out, "--width", 3))
     told = capsys.readouterr().err
     assert "waiting for the answers that are on their way" in told
     assert "tasks are kept; the same command goes on" in told
     assert len(server.requests) < 10
-    assert set(go_on(out, whole, server, "--width", 3).values()) == {1}
+    assert set(resume(out, whole, server, "--width", 3).values()) == {1}
 
 
-def test_a_refusal_is_not_asked_for_again(out: Path) -> None:
+def test_a_refused_request_is_not_repeated(out: Path) -> None:
     def fail_the_fourth(number: int) -> None:
         if number == 2:
             server.script.append(Say(status=401))
@@ -349,8 +354,8 @@ def test_a_refusal_is_not_asked_for_again(out: Path) -> None:
     with gemini_server(BankWriter(PERSONAS, before=fail_the_fourth).reply) as server:
         server.script.append(Say(blocked=True))
         with pytest.raises(Misconfigured):
-            run(*asked(server, out, "--width", 4))
-        run(*asked(server, out, "--width", 4))
+            run(*arguments_for(server, out, "--width", 4))
+        run(*arguments_for(server, out, "--width", 4))
     refused = [text for body in server.requests if (text := user_text(body))]
     assert max(Counter(refused).values()) <= 2
     assert len(manifest(out)["skipped"]) == 1
@@ -358,7 +363,7 @@ def test_a_refusal_is_not_asked_for_again(out: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_a_killed_run_goes_on(out: Path, whole: bytes, width: int) -> None:
+def test_a_killed_run_resumes(out: Path, whole: bytes, width: int) -> None:
     victim: subprocess.Popen[bytes]
 
     def kill(number: int) -> None:
@@ -367,45 +372,45 @@ def test_a_killed_run_goes_on(out: Path, whole: bytes, width: int) -> None:
             victim.wait()
 
     with gemini_server(BankWriter(PERSONAS, stumble, kill).reply) as server:
-        arguments = map(str, asked(server, out, "--width", width))
+        arguments = map(str, arguments_for(server, out, "--width", width))
         script = "import sys; from resume_gym.cli import main; sys.exit(main(sys.argv[1:]))"
         command = [sys.executable, "-c", script, "data", "generate", *arguments]
         victim = subprocess.Popen(command)
         assert victim.wait(60) == -signal.SIGKILL
     assert out.with_name("tasks.jsonl.partial").exists()
-    counts = go_on(out, whole, server, "--width", width)
+    counts = resume(out, whole, server, "--width", width)
     assert len(counts) == 10
     again = sum(count - 1 for count in counts.values())
     assert again == 1 if width == 1 else again <= width  # what was on its way
 
 
-def test_a_server_that_stays_away_leaves_all_as_it_was(out: Path, whole: bytes) -> None:
+def test_an_unavailable_server_changes_nothing(out: Path, whole: bytes) -> None:
     with gemini_server() as server:
         server.script += [Say(status=503)] * 50
         with pytest.raises(Unavailable):
-            run(*asked(server, out, "--client", '{"deadline_s": 0.3}'))
+            run(*arguments_for(server, out, "--client", '{"deadline_s": 0.3}'))
     assert not re.findall('"task"', out.with_name("tasks.jsonl.partial").read_text())
-    go_on(out, whole, server)
+    resume(out, whole, server)
 
 
-# What is there already
+# Existing files
 
 
-def test_a_finished_run_asks_nobody(out: Path, capsys: Any) -> None:
+def test_a_finished_run_sends_no_request(out: Path, capsys: Any) -> None:
     with gemini_server(BankWriter(PERSONAS).reply) as server:
-        run(*asked(server, out, count=3))
+        run(*arguments_for(server, out, count=3))
         before = out.read_bytes(), manifest(out)
-        run(*asked(server, out, count=3))
+        run(*arguments_for(server, out, count=3))
     assert len(server.requests) == 3
     assert (out.read_bytes(), manifest(out)) == before
     assert f"{out} is there already, with 3 of 3 tasks\n" in capsys.readouterr().out
 
 
-def test_a_corpus_grows_and_pays_for_what_is_new(out: Path) -> None:
+def test_a_larger_corpus_requests_only_new_tasks(out: Path) -> None:
     with gemini_server(BankWriter(PERSONAS).reply) as server:
-        run(*asked(server, out, count=3))
+        run(*arguments_for(server, out, count=3))
         before = out.read_bytes()
-        run(*asked(server, out, count=5))
+        run(*arguments_for(server, out, count=5))
     assert len(server.requests) == 5
     assert out.read_bytes().startswith(before)
     assert manifest(out)["tasks"] == 5
@@ -423,19 +428,10 @@ def test_other_settings_do_not_mix(out: Path) -> None:
         run("--generator", "procedural", "--count", 1, "--out", out)
 
 
-def test_a_file_of_somebody_else_is_not_overwritten(out: Path) -> None:
-    out.write_text("mine\n")
-    with pytest.raises(TaskError, match="exists, and no manifest says how it was made"):
-        run("--generator", "procedural", "--count", 1, "--out", out)
-    assert out.read_text() == "mine\n"
-
-
-PROCEDURAL = ("--generator", "procedural", "--size", "mini")
-
-
-def test_a_file_of_somebody_else_beside_a_journal_is_not_overwritten(out: Path) -> None:
-    settings = {"generator": "procedural", "seed": 0, "split": None, "size": "mini"}
-    Journal(out.with_name("tasks.jsonl.partial"), settings).close()
+@pytest.mark.parametrize("journal", [False, True])
+def test_another_file_is_not_overwritten(out: Path, journal: bool) -> None:
+    if journal:
+        Journal(out.with_name("tasks.jsonl.partial"), SETTINGS).close()
     out.write_text("mine\n")
     with pytest.raises(TaskError, match="exists, and no manifest says how it was made"):
         run(*PROCEDURAL, "--count", 1, "--out", out)
@@ -464,35 +460,23 @@ def test_a_file_does_not_shrink(out: Path) -> None:
     assert out.read_bytes() == made
 
 
-def test_what_an_unfinished_run_has_does_not_shrink(
-    out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*place: object) -> object:
-        if place[1] == 3:
-            raise KeyboardInterrupt
-        return generate_task(*place)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(procedural, "generate_task", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run(*PROCEDURAL, "--split", "train", "--count", 6, "--out", out)
+def test_an_unfinished_run_does_not_shrink(out: Path) -> None:
+    interrupt(3, *PROCEDURAL, "--split", "train", "--count", 6, "--out", out)
     with pytest.raises(TaskError, match="partial holds 3 already; expected at least as many"):
         run(*PROCEDURAL, "--split", "train", "--count", 2, "--out", out)
     run(*PROCEDURAL, "--split", "train", "--count", 3, "--out", out)
     assert len(read_jsonl(out)) == 3
 
 
-@pytest.mark.parametrize("lost", ["manifest.json", "card.md"])
-def test_a_run_that_was_killed_in_its_last_moments_goes_on(
-    out: Path, lost: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("writer", ["corpus.card.write_card", "synthesis.generate.write_manifest"])
+def test_a_run_killed_at_its_end_resumes(
+    out: Path, writer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    target = "resume_gym.corpus.card.write_card"
-    if lost == "manifest.json":
-        target = "resume_gym.synthesis.generate.write_manifest"
     with monkeypatch.context() as patch:
-        patch.setattr(target, killed)
+        patch.setattr(f"resume_gym.{writer}", killed)
         with pytest.raises(KeyboardInterrupt):
             run(*PROCEDURAL, "--count", 3, "--out", out)
     run(*PROCEDURAL, "--count", 3, "--out", out)
@@ -501,15 +485,14 @@ def test_a_run_that_was_killed_in_its_last_moments_goes_on(
 
 
 def test_two_runs_do_not_write_one_file(out: Path) -> None:
-    settings = {"generator": "procedural", "seed": 0, "split": None, "size": "mini"}
-    other = Journal(out.with_name("tasks.jsonl.partial"), settings)
+    other = Journal(out.with_name("tasks.jsonl.partial"), SETTINGS)
     with pytest.raises(TaskError, match="partial: another run is at it"):
         run(*PROCEDURAL, "--count", 1, "--out", out)
     other.close()
     run(*PROCEDURAL, "--count", 1, "--out", out)
 
 
-def test_what_is_no_journal_is_left_as_it_is(out: Path) -> None:
+def test_a_file_that_is_not_a_journal_is_unchanged(out: Path) -> None:
     partial = out.with_name("tasks.jsonl.partial")
     partial.write_text("mine, without a line feed")
     with pytest.raises(TaskError, match="expected what an earlier run left"):
@@ -520,14 +503,14 @@ def test_what_is_no_journal_is_left_as_it_is(out: Path) -> None:
 def test_a_refusal_is_not_paid_for_twice_when_a_corpus_grows(out: Path) -> None:
     with gemini_server(BankWriter(PERSONAS).reply) as server:
         server.script += [Say(blocked=True)] * 3
-        assert status(*asked(server, out, "--width", 1, count=3)) == 1
+        assert status(*arguments_for(server, out, "--width", 1, count=3)) == 1
         assert len(server.requests) == 3
-        assert status(*asked(server, out, "--width", 1, count=4)) == 0
+        assert status(*arguments_for(server, out, "--width", 1, count=4)) == 0
         assert len(server.requests) == 4
-        assert status(*asked(server, out, "--width", 1, count=5)) == 0
+        assert status(*arguments_for(server, out, "--width", 1, count=5)) == 0
         made = out.read_bytes()
         out.unlink()
-        assert status(*asked(server, out, "--width", 1, count=5)) == 0
+        assert status(*arguments_for(server, out, "--width", 1, count=5)) == 0
     assert out.read_bytes() == made
     assert len(server.requests) == 5
     assert manifest(out)["faults"] == {"refused": 3}
@@ -537,18 +520,18 @@ def test_a_refusal_is_not_paid_for_twice_when_a_corpus_grows(out: Path) -> None:
 def test_a_run_that_makes_no_task_fails(out: Path, capsys: Any) -> None:
     with openai_server(lambda body: "{}") as server:
         for requests in (3, 3):
-            assert status(*asked(server, out, "--attempts", 1, count=3)) == 1
+            assert status(*arguments_for(server, out, "--attempts", 1, count=3)) == 1
             assert len(server.requests) == requests
             printed, errors = capsys.readouterr()
             assert "with 0 of 3 tasks\n" in printed or f"{out}: 0 of 3 tasks\n" in printed
             assert "no task was made" in errors
 
 
-# Mistakes
+# User errors
 
 
 def status(*arguments: object) -> int:
-    """What `resume-gym data generate` exits with."""
+    """The exit status of `resume-gym data generate`."""
     return main(["data", "generate", *map(str, arguments)])
 
 
@@ -556,7 +539,7 @@ def status(*arguments: object) -> int:
     ("arguments", "message"),
     [
         (["openai"], "expected --model"),
-        (["procedural", "--model", "x"], "it takes no option of one"),
+        (["procedural", "--model", "x"], "takes no --model, --base-url or --client"),
         (["gemini", "--size", "mini"], "--size mini: expected --generator procedural"),
         (["gemini", "--client", '{"speed": 9}'], "--client: gemini: expected options among"),
         (["gemini", "--client", '{"store": "x"}'], "--client: store is set by another option"),
@@ -578,24 +561,27 @@ def test_options_of_the_client_are_an_object(text: str, out: Path, capsys: Any) 
     assert "--client: expected" in capsys.readouterr().err
 
 
-def test_a_missing_folder_is_named(tmp_path: Path, capsys: Any) -> None:
-    out = tmp_path / "no" / "tasks.jsonl"
-    assert status("--generator", "procedural", "--count", 1, "--out", out) == 2
-    assert "there is no folder" in capsys.readouterr().err
-
-
-def test_a_folder_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("no/tasks.jsonl", "there is no folder"),
+        (".", "--out: expected a file, '.' is a folder"),
+    ],
+)
+def test_an_output_that_cannot_be_a_file_is_an_error(
+    out: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
-    assert status("--generator", "procedural", "--count", 1, "--out", ".") == 2
-    assert "--out: expected a file, '.' is a folder" in capsys.readouterr().err
+    assert status(*PROCEDURAL, "--count", 1, "--out", out) == 2
+    assert message in capsys.readouterr().err
 
 
-def test_without_a_key_nothing_is_asked(
+def test_without_a_key_no_request_is_sent(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.delenv("GEMINI_API_KEY")
     with gemini_server() as server:
-        assert status(*asked(server, out)) == 1
+        assert status(*arguments_for(server, out)) == 1
     assert "expected a key in" in capsys.readouterr().err
     assert not server.requests
 
@@ -604,7 +590,7 @@ def test_a_wrong_key_ends_the_run_and_is_not_shown(out: Path, capsys: Any) -> No
     body = json.dumps({"error": {"code": 400, "message": f"API key {KEY} not valid"}})
     with gemini_server() as server:
         server.script += [Say(status=400, body=body)] * 20
-        assert status(*asked(server, out)) == 1
+        assert status(*arguments_for(server, out)) == 1
     printed, errors = capsys.readouterr()
     assert "resume-gym: gemini/gemini-3-pro-preview: 400" in errors
     kept = b"".join(path.read_bytes() for path in out.parent.iterdir()).decode("latin-1")
@@ -617,7 +603,7 @@ def test_a_terminal_is_shown_progress_and_cost(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     with gemini_server(BankWriter(PERSONAS).reply) as server:
-        run(*asked(server, out, count=2))
+        run(*arguments_for(server, out, count=2))
     shown = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
     assert "2/2" in shown
     assert "$0.00" in shown

@@ -198,7 +198,7 @@ def test_a_card_of_other_tasks_is_not_published(
     write_jsonl(cut, tasks[:2])
     card.rename(tmp_path / "cut.card.md")
     command(str(cut), "--to", str(tmp_path / "two"), "--page-lines", "20")
-    assert "cut.card.md is of other tasks than" in capsys.readouterr().err
+    assert "cut.card.md describes other tasks than" in capsys.readouterr().err
     published = (tmp_path / "two" / "README.md").read_text()
     assert published == make_card("cut", tasks[:2], {"page_lines": 20})
     assert "| all | 2 | 0 |" in published

@@ -10,9 +10,8 @@ from test_documents import TEXT, pdf, put, word_file
 
 from resume_gym import TaskError, load_tasks
 from resume_gym.cli.data_import import Incomplete, add_command
-from resume_gym.corpus.assembling import Options, import_resumes
+from resume_gym.corpus.assembling import Options, choose, import_resumes, overlaps
 from resume_gym.corpus.diagnosis import diagnose
-from resume_gym.corpus.pairing import choose, overlaps
 
 ANALYST = "Data Analyst\n\n- SQL, Python, dashboards in Tableau, ETL, reports for retail\n"
 ENGINEER = "Data Engineer\n\n- Booking pipelines for ferry lines and harbours, audits, on-call\n"
@@ -226,7 +225,7 @@ def test_one_bad_file_does_not_lose_the_others(
         assert words.split(": ")[1] in said
 
 
-def test_nothing_is_written_where_nothing_was_made(files: Path) -> None:
+def test_no_file_is_written_without_tasks(files: Path) -> None:
     out = files / "tasks.jsonl"
     run(files / "ada.md", "--jobs", files / "engineer.md", "--out", out)
     before = out.read_bytes()
@@ -262,14 +261,14 @@ def test_the_command_writes_tasks_and_never_shows_what_it_masked(
         (["--out", "missing/tasks.jsonl"], "--out: there is no folder"),
         (["--out", "."], "--out: expected a file, '.' is a folder"),
         (["--out", "ada.md"], "is one of the files to read"),
-        (["--out", "jane.txt"], "--out: 'jane.txt' exists, and no import made it"),
+        (["--out", "jane.txt"], "--out: 'jane.txt' exists and is no import"),
         (
             ["--out", "t.jsonl", "--mask", "phone", "--phone-region", "Mars"],
             "--phone-region: expected a reg",
         ),
     ],
 )
-def test_what_cannot_be_done(
+def test_invalid_imports_are_errors(
     files: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
 ) -> None:
     monkeypatch.chdir(files)

@@ -37,7 +37,7 @@ def test_the_first_layer_attends_to_the_three_tokens_before() -> None:
         assert first[index].diagonal(-index - 1)[2:].mean() > 0.6
 
 
-def test_a_quote_goes_on_where_the_same_three_tokens_stand_before() -> None:
+def test_a_quote_continues_after_three_equal_tokens() -> None:
     one, two, three, other, another, *rest = words(60)
     page = [one, two, three, *rest[:10], other, two, three, *rest[10:20], another, three, *rest]
     _, second = attention([*page, other, two, three])
@@ -97,3 +97,15 @@ def test_a_quote_looks_at_fillers() -> None:
     assert second[4, -1, [20, 41]].min() > 0.3
     elsewhere = second[4, 50:-1, [20, 41]].sum(-1)
     assert elsewhere.mean() < 0.3, "the head mostly rests where no quote starts"
+
+
+def test_a_filler_that_was_quoted_before_is_taken_back() -> None:
+    several, so_on = FILLERS
+    rest = words(60)
+    page = [*rest[:20], several, *rest[20:40], so_on, *rest[40:50]]
+    call = [OLD, OPENING, several, *rest[50:52], OLD, OPENING, MARKER, *rest[52:]]
+    _, second = attention([*page, *call, OLD, OPENING])
+    quoted = len(page) + 2
+    assert second[3, -1, quoted] > 0.4
+    assert second[3, -1, [20, 41]].sum() < 0.3, "those on the page stay wanted"
+    assert second[4, -1, quoted] < 0.1 < second[4, -1, [20, 41]].min()

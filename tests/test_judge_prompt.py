@@ -78,7 +78,7 @@ def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     assert neutral(neutral(text)) == neutral(text)
 
 
-def test_nothing_is_left_of_the_tokens_of_chats() -> None:
+def test_chat_tokens_are_removed() -> None:
     tokens = "<|im_start|> ＜s＞ ﹤/s﹥ [INST] [/INST] <start_of_turn>"
     assert not re.search(r"[<>]|\[/?[A-Z]", neutral(tokens))
     assert neutral("[Portfolio](https://example.com)") == "[Portfolio](https://example.com)"
@@ -209,7 +209,7 @@ def test_the_task_stands_after_the_data_and_draws_differ() -> None:
     assert again == replace(COMPARISON, draw=3)
 
 
-def test_what_is_too_long_is_not_asked() -> None:
+def test_too_long_texts_are_not_sent() -> None:
     for ask in (
         lambda text: comparison_prompt(TASK, RESUME, text),
         lambda text: support_prompt(TASK, text),
@@ -224,7 +224,7 @@ def test_what_is_too_long_is_not_asked() -> None:
     ("asked", "kind", "digest"),
     [(COMPARISON, "judge-compare-2", "b437606dc59e"), (SUPPORT, "judge-support-2", "87fdcb712338")],
 )
-def test_another_wording_has_another_version(asked: Prompt, kind: str, digest: str) -> None:
+def test_changed_wording_changes_the_version(asked: Prompt, kind: str, digest: str) -> None:
     """Answers are kept by `kind`: whoever changes the wording gives it a new number."""
     assert (asked.kind, hashlib.sha256(frame(asked).encode()).hexdigest()[:12]) == (kind, digest)
 
@@ -334,7 +334,7 @@ def test_other_checks_are_malformed(change: Change, why: str) -> None:
         read_support(json.dumps(said), SUPPORT, TASK, REVISED)
 
 
-def test_what_is_not_json_is_malformed() -> None:
+def test_invalid_json_is_malformed() -> None:
     good = json.dumps(compared(COMPARISON.user))
     for text in ("", "B is better.", f"```json\n{good}\n```", f"{good} {good}", good[:-1], "[]"):
         with pytest.raises(ValueError, match=r"Invalid JSON|valid dictionary|object"):

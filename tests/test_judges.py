@@ -16,6 +16,8 @@ from model_answers import FakeAsks, gullible
 
 from resume_gym import Task, Verdict, load_tasks
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeRefused, as_async, make_judge
+from resume_gym.judges.llm_judge import ModelJudge
+from resume_gym.llm import ModelError
 from resume_gym.testing import check_judge
 
 TASK = make_task()
@@ -39,7 +41,7 @@ class Waiting(AsyncJudge):
         return BEST if revised == "good" else WORST
 
 
-def test_many_verdicts_are_on_the_way_at_once_from_any_thread() -> None:
+def test_verdicts_run_concurrently_from_any_thread() -> None:
     judge = Waiting(together=40)
     with ThreadPoolExecutor(40) as threads:
         said = list(threads.map(lambda i: judge.judge(TASK, "good" if i % 2 else "bad"), range(40)))
@@ -73,7 +75,7 @@ def test_a_judge_serves_several_loops() -> None:
     assert [asyncio.run(ask()) for _ in range(3)] == [BEST] * 3
 
 
-def test_a_group_tells_for_each_member_why_it_has_no_verdict() -> None:
+def test_a_group_has_a_verdict_or_an_error_per_member() -> None:
     async def ask(group: Sequence[str]) -> list[Verdict | JudgeError]:
         return await Waiting(len(group)).averdicts(TASK, group)
 
@@ -82,6 +84,13 @@ def test_a_group_tells_for_each_member_why_it_has_no_verdict() -> None:
     assert isinstance(refused, JudgeRefused)
     with pytest.raises(RuntimeError, match="mistake"):
         asyncio.run(ask(["good", "break"]))
+
+
+def test_an_unknown_error_of_a_model_is_an_error_of_the_judge() -> None:
+    asks = FakeAsks(lambda prompt: ModelError("out of order"))
+    # a StopIteration in a coroutine would reach the caller as a RuntimeError
+    with pytest.raises(JudgeError, match="out of order"):
+        ModelJudge(asks).judge(MINI, MINI.resume.replace("the", "a", 1))
 
 
 def test_a_judge_that_computes_is_wrapped_once() -> None:
@@ -140,7 +149,7 @@ def test_specs_may_be_json() -> None:
         make_judge('{"name":' * 9_999)
 
 
-def test_a_judge_of_your_own_is_named_by_module() -> None:
+def test_a_custom_judge_is_named_by_module() -> None:
     judge = make_judge({"name": "scripted:FixedJudge", "answers": [WORST]})
     assert judge.judge(TASK, TASK.resume) == WORST
     with pytest.raises(ValueError, match=r"no_such_module:Judge': needs no_such_module$"):

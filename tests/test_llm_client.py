@@ -22,8 +22,8 @@ from resume_gym.llm import (
     Unavailable,
 )
 from resume_gym.llm.client import Client, make_client
-from resume_gym.llm.failures import failed, retry_after
 from resume_gym.llm.gemini import ordered
+from resume_gym.llm.http_errors import failed, retry_after
 from resume_gym.llm.loop import submit
 from resume_gym.llm.prices import dollars, is_listed
 
@@ -108,7 +108,7 @@ def test_a_key_is_needed_when_it_is_first_used(
     asyncio.run(client.close())
 
 
-def test_what_gemini_is_sent(server: Loopback, caplog: pytest.LogCaptureFixture) -> None:
+def test_gemini_requests(server: Loopback, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "httpx2")
     options: dict[str, Any] = {"model": "gemini-3-pro-preview", "api_version": "v1beta"}
     options |= {"temperature": 0.5, "answer_tokens": 70, "thinking_tokens": 7}
@@ -158,7 +158,7 @@ def test_ordering_leaves_the_schema_as_it_was() -> None:
     assert json.dumps(SCHEMA) == before
 
 
-def test_what_openai_is_sent() -> None:
+def test_openai_requests() -> None:
     body = {"chat_template_kwargs": {"enable_thinking": False}}
     with openai_server(lambda body: {"sum": 2}) as server:
         options = {"base_url": server.url, "extra_body": body}
@@ -180,7 +180,7 @@ def test_what_openai_is_sent() -> None:
     }
 
 
-def test_no_more_at_once_than_allowed() -> None:
+def test_concurrency_is_limited() -> None:
     with gemini_server(lambda body: {"sum": 2}, delay_s=0.1) as server:
         client = make_client("gemini", base_url=server.url, concurrency=5)
         answers = asyncio.run(ask_all(client, draws(25)))
@@ -189,7 +189,7 @@ def test_no_more_at_once_than_allowed() -> None:
     assert 1 < server.most <= 5
 
 
-def test_the_same_question_is_asked_once_at_a_time(server: Loopback, client: Client) -> None:
+def test_concurrent_equal_requests_are_sent_once(server: Loopback, client: Client) -> None:
     answers = asyncio.run(ask_all(client, [PROMPT] * 20 + draws(2)))
     assert answers == [{"sum": 2}] * 22
     assert len(server.requests) == 2, "without a store, and another draw is another question"
@@ -198,7 +198,7 @@ def test_the_same_question_is_asked_once_at_a_time(server: Loopback, client: Cli
     assert len(server.requests) == 3, "nothing is kept without a store"
 
 
-def test_whoever_shares_a_failure_fails(server: Loopback, client: Client) -> None:
+def test_a_shared_request_shares_its_failure(server: Loopback, client: Client) -> None:
     server.script.append(Say(blocked=True))
     answers = asyncio.run(ask_all(client, [PROMPT] * 3))
     assert [type(one) for one in answers] == [Refused] * 3
@@ -206,7 +206,7 @@ def test_whoever_shares_a_failure_fails(server: Loopback, client: Client) -> Non
     assert client.ask_now(PROMPT, json.loads) == {"sum": 2}, "a failure is not kept"
 
 
-def test_each_reads_a_shared_answer_his_own_way(server: Loopback, client: Client) -> None:
+def test_each_caller_parses_a_shared_answer(server: Loopback, client: Client) -> None:
     async def both() -> list[Any]:
         first = client.ask(PROMPT, json.loads)
         second = client.ask(PROMPT, int)
@@ -218,7 +218,9 @@ def test_each_reads_a_shared_answer_his_own_way(server: Loopback, client: Client
     assert len(server.requests) == 1
 
 
-def test_who_waits_is_not_harmed_by_who_leaves(server: Loopback, client: Client) -> None:
+def test_a_cancelled_caller_does_not_cancel_a_shared_request(
+    server: Loopback, client: Client
+) -> None:
     server.script.append(Say(how="silence"))
 
     async def leave() -> Any:
@@ -240,13 +242,13 @@ def test_who_waits_is_not_harmed_by_who_leaves(server: Loopback, client: Client)
     assert len(server.requests) == 2
 
 
-def test_a_bug_of_the_reader_is_no_failure_of_the_model(server: Loopback, client: Client) -> None:
+def test_a_parser_bug_is_not_a_model_failure(server: Loopback, client: Client) -> None:
     with pytest.raises(KeyError, match="product"):
         client.ask_now(PROMPT, lambda text: json.loads(text)["product"])
     assert len(server.requests) == 1
 
 
-def test_asked_once_more_in_all(server: Loopback, client: Client) -> None:
+def test_a_request_is_repeated_once(server: Loopback, client: Client) -> None:
     """Neither a failure that passes nor another way of being malformed gives a second chance."""
     server.script += [Say("["), Say(status=503), Say(empty=True)]
     with pytest.raises(Malformed):
@@ -284,7 +286,7 @@ def test_waits_that_servers_ask_for() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
-def test_what_passes(status: int) -> None:
+def test_temporary_failures_are_unavailable(status: int) -> None:
     assert isinstance(failed(status, "told", {}, None, "KEY"), Unavailable)
 
 
@@ -292,12 +294,12 @@ def test_what_passes(status: int) -> None:
     ("status", "told"),
     [(413, "told"), (400, "the prompt is too long"), (400, "content_filter")],
 )
-def test_what_is_wrong_with_one_prompt_ends_nothing(status: int, told: str) -> None:
+def test_a_bad_prompt_is_refused(status: int, told: str) -> None:
     assert isinstance(failed(status, told, {}, None, "KEY"), Refused)
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 422])
-def test_what_does_not_pass(status: int) -> None:
+def test_other_failures_are_misconfigured(status: int) -> None:
     problem = failed(status, "told", {}, None, "KEY")
     assert isinstance(problem, Misconfigured)
     assert problem.status == status

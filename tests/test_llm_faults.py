@@ -1,4 +1,4 @@
-"""What can go wrong with a model, and what becomes of it: docs/judge_failures.md is this table.
+"""Failures of model servers and their handling; docs/model_server_faults.md is this table.
 
     python tests/test_llm_faults.py      # writes it anew
 
@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict
 from resume_gym.llm import CutOff, Misconfigured, ModelError, Prompt, Unavailable
 from resume_gym.llm.client import Client, make_client
 
-PAGE = Path(__file__).parents[1] / "docs" / "judge_failures.md"
+PAGE = Path(__file__).parents[1] / "docs" / "model_server_faults.md"
 KEY = "sk-this-is-the-secret-key"
 SERVERS: dict[str, Callable[[], AbstractContextManager[Loopback]]] = {
     "gemini": gemini_server,
@@ -233,7 +233,7 @@ CASES = [(fault, provider) for fault in FAULTS for provider in fault.providers]
 @pytest.mark.parametrize(
     ("fault", "provider"), CASES, ids=[f"{provider}: {fault.name}" for fault, provider in CASES]
 )
-def test_what_becomes_of_a_fault(
+def test_faults_map_to_errors(
     fault: Fault, provider: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -297,13 +297,13 @@ comes back, the server does not enforce schemas: `Misconfigured`, before anythin
 """
 
 
-def test_the_page_says_what_happens() -> None:
+def test_the_documentation_matches_the_errors() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), f"run python tests/{Path(__file__).name}"
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("say", [wait("3600"), Say(status=429, body=INFO.replace("0.2", "3600"))])
-def test_who_is_asked_to_wait_for_too_long_says_so(provider: str, say: Say, tmp_path: Path) -> None:
+def test_a_too_long_retry_after_is_an_error(provider: str, say: Say, tmp_path: Path) -> None:
     told = suffer(Fault("", (say,), "Unavailable", 1), provider, tmp_path)
     assert isinstance(told.error, Unavailable)
     assert (told.error.retry_after_s, told.error.status) == (3600.0, 429)

@@ -152,7 +152,7 @@ def test_the_deadline(failure: Unavailable | None) -> None:
     assert len(provider.at) == (pytest.approx(9, abs=4) if failure else 1)
 
 
-def test_that_nobody_answers_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     ask_in_no_time(Provider(0.1, Unavailable("nobody is there")), 20, deadline_s=150.0)
     (said,) = caplog.messages
     assert said == "nobody is there; asking again, for at most 150 s an answer"
@@ -195,7 +195,7 @@ def test_a_request_that_the_deadline_ends_is_in_the_log() -> None:
     assert disk.calls == ["unavailable"]
 
 
-def test_whoever_waits_for_the_breaker_has_a_deadline_too() -> None:
+def test_requests_waiting_for_the_breaker_have_a_deadline() -> None:
     provider = Provider(0.1, Unavailable("down", 200.0))
     errors, took = ask_in_no_time(provider, 20, deadline_s=150.0, concurrency=10)
     assert [type(one) for one in errors] == [Unavailable] * 20
@@ -236,7 +236,7 @@ def test_the_breaker() -> None:
     assert max(after) - min(after) < 0.5, "then all at once"
 
 
-def test_the_breaker_waits_as_long_as_it_is_told_to() -> None:
+def test_the_breaker_honours_retry_after() -> None:
     async def ask() -> float:
         loop = asyncio.get_running_loop()
         breaker = Breaker(failures=2)

@@ -49,7 +49,7 @@ def keys(path: Path) -> list[str]:
         return [key for (key,) in file.execute("SELECT key FROM answers")]
 
 
-def test_an_answer_is_asked_for_once(path: Path, server: Loopback) -> None:
+def test_a_stored_answer_is_not_requested_again(path: Path, server: Loopback) -> None:
     first = client(path, server.url)
     assert first.ask_now(PROMPT, json.loads) == first.ask_now(PROMPT, json.loads) == {"sum": 2}
     assert (first.usage.calls, first.usage.stored) == (1, 1)
@@ -87,7 +87,7 @@ def test_replay_of_a_store_that_is_not_there(path: Path) -> None:
     close(replayed)
 
 
-def test_a_file_that_is_no_store(path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_an_error(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("A shopping list, and a long one at that. " * 50)
     broken = client(path, "http://nowhere.invalid")
@@ -213,7 +213,7 @@ def test_processes_share_a_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("new", [True, False])
-def test_the_loop_goes_on_while_another_process_holds_the_file(path: Path, new: bool) -> None:
+def test_a_locked_file_does_not_block_the_event_loop(path: Path, new: bool) -> None:
     if new:  # that process is making it
         path.parent.mkdir()
     else:

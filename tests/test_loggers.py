@@ -133,7 +133,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_killed_run_is_shown_without_doubled_or_lost_steps(tmp_path: Path) -> None:
+def test_a_resumed_run_logs_each_step_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED, str(tmp_path), str(Path(__file__).parent)]
     done = subprocess.run(command, check=False)
     assert done.returncode == -signal.SIGKILL
@@ -234,6 +234,19 @@ def test_a_repeated_evaluation_is_logged_once(
         assert shown(run, "evaluation/reward") == [(2, 0.5), (3, 2.0)]
     else:
         assert steps(recorder, "evaluation/reward") == [(2, 0.5), (3, 2.0)]
+
+
+def test_a_logger_starts_over_if_another_version_wrote_what_it_has(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    run, config = RunFolder(tmp_path), Config(log_to=("wandb",))
+    train(run, 1, 1.0)
+    save(run, 1)
+    (run.path / "logged.json").write_text('{"wandb": {"name": "old", "step": 1}}')
+    with Loggers(config, run, 1) as mirrors:
+        assert mirrors.update() == []
+    assert steps(recorder) == [(1, 1.0)]
+    assert recorder.runs != ["old"], "the old run would have the step twice"
 
 
 def test_a_logger_that_fails_is_dropped_and_catches_up_on_resume(

@@ -297,7 +297,7 @@ def test_all_may_be_masked(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["aipo", "grpo", "dr_grpo"])
-def test_a_group_of_equals_teaches_nothing(name: str) -> None:
+def test_a_group_with_equal_rewards_has_no_gradient(name: str) -> None:
     advantage_of = standardised if name in STANDARDISED else mean_centred
     rewards = torch.tensor([0.7, 0.7, 0.7, 0.7, 1.0])
     advantages = advantage_of(rewards, torch.tensor([0, 0, 0, 0, 1])).tolist()

@@ -126,7 +126,7 @@ def test_national_numbers_need_their_region() -> None:
     assert masked(text, "phone") == text
 
 
-def test_a_month_is_no_name() -> None:
+def test_a_month_is_not_a_name() -> None:
     resume = "# May Baker\n\n## Experience\n\n- May 2020: May led 12 Bakers\n- in may, Baker won\n"
     assert Masker(1, resume, ["names"]).mask(resume, "a") == (
         "# Candidate 0001\n\n## Experience\n\n- May 2020: Candidate 0001 led 12 Bakers\n"
@@ -208,7 +208,7 @@ def test_the_name_is_found_in_the_head(head: str, body: str, masked_as: str) -> 
         "# 12 34",
     ],
 )
-def test_what_is_no_name(head: str) -> None:
+def test_words_that_are_not_names(head: str) -> None:
     resume = f"{head}\n\n## Experience\n\n### Data Engineer, Acme\n\n- Built Data pipelines\n"
     masker = Masker(1, resume, ["names"])
     assert not masker.named

@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import ModelCard, ModelCardData
 
 from learners.config import Config
-from learners.rollouts.workload import Work
+from learners.rollouts.workload import Workload
 from learners.run import model_card
 from learners.run.folder import RunFolder
 from learners.run.model_card import make, write, write_facts
@@ -49,7 +49,7 @@ def a_run(path: Path, edited: bool = True, **settings: Any) -> RunFolder:
     config = Config(name=path.name, runs=path.parent, eval_tasks=2, eval_rollouts=4, **settings)
     run = RunFolder(path)
     run.configure(config)
-    write_facts(run, config, Work.of(config))
+    write_facts(run, config, Workload.of(config))
     for step in (1, 2):
         run.append({"step": step, "reward": step / 2, "sampled_tokens": 1000.0, "entropy": 0.2})
     for when, reward, submitted in (("before", 1.25, 0.3), ("after", 2.123456, 0.9)):

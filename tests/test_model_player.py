@@ -94,7 +94,7 @@ def test_a_run_that_is_called_as_a_bundled_model_does_not_hide_it(
 
 
 @pytest.mark.vllm
-def test_who_sampled_in_training_samples_again(run: Path, tmp_path: Path) -> None:
+def test_the_engine_of_the_training_run_is_the_default(run: Path, tmp_path: Path) -> None:
     served = replace(RUN, engine="vllm", engine_procs=2, engine_urls=("http://h:1",))
     shutil.copytree(run, tmp_path, dirs_exist_ok=True)
     (tmp_path / "config.toml").write_text(to_toml(served))
@@ -119,7 +119,7 @@ def test_other_weights_are_another_model(run: Path, tmp_path: Path) -> None:
     assert before["weights"] != after["weights"]
 
 
-def test_what_is_no_model_is_told(run: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_an_error(run: Path, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(to_toml(RUN))
     with pytest.raises(FileNotFoundError, match="has not ended and exported one"):
         FoundModel.of({"model": str(tmp_path)})
@@ -133,7 +133,7 @@ def test_what_is_no_model_is_told(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "pointer"])
-def test_weights_that_are_none_are_told(damage: str, tmp_path: Path) -> None:
+def test_damaged_weights_are_an_error(damage: str, tmp_path: Path) -> None:
     shutil.copytree(models.NANO, tmp_path / "model")
     file = tmp_path / "model" / "model.safetensors"
     whole = file.read_bytes()
@@ -147,7 +147,7 @@ def test_weights_that_are_none_are_told(damage: str, tmp_path: Path) -> None:
         FoundModel.of({"model": str(file.parent)})
 
 
-def test_a_tokenizer_that_is_none_is_one_line(
+def test_a_missing_tokenizer_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(models.NANO, tmp_path / "model")

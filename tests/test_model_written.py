@@ -1,22 +1,25 @@
 """Drafts of tasks by a language model: what code makes of good ones, and finds in bad ones."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
 from copy import deepcopy
 from functools import lru_cache
+from typing import cast
 
 import pytest
 from bank_writer import Answer, write
 
 from resume_gym.document import wrapped_lines
 from resume_gym.judges import make_judge
+from resume_gym.llm import Asks, CutOff, Malformed, Prompt
 from resume_gym.rewards import WEAKNESS_METRIC
-from resume_gym.synthesis.checks import bullet_keys, match, repaired
+from resume_gym.synthesis.checks import bullet_keys, match
 from resume_gym.synthesis.drafts import draft_of, read_draft
-from resume_gym.synthesis.model_written import ask_for, examine, taken
+from resume_gym.synthesis.model_written import Gate, ask_for, examine, taken, write_task
 from resume_gym.synthesis.personas import SPOILING, Persona, make_persona
-from resume_gym.tasks import SPLITS, WEAKNESSES, Task
+from resume_gym.tasks import SPLITS, WEAKNESSES, Task, repaired
 from resume_gym.text.lines import parse
 
 VAGUE, LONG, MESSY, BARE, ASIDE, VERBS = range(6)
@@ -182,9 +185,14 @@ def cut_padding(answer: Answer) -> None:
         (VAGUE, put("portfolio", "I saved $987,654 once. " * 12), "facts", "in no fact"),
         (VAGUE, put("summary", "Formerly of Larkfield Bank"), "names", "Larkfield Bank"),
         (VAGUE, put("about", "Sallow Street Savings has clerks"), "names", "Sallow Street"),
+        (VAGUE, lambda a: a["skills"][0].update(items="SQL, Larkfield Bank"), "names", "Larkfield"),
+        (LONG, lambda a: a["padding"].insert(0, a["padding"].pop() + " at Tidewell Savings"),
+         "names", "Tidewell Savings"),
+        (LONG, lambda a: a["sections"][0].update(heading="Tidewell Savings"), "names", "Tidewell"),
         (VAGUE, forget_the_review, "names", "does not name"),
         (VAGUE, put("summary", "A vague summary of work"), "leak", "vague"),
         (BARE, put("portfolio", "There are no metrics here. " * 20), "leak", "no metrics"),
+        (VAGUE, put("portfolio", "It went on.\nvague, but calm. " * 12), "leak", "vague"),
         (VAGUE, put("summary", "An engineer [insert name]"), "shape", "holds '['"),
         (VAGUE, put("summary", " "), "shape", "summary: Value error, is empty"),
         (VAGUE, put("duties", ["Do it", "Do more"]), "shape", "duties: 5 are wanted, not 2"),
@@ -199,7 +207,7 @@ def cut_padding(answer: Answer) -> None:
         (MESSY, put("project_notes", "Done."), "length", "Project notes"),
     ],
 )  # fmt: skip
-def test_a_fault_is_found_and_told(number: int, spoil: Spoil, kind: str, text: str) -> None:
+def test_faults_are_reported(number: int, spoil: Spoil, kind: str, text: str) -> None:
     found = faults_of(number, spoil)
     assert any(one == kind and text in told for one, told in found), found
 
@@ -219,7 +227,7 @@ def test_the_match_floor_separates_jobs_of_other_roles() -> None:
     assert min(match(task, repaired(task)) for task in tasks) > 0.15
 
 
-def test_a_line_twice_is_no_fix() -> None:
+def test_a_repeated_line_is_not_a_fix() -> None:
     def repeat(answer: Answer) -> None:
         (a, b), (c, d) = weak_places(VAGUE)[:2]
         answer["jobs"][a]["bullets"][b]["weak"] = answer["jobs"][c]["bullets"][d]["weak"]
@@ -257,7 +265,7 @@ def test_a_bullet_of_another_task_is_a_duplicate_whatever_its_figures() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"weak"', '{"about": 1}', "```{}```"])
-def test_what_is_no_draft_is_a_fault(text: str) -> None:
+def test_an_invalid_draft_is_a_fault(text: str) -> None:
     task, faults = examine(ALL[0], text)
     assert task is None
     assert faults
@@ -280,11 +288,38 @@ def test_typography_becomes_plain() -> None:
     assert read_draft(json.dumps(answer), "formatting_inconsistent").duties[0] == "Own the cache"
 
 
+# Failed requests
+
+
+class Limited:
+    """A model whose answers are always cut off."""
+
+    async def ask(self, prompt: Prompt, parse: Callable[[str], str]) -> str:
+        raise CutOff("raise answer_tokens")
+
+
+def test_a_cut_off_answer_fails_again_after_a_resume() -> None:
+    failures: dict[str, tuple[str, str]] = {}
+
+    def fail(label: str, kind: str, text: str) -> None:
+        failures[label] = (kind, text)
+
+    for _ in range(2):  # the second gate is that of the resumed run
+        gate = Gate(cast("Asks", Limited()), dict(failures), fail)
+        with pytest.raises(Malformed, match="raise answer_tokens"):
+            asyncio.run(gate.ask(ask_for(ALL[0]), "first"))
+    # A journal of an earlier version has the name of the class.
+    gate = Gate(cast("Asks", Limited()), {f"{ALL[0].task_id}/0": ("cutoff", "too long")}, fail)
+    outcome = asyncio.run(write_task(ALL[0], gate, 1))
+    assert outcome.task is None
+    assert outcome.faults == {"malformed": 1}
+
+
 # Prompts
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_a_prompt_says_what_is_wanted(number: int) -> None:
+def test_a_prompt_describes_the_task(number: int) -> None:
     persona = ALL[number]
     prompt = ask_for(persona)
     candidate = persona.candidate

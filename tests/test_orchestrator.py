@@ -14,9 +14,9 @@ from scripted import CHAT, EDIT, REVIEW, SUBMIT, FixedJudge, Scripted
 from learners.config import Config
 from learners.engines import Engine, EngineError, RefusedError
 from learners.rollouts import orchestrator as module
-from learners.rollouts.orchestrator import Batch, Orchestrator
+from learners.rollouts.orchestrator import Orchestrator, StepRollouts
 from learners.rollouts.trajectories import Trajectories
-from learners.rollouts.workload import Work
+from learners.rollouts.workload import Workload
 from resume_gym import Rules, Task, Verdict, tool_call
 from resume_gym.judges import (
     AsyncJudge,
@@ -28,7 +28,7 @@ from resume_gym.judges import (
     JudgeUnavailable,
 )
 
-CONFIG = Config(groups=3, group_size=4, seed=5, patience_s=0.4, eval_rollouts=2)
+CONFIG = Config(groups=3, group_size=4, seed=5, timeout_s=0.4, eval_rollouts=2)
 TASKS = [make_task(number) for number in range(6)]
 
 
@@ -40,7 +40,7 @@ def make(
     **changes: Any,
 ) -> Orchestrator:
     held_out = [make_task(9, split="eval")]
-    work = Work(Rules(max_turns=3), TASKS, held_out, judge or FixedJudge(), CHAT)
+    work = Workload(Rules(max_turns=3), TASKS, held_out, judge or FixedJudge(), CHAT)
     kept = Trajectories(folder) if folder else None
     return Orchestrator(replace(CONFIG, **changes), work, engine, kept, note)
 
@@ -49,15 +49,15 @@ def says(*script: str | Exception) -> Scripted:
     return Scripted(lambda key: script)
 
 
-def batch(made: Orchestrator, step: int = 1) -> Batch:
+def batch(made: Orchestrator, step: int = 1) -> StepRollouts:
     return asyncio.run(made.batch(step))
 
 
-def texts(one: Batch) -> list[tuple[int, int, str]]:
+def texts(one: StepRollouts) -> list[tuple[int, int, str]]:
     return [(r.group, r.member, r.session.task.task_id) for r in one.rollouts]
 
 
-def test_a_step_and_the_seed_say_what_is_played() -> None:
+def test_a_step_and_the_seed_determine_the_episodes() -> None:
     first, again = batch(make(says(SUBMIT)), 3), batch(make(says(SUBMIT)), 3)
     assert texts(first) == texts(again)
     assert [group for group, _, _ in texts(first)] == [6] * 4 + [7] * 4 + [8] * 4
@@ -78,13 +78,13 @@ def test_all_episodes_are_played_at_once_and_come_back_in_order() -> None:
 
 def test_an_engine_may_take_fewer_at_once() -> None:
     engine = says(REVIEW, SUBMIT)
-    engine.at_once = 5
+    engine.max_concurrency = 5
     assert len(batch(make(engine)).rollouts) == 12
     assert engine.most == 5
     assert len(set(engine.seeds)) == 12 * 2, "each turn of each episode draws its own"
 
 
-def test_members_that_are_refused_are_left_out_and_counted() -> None:
+def test_refused_members_are_dropped_and_counted() -> None:
     refused = RefusedError("too long")
     engine = Scripted(lambda key: (refused,) if key in (0, 4, 5) else (SUBMIT,))
     one = batch(make(engine))
@@ -93,9 +93,10 @@ def test_members_that_are_refused_are_left_out_and_counted() -> None:
     assert (one.dropped_episodes, one.dropped_groups) == (3, 1)
 
 
-def test_a_step_without_any_group_is_an_error() -> None:
-    with pytest.raises(RefusedError, match="too long"):
-        batch(make(says(RefusedError("too long"))))
+def test_a_step_without_any_group_raises_the_first_error_and_counts_them() -> None:
+    engine = Scripted(lambda key: (RefusedError(f"too long: {key}"),) if key % 4 < 2 else (SUBMIT,))
+    with pytest.raises(RefusedError, match="6 of 12 episodes failed, the first with: too long: 0"):
+        batch(make(engine))
 
 
 def test_an_engine_that_is_gone_ends_all() -> None:
@@ -105,7 +106,7 @@ def test_an_engine_that_is_gone_ends_all() -> None:
 
 def test_a_busy_judge_is_asked_again() -> None:
     judge = FixedJudge([JudgeUnavailable("busy"), JudgeUnavailable("busy"), BEST])
-    one = batch(make(says(EDIT, SUBMIT), judge, groups=1, group_size=2, patience_s=30.0))
+    one = batch(make(says(EDIT, SUBMIT), judge, groups=1, group_size=2, timeout_s=30.0))
     assert [r.session.state.verdict for r in one.rollouts] == [BEST] * 2
     assert len(judge.asked) == 4
 
@@ -115,10 +116,10 @@ def test_a_busy_judge_is_asked_again() -> None:
     [
         (FixedJudge([JudgeUnavailable("busy")]), JudgeUnavailable, "busy"),
         (FixedJudge([JudgeMalformed("no verdict")]), JudgeMalformed, "no verdict"),
-        (FixedJudge(seconds=1.5), JudgeUnavailable, "has not answered for 0 s"),
+        (FixedJudge(seconds=1.5), JudgeUnavailable, "has not answered in time"),
     ],
 )
-def test_a_failure_of_the_judge_is_no_number(
+def test_a_judge_failure_is_not_a_number(
     judge: FixedJudge, kind: type[JudgeError], told: str, tmp_path: Path
 ) -> None:
     notes: list[str] = []
@@ -133,7 +134,7 @@ def test_a_failure_of_the_judge_is_no_number(
     assert engine.seeds == []
 
 
-def test_what_was_played_before_is_not_played_again(tmp_path: Path) -> None:
+def test_stored_episodes_are_not_played_again(tmp_path: Path) -> None:
     whole = batch(make(says(EDIT, SUBMIT), folder=tmp_path))
     path = Trajectories(tmp_path).path(1)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -222,16 +223,16 @@ def test_an_evaluation_leaves_out_what_got_no_verdict_unless_it_is_much() -> Non
     one = asyncio.run(made.evaluate())
     assert (one.summary.episodes, one.dropped_episodes) == (3, 1)
     made = make(says(EDIT, SUBMIT), Ranking(many), eval_rollouts=4)
-    with pytest.raises(JudgeRefused):
+    with pytest.raises(JudgeRefused, match="2 of 4 episodes failed, the first with: no"):
         asyncio.run(made.evaluate())
 
 
-def test_the_loop_goes_on_while_judges_think() -> None:
+def test_judges_do_not_block_the_event_loop() -> None:
     """And while episodes wait for the engine; it is measured by the loop itself."""
     judge = FixedJudge(seconds=0.6)
-    made = make(Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.05), judge, patience_s=30.0)
+    made = make(Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.05), judge, timeout_s=30.0)
 
-    async def watched() -> Batch:
+    async def watched() -> StepRollouts:
         watch = asyncio.create_task(made.watch())
         try:
             return await made.batch(1)
@@ -244,7 +245,7 @@ def test_the_loop_goes_on_while_judges_think() -> None:
     assert time.monotonic() - began < 12 * 0.6, "judges think side by side"
 
 
-def test_who_hangs_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_request_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ALARM_S", 0.1)
     notes: list[str] = []
     slow = Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.5 if key < 2 else 0.0)
@@ -263,7 +264,7 @@ def test_who_hangs_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_stays_flat() -> None:
     """Two thousand episodes leave no more behind than a few hundred."""
-    made = make(says(REVIEW, EDIT, SUBMIT), groups=5, group_size=20, patience_s=30.0)
+    made = make(says(REVIEW, EDIT, SUBMIT), groups=5, group_size=20, timeout_s=30.0)
     resident = psutil.Process().memory_info
 
     async def play(steps: Sequence[int]) -> int:
@@ -299,7 +300,7 @@ class Ranking(AsyncJudge):
 def test_a_judge_of_groups_hears_of_all_members_at_once() -> None:
     judge = Ranking()
     engine = says(EDIT, SUBMIT)
-    engine.at_once = 5  # less than two groups
+    engine.max_concurrency = 5  # less than two groups
     one = batch(make(engine, judge))
     assert sorted(judge.asked) == sorted((r.session.task.task_id, 4) for r in one.rollouts[::4])
     assert all(r.session.state.verdict == BEST for r in one.rollouts)
@@ -308,7 +309,7 @@ def test_a_judge_of_groups_hears_of_all_members_at_once() -> None:
 def test_a_group_is_judged_again_as_a_whole_while_the_judge_is_busy(tmp_path: Path) -> None:
     refused = JudgeRefused("no")
     judge = Ranking([BEST, JudgeUnavailable("busy"), refused, BEST], [BEST, BEST, refused, BEST])
-    one = batch(make(says(EDIT, SUBMIT), judge, tmp_path, groups=1, patience_s=30.0))
+    one = batch(make(says(EDIT, SUBMIT), judge, tmp_path, groups=1, timeout_s=30.0))
     assert [number for _, number in judge.asked] == [4, 4]
     assert [r.member for r in one.rollouts] == [0, 1, 3]
     assert one.dropped_episodes == 1
@@ -323,7 +324,7 @@ def test_a_judge_that_cannot_judge_anything_ends_the_run_and_loses_nothing(tmp_p
     wrong = JudgeMisconfigured("401: check the key")
     for judge in (Ranking([wrong] * 2), FixedJudge([wrong])):
         folder = tmp_path / judge.name
-        settings: dict[str, Any] = {"groups": 1, "group_size": 2, "patience_s": 30.0}
+        settings: dict[str, Any] = {"groups": 1, "group_size": 2, "timeout_s": 30.0}
         with pytest.raises(JudgeMisconfigured, match="check the key"):
             batch(make(says(EDIT, SUBMIT), judge, folder, **settings))
         engine = says(EDIT, SUBMIT)

@@ -133,7 +133,7 @@ def test_equal_texts_are_one_contestant() -> None:
     assert len(log) == 3  # to compare is blind to the order, so once is enough
 
 
-def test_a_judge_who_finds_no_difference_says_the_same_of_all() -> None:
+def test_a_judge_without_preferences_grades_all_equal() -> None:
     judge = pairwise(lambda task, first, second: 0)
     assert set(ranked(judge, GROUP).strengths.values()) == {0.0}
     said = judged(judge, GROUP)
@@ -152,7 +152,7 @@ def test_ties_between_neighbours_leave_the_order(size: int) -> None:
     assert order == sorted(order, reverse=True)
 
 
-def test_a_model_that_prefers_what_it_reads_first_says_the_same_of_all() -> None:
+def test_a_model_that_prefers_the_first_text_grades_all_equal() -> None:
     asks = FakeAsks(
         lambda prompt: (
             compared(prompt.user, "A") if prompt.kind == COMPARISON else checked(prompt.user)
@@ -279,7 +279,7 @@ def test_a_failed_comparison_leaves_the_rest() -> None:
 
 @pytest.mark.parametrize("group", [GROUP[:4], GROUP])
 @pytest.mark.parametrize("kind", [JudgeUnavailable, JudgeRefused])
-def test_who_is_not_linked_to_the_original_has_no_verdict(
+def test_a_text_not_linked_to_the_original_has_no_verdict(
     group: list[str], kind: type[JudgeError]
 ) -> None:
     judge = pairwise(failing(kind("no answer"), group[1]))
@@ -298,7 +298,7 @@ def test_without_the_original_nobody_is_better_or_worse() -> None:
     assert all(isinstance(one, JudgeUnavailable) for one in said)
 
 
-def test_a_wrong_key_is_told_and_a_bug_comes_through() -> None:
+def test_a_wrong_key_is_reported_and_a_bug_is_raised() -> None:
     said = judged(pairwise(failing(JudgeMisconfigured("no key"), GROUP[1])), GROUP[:3])
     assert all(isinstance(one, JudgeMisconfigured) for one in said)
     with pytest.raises(ZeroDivisionError):

@@ -170,7 +170,7 @@ def test_an_engine_needs_room_for_its_weights_and_a_whole_episode(alone: Config)
         make_plan(replace(apart, max_tokens=10_000), Machine((("small", 7 * 10**9), trains)))
 
 
-def test_who_shares_a_gpu_leaves_room_for_the_other(alone: Config) -> None:
+def test_engine_and_trainer_share_the_memory_of_a_gpu(alone: Config) -> None:
     plan = make_plan(alone, Machine.named("H100"))
     assert [place for _, place, _ in plan.processes] == ["GPU 0", "GPU 0", "CPU"]
     assert plan.serving is not None
@@ -283,7 +283,7 @@ def test_this_machine_has_cores_and_memory() -> None:
 
 
 @pytest.mark.parametrize("width", [100, 200])
-def test_what_is_printed_fits_a_hundred_columns(width: int, source: Config) -> None:
+def test_the_table_fits_in_100_columns(width: int, source: Config) -> None:
     text = printed(make_plan(source, H200), width)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
     for told in (

@@ -148,7 +148,7 @@ def test_the_end_shows_ledger_and_reasons(tmp_path: Path) -> None:
         assert " ".join(verdict.reasons[name].split()[:4]) in told
 
 
-def test_nothing_done_is_not_judged(tmp_path: Path) -> None:
+def test_an_unchanged_document_is_not_judged(tmp_path: Path) -> None:
     seen = []
 
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
@@ -182,7 +182,7 @@ def test_an_undone_turn_does_not_count(tmp_path: Path) -> None:
     assert app.episode.session.record() == bare(make_task(), *calls).record()
 
 
-def test_there_is_nothing_to_undo_at_first(tmp_path: Path) -> None:
+def test_undo_without_an_edit_changes_nothing(tmp_path: Path) -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         await pilot.click("#undo")
         await pilot.press("ctrl+b")
@@ -207,9 +207,9 @@ def test_the_form_says_how_often_text_occurs_and_what_a_call_would_do(tmp_path: 
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         await pilot.click("TextField")
         for typed, wanted in (
-            ("elpedx", ["stands nowhere", "this fails: `old` is not in the resume"]),
+            ("elpedx", ["occurs nowhere", "this fails: `old` is not in the resume"]),
             ("", []),
-            ("elped", ["stands 2 times", "this fails: `old` occurs 2 times, expected 1"]),
+            ("elped", ["occurs 2 times", "this fails: `old` occurs 2 times, expected 1"]),
         ):
             await pilot.press("ctrl+a", "shift+end", "backspace", *typed)
             await pilot.pause()
@@ -391,6 +391,24 @@ def test_the_screen_lives_while_the_judge_thinks(tmp_path: Path, undo: bool) -> 
     assert session.state.verdict == (None if undo else BEST)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"old": "ports;\r\n", "new": "ports;\n"}, "not in the resume"),
+        ({"old": "Cargo\r\n", "new": "Cargo\n"}, "the edit changes nothing"),
+        ({"old": "Cargo", "new": "x" * 1000}, "the action has 1"),
+    ],
+)
+def test_a_preview_makes_the_checks_of_a_turn(arguments: dict[str, str], message: str) -> None:
+    session = Session(make_task(resume="# Ada\nCargo\n"), Rules(max_chars=500))
+    episode = PlayedEpisode(start("ResumeEditMini-v0", task_id=MINI).env, session)
+    preview = episode.preview("str_replace", arguments)
+    assert not preview.works
+    assert message in preview.message
+    assert (session.turns, session.text) == (0, "# Ada\nCargo\n")
+    assert episode.call("str_replace", arguments).observation.startswith("error (")
+
+
 @pytest.mark.slow
 def test_another_domain_is_played_with_its_own_tools() -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
@@ -520,7 +538,7 @@ def test_a_file_of_tasks_and_a_seed_draw_as_the_environment_does() -> None:
         ({"env": "ResumeEdit-v0", "task_id": "x"}, "task_id: 'x' is not in default"),
     ],
 )
-def test_mistakes_are_named(arguments: dict[str, str], told: str) -> None:
+def test_user_errors_are_named(arguments: dict[str, str], told: str) -> None:
     with pytest.raises(TaskError, match=told):
         start(**arguments)
 

@@ -22,8 +22,8 @@ EDIT = tool_call("str_replace", old="Helped build", new="Built")
 BROKEN = with_calls("Let me see.", [("str_replace", '{"old": "x", "new"')])
 
 
-def player(server: Loopback, at_once: int = 4, **options: Any) -> Endpoint:
-    return endpoint({"model": "scripted", "base_url": server.url, **options}, at_once)
+def player(server: Loopback, max_concurrency: int = 4, **options: Any) -> Endpoint:
+    return endpoint({"model": "scripted", "base_url": server.url, **options}, max_concurrency)
 
 
 def play(one: Endpoint, *sessions: Session) -> None:
@@ -169,7 +169,7 @@ def test_content_in_parts_is_put_together():
         Say(empty=True, body='{"choices": []}'),
     ],
 )
-def test_what_is_no_turn_never_becomes_one(say):
+def test_a_failed_completion_is_not_a_turn(say):
     with model(lambda turn: SUBMIT) as server:
         server.script += [say, say]
         session = Session(make_task())
@@ -178,7 +178,7 @@ def test_what_is_no_turn_never_becomes_one(say):
     assert session.turns == 0
 
 
-def test_who_asks_to_wait_is_waited_for():
+def test_a_retry_after_beyond_the_deadline_is_an_error():
     with model(lambda turn: SUBMIT) as server:
         server.script.append(Say(status=429, headers={"retry-after": "30"}))
         session = Session(make_task())
@@ -189,11 +189,13 @@ def test_who_asks_to_wait_is_waited_for():
 
 def test_a_store_tells_servers_apart(tmp_path):
     store = str(tmp_path / "answers.sqlite")
-    for said in ((REVIEW, SUBMIT), (SUBMIT,)):
-        with model(said.__getitem__) as server:
+    scripts = ((REVIEW, SUBMIT), (SUBMIT,))
+    # both run at once: a server that starts after another has ended may get its port
+    with model(scripts[0].__getitem__) as first, model(scripts[1].__getitem__) as second:
+        for script, server in zip(scripts, (first, second), strict=True):
             session = Session(make_task())
             play(player(server, store=store), session)
-        assert [text for text, _ in session.state.transcript] == list(said)
+            assert [text for text, _ in session.state.transcript] == list(script)
 
 
 def test_a_turn_that_was_cut_off_is_the_models_own():
@@ -204,7 +206,7 @@ def test_a_turn_that_was_cut_off_is_the_models_own():
     assert [step.error for _, step in session.state.transcript] == ["no_call", "none"]
 
 
-def test_what_passes_is_asked_again_and_costs_no_turn():
+def test_temporary_failures_are_retried_and_cost_no_turn():
     with model(lambda turn: (REVIEW, SUBMIT)[turn]) as server:
         server.script += [Say(status=503), Say(how="cut"), Say(body="no JSON")]
         session = Session(make_task())
@@ -238,7 +240,7 @@ def test_a_server_that_fails_ends_the_episode(say, kind):
 def test_many_episodes_are_on_their_way_at_once():
     with model(lambda turn: (REVIEW, SUBMIT)[turn], delay_s=0.3) as server:
         sessions = [Session(make_task(n)) for n in range(24)]
-        play(player(server, at_once=24), *sessions)
+        play(player(server, max_concurrency=24), *sessions)
         assert server.most == 24
     assert all(one.state.submitted for one in sessions)
 
@@ -332,6 +334,6 @@ def test_folders_are_called_after_their_runs(tmp_path):
         ('{"model": "careful", "name": "a\\nb"}', "expected a name in one line"),
     ],
 )
-def test_mistakes_in_a_spec_are_told(text, message):
+def test_errors_in_a_spec_are_reported(text, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         read_spec(text)

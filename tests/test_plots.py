@@ -20,12 +20,11 @@ from matplotlib.text import Annotation, Text
 from PIL import Image
 
 from resume_gym.agents import AGENTS
-from resume_gym.apps.plot.bars import Bar, by_weakness, components, draw_bars
+from resume_gym.apps.plot.bars import BY_WEAKNESS, Bar, by_weakness, components, draw_bars
 from resume_gym.apps.plot.dynamics import draw_dips, draw_phase
 from resume_gym.apps.plot.plot import of_evaluation, of_run, plot
 from resume_gym.apps.plot.reading import Evaluation, Played, read_evaluations, read_run
 from resume_gym.apps.plot.smoothing import Dip, dips, smooth
-from resume_gym.apps.plot.source import BY_WEAKNESS
 from resume_gym.apps.plot.spread import draw_efficiency, draw_rewards
 from resume_gym.apps.plot.style import apart, new_figure, save, styled
 from resume_gym.apps.plot.training import OVERVIEW, TRAINER, dashboard, draw_panels
@@ -288,7 +287,7 @@ def test_a_dip_is_found_where_it_is() -> None:
     assert smoothed[dip.back] >= smoothed[dip.peak] > smoothed[dip.back - 1]
 
 
-def test_two_dips_are_two_and_a_half_recovery_is_told() -> None:
+def test_two_dips_and_a_partial_recovery_are_reported() -> None:
     twice = [a + b for a, b in zip(valley(120, 30, 1, 0.2), valley(120, 80, 1, 0.2), strict=True)]
     assert [abs(one.trough - at) < 3 for one, at in zip(dips(twice), (30, 80), strict=True)] == [
         True,
@@ -316,7 +315,7 @@ def test_no_dip_where_nothing_comes_back(curve: list[float]) -> None:
     assert dips(curve) == []
 
 
-def test_noise_is_no_dip() -> None:
+def test_noise_is_not_a_dip() -> None:
     noise = random.Random(0)
     found = [
         bool(dips([noise.gauss(0, 1) for _ in range(length)]))
@@ -373,6 +372,16 @@ def test_a_run_has_its_pictures_in_its_folder(run: Path) -> None:
     write_lines(run / "metrics.jsonl", [{"step": 1, "reward": rows[0]["reward"]}])
     missing = plot([run], formats=["svg"]).missing
     assert [one.name for one in missing] == ["trainer", "dips", "phase"]
+
+
+def test_runs_with_equal_folder_names_get_separate_folders(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "later" / run.name
+    write_lines(other / "metrics.jsonl", learning(3))
+    written = plot([run, other], tmp_path / "out", formats=["svg"])
+    assert len(set(written.files)) == len(written.files)
+    folders = {file.parent for file in written.files}
+    assert len(folders) == 2
+    assert {folder.name for folder in folders} == {run.name}
 
 
 def test_means_and_whiskers_are_those_of_the_tasks() -> None:
@@ -486,7 +495,9 @@ def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_run_is_named(files: dict[str, str], told: str, tmp_path: Path) -> None:
+def test_folders_that_are_not_runs_are_named(
+    files: dict[str, str], told: str, tmp_path: Path
+) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text, errors="surrogateescape")
     with pytest.raises(TaskError, match=told):
@@ -499,7 +510,7 @@ def parse(*arguments: str) -> argparse.Namespace:
     return parser.parse_args(["plot", *arguments])
 
 
-def test_the_command_writes_what_it_says(
+def test_the_command_lists_the_files_it_writes(
     run: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -7,7 +7,7 @@ from torch import nn
 
 from learners.config import ConfigError
 from learners.training import head
-from learners.training.batching import Batch, Sample, pack
+from learners.training.batching import PackedRow, Sample, pack
 from learners.training.head import Head
 from learners.training.policy import Policy
 
@@ -18,12 +18,12 @@ def response(n: int) -> list[int]:
     return Random(n).choices(range(VOCABULARY), k=n)
 
 
-def row(*lengths: int) -> Batch:
+def row(*lengths: int) -> PackedRow:
     samples = [Sample(0, PROMPT, response(n), [True] * n, [0.0] * n, 1.0) for n in lengths]
     return pack(samples, 1000)[0]
 
 
-def gradient(policy: Policy, batch: Batch) -> torch.Tensor:
+def gradient(policy: Policy, batch: PackedRow) -> torch.Tensor:
     policy.zero_grad()
     logprobs, _ = policy(batch)
     (logprobs * torch.linspace(-1, 1, len(logprobs))).sum().backward()

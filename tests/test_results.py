@@ -18,8 +18,8 @@ from native_model import model
 from resume_gym import Rules, Session, load_tasks, tool_call
 from resume_gym.cli import main
 from resume_gym.editing import EditSession
-from resume_gym.evaluation.figures import Episode, summarise
 from resume_gym.evaluation.results import Results, digest, row_of
+from resume_gym.evaluation.summary import Episode, summarise
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.rewards import TERMS, Verdict
 from resume_gym.tasks import TaskError
@@ -103,7 +103,7 @@ def test_the_parquet_file_holds_a_row_an_episode(tmp_path):
         assert (row["agent"], row["graded"], row["failure"]) == ("random", True, None)
 
 
-def test_the_same_command_goes_on_and_plays_nothing_twice(tmp_path):
+def test_the_same_command_resumes_without_repeated_episodes(tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
     more = ("--agent", "random", "--rollouts", "2")
     assert evaluate(whole, *more) == evaluate(part, *more) == 0
@@ -120,7 +120,7 @@ def test_the_same_command_goes_on_and_plays_nothing_twice(tmp_path):
     assert (part / "episodes.jsonl").stat() == before
 
 
-def test_it_goes_on_from_any_byte(tmp_path):
+def test_an_evaluation_resumes_from_any_byte(tmp_path):
     whole, part = tmp_path / "whole", tmp_path / "part"
     more = ("--agent", "rändom=random", "--rollouts", "2")
     assert evaluate(whole, *more) == evaluate(part, *more) == 0
@@ -144,7 +144,7 @@ def test_half_a_character_of_a_server_is_in_no_file_s_way(tmp_path):
     assert len(read(tmp_path)["agents"]["m"]["failures"]) == 12
 
 
-def test_agents_and_rollouts_may_be_added_and_nothing_else(tmp_path, capsys):
+def test_only_agents_and_rollouts_may_be_added(tmp_path, capsys):
     assert evaluate(tmp_path, "--agent", "noop") == 0
     assert evaluate(tmp_path, "--agent", "noop", "--agent", "careful") == 0
     assert [row["agent"] for row in rows(tmp_path)] == ["noop"] * 6 + ["careful"] * 6
@@ -254,7 +254,7 @@ def test_an_endpoint_that_fails_costs_its_episodes_only(tmp_path, capsys):
     assert found["summary"]["submit_rate"] == 1.0
 
 
-def test_a_wrong_key_ends_all_and_loses_nothing(tmp_path, capsys):
+def test_a_wrong_key_ends_the_evaluation_and_loses_nothing(tmp_path, capsys):
     with model(lambda turn: (REVIEW, SUBMIT)[turn]) as server:
         agent = f"m=scripted@{server.url}"
         more = ("--agent", agent, "--rollouts", "1", "--at-once", "1")
@@ -270,7 +270,7 @@ def test_a_wrong_key_ends_all_and_loses_nothing(tmp_path, capsys):
         assert len(rows(tmp_path)) == 6
 
 
-def test_a_killed_evaluation_goes_on_where_it_was(tmp_path):
+def test_a_killed_evaluation_resumes(tmp_path):
     """`kill -9` in the middle: every request is answered once, but for what was under way."""
     with model(lambda turn: (REVIEW, SUBMIT)[turn], delay_s=0.1) as server:
         spec = f"m=scripted@{server.url}"
@@ -296,7 +296,7 @@ def test_a_killed_evaluation_goes_on_where_it_was(tmp_path):
     assert read(tmp_path)["agents"]["m"]["summary"]["episodes"] == 24
 
 
-def test_who_interrupts_it_is_told_how_to_go_on(tmp_path):
+def test_an_interrupt_prints_how_to_resume(tmp_path):
     with model(lambda turn: REVIEW, delay_s=0.1) as server:
         words = ["--agent", f"m=scripted@{server.url}", "--rollouts", "1", "--at-once", "1"]
         command = ["eval", "--tasks", TASKS, "--out", str(tmp_path), *words]
@@ -335,7 +335,7 @@ def test_a_broken_line_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["episodes.jsonl", "evaluation.json", "episodes.parquet"])
-def test_what_somebody_else_wrote_is_left_alone(tmp_path, name):
+def test_other_files_are_not_overwritten(tmp_path, name):
     (tmp_path / name).write_text("mine\n")
     with (
         pytest.raises(TaskError, match=f"holds {name}, but no settings.json"),
@@ -346,7 +346,7 @@ def test_what_somebody_else_wrote_is_left_alone(tmp_path, name):
     assert (tmp_path / name).read_text() == "mine\n"
 
 
-def test_a_run_is_no_place_for_an_evaluation(tmp_path, capsys):
+def test_a_run_folder_is_rejected_for_an_evaluation(tmp_path, capsys):
     (tmp_path / "metrics.jsonl").touch()  # as a run has it before its first step
     assert evaluate(tmp_path) == 2
     assert capsys.readouterr().err.endswith("holds a training run; choose another folder\n")
@@ -364,7 +364,7 @@ def test_settings_of_something_else_are_named(tmp_path, text):
     assert (tmp_path / "settings.json").read_text() == text
 
 
-def test_who_was_killed_at_once_can_begin_again(tmp_path):
+def test_an_empty_evaluation_can_be_resumed(tmp_path):
     (tmp_path / "episodes.jsonl").touch()
     with Results(tmp_path, SETTINGS) as results:
         assert list(results.rows()) == []

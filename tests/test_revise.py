@@ -200,10 +200,10 @@ def test_scripted_agents_and_models_of_ones_own_revise(
         (["--out", "n.md", "--judge", "rubrik"], "--judge: expected module:name"),
         (["--out", "n.md", "--env", "CartPole-v1"], "CartPole-v1 edits no documents"),
         (["--out", "n.md", "--env", "examples.release_notes:ReleaseNotes-v0"],
-         "--env: expected an environment of resumes; examples.release_notes:ReleaseNotes-v0"),
+         "--env: expected an environment for resumes, got examples.release_notes:ReleaseNotes-v0"),
     ],
 )  # fmt: skip
-def test_nothing_is_asked_when_it_could_not_be_written(
+def test_an_unwritable_output_is_an_error_before_any_request(
     options: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("ada.revised.md", "there.md"):
@@ -275,7 +275,7 @@ def test_new_lines_end_as_most_do() -> None:
 
 
 @given(st.lists(st.tuples(st.text("ab é", max_size=3), st.sampled_from(["\n", "\r\n", "\r"]))))
-def test_what_nobody_edits_stays_byte_for_byte(rows: list[tuple[str, str]]) -> None:
+def test_unedited_lines_stay_byte_for_byte(rows: list[tuple[str, str]]) -> None:
     raw = ("x" + "".join(line + end for line, end in rows)).encode()
     text = raw.decode().replace("\r\n", "\n").replace("\r", "\n").strip("\n") + "\n"
     assert Source(Path("a.md"), text, "Markdown", (), raw).encoded(text) == raw
@@ -346,7 +346,7 @@ def test_documents_that_cannot_be_read(
         (".", "--model: "),
     ],
 )
-def test_models_that_are_none(
+def test_invalid_models_are_errors(
     agent: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert revise(agent) == 2
@@ -403,7 +403,7 @@ def test_a_revision_that_is_not_handed_in_is_flagged(
 ) -> None:
     assert served([STRONGER, *[REVIEW] * 9]) == 3
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
-    assert "**The agent ran out of turns and did not hand it in: it may be half done.**" in report
+    assert "**The agent ran out of turns and did not submit: it may be half done.**" in report
     assert "WARNING: The agent ran out of turns" in capsys.readouterr().out
 
 
@@ -449,9 +449,7 @@ HOSTILE = (
 )
 
 
-def test_what_models_and_documents_say_is_text(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_output_of_models_is_escaped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     resume = RESUME.replace("Python, SQL", "Python, SQL\n```\n````\n[red]\x1b[2J\n<img src=x>")
     (folder / "ada.md").write_text(resume, encoding="utf-8")
     edit = tool_call("str_replace", old="[red]", new="[blue] ```` <b>")
@@ -468,7 +466,7 @@ def test_what_models_and_documents_say_is_text(
         assert not {"\x1b", "\u202e"} & set(text)
 
 
-def test_a_judge_that_prefers_the_original_is_told(
+def test_a_preference_for_the_original_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worse = tool_call(
@@ -493,7 +491,7 @@ def test_an_edit_that_only_moves_text_is_called_so(folder: Path) -> None:
     assert "By rule: the same words in another order" in report
 
 
-def test_half_a_character_of_a_model_is_no_end(folder: Path) -> None:
+def test_half_a_character_does_not_end_the_episode(folder: Path) -> None:
     assert served([*[REVIEW] * 9, "\ud83d broken\n" + STRONGER]) == 3
     assert "broken" in (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
 

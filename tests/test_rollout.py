@@ -47,7 +47,7 @@ def test_an_episode_as_tokens() -> None:
     assert engine.seeds == [(100, 5, 0), (100, 5, 1), (100, 5, 2)], "no two turns draw the same"
 
 
-def test_what_the_trainer_gets() -> None:
+def test_samples_of_a_rollout() -> None:
     one, _ = run(SUBMIT)
     sample = one.sample(-1.25)
     assert (sample.group, sample.advantage) == (4, -1.25)
@@ -69,7 +69,7 @@ def test_a_turn_that_is_cut_off_gets_an_end_that_was_not_sampled() -> None:
     assert one.sampled[1 - n :] == [True] * (n - 1)
 
 
-def test_without_tokens_there_is_no_rollout() -> None:
+def test_a_rollout_needs_tokens() -> None:
     with pytest.raises(EngineError, match="gone"):
         run(REVIEW, EngineError("gone"))
 

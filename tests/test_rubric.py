@@ -182,7 +182,7 @@ def test_like_lines_that_are_changed_alike_are_not_joined() -> None:
         "- Wrote the and SQL checks that caught late scans for of a",
     ],
 )
-def test_words_that_are_no_english_are_damage(line: str) -> None:
+def test_words_that_are_not_english_are_damage(line: str) -> None:
     """Found by a search over edits: garbled lines were the same as the original."""
     assert judged(swap(WORKED, line)).clarity == -1
     assert judged(swap(WORKED, line)).preference == -1

@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "frozen.json"
 
 
-def test_what_is_frozen_is_what_was_asked_and_said(path: Path) -> None:
+def test_a_freeze_stores_requests_and_answers(path: Path) -> None:
     frozen = load_frozen(path)
     assert (frozen.judge, frozen.served) == ("fake", "")
     assert [(p.task, p.revised) for p in frozen.pairs] == [(p.task, p.revised) for p in PAIRS]
@@ -51,13 +51,13 @@ def test_a_judge_that_says_the_same_has_not_drifted(path: Path) -> None:
     assert (found.fields, found.changed, found.failures, found.share) == (84, (), {}, 0.0)
 
 
-def test_what_changed_is_listed(path: Path) -> None:
+def test_changes_are_listed(path: Path) -> None:
     found = asyncio.run(drift(Fake(dislikes_the_first), load_frozen(path)))
     assert found.changed == ((PAIRS[0].pair_id, "preference", 1, -1),)
     assert found.share == 1 / 84
 
 
-def test_a_pair_without_a_verdict_is_no_drift(path: Path) -> None:
+def test_a_pair_without_a_verdict_is_not_drift(path: Path) -> None:
     found = asyncio.run(drift(Fake(refuses_the_first), load_frozen(path)))
     assert found.failures == {PAIRS[0].pair_id: "JudgeRefused"}
     assert (found.fields, found.changed) == (78, ())
@@ -135,7 +135,7 @@ def command(*arguments: str) -> None:
 def test_the_command_freezes_and_fails_on_drift(tmp_path: Path, capsys) -> None:
     path = tmp_path / "frozen.json"
     command("--frozen", str(path), "--freeze", "--limit", "14")
-    assert "14 pairs as rubric judges them" in capsys.readouterr().out
+    assert "14 pairs with verdicts of rubric" in capsys.readouterr().out
     command("--frozen", str(path))
     assert "0 of 84 fields changed" in capsys.readouterr().out
 
@@ -207,15 +207,15 @@ def test_answers_of_a_store_are_no_sign_of_steadiness(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     monkeypatch.setattr(judge_sentinel, "make_async_judge", lambda spec: Kept())
-    with pytest.raises(DriftError, match="kept cannot draw anew: 14 answers came from its store"):
+    with pytest.raises(DriftError, match="kept repeated 14 stored answers"):
         command("--frozen", str(path))
     assert "fields changed" not in capsys.readouterr().out
     monkeypatch.setattr(judge_sentinel, "make_async_judge", lambda spec: Drawing())
     command("--frozen", str(path))
-    assert "14 answers came from the store, of an earlier run today" in capsys.readouterr().out
+    assert "14 answers came from the store of an earlier run today" in capsys.readouterr().out
 
 
-def test_a_limit_that_is_no_share_is_refused(capsys) -> None:
+def test_an_invalid_limit_is_rejected(capsys) -> None:
     with pytest.raises(SystemExit):
         command("--frozen", "x.json", "--allow", "20")
     assert "expected a share from 0 to below 1" in capsys.readouterr().err

@@ -22,7 +22,7 @@ def test_holds_any_text_up_to_a_length(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["a" * 101, "\x00", "a\ud800", b"a", 3, None, ["a"], np.zeros(3)])
-def test_holds_nothing_else(value: object) -> None:
+def test_contains_rejects_other_values(value: object) -> None:
     assert value not in SPACE
 
 

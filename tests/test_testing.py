@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import BEST, make_task
 
-from resume_gym import Malformed, Session, Task, ToolCall, Verdict
+from resume_gym import FailedCall, Session, Task, ToolCall, Verdict
 from resume_gym.document import Edit
 from resume_gym.editing import Shown
 from resume_gym.env import ResumeEditEnv
@@ -17,7 +17,7 @@ from resume_gym.testing import Played, Script, check_adapter, check_env, check_j
 from resume_gym.tools import TOOLS, Toolbox, schema
 
 Result = tuple[str, float, bool, bool, dict[str, Any]]
-Outcome = Edit | Shown | Malformed
+Outcome = Edit | Shown | FailedCall
 
 # Environments
 
@@ -94,7 +94,7 @@ class Stubborn(Session):
     __slots__ = ()
 
     def act(self, call: ToolCall) -> Outcome:
-        return Malformed("not_found", "no", call.name)
+        return FailedCall("not_found", "no", call.name)
 
 
 class Entangled(Session):
@@ -172,7 +172,7 @@ def test_gymnasiums_warnings_are_failures() -> None:
         check_env(Seeded)
 
 
-def test_other_objects_are_no_editing_environments() -> None:
+def test_other_objects_are_rejected() -> None:
     with pytest.raises(AssertionError, match="expected a subclass of EditEnv"):
         check_env(Session)  # type: ignore[arg-type]
 

@@ -18,7 +18,8 @@ from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.text_env import Start, TextSession
 from learners.rollouts.tokens import ChatTokens
 from learners.rollouts.trajectories import Trajectories
-from learners.rollouts.workload import Work, summarised
+from learners.rollouts.workload import Workload
+from resume_gym import Rules
 from resume_gym.evaluation import Returns, Summary
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +31,7 @@ CONFIG = Config(
 
 
 def played(*actions: str, seed: int = 3) -> TextSession:
-    session = TextSession(Start(GUESSING, seed), 4)
+    session = TextSession(Start(GUESSING, seed), Rules(max_turns=4))
     for text in actions:
         session.step(text)
     return session
@@ -52,7 +53,7 @@ def test_an_episode_earns_what_its_environment_says() -> None:
 def test_the_same_seed_is_the_same_task_and_another_is_not() -> None:
     numbers = []
     for seed in (3, 3, 4, 5, 6):
-        session = TextSession(Start(GUESSING, seed), 99)
+        session = TextSession(Start(GUESSING, seed), Rules(max_turns=99))
         session.step("what")
         env = session._env
         assert env
@@ -94,25 +95,25 @@ def test_environments_are_made_late_and_closed() -> None:
     json.dumps(session.record())
 
 
-def test_what_has_been_played_travels() -> None:
+def test_a_played_session_can_be_pickled() -> None:
     session = played("what", "what", "what", "what")
     assert pickle.loads(pickle.dumps(session)).record() == session.record()
 
 
 def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
-    work = Work.of(CONFIG)
+    work = Workload.of(CONFIG)
     assert work.judge is None
     turns = ["what", "3", "what", "what"]
     engine = Scripted(lambda key: turns)
     # the engine's own tokenizer speaks
     work = replace(work, chat=_chat())
     made = Orchestrator(CONFIG, work, engine, Trajectories(tmp_path), print)
-    rollouts = asyncio.run(made.batch(1)).rollouts
+    batch = asyncio.run(made.batch(1))
+    rollouts, figures = batch.rollouts, batch.summary
     assert len(rollouts) == 6
     for group in (rollouts[:3], rollouts[3:]):
         assert len({one.session.task.task_id for one in group}) == 1
-        assert len({tuple(one.session.rewards) for one in group}) == 1  # type: ignore[union-attr]
-    figures = summarised(rollouts)
+        assert len({tuple(one.session.rewards) for one in group}) == 1  # type: ignore[attr-defined]
     assert type(figures) is Returns
     assert (figures.episodes, figures.tasks) == (6, 2)
     silent = Orchestrator(CONFIG, work, Scripted(lambda key: []), Trajectories(tmp_path), print)
@@ -143,13 +144,13 @@ def _chat() -> ChatTokens:
         ({"env": NOTES, "judge": "editor"}, "judge: expected module:name or one of"),
     ],
 )
-def test_what_cannot_be_played_is_named(changes: dict[str, str], told: str) -> None:
+def test_unsupported_environments_are_named(changes: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        Work.of(replace(CONFIG, **changes))
+        Workload.of(replace(CONFIG, **changes))
 
 
 def test_another_domain_of_editing_brings_its_own() -> None:
-    work = Work.of(replace(CONFIG, env=NOTES))
+    work = Workload.of(replace(CONFIG, env=NOTES))
     assert work.judge
     assert work.judge.name == "editor"
     assert not {one.task_id for one in work.tasks} & {one.task_id for one in work.held_out}

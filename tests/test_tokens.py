@@ -64,7 +64,7 @@ def test_a_tokenizer_that_begins_every_text_with_a_token_does_not_here() -> None
 
 @settings(deadline=None)
 @given(texts)
-def test_what_is_written_is_read(text: str) -> None:
+def test_encoding_and_decoding_are_inverse(text: str) -> None:
     chat = ChatTokens(tiny_tokenizer(), TOOLS)
     for said in (text, SPECIAL + text, text + SPECIAL):
         ids = chat.write(said)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resume_gym import ERRORS, TOOLS, Malformed, ToolCall, parse, tool_call
+from resume_gym import ERRORS, TOOLS, FailedCall, ToolCall, parse, tool_call
 from resume_gym.tools import Toolbox, schema
 
 REVIEW = tool_call("review")
@@ -31,7 +31,7 @@ def raw(body: str) -> str:
         raw('\n\n {"arguments": {}, "name": "review"} \n'),
     ],
 )
-def test_one_call_is_found(text: str) -> None:
+def test_a_single_call_is_parsed(text: str) -> None:
     assert parse(text) == ToolCall("review")
 
 
@@ -80,9 +80,9 @@ def test_one_call_is_found(text: str) -> None:
         (replacing(count=float("nan")), "bad_arguments", "str_replace"),
     ],
 )
-def test_what_is_no_call(text: str, error: str, name: str) -> None:
+def test_texts_without_a_call(text: str, error: str, name: str) -> None:
     result = parse(text)
-    assert isinstance(result, Malformed)
+    assert isinstance(result, FailedCall)
     assert (result.error, result.name) == (error, name)
     assert 10 < len(result.reason) < 500
     result.reason.encode()
@@ -95,7 +95,7 @@ def test_escaped_faults_are_refused(escape: str) -> None:
         body = {"old": "x", "new": "y", field: "@"}
         text = json.dumps({"name": "str_replace", "arguments": body}).replace("@", escape)
         result = parse(raw(text))
-        assert isinstance(result, Malformed)
+        assert isinstance(result, FailedCall)
         assert result.error == "bad_arguments"
         assert field in result.reason
 
@@ -110,7 +110,7 @@ def test_any_depth_of_nesting_is_answered(depth: int) -> None:
     deep = "[" * depth + "]" * depth
     for arguments in (deep, f'{{"old": {deep}}}', f'{{"old": "a", "new": "", "count": {deep}}}'):
         result = parse(raw(f'{{"name": "str_replace", "arguments": {arguments}}}'))
-        assert isinstance(result, Malformed)
+        assert isinstance(result, FailedCall)
 
 
 valid = st.text().filter(lambda text: "\x00" not in text)

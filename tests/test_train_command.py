@@ -12,7 +12,6 @@ import pytest
 from resume_gym.cli import main
 
 ROOT = Path(__file__).parents[1]
-MESSAGE = "training needs torch: pip install resume-gym[train]\n"
 
 
 @pytest.mark.parametrize(
@@ -66,14 +65,20 @@ def test_help_and_errors_name_the_command(capsys: pytest.CaptureFixture[str]) ->
         lambda: sys.exit(main(["train", "--help"])),
     ],
 )
-def test_without_torch_one_line_says_what_to_install(
-    run: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("packages", [["torch"], ["tomli-w"], ["jinja2", "torch", "tyro"]])
+def test_one_line_says_which_packages_to_install(
+    packages: list[str],
+    run: Callable[[], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
+    for package in packages:
+        monkeypatch.setitem(sys.modules, package.replace("-", "_"), None)
     monkeypatch.delitem(sys.modules, "learners.aipo", raising=False)  # runpy warns if it is loaded
     with pytest.raises(SystemExit) as leaving:
         run()
     assert leaving.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err in (f"error: {MESSAGE}", f"resume-gym: {MESSAGE}")
+    told = f"training needs {' and '.join(packages)}: pip install resume-gym[train]\n"
+    assert err in (f"error: {told}", f"resume-gym: {told}")

@@ -17,7 +17,7 @@ def planned(number: int = 0, members: int = 3) -> list[Rollout]:
     return [Rollout(4, member, session.fork(), prompt) for member in range(members)]
 
 
-def test_what_was_played_comes_back_and_the_rest_is_to_be_played(tmp_path: Path) -> None:
+def test_stored_episodes_are_loaded_and_the_others_remain(tmp_path: Path) -> None:
     kept = Trajectories(tmp_path / "trajectories")
     one, _ = run(REVIEW, EDIT, SUBMIT)  # group 4, member 2
     kept.append(9, one)
@@ -38,7 +38,7 @@ def test_the_later_line_counts(tmp_path: Path) -> None:
     assert kept.restore(9, planned())[2].session.state.verdict == BEST
 
 
-def test_what_comes_out_the_same_again_is_there_once(tmp_path: Path) -> None:
+def test_a_repeated_episode_is_stored_once(tmp_path: Path) -> None:
     kept = Trajectories(tmp_path)
     one, _ = run(EDIT, SUBMIT)
     kept.append(9, one)

@@ -91,7 +91,7 @@ def test_a_call_and_what_was_said_around_it_are_told_apart():
     assert turn.said == f"<think>{EVIL}</think>"
 
 
-def test_a_page_that_begins_like_an_error_is_none():
+def test_a_page_that_begins_like_an_error_is_not_an_error():
     resume = "error (not_found): of mine\nsubmitted\n"
     session = Session(Task("t", "job", resume, "weak_verbs"))
     session.step(tool_call("review"))
@@ -115,7 +115,7 @@ def test_a_record_whose_diffs_do_not_fit_says_so():
     assert "cannot be reconstructed" in shown["notes"][0]
 
 
-def test_a_task_that_has_changed_since_is_told():
+def test_a_changed_task_is_reported():
     session = play(evil_task(0), 0)
     shown = episode.episode(session.record(), evil_task(0), "another resume")
     assert "another document" in shown["notes"][0]
@@ -232,7 +232,7 @@ def append(folder, *records):
         file.writelines(json.dumps(one) + "\n" for one in records)
 
 
-def test_what_is_no_number_stays_none(tmp_path):
+def test_missing_numbers_stay_none(tmp_path):
     folder = write_run(tmp_path / "run")
     record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
     nan, infinity = float("nan"), float("inf")

@@ -69,7 +69,7 @@ def test_it_answers_episodes_and_tokens(server, run):
 @pytest.mark.parametrize(
     "path", ["/episode/99.json", "/episode/-1.json", "/config.toml", "/../config.toml", "/x?/"]
 )
-def test_it_answers_nothing_else(server, path):
+def test_other_requests_are_rejected(server, path):
     assert get(server, path)[0].status == 404
 
 
@@ -147,11 +147,11 @@ def test_the_command_exports(run, tmp_path, capsys):
     assert f"{STEPS * GROUP} episodes, " in capsys.readouterr().out
 
 
-def test_a_file_of_ones_own_is_not_overwritten(run, tmp_path, capsys):
+def test_another_file_is_not_overwritten(run, tmp_path, capsys):
     file = tmp_path / "thesis.html"
     file.write_text("<p>Years of work</p>")
     assert main(["view", str(run.path), "--export", str(file)]) == 2
-    assert "was not exported from here" in capsys.readouterr().err
+    assert "exists and is no export" in capsys.readouterr().err
     assert file.read_text() == "<p>Years of work</p>"
     again = tmp_path / "run.html"
     for _ in range(2):
@@ -172,7 +172,7 @@ def test_the_command_serves_until_it_is_interrupted(run):
         assert process.wait() == 0
 
 
-def test_mistakes_are_one_line(run, server, tmp_path, capsys):
+def test_user_errors_are_one_line(run, server, tmp_path, capsys):
     (tmp_path / "notes.txt").touch()  # in a folder that is none to view
     for arguments, message in (
         (["nowhere"], "view: there is no folder 'nowhere'"),

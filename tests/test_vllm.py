@@ -1,4 +1,4 @@
-"""The real vLLM, its build for CPUs: what it samples with is what the trainer trains."""
+"""The real vLLM, its build for CPUs: it samples with the weights of the trainer."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ HEADS = ("tied", "untied")
 
 
 def save(head: str, folder: Path) -> Path:
-    """What a run exports of the bundled policy; or one like it with a head of its own."""
+    """Save the bundled policy as a run exports it, or with an untied head."""
     model = models.load("nano")
     if head == "tied":
         models.export("nano", model.named_parameters(), folder)
@@ -53,7 +53,7 @@ def save(head: str, folder: Path) -> Path:
 
 
 def changed(model: PreTrainedModel, version: int) -> None:
-    """Move all weights by a little, the same at each call with this version."""
+    """Change all weights a little, deterministically for each version."""
     generator = torch.Generator().manual_seed(version)
     with torch.no_grad():
         for one in model.parameters():
@@ -82,7 +82,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def server(
     folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Server]]:
-    """The server of a head, started when it is first asked for."""
+    """The server of a head, started at its first use."""
     logs = tmp_path_factory.mktemp("logs")
     with ExitStack() as stack:
 
@@ -110,7 +110,7 @@ def ask(engine: VLLMEngine, prompts: list[list[int]], max_tokens: int = 24) -> l
 
 
 def sampled(url: str) -> float:
-    """How many tokens a server has sampled so far, by its own count."""
+    """The number of tokens that a server has sampled, by its own metrics."""
     told = requests.get(f"{url}/metrics", timeout=30).text
     found = re.search(r"^vllm:generation_tokens_total.* (\S+)$", told, re.MULTILINE)
     assert found, told
@@ -154,7 +154,7 @@ def test_a_server_samples_with_what_it_was_given(
 def test_a_conversation_after_an_update_holds_nothing_of_the_old_weights(
     server: Callable[[str], Server],
 ) -> None:
-    """Not even the prefix that the server has cached."""
+    """The server must drop its prefix cache."""
     model = models.load("nano")
     engine = VLLMEngine([server("tied").url], "nano", "float32", 60.0)
     engine.load_weights(10, model.named_parameters)
@@ -168,8 +168,10 @@ def test_a_conversation_after_an_update_holds_nothing_of_the_old_weights(
 
 
 @pytest.mark.slow
-def test_an_update_on_the_way_shows_in_the_versions(server: Callable[[str], Server]) -> None:
-    """The tokens before it are the old weights', those after it the new ones'."""
+def test_an_update_during_a_completion_shows_in_its_versions(
+    server: Callable[[str], Server],
+) -> None:
+    """Tokens before the update are from the old weights, tokens after it from the new ones."""
     old, new = models.load("nano"), models.load("nano")
     changed(new, 5)
     engine = VLLMEngine([server("tied").url], "nano", "float32", 60.0)
@@ -202,7 +204,7 @@ def test_an_update_on_the_way_shows_in_the_versions(server: Callable[[str], Serv
 def test_an_evaluation_plays_with_the_models_weights(
     server: Callable[[str], Server], folders: dict[str, Path]
 ) -> None:
-    """Whatever weights somebody else's server held."""
+    """A running server may hold any weights."""
     options = {
         "model": str(folders["tied"]),
         "engine_urls": [server("tied").url],
@@ -223,9 +225,7 @@ def test_an_evaluation_plays_with_the_models_weights(
 
 
 @pytest.mark.slow
-def test_in_one_process_weights_are_taken_likewise(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_an_in_process_engine_loads_weights(folders: dict[str, Path], tmp_path: Path) -> None:
     here, out = Path(__file__).parent, tmp_path / "found.json"
     done = subprocess.run(
         [sys.executable, str(here / "vllm_worker.py"), str(out), *map(str, folders.values())],

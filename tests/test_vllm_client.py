@@ -8,12 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, Self
 
 import pytest
+import requests
 import torch
 from fake_vllm import FakeVLLM
 
@@ -21,8 +26,8 @@ from learners import aipo
 from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
 from learners.engines.server import Server
-from learners.engines.vllm import VLLMEngine
-from learners.rollouts.orchestrator import Batch
+from learners.engines.vllm import VLLMEngine, own_address
+from learners.rollouts.orchestrator import StepRollouts
 from learners.rollouts.rollout import NOT_SAMPLED
 from learners.rollouts.sampler import BackgroundSampler
 from learners.rollouts.tokens import ChatTokens
@@ -80,7 +85,7 @@ def test_conversations_spread_and_stay(two: list[FakeVLLM]) -> None:
     assert set(first.values()) == set(second.values()) == {4}
 
 
-def test_whoever_is_released_makes_room(two: list[FakeVLLM]) -> None:
+def test_a_released_conversation_makes_room(two: list[FakeVLLM]) -> None:
     one = engine(two)
     talk(one, range(4))
     for key in (0, 2):  # both of the first server
@@ -89,7 +94,7 @@ def test_whoever_is_released_makes_room(two: list[FakeVLLM]) -> None:
     assert [len(server.conversations) for server in two] == [4, 2]
 
 
-def test_what_a_server_did_not_answer_another_does(two: list[FakeVLLM]) -> None:
+def test_a_failed_request_goes_to_another_server(two: list[FakeVLLM]) -> None:
     one = engine(two)
     talk(one, range(4))
     two[0].status = 500
@@ -97,7 +102,7 @@ def test_what_a_server_did_not_answer_another_does(two: list[FakeVLLM]) -> None:
     assert len(two[1].conversations) == 4
 
 
-def test_a_server_that_comes_back_goes_on(two: list[FakeVLLM]) -> None:
+def test_a_restarted_server_is_used_again(two: list[FakeVLLM]) -> None:
     alone = two[:1]
     one = engine(alone, timeout_s=20.0)
     alone[0].__exit__()
@@ -119,14 +124,14 @@ def test_a_server_that_comes_back_goes_on(two: list[FakeVLLM]) -> None:
     assert asyncio.run(late()).versions == [4, 4, 4]
 
 
-def test_a_refusal_is_not_tried_again(two: list[FakeVLLM]) -> None:
+def test_a_rejected_request_is_not_retried(two: list[FakeVLLM]) -> None:
     for one in two:
         one.status = 400
     with pytest.raises(RefusedError, match="prompt too long"):
         talk(engine(two), [1])
 
 
-def test_patience_ends_and_says_with_whom(two: list[FakeVLLM]) -> None:
+def test_a_timeout_names_the_server(two: list[FakeVLLM]) -> None:
     for one in two:
         one.status = 503
     with pytest.raises(EngineError, match=r"no completion within 1 s; http://127\.0\.0\.1.*503"):
@@ -207,6 +212,127 @@ def test_a_server_that_cannot_take_weights_is_an_error(two: list[FakeVLLM]) -> N
     assert "resume" not in two[1].calls, "half updated, it must not sample"
 
 
+class BrokenSender:
+    """Takes one tensor, and fails: first as a server does that may come back, then for good."""
+
+    made: ClassVar[list["BrokenSender"]] = []
+    errors: ClassVar[list[Exception]] = [
+        requests.HTTPError("the engine is dead"),
+        RuntimeError("NCCL error: remote process exited"),
+    ]
+
+    def __init__(self, *_: object) -> None:
+        self.closed = threading.Event()
+        self.error = self.errors[len(self.made)]
+        self.made.append(self)
+
+    def send(self, control: Any, tensors: Iterator[object]) -> None:
+        next(tensors)
+        raise self.error
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def senders(monkeypatch: pytest.MonkeyPatch) -> list[BrokenSender]:
+    monkeypatch.setitem(
+        sys.modules, "learners.engines.nccl", SimpleNamespace(NCCLSender=BrokenSender)
+    )
+    monkeypatch.setattr(BrokenSender, "made", [])
+    return BrokenSender.made
+
+
+def test_a_transfer_that_fails_leaves_no_rank_in_the_gathering(
+    two: list[FakeVLLM], senders: list[BrokenSender]
+) -> None:
+    """Each tensor is gathered on all ranks together: rank 0 has to take all, or the others hang."""
+    one = VLLMEngine([server.url for server in two], "nano", "float32", 60.0, by_nccl=True)
+    gathered: list[str] = []
+
+    def source() -> Iterator[tuple[str, torch.Tensor]]:
+        assert len(gathered) % 4 == 0, "the other ranks are still in the gathering before"
+        for name in "abcd":
+            gathered.append(name)
+            yield name, torch.zeros(2)
+
+    with pytest.raises(EngineError, match="weights 4 could not be sent: NCCL error: remote"):
+        one.load_weights(4, source)
+    assert gathered == list("abcdabcd")
+    assert [sender.closed.is_set() for sender in senders] == [True, True], "a new group each time"
+    assert "resume" not in two[0].calls, "it may have half of the weights"
+
+
+def test_a_server_that_fails_ends_the_transfer_to_the_others(
+    two: list[FakeVLLM], senders: list[BrokenSender], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NCCL waits for a server that has failed, without end."""
+
+    def send(self: BrokenSender, control: Any, tensors: Iterator[object]) -> None:
+        if self is not senders[0]:
+            raise self.error
+        with ThreadPoolExecutor(1) as threads:
+            update = threads.submit(control.update_weights, {"paths": []})
+            assert self.closed.wait(60)
+            update.result()
+
+    monkeypatch.setattr(BrokenSender, "send", send)
+    two[1].broken = "update_weights"
+    one = VLLMEngine([server.url for server in two], "nano", "float32", 60.0, by_nccl=True)
+    with pytest.raises(EngineError, match="weights 4 could not be sent: NCCL error"):
+        one.load_weights(4, {"a": torch.zeros(2)}.items)
+    assert [sender.closed.is_set() for sender in senders] == [True, True]
+
+
+def test_weights_that_find_no_memory_leave_no_rank_in_the_gathering(
+    two: list[FakeVLLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered: list[str] = []
+
+    def source() -> Iterator[tuple[str, torch.Tensor]]:
+        for name in "abcd":
+            gathered.append(name)
+            yield name, torch.zeros(2)
+
+    def full(*_: object) -> int:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("learners.engines.vllm._CHUNK_BYTES", 1)
+    monkeypatch.setattr("os.write", full)
+    one = engine(two)
+    with pytest.raises(EngineError, match="weights 4 could not be sent: no space left"):
+        one.load_weights(4, source)
+    one.close()
+    assert gathered == list("abcd")
+
+
+def test_servers_elsewhere_are_given_an_address_that_they_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "node-2": "10.0.0.1"}
+
+    class Probe(SimpleNamespace):
+        def __init__(self, *_: object) -> None:
+            super().__init__()
+
+        def connect(self, place: tuple[str, int]) -> None:
+            self.host = place[0]
+
+        def getsockname(self) -> tuple[str, int]:
+            return here[self.host], 40_000
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr("socket.socket", Probe)
+    assert own_address(["http://127.0.0.1:8000", "http://localhost:8001"]) == "127.0.0.1"
+    assert own_address(["http://node-2:8000", "http://node-2:8001"]) == "10.0.0.1"
+    assert own_address(["http://127.0.0.1:8000", "https://node-2"]) == "10.0.0.1"
+
+
 CHAT = ChatTokens(models.load_tokenizer("nano"), TOOLS)
 SAID = [CHAT.write(tool_call(name)) for name in ("review", "submit")]
 
@@ -243,7 +369,7 @@ def played(folder: Path, step: int, count: int = 6) -> bool:
     return False
 
 
-def versions(one: Batch) -> set[int]:
+def versions(one: StepRollouts) -> set[int]:
     return {v for rollout in one.rollouts for v in rollout.versions} - {NOT_SAMPLED}
 
 
@@ -268,7 +394,7 @@ def test_nothing_becomes_too_stale(limit: int, server: FakeVLLM, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_evaluations_go_on_beside_the_steps(server: FakeVLLM, tmp_path: Path) -> None:
+def test_evaluations_run_during_steps(server: FakeVLLM, tmp_path: Path) -> None:
     one = beside(server, tmp_path)
     try:
         one.evaluate(0)
@@ -283,7 +409,7 @@ def test_evaluations_go_on_beside_the_steps(server: FakeVLLM, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_what_was_played_is_taken_up_again(server: FakeVLLM, tmp_path: Path) -> None:
+def test_stored_episodes_are_used_after_a_restart(server: FakeVLLM, tmp_path: Path) -> None:
     one = beside(server, tmp_path, max_staleness=2)
     assert played(tmp_path, 3)
     one.close()
@@ -307,7 +433,7 @@ def test_a_process_that_was_killed_is_an_error(server: FakeVLLM, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_what_fails_there_fails_here(server: FakeVLLM, tmp_path: Path) -> None:
+def test_an_error_of_the_rollout_process_is_raised(server: FakeVLLM, tmp_path: Path) -> None:
     server.status = 400
     one = beside(server, tmp_path)
     with pytest.raises(RefusedError, match="prompt too long"):

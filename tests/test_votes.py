@@ -68,7 +68,7 @@ def test_confidence_is_the_share_that_agrees_and_the_reason_is_of_one_that_does(
     assert said.reasons["clarity"] == "clarity is 1"
 
 
-def test_draws_are_asked_by_number(task: Task) -> None:
+def test_each_vote_is_a_draw_with_its_number(task: Task) -> None:
     log: list[Any] = []
     make_judge({"name": "votes", "judge": fake(log=log), "votes": 5}).judge(task, revision(0))
     assert sorted(log) == [(revision(0), draw) for draw in range(5)]
@@ -97,7 +97,7 @@ def test_one_order_a_vote_shows_who_goes_by_position(task: Task) -> None:
     assert said.confidence["preference"] == pytest.approx(2 / 3)
 
 
-def test_judges_of_judges_spend_what_is_spent_within(task: Task) -> None:
+def test_a_judge_of_judges_adds_up_their_usage(task: Task) -> None:
     def model(dollars: float | None) -> dict[str, Any]:
         asks = FakeAsks(
             lambda p: compared(p.user) if p.kind == COMPARISON else checked(p.user), dollars
@@ -135,14 +135,14 @@ def test_a_missing_vote_does_not_matter_where_it_could_change_nothing(task: Task
         ((JudgeRefused("no"), KeyError("a bug")), KeyError),
     ],
 )
-def test_the_failure_says_what_to_do(
+def test_a_failure_says_what_to_do(
     task: Task, failures: tuple[Exception, ...], kind: type[Exception]
 ) -> None:
     with pytest.raises(kind):
         voting(*failures, verdict(1)).judge(task, revision(0))
 
 
-def test_a_wrong_key_is_told_although_the_others_agree(task: Task) -> None:
+def test_a_wrong_key_is_reported_even_if_the_others_agree(task: Task) -> None:
     with pytest.raises(JudgeMisconfigured):
         voting(verdict(1), JudgeMisconfigured("no key"), verdict(1)).judge(task, revision(0))
 

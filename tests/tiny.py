@@ -1,4 +1,4 @@
-"""Models and a tokenizer small enough for a test, and what an ordinary forward says of them."""
+"""Small models and a tokenizer for tests, and log-probabilities of an ordinary forward pass."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -31,7 +31,7 @@ TEXTS = (
 
 
 def tiny_model(architecture: str, seed: int = 0) -> PreTrainedModel:
-    """A random two-layer model in fp32, wide awake: its distributions are far from uniform."""
+    """A random two-layer model in fp32, whose distributions are far from uniform."""
     torch.manual_seed(seed)
     sizes = {
         "vocab_size": VOCABULARY,
@@ -49,12 +49,12 @@ def tiny_model(architecture: str, seed: int = 0) -> PreTrainedModel:
         sizes |= {"hidden_size": 128, "intermediate_size": 128}
     if architecture == "llama":
         return LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=False)).eval()
-    # a head size that is not width / heads
+    # with a head size that is not width / heads
     return Qwen3ForCausalLM(Qwen3Config(**sizes, head_dim=16, tie_word_embeddings=True)).eval()
 
 
 def tiny_policy(architecture: str, temperature: float = 1.0) -> tuple[Policy, PreTrainedModel]:
-    """A policy, and its twin with an attention of transformers' own."""
+    """A policy, and the same model with the eager attention of transformers."""
     model = tiny_model(architecture)
     plain = deepcopy(model)
     plain.set_attn_implementation("eager")
@@ -62,14 +62,14 @@ def tiny_policy(architecture: str, temperature: float = 1.0) -> tuple[Policy, Pr
 
 
 def save_tiny(architecture: str, folder: Path, seed: int = 0) -> Path:
-    """The tiny model as a folder in Hugging Face's format, in several files as large ones are."""
+    """Save the tiny model in Hugging Face's format, in several files as for large models."""
     tiny_model(architecture, seed).save_pretrained(folder, max_shard_size="20KB")
     assert (folder / "model.safetensors.index.json").is_file()
     return folder
 
 
 def tiny_group(policy: Policy) -> list[Sample]:
-    """Two groups of rollouts of unlike lengths, with the policy's own log-probabilities."""
+    """Two groups of rollouts of different lengths, with the policy's log-probabilities."""
     shapes = {(4, 6): [[7, 8, 9, 5], [1, 2], [11, 3, 5]], (9,): [[3, 2], [40, 41, 42, 43, 44]]}
     rewards = iter([2.0, -1.5, -0.5, -1.0, 1.0])
     samples = [
@@ -83,12 +83,12 @@ def tiny_group(policy: Policy) -> list[Sample]:
 
 
 def plain_logprobs(plain: PreTrainedModel, ids: Sequence[int], temperature: float) -> Tensor:
-    """Log-probabilities [n, vocabulary] of what follows each token."""
+    """Log-probabilities [n, vocabulary] of the token after each token."""
     logits = plain(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0]
     return torch.log_softmax(logits.float() / temperature, dim=-1)
 
 
 @cache
 def tiny_tokenizer() -> PreTrainedTokenizerBase:
-    """The nano policy's kind of tokenizer, trained on a few texts."""
+    """A tokenizer like the nano policy's, trained on a few texts."""
     return make_tokenizer(TEXTS)

@@ -1,4 +1,4 @@
-"""vLLM in this process takes weights as a server does; `python vllm_worker.py OUT FOLDER...`.
+"""Weight updates of vLLM within this process; `python vllm_worker.py OUT FOLDER...`.
 
 Writes, for each folder's model and each version of its weights, tokens and log-probabilities.
 """
@@ -26,7 +26,7 @@ def main(out: Path, folders: Sequence[str]) -> None:
 
 
 def sampled(folder: str, out: Path) -> list[dict[str, Any]]:
-    """What each version says."""
+    """Tokens and log-probabilities of each version of the weights."""
     from vllm import LLM, SamplingParams
 
     llm = LLM(

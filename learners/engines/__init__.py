@@ -55,12 +55,12 @@ class Engine(Protocol):
     """Continues conversations, given as token ids, by sampled tokens with log-probabilities.
 
     Attributes:
-        at_once: maximum number of concurrent conversations.
+        max_concurrency: maximum number of concurrent conversations.
         repeatable: whether the same concurrent requests return the same tokens and
             log-probabilities, to the last bit.
     """
 
-    at_once: int
+    max_concurrency: int
     repeatable: bool
 
     async def generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:

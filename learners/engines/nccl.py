@@ -18,11 +18,11 @@ class _Source(WeightSource):
 
     def __init__(self, model: str, kind: dtype) -> None:
         named = Policy(models.skeleton(model), 1.0, "float32").model.named_parameters()
-        self._coming = [ParamMeta(name, kind, tuple(one.shape)) for name, one in named]
+        self._metadata = [ParamMeta(name, kind, tuple(weight.shape)) for name, weight in named]
         self.tensors: Iterable[tuple[str, Tensor]] = ()
 
     def metadata(self) -> list[ParamMeta]:
-        return self._coming
+        return self._metadata
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
         return iter(self.tensors)
@@ -35,20 +35,19 @@ class NCCLSender:
         control: client of the servers' endpoints for weight updates.
         model: name of the model, for the names and shapes of its weights.
         kind: dtype of the transferred weights.
+        address: of this machine, reachable from all servers.
     """
 
-    def __init__(self, control: Any, model: str, kind: dtype) -> None:
+    def __init__(self, control: Any, model: str, kind: dtype, address: str) -> None:
         sizes = [_workers(url) for url in control.urls]
         # NCCL rank 0 is the trainer; the workers of each server follow
         offsets = [1 + sum(sizes[:i]) for i in range(len(sizes))]
         self._source = _Source(model, kind)
-        with socket.socket() as one:
-            one.bind(("", 0))
-            port = int(one.getsockname()[1])
-        # servers with a common host name are assumed to run on this machine
-        host = "127.0.0.1" if len({url.split(":")[1] for url in control.urls}) == 1 else None
+        with socket.socket() as free:
+            free.bind(("", 0))
+            port = int(free.getsockname()[1])
         info = NCCLTrainerInitInfo(
-            master_address=host or socket.gethostname(),
+            master_address=address,
             master_port=port,
             world_size=1 + sum(sizes),
             rank=0,

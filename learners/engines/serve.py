@@ -58,13 +58,13 @@ def die_with_parent(number: int) -> None:
 
 def end_group() -> None:
     """Kill the rest of this process group, except resource trackers, which free shared memory."""
-    own = os.getpid()
+    group = os.getpid()
     for _ in range(3):  # a process may fork while the list is read
-        for one in psutil.process_iter():
+        for process in psutil.process_iter():
             try:
-                ours = os.getpgid(one.pid) == own and one.pid != own
-                if ours and "resource_tracker" not in " ".join(one.cmdline()):
-                    one.kill()
+                member = os.getpgid(process.pid) == group and process.pid != group
+                if member and "resource_tracker" not in " ".join(process.cmdline()):
+                    process.kill()
             except (OSError, psutil.Error):  # already exited
                 continue
         time.sleep(0.02)

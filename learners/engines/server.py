@@ -31,7 +31,7 @@ _STEADY_S = 600.0
 """Uptime in seconds after which the count of restarts begins again."""
 _END_S = 5.0
 # interval of process checks, interval of health checks, and time for which the latter may fail
-_POLL_S, _LOOK_S, _ILL_S = 0.2, 2.0, 5.0
+_POLL_S, _CHECK_S, _UNHEALTHY_S = 0.2, 2.0, 5.0
 # not `python -m`: each of vLLM's processes would import the server as its main module, for seconds
 _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 # torchrun's variables, which would make a server join the trainers
@@ -69,7 +69,7 @@ class Server:
         self._note = note
         self._ending = threading.Event()
         self._failed = ""
-        self._answered = self._looked = 0.0
+        self._answered = self._checked = 0.0
         self._process = self._spawn()
         # The kernel sends a parent-death signal when the thread that started the child exits, so
         # this thread, which starts servers again, runs until `close`.
@@ -93,7 +93,7 @@ class Server:
         restarts, since = 0, time.monotonic()
         while not self._ending.wait(_POLL_S):
             status = self._process.poll()
-            if status is None and not self._ill():
+            if status is None and not self._unhealthy():
                 continue
             self._end()
             restarts = 0 if time.monotonic() - since > _STEADY_S else restarts
@@ -103,24 +103,24 @@ class Server:
                 return
             self._note(f"The engine at {self.url} is restarted: {how}.")
             restarts, since = restarts + 1, time.monotonic()
-            self._answered = self._looked = 0.0
+            self._answered = self._checked = 0.0
             self._process = self._spawn()
 
-    def _ill(self) -> bool:
+    def _unhealthy(self) -> bool:
         """Return whether a server that answered before has failed its health checks for a while."""
         now = time.monotonic()
-        if now - self._looked < _LOOK_S:
+        if now - self._checked < _CHECK_S:
             return False
-        self._looked = now
+        self._checked = now
         try:
-            if requests.get(f"{self.url}/health", timeout=_LOOK_S).ok:
+            if requests.get(f"{self.url}/health", timeout=_CHECK_S).ok:
                 self._answered = time.monotonic()
                 return False
         except requests.Timeout:
             return False  # busy; if it hangs, completions fail by their timeout
         except requests.RequestException:
             pass
-        return 0 < self._answered < now - _ILL_S
+        return 0 < self._answered < now - _UNHEALTHY_S
 
     def _end(self) -> None:
         self._process.terminate()
@@ -156,8 +156,8 @@ class Server:
                 if requests.get(f"{self.url}/health", timeout=5).ok:
                     return
             time.sleep(_POLL_S)
-        told = f"has not answered for {timeout_s:.0f} s; see {self._log}"
-        raise EngineError(f"the engine at {self.url} {told}")
+        problem = f"has not answered for {timeout_s:.0f} s; see {self._log}"
+        raise EngineError(f"the engine at {self.url} {problem}")
 
     def close(self) -> None:
         """End the server and all its processes."""
@@ -205,8 +205,10 @@ def transfer(config: Config) -> str:
 
 def environment(config: Config, number: int) -> Mapping[str, str]:
     """Return the environment of a server: this process's, without torchrun's variables."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER)}
-    own |= {
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER)
+    }
+    variables |= {
         OWNED: "1",
         "VLLM_SERVER_DEV_MODE": "1",  # enables the endpoints for weight updates
         "VLLM_LOGGING_LEVEL": "WARNING",
@@ -214,10 +216,10 @@ def environment(config: Config, number: int) -> Mapping[str, str]:
         "HF_HUB_OFFLINE": "1",
     }
     if torch.cuda.is_available():
-        own["CUDA_VISIBLE_DEVICES"] = ",".join(_gpus(config, number))
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(_gpus(config, number))
     else:
         threads = str(config.threads or ranks.cores())
-        own |= {
+        variables |= {
             "OMP_NUM_THREADS": threads,
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
             # otherwise vLLM replaces the executor "uni" by a worker process, with which a server
@@ -228,15 +230,15 @@ def environment(config: Config, number: int) -> Mapping[str, str]:
             "OMP_WAIT_POLICY": "PASSIVE",
             "GOMP_SPINCOUNT": "0",
         }
-    return own
+    return variables
 
 
 def _gpus(config: Config, number: int) -> Sequence[str]:
     """Return the GPUs of a server; engines use the first GPUs of a machine, trainers the rest."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    known = named.split(",") if named else list(map(str, range(torch.cuda.device_count())))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = visible.split(",") if visible else list(map(str, range(torch.cuda.device_count())))
     first = number * config.engine_gpus
-    return known[first : first + config.engine_gpus]
+    return gpus[first : first + config.engine_gpus]
 
 
 def kv_cache_bytes(memory_bytes: int) -> int:
@@ -250,11 +252,11 @@ def _require_libnuma() -> None:
         try:
             ctypes.CDLL("libnuma.so.1")
         except OSError as error:
-            told = f"vLLM's build for CPUs needs libnuma, Debian's package libnuma1: {error}"
-            raise EngineError(told) from None
+            message = f"vLLM's build for CPUs needs libnuma, Debian's package libnuma1: {error}"
+            raise EngineError(message) from None
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return int(free.getsockname()[1])

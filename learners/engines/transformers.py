@@ -46,14 +46,16 @@ class _RaggedLayer(CacheLayerMixin):
         """Write new tokens at each row's end; return all keys and values."""
         rows, heads, q, size = key_states.shape
         end = int(self.starts.max()) + q
+        # grows in steps, since `torch.cat` copies the whole cache
         if end > self.keys.shape[2]:
             room = self.keys.new_zeros(rows, heads, end + _GROW - self.keys.shape[2], size)
             self.keys = torch.cat([self.keys, room], dim=2)
             self.values = torch.cat([self.values, room], dim=2)
+        # each row at its own end: rows need no common length, so none has padding in between
         row = torch.arange(rows)[:, None]
-        place = self.starts[:, None] + torch.arange(q)
-        self.keys[row, :, place] = key_states.transpose(1, 2).to(self.keys.dtype)
-        self.values[row, :, place] = value_states.transpose(1, 2).to(self.values.dtype)
+        slots = self.starts[:, None] + torch.arange(q)
+        self.keys[row, :, slots] = key_states.transpose(1, 2).to(self.keys.dtype)
+        self.values[row, :, slots] = value_states.transpose(1, 2).to(self.values.dtype)
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -72,26 +74,26 @@ class _Ragged:
     """Stacked KV caches of a batch of conversations.
 
     Args:
-        own: cache of each row after its prompt, [layers, 2, key heads, tokens, head size].
+        caches: cache of each row after its prompt, [layers, 2, key heads, tokens, head size].
         prompts: cache of each row's prompt, in the same layout; rows that share a prompt pass the
             same object. None to prefill the prompts themselves.
     """
 
-    def __init__(self, own: Sequence[Tensor], prompts: Sequence[Tensor] | None = None) -> None:
-        self.starts = torch.tensor([one.shape[3] for one in own])
+    def __init__(self, caches: Sequence[Tensor], prompts: Sequence[Tensor] | None = None) -> None:
+        self.starts = torch.tensor([cache.shape[3] for cache in caches])
         self.shared = Shared.of(prompts) if prompts else None
-        layers, _, heads, _, size = own[0].shape
+        layers, _, heads, _, size = caches[0].shape
         capacity = int(self.starts.max()) + _GROW
-        stacked = own[0].new_zeros(layers, 2, len(own), heads, capacity, size)
-        for row, one in enumerate(own):
-            stacked[:, :, row, :, : one.shape[3]] = one
+        stacked = caches[0].new_zeros(layers, 2, len(caches), heads, capacity, size)
+        for row, cache in enumerate(caches):
+            stacked[:, :, row, :, : cache.shape[3]] = cache
         self.layers = [_RaggedLayer(keys, values, self.starts) for keys, values in stacked]
 
     def feed(self, policy: Policy, tokens: list[list[int]]) -> Tensor:
         """Run new tokens through the model; return each row's last hidden state [rows, width]."""
-        counts = torch.tensor([len(one) for one in tokens])
+        counts = torch.tensor([len(row) for row in tokens])
         q = int(counts.max())
-        padded = torch.tensor([one + [0] * (q - len(one)) for one in tokens])
+        padded = torch.tensor([row + [0] * (q - len(row)) for row in tokens])
         slots = self.starts[:, None] + torch.arange(q)
         end = int(self.starts.max()) + q
         # causal; also hides the garbage behind each row's end
@@ -101,6 +103,7 @@ class _Ragged:
             layer.starts = self.starts
         hidden = policy.hidden(
             padded,
+            # positions count the prompt, whose keys are in a cache of their own
             slots if shared is None else slots + shared.lengths[shared.prompt_of, None],
             slot_mask=mask[:, None],
             shared=shared,
@@ -114,8 +117,9 @@ class _Ragged:
     def park(self, row: int) -> Tensor:
         """Return a copy of one row's cache, [layers, 2, key heads, tokens, head size]."""
         n = int(self.starts[row])
-        rows = [torch.stack([one.keys[row, :, :n], one.values[row, :, :n]]) for one in self.layers]
-        return torch.stack(rows)
+        # copied, since a view would keep the cache of the whole batch in memory
+        pairs = [(layer.keys[row, :, :n], layer.values[row, :, :n]) for layer in self.layers]
+        return torch.stack([torch.stack(pair) for pair in pairs])
 
     def keep(self, rows: list[int]) -> None:
         self.starts = self.starts[rows]
@@ -140,9 +144,11 @@ def draw(logprobs: Tensor, numbers: Tensor) -> Tensor:
     Returns:
         Token ids [n].
     """
-    passed = logprobs.exp().cumsum(1, dtype=torch.float64)
+    # Not torch.multinomial, whose random numbers depend on the batch: here each row has its own. In
+    # fp64, since fp32 sums over a large vocabulary would shift the probabilities of late tokens.
+    sums = logprobs.exp().cumsum(1, dtype=torch.float64)
     # normalised, so that the last value is exactly 1 and exceeds every number despite rounding
-    return torch.searchsorted(passed / passed[:, -1:], numbers[:, None], right=True)[:, 0]
+    return torch.searchsorted(sums / sums[:, -1:], numbers[:, None], right=True)[:, 0]
 
 
 class Request(NamedTuple):
@@ -164,7 +170,7 @@ class _Parked(NamedTuple):
 
     ids: list[int]
     prompt: Tensor
-    own: Tensor
+    rest: Tensor
 
 
 class TransformersEngine:
@@ -172,53 +178,53 @@ class TransformersEngine:
 
     Args:
         policy: the policy to sample from.
-        own: whether its weights are a copy, filled by `load_weights`; otherwise they are the
+        copied: whether its weights are a copy, filled by `load_weights`; otherwise they are the
             trainer's, which training changes in place.
     """
 
-    at_once = 128
+    max_concurrency = 128
     repeatable = True
 
-    def __init__(self, policy: Policy, own: bool = False) -> None:
+    def __init__(self, policy: Policy, copied: bool = False) -> None:
         self._version = 0
         self._policy = policy
-        self._own = own
+        self._copied = copied
         self._parked: dict[int, _Parked] = {}
-        self._asked: list[tuple[Request, asyncio.Future[Completion]]] = []
+        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
 
     async def generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
         """Continue a conversation by one completion; see `Engine`."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Completion] = loop.create_future()
-        self._asked.append((Request(key, list(ids), sampling), answer))
-        if len(self._asked) == 1:
+        future: asyncio.Future[Completion] = loop.create_future()
+        self._waiting.append((Request(key, list(ids), sampling), future))
+        if len(self._waiting) == 1:
             loop.call_soon(self._collect, 1)
-        return await answer
+        return await future
 
     def _collect(self, before: int) -> None:
         """Sample all requests, once a pass of the event loop adds no more."""
-        if len(self._asked) > before:
-            asyncio.get_running_loop().call_soon(self._collect, len(self._asked))
+        if len(self._waiting) > before:
+            asyncio.get_running_loop().call_soon(self._collect, len(self._waiting))
             return
-        asked, self._asked = self._asked, []
-        requests, answers = zip(*asked, strict=True)
+        waiting, self._waiting = self._waiting, []
+        requests, futures = zip(*waiting, strict=True)
         try:
-            for answer, said in zip(answers, self.sample(requests), strict=True):
-                answer.set_result(said)
+            for future, completion in zip(futures, self.sample(requests), strict=True):
+                future.set_result(completion)
         except Exception as error:  # every caller must get it, or it would wait forever
-            for answer in answers:
-                if not answer.done():
-                    answer.set_exception(error)
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
 
     def load_weights(self, version: int, source: Weights) -> None:
         """Replace the weights, and free the caches of all conversations; see `Engine`."""
-        if self._own:
-            own = dict(self._policy.model.named_parameters())
+        if self._copied:
+            weights = dict(self._policy.model.named_parameters())
             with torch.no_grad():
                 for name, weight in source():
-                    own[name].copy_(weight)
+                    weights[name].copy_(weight)
         self._version = version
-        self._parked.clear()
+        self._parked.clear()  # keys and values of the old weights
 
     def release(self, key: int) -> None:
         """Free the cache of a conversation."""
@@ -256,9 +262,9 @@ class TransformersEngine:
             return []
         device = self._policy.model.device
         # default device of new tensors; skipped on CPUs, since it slows down every PyTorch call
-        place = nullcontext() if device.type == "cpu" else device
-        with place, self._policy.autocast():
-            self._prefill([one for one in requests if one.key not in self._parked])
+        default = nullcontext() if device.type == "cpu" else device
+        with default, self._policy.autocast():
+            self._prefill([request for request in requests if request.key not in self._parked])
             for key, ids, _ in requests:
                 cached = self._parked[key].ids
                 if ids[: len(cached)] != cached or len(ids) == len(cached):
@@ -280,26 +286,28 @@ class TransformersEngine:
             self._parked[key] = _Parked([], empty, empty)
         # prompts of similar length share a batch, which needs little padding
         prompts = sorted(keys_of, key=len)
-        at_once = max(1, _FEED_TOKENS // max(map(len, prompts), default=1))
-        for first in range(0, len(prompts), at_once):
-            some = prompts[first : first + at_once]
-            cache = _Ragged([empty] * len(some))
-            cache.feed(self._policy, [list(prompt) for prompt in some])
-            for row, prompt in enumerate(some):
-                computed = cache.park(row)
+        per_batch = max(1, _FEED_TOKENS // max(map(len, prompts), default=1))
+        for first in range(0, len(prompts), per_batch):
+            batch = prompts[first : first + per_batch]
+            cache = _Ragged([empty] * len(batch))
+            cache.feed(self._policy, [list(prompt) for prompt in batch])
+            for row, prompt in enumerate(batch):
+                shared = cache.park(row)  # one object for all, by which `Shared` recognises them
                 for key in keys_of[prompt]:
-                    self._parked[key] = _Parked(list(prompt), computed, empty)
+                    self._parked[key] = _Parked(list(prompt), shared, empty)
 
     def _decode(self, requests: Sequence[Request]) -> list[Completion]:
-        longest = max(one.sampling.max_tokens for one in requests)
-        drawn = [noise(one.sampling.seed, longest) for one in requests]
-        done = [Completion([], [], []) for _ in requests]
+        longest = max(request.sampling.max_tokens for request in requests)
+        # drawn before the first step, so a token's random number does not depend on other requests
+        numbers = [noise(request.sampling.seed, longest) for request in requests]
+        completions = [Completion([], [], []) for _ in requests]
         rows = list(range(len(requests)))  # which request each row of the cache continues
-        parked = [self._parked[one.key] for one in requests]
-        cache = _Ragged([one.own for one in parked], [one.prompt for one in parked])
-        new = [one.ids[len(before.ids) :] for one, before in zip(requests, parked, strict=True)]
+        parked = [self._parked[request.key] for request in requests]
+        cache = _Ragged([turn.rest for turn in parked], [turn.prompt for turn in parked])
+        # tokens that the cache lacks: the reply of the environment, or the prompt's last token
+        new = [request.ids[len(turn.ids) :] for request, turn in zip(requests, parked, strict=True)]
         live = set(rows)
-        for column in torch.tensor(drawn, dtype=torch.float64).T:
+        for column in torch.tensor(numbers, dtype=torch.float64).T:
             logprobs = self._policy.logprobs(cache.feed(self._policy, new))
             tokens = draw(logprobs, column[rows])[:, None]
             chosen = logprobs.gather(1, tokens)[:, 0].tolist()
@@ -307,9 +315,9 @@ class TransformersEngine:
             for row, index in enumerate(rows):
                 if index not in live:
                     continue
-                ids, known, versions = done[index]
+                ids, sampled, versions = completions[index]
                 ids.append(new[row][0])
-                known.append(chosen[row])
+                sampled.append(chosen[row])
                 versions.append(self._version)
                 key, before, sampling = requests[index]
                 if ids[-1] == sampling.stop or len(ids) == sampling.max_tokens:
@@ -322,7 +330,7 @@ class TransformersEngine:
                 break
             # finished rows stay in the batch until enough have finished to justify a copy
             if len(live) < _COMPACT_BELOW * len(rows):
-                kept = [row for row, index in enumerate(rows) if index in live]
-                cache.keep(kept)
-                rows, new = [rows[row] for row in kept], [new[row] for row in kept]
-        return done
+                unfinished = [row for row, index in enumerate(rows) if index in live]
+                cache.keep(unfinished)
+                rows, new = [rows[row] for row in unfinished], [new[row] for row in unfinished]
+        return completions

@@ -13,11 +13,13 @@ import asyncio
 import contextlib
 import math
 import os
+import socket
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import requests
@@ -49,7 +51,7 @@ class VLLMEngine:
             otherwise a server is used only after a weight update.
     """
 
-    at_once = 4096
+    max_concurrency = 4096
     repeatable = False
 
     def __init__(
@@ -67,16 +69,16 @@ class VLLMEngine:
         self._model = model
         self._dtype = getattr(torch, precision)
         self._timeout_s = timeout_s
-        self._home: dict[int, str] = {}
-        self._busy: Counter[str] = Counter()
-        self._failed: dict[str, float] = {}
+        self._assigned: dict[int, str] = {}
+        self._conversations: Counter[str] = Counter()
+        self._failures: dict[str, float] = {}
         self._session: aiohttp.ClientSession | None = None
         self._held: list[int] = []
         self._nccl: Any = None
 
     async def generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
         """Continue a conversation by one completion; see `Engine`."""
-        wanted = {
+        request = {
             "token_ids": list(ids),
             "sampling_params": {
                 "temperature": sampling.temperature,
@@ -87,50 +89,49 @@ class VLLMEngine:
                 "detokenize": False,
             },
         }
-        told = "no server was asked"
+        problem = "no server was asked"
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_s):
                 while True:
-                    url = self._home_of(key)
+                    url = self._server_of(key)
                     try:
-                        return _completion(await self._ask(url, wanted), self._as_read)
+                        return _completion(await self._ask(url, request), self._as_read)
                     except (aiohttp.ClientError, OSError, _NotReadyError) as error:
-                        told = f"{url}: {error or type(error).__name__}"
-                    self._failed[url] = time.monotonic()
+                        problem = f"{url}: {error or type(error).__name__}"
+                    self._failures[url] = time.monotonic()
                     self.release(key)
                     await asyncio.sleep(_RETRY_S)
-        raise EngineError(f"no completion within {self._timeout_s:.0f} s; {told}")
+        raise EngineError(f"no completion within {self._timeout_s:.0f} s; {problem}")
 
-    async def _ask(self, url: str, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self._session is None:
-            limit = aiohttp.TCPConnector(limit=0)
+    async def _ask(self, url: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._session is None:  # here, since it belongs to the running event loop
             self._session = aiohttp.ClientSession(
-                connector=limit, timeout=aiohttp.ClientTimeout(total=None)
+                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
             )
-        async with self._session.post(f"{url}/inference/v1/generate", json=wanted) as answer:
+        async with self._session.post(f"{url}/inference/v1/generate", json=request) as answer:
             if _HTTP_BAD_REQUEST <= answer.status < _HTTP_SERVER_ERROR:
                 raise RefusedError(f"{url} refuses: {(await answer.text())[:500]}")
             if answer.status >= _HTTP_SERVER_ERROR:
                 raise _NotReadyError(f"status {answer.status}: {(await answer.text())[:500]}")
             return await answer.json()  # type: ignore[no-any-return]
 
-    def _home_of(self, key: int) -> str:
-        if key not in self._home:
-            url = min(self.urls, key=self._reluctance)
-            self._home[key] = url
-            self._busy[url] += 1
-        return self._home[key]
+    def _server_of(self, key: int) -> str:
+        if key not in self._assigned:
+            url = min(self.urls, key=self._load)
+            self._assigned[key] = url
+            self._conversations[url] += 1
+        return self._assigned[key]
 
-    def _reluctance(self, url: str) -> tuple[bool, int]:
+    def _load(self, url: str) -> tuple[bool, int]:
         """Return a sort key: servers that failed recently come last, then by conversations."""
-        failed = time.monotonic() - self._failed.get(url, -math.inf) < _COOL_S
-        return failed, self._busy[url]
+        failed = time.monotonic() - self._failures.get(url, -math.inf) < _COOL_S
+        return failed, self._conversations[url]
 
     def release(self, key: int) -> None:
         """Remove a conversation's assignment to a server."""
-        url = self._home.pop(key, None)
+        url = self._assigned.pop(key, None)
         if url is not None:
-            self._busy[url] -= 1
+            self._conversations[url] -= 1
 
     async def probe(self, ids: Sequence[int], sampling: Sampling) -> list[Completion]:
         """Return one completion from each server; needs a new event loop, see `leave`."""
@@ -149,16 +150,18 @@ class VLLMEngine:
     def load_weights(self, version: int, source: Weights) -> None:
         """Update all servers, and wait for those that are being restarted; see `Engine`."""
         deadline = time.monotonic() + self._timeout_s
-        told = ""
+        reason = ""
         while behind := self.behind(version):
             if time.monotonic() > deadline:
-                who = " and ".join(behind)
-                raise EngineError(f"{who} did not take weights {version}{told}")
+                urls = " and ".join(behind)
+                raise EngineError(f"{urls} did not take weights {version}{reason}")
             try:
                 self._send(behind, version, source)
             except requests.RequestException as error:
-                told = f": {error}"
+                reason = f": {error}"
                 time.sleep(_RETRY_S)
+            except (OSError, RuntimeError) as error:  # of this process: a retry would not help
+                raise EngineError(f"weights {version} could not be sent: {error}") from error
 
     def _send(self, behind: Sequence[str], version: int, source: Weights) -> None:
         if self._by_nccl:
@@ -169,17 +172,26 @@ class VLLMEngine:
             raise requests.ConnectionError("no server answers")
         control = _Control(up, version, self._timeout_s)
         self._hold(source)
-        paths = [f"/proc/{os.getpid()}/fd/{one}" for one in self._held]
+        paths = [f"/proc/{os.getpid()}/fd/{file}" for file in self._held]
         with control.paused():
             control.start_weight_update()
             control.update_weights({"paths": paths})
             control.finish_weight_update()
 
-    def _converted(self, source: Weights) -> Iterator[tuple[str, Tensor]]:
-        # a generator, so that `source` is not called before the first tensor is needed: the call
-        # starts a collective on all ranks
-        for name, one in source():
-            yield name, one.to(self._dtype)
+    def _converted(self, source: Weights) -> Generator[tuple[str, Tensor]]:
+        """Yield the weights in the servers' dtype; `close` gathers those that were not taken.
+
+        All ranks gather each tensor together. If a transfer fails, the other ranks must not be left
+        waiting for the next one.
+        """
+        # in a generator, so that `source`, which starts the gathering, is called only when the
+        # first tensor is needed
+        weights = iter(source())
+        try:
+            for name, tensor in weights:
+                yield name, tensor.to(self._dtype)
+        finally:
+            deque(weights, maxlen=0)
 
     def _broadcast(self, version: int, source: Weights) -> None:
         from learners.engines.nccl import NCCLSender
@@ -187,14 +199,24 @@ class VLLMEngine:
         versions = [_version(url) for url in self.urls]
         if None in versions:
             raise requests.ConnectionError("a server does not answer")
-        control = _Control(self.urls, version, self._timeout_s)
+        control = _Control(self.urls, version, self._timeout_s, self._leave_group)
         # a server that has just started belongs to no NCCL group, or to an old one
-        if self._nccl is None or _UNTRAINED in versions:
-            if self._nccl is not None:
-                self._nccl.close()
-            self._nccl = NCCLSender(control, self._model, self._dtype)
-        with control.paused():
-            self._nccl.send(control, self._converted(source))
+        if _UNTRAINED in versions:
+            self._leave_group()
+        if self._nccl is None:
+            self._nccl = NCCLSender(control, self._model, self._dtype, own_address(self.urls))
+        with control.paused(), contextlib.closing(self._converted(source)) as weights:
+            try:
+                self._nccl.send(control, weights)
+            except BaseException:
+                self._leave_group()  # a group with an unfinished collective is of no further use
+                raise
+
+    def _leave_group(self) -> None:
+        """Leave the NCCL group, from any thread; a transfer that is under way fails."""
+        sender, self._nccl = self._nccl, None
+        if sender is not None:
+            sender.close()
 
     def _hold(self, source: Weights) -> None:
         """Write the weights to anonymous files in memory, which servers read through /proc.
@@ -202,12 +224,13 @@ class VLLMEngine:
         The kernel frees them when this process exits, even after a crash.
         """
         self._drop()
-        for part in _parts(self._converted(source)):
-            file = os.memfd_create("weights")
-            self._held.append(file)
-            data = memoryview(save(part))
-            while data:
-                data = data[os.write(file, data) :]
+        with contextlib.closing(self._converted(source)) as weights:
+            for part in _parts(weights):
+                file = os.memfd_create("weights")
+                self._held.append(file)
+                data = memoryview(save(part))
+                while data:
+                    data = data[os.write(file, data) :]
 
     def _drop(self) -> None:
         for file in self._held:
@@ -241,10 +264,23 @@ class _Control:
     """Client of the servers' endpoints for weight updates; calls all servers concurrently.
 
     It has the interface that vLLM's weight senders expect of their client.
+
+    Args:
+        urls: addresses of the servers.
+        version: of the weights.
+        timeout_s: timeout of a call in seconds.
+        on_failure: called as soon as a call fails, while others may still be waiting.
     """
 
-    def __init__(self, urls: Sequence[str], version: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        version: int,
+        timeout_s: float,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
         self.urls = urls
+        self._on_failure = on_failure
         self.offsets: Sequence[int] = ()
         self._version = version
         self._timeout_s = timeout_s
@@ -256,9 +292,14 @@ class _Control:
             list(threads.map(self._post, [f"{url}/{path}" for url in self.urls], each))
 
     def _post(self, url: str, body: Mapping[str, Any]) -> None:
-        answer = requests.post(url, json=body or None, timeout=self._timeout_s)
-        if not answer.ok:
-            raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
+        try:
+            answer = requests.post(url, json=body or None, timeout=self._timeout_s)
+            if not answer.ok:
+                raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
+        except requests.RequestException:
+            # the sender and the other servers would wait in NCCL for the server that has failed
+            self._on_failure()
+            raise
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -269,7 +310,7 @@ class _Control:
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
         """Let the servers join the sender's group, each with a separate range of ranks."""
-        infos = ({"init_info": {**init_info, "rank_offset": one}} for one in self.offsets)
+        infos = ({"init_info": {**init_info, "rank_offset": offset}} for offset in self.offsets)
         self.post("init_weight_transfer_engine", *infos)
 
     def start_weight_update(self) -> None:
@@ -280,6 +321,22 @@ class _Control:
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         self.post("finish_weight_update", {"weight_version": str(self._version)})
+
+
+def own_address(urls: Iterable[str]) -> str:
+    """Return the IPv4 address of this machine under which servers reach it.
+
+    Args:
+        urls: addresses of the servers. Only if all are on this machine, the result is loopback.
+    """
+    addresses = []
+    for url in urls:
+        parts = urlsplit(url)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            # sends nothing: for UDP, `connect` only selects the network interface
+            probe.connect((parts.hostname, parts.port or 80))
+            addresses.append(str(probe.getsockname()[0]))
+    return next((address for address in addresses if not address.startswith("127.")), "127.0.0.1")
 
 
 def _version(url: str) -> str | None:
@@ -304,8 +361,8 @@ def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:
     if any(span["version"] == _UNTRAINED for span in spans):
         raise _NotReadyError("it has not been given its weights yet")
     # a completion that was paused for a weight update has several spans of versions
-    versions = [int(one["version"]) for one in spans for _ in range(one["start"], one["end"])]
-    logprobs = [one["logprob"] for one in choice["logprobs"]["content"]]
+    versions = [int(span["version"]) for span in spans for _ in range(span["start"], span["end"])]
+    logprobs = [token["logprob"] for token in choice["logprobs"]["content"]]
     if not len(ids) == len(logprobs) == len(versions):
         counts = f"{len(ids)} tokens, {len(logprobs)} log-probabilities, {len(versions)} versions"
         raise EngineError(f"expected one of each, got {counts}")
@@ -315,9 +372,9 @@ def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:
 def _parts(named: Iterable[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
     """Group tensors into dictionaries of about `_CHUNK_BYTES`."""
     part: dict[str, Tensor] = {}
-    for name, one in named:
-        part[name] = one.to("cpu").contiguous()
-        if sum(value.nbytes for value in part.values()) >= _CHUNK_BYTES:
+    for name, tensor in named:
+        part[name] = tensor.to("cpu").contiguous()
+        if sum(tensor.nbytes for tensor in part.values()) >= _CHUNK_BYTES:
             yield part
             part = {}
     if part:

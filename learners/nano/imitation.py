@@ -1,9 +1,9 @@
 """Make the nano policy: tokenizer, hand-set heads, imitation of a hasty editor.
 
-Run `python -m learners.nano.imitation --out learners/nano` (three quarters of an hour on two cores;
-`--start` goes on from a policy). The result is a few-million-parameter Qwen3 that speaks the
-environment's protocol, with the habits of `behaviour.HASTY`, so that reinforcement learning has the
-same thing to fix as in the source's run.
+Run `python -m learners.nano.imitation --out learners/nano/policy` (three quarters of an hour on two
+cores; `--start` continues from a policy). The result is a Qwen3 of five million parameters that
+speaks the environment's protocol, with the habits of `hasty_editor.HASTY`, so that reinforcement
+learning has the same faults to mend as in the published run.
 
 Left out: validation loss curves and early stopping; what counts is how the policy behaves on
 held-out tasks, and the script ends by measuring that.
@@ -32,7 +32,7 @@ from learners.nano import copy_heads as induction
 from learners.nano.hasty_editor import VERBS, act, estrange
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.tokens import ChatTokens
-from learners.rollouts.workload import Work
+from learners.rollouts.workload import Workload
 from learners.training.batching import Sample, pack
 from learners.training.cpu import prepare_cpu
 from learners.training.models import NANO, freeze, load, load_tokenizer
@@ -222,7 +222,7 @@ def _sample(chat: ChatTokens, prompt: list[int], text: str, group: int, draws: i
 
 
 def unfamiliar(tasks: Iterable[Task], seed: int) -> Iterator[Session]:
-    """New sessions on the tasks with strange bullets, see `behaviour.estrange`."""
+    """New sessions on the tasks with strange bullets, see `hasty_editor.estrange`."""
     for task in tasks:
         resume = estrange(task.resume, Random(f"{seed}:{task.task_id}"))
         yield Session(replace(task, resume=resume, fixes=()), RULES)
@@ -270,7 +270,7 @@ def train(policy: Policy, groups: Iterator[list[Sample]], steps: int, learning_r
 def measure(policy: Policy, chat: ChatTokens, tasks: list[Task], each: int) -> Returns:
     """How the policy behaves, with the offline judge."""
     config = Config(temperature=policy.temperature, eval_rollouts=each)
-    work = Work(RULES, (), tasks, make_judge("rubric"), chat)
+    work = Workload(RULES, (), tasks, make_judge("rubric"), chat)
     orchestrator = Orchestrator(config, work, TransformersEngine(policy), None, print)
     return asyncio.run(orchestrator.evaluate()).summary
 
@@ -284,7 +284,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--start", type=Path, help="folder of a nano policy to go on from")
     parser.add_argument("--learning-rate", type=float, default=1e-3, help="at the start")
-    parser.add_argument("--steps", type=int, default=600, help="optimizer steps of imitation")
+    parser.add_argument("--steps", type=int, default=2400, help="optimizer steps of imitation")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     prepare_cpu()

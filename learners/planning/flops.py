@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from learners.config import ConfigError
-from learners.training.batching import Batch
+from learners.training.batching import PackedRow
 from learners.training.packed_attention import Span
 
 # supported architectures, and whether they normalise queries and keys
@@ -36,7 +36,7 @@ _PEAKS = (
     ("RTX 3090", 71.0),
 )
 # MIG slices, and slower chips sold under the name of a larger one
-_LESS = re.compile(r"\bMIG\b|\bLaptop\b|\bD\b")
+_SLOWER = re.compile(r"\bMIG\b|\bLaptop\b|\bD\b")
 
 
 class Sizes(NamedTuple):
@@ -72,8 +72,8 @@ class Sizes(NamedTuple):
             ConfigError: these formulas do not cover the architecture.
         """
         if config.model_type not in _QK_NORM:
-            known = " or ".join(sorted(_QK_NORM))
-            raise ConfigError(f"model: expected a {known} model, got {config.model_type!r}")
+            types = " or ".join(sorted(_QK_NORM))
+            raise ConfigError(f"model: expected a {types} model, got {config.model_type!r}")
         return cls(
             config.num_hidden_layers,
             config.hidden_size,
@@ -148,8 +148,8 @@ def pairs(spans: Sequence[Span]) -> int:
         prompt = stop - start
         total += prompt * (prompt + 1) // 2
         for first, last in responses:
-            own = last - first
-            total += own * prompt + own * (own + 1) // 2
+            response = last - first
+            total += response * prompt + response * (response + 1) // 2
     return total
 
 
@@ -169,7 +169,7 @@ def forward_flops(sizes: Sizes, tokens: int, pairs: int, loss_tokens: int) -> in
     return layers + attention + head
 
 
-def train_flops(sizes: Sizes, batch: Batch, frozen: bool = False) -> int:
+def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
     """Return the FLOPs of training on a packed row.
 
     The backward pass has two matrix products for each one of the forward pass, but only one for
@@ -187,7 +187,7 @@ def peak_flops(name: str) -> float | None:
     Args:
         name: name from `torch.cuda.get_device_name`, such as "NVIDIA H100 80GB HBM3".
     """
-    if _LESS.search(name):
+    if _SLOWER.search(name):
         return None
     for key, teraflops in _PEAKS:
         if re.search(rf"\b{key}\b", name):

@@ -31,8 +31,8 @@ class Machine(NamedTuple):
     @classmethod
     def here(cls) -> Self:
         """Describe the current machine."""
-        found = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
-        gpus = tuple((one.name, one.total_memory) for one in found)
+        devices = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        gpus = tuple((device.name, device.total_memory) for device in devices)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(gpus, memory, os.cpu_count() or 1)
 
@@ -45,15 +45,15 @@ class Machine(NamedTuple):
         """
         if text == "here":
             return cls.here()
-        found = _MACHINE.fullmatch(text)
-        if found is None or found[3].upper() not in _MEMORY_GB:
-            wanted = f"such as '4 x NVIDIA H200', with {' or '.join(_MEMORY_GB)}"
-            raise ConfigError(f"--dry-run: expected GPUs {wanted}; got {text!r}")
-        gpu = found[3].upper()
-        gpus = ((f"NVIDIA {gpu}", _MEMORY_GB[gpu] * 10**9),) * int(found[2] or 1)
-        return cls(gpus, number=int(found[1] or 1))
+        match = _MACHINE.fullmatch(text)
+        if match is None or match[3].upper() not in _MEMORY_GB:
+            expected = f"such as '4 x NVIDIA H200', with {' or '.join(_MEMORY_GB)}"
+            raise ConfigError(f"--dry-run: expected GPUs {expected}; got {text!r}")
+        gpu = match[3].upper()
+        gpus = ((f"NVIDIA {gpu}", _MEMORY_GB[gpu] * 10**9),) * int(match[2] or 1)
+        return cls(gpus, number=int(match[1] or 1))
 
     def __str__(self) -> str:
         names = " and ".join(sorted({name for name, _ in self.gpus}))
-        own = f"{len(self.gpus)} x {names}" if names else f"{self.cores} CPU cores"
-        return f"{self.number} x {own}" if self.number > 1 else own
+        devices = f"{len(self.gpus)} x {names}" if names else f"{self.cores} CPU cores"
+        return f"{self.number} x {devices}" if self.number > 1 else devices

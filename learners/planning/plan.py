@@ -14,10 +14,10 @@ from learners.config import Config, ConfigError
 from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.planning.flops import Memory, Sizes, layer_bytes, peak_flops, training_bytes
 from learners.planning.machine import Machine
-from learners.rollouts.workload import Work
+from learners.rollouts.workload import Workload
 from learners.training import models
 from learners.training.backends.step import make_cost, make_policy
-from learners.training.batching import Batch, Sample, distribute, pack
+from learners.training.batching import PackedRow, Sample, distribute, pack
 from learners.training.head import CHUNK
 
 UTILISATION = 0.45
@@ -109,8 +109,8 @@ def make_plan(config: Config, machine: Machine) -> Plan:
     model = models.skeleton(config.model)
     sizes, step = Sizes.of(model.config), _step(config, machine, world, make_cost(config, model))
     weights = list(make_policy(config, model, config.precision).parameters())
-    parameters = sum(one.numel() for one in weights)
-    trained = sum(one.numel() for one in weights if one.requires_grad)
+    parameters = sum(weight.numel() for weight in weights)
+    trained = sum(weight.numel() for weight in weights if weight.requires_grad)
     memory = _training(config, sizes, (parameters, trained), world, step.row)
     # sharded weights cannot sample, so rank 0 has a full fp32 copy
     embedded = config.engine == "transformers" and config.backend != "local"
@@ -137,8 +137,7 @@ def make_plan(config: Config, machine: Machine) -> Plan:
 
 def _engines(config: Config) -> int:
     """Return the number of GPUs of the servers that the run starts on each machine."""
-    own = config.engine == "vllm" and not config.engine_urls
-    return config.engine_procs * config.engine_gpus if own else 0
+    return config.engine_procs * config.engine_gpus if config.starts_servers else 0
 
 
 def first_trainer(config: Config) -> int:
@@ -148,25 +147,25 @@ def first_trainer(config: Config) -> int:
 
 def _world(config: Config, machine: Machine) -> int:
     engines, trainers = _engines(config), config.trainer_procs
-    wanted = max(engines, first_trainer(config) + trainers)
-    if 0 < len(machine.gpus) < wanted:
+    needed = max(engines, first_trainer(config) + trainers)
+    if 0 < len(machine.gpus) < needed:
         shared = ", which share" if config.colocated else ""
-        told = f"{wanted} ({engines} for engines, {trainers} for trainers{shared})"
-        raise ConfigError(f"GPUs: expected at least {told}, got {len(machine.gpus)}")
+        expected = f"{needed} ({engines} for engines, {trainers} for trainers{shared})"
+        raise ConfigError(f"GPUs: expected at least {expected}, got {len(machine.gpus)}")
     world = trainers * machine.number
     if machine.number > 1 and config.backend == "local":
-        told = f"'fsdp2' or 'deepspeed' for {machine.number} machines, got 'local'"
-        raise ConfigError(f"backend: expected {told}")
+        expected = f"'fsdp2' or 'deepspeed' for {machine.number} machines"
+        raise ConfigError(f"backend: expected {expected}, got 'local'")
     if world % config.replicas:
-        told = f"a divisor of {world} processes, got {config.replicas}"
-        raise ConfigError(f"replicas: expected {told}")
+        expected = f"a divisor of {world} processes"
+        raise ConfigError(f"replicas: expected {expected}, got {config.replicas}")
     return world
 
 
-def _step(config: Config, machine: Machine, world: int, cost: Callable[[Batch], float]) -> Step:
-    work = Work.of(config)
+def _step(config: Config, machine: Machine, world: int, cost: Callable[[PackedRow], float]) -> Step:
+    work = Workload.of(config)
     sessions = (work.session(task) for task in work.tasks[:_TASKS])
-    prompts = [len(work.chat.prompt(one.system_prompt, one.prompt)) for one in sessions]
+    prompts = [len(work.chat.prompt(session.system_prompt, session.prompt)) for session in sessions]
     prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
     columns = [0] * prompt, [0] * response, [True] * response, [0.0] * response
     samples = [
@@ -202,7 +201,7 @@ def _training(
 ) -> Memory:
     """Estimate a trainer's memory; rough for setups that `flops.training_bytes` does not cover."""
     parameters, trained = counts
-    shards, kept = world // config.replicas, config.activation_checkpointing
+    shards, checkpointed = world // config.replicas, config.activation_checkpointing
     # `training_bytes` assumes bf16, which fp32 doubles
     wide = 1 if config.precision == "bfloat16" else 2
     base = training_bytes(sizes, shards, row, CHUNK)
@@ -215,8 +214,8 @@ def _training(
         optimizer=-(-moments(config) * trained // shards),
         gathered=gathered,
         reduced=0 if config.lora_rank else reduced,
-        checkpoints=wide * base.checkpoints if kept else 0,
-        layer=wide * layer_bytes(sizes) * row * (1 if kept else sizes.layers),
+        checkpoints=wide * base.checkpoints if checkpointed else 0,
+        layer=wide * layer_bytes(sizes) * row * (1 if checkpointed else sizes.layers),
     )
 
 
@@ -237,7 +236,7 @@ def _processes(config: Config, machine: Machine) -> Iterator[Row]:
     def place(first: int, count: int = 1) -> str:
         return f"GPU {', '.join(map(str, range(first, first + count)))}" if machine.gpus else "CPU"
 
-    trainers, beside = config.trainer_procs, config.engine == "vllm"
+    trainers, background = config.trainer_procs, config.engine == "vllm"
     if config.backend != "local":
         yield "launcher", "CPU", "starts the trainers, ends all when one dies"
     for number in range(config.engine_procs if _engines(config) else 0):
@@ -248,10 +247,10 @@ def _processes(config: Config, machine: Machine) -> Iterator[Row]:
         yield "vLLM server", "elsewhere", f"samples; runs already at {url}"
     for local in range(trainers):
         ranks = " and ".join(map(str, range(local, trainers * machine.number, trainers)))
-        drives = ", drives" if beside else ", plays episodes before that, drives"
+        drives = ", drives" if background else ", plays episodes before that, drives"
         where = place(first_trainer(config) + local)
         yield f"trainer, rank {ranks}", where, f"trains{'' if local else drives}"
-    if beside:
+    if background:
         where = ", on the first machine only" if machine.number > 1 else " and has them graded"
         yield "rollout process", "CPU", f"plays episodes{where}"
 
@@ -259,17 +258,17 @@ def _processes(config: Config, machine: Machine) -> Iterator[Row]:
 def _check_gpus(plan: Plan) -> None:
     config, machine, served = plan.config, plan.machine, plan.serving
     first = first_trainer(config)
-    name, size = min(machine.gpus[first : first + config.trainer_procs], key=lambda one: one[1])
+    name, size = min(machine.gpus[first : first + config.trainer_procs], key=lambda gpu: gpu[1])
     less = "more trainers, offload, activation_checkpointing or fewer row_tokens take less"
     needed = plan.memory.total + plan.copy
     if needed > size:
-        told = f"at most {in_bytes(size)} ({name}), got {in_bytes(needed)}"
-        raise ConfigError(f"a trainer's memory: expected {told}; {less}")
+        limits = f"at most {in_bytes(size)} ({name}), got {in_bytes(needed)}"
+        raise ConfigError(f"a trainer's memory: expected {limits}; {less}")
     # while the engine samples, a trainer has neither gradients nor activations
     rest = plan.memory.weights + plan.memory.optimizer
     if config.colocated and served and rest + served.device > size:
-        told = f"at most {in_bytes(size - served.device)} beside an engine, got {in_bytes(rest)}"
-        raise ConfigError(f"a trainer's weights and optimizer: expected {told}")
+        limits = f"at most {in_bytes(size - served.device)} beside an engine, got {in_bytes(rest)}"
+        raise ConfigError(f"a trainer's weights and optimizer: expected {limits}")
     _check_memory(plan, config.trainer_procs * plan.offloaded)
 
 
@@ -281,8 +280,8 @@ def _check_cpu(plan: Plan) -> None:
 
 def _check_memory(plan: Plan, needed: int) -> None:
     if 0 < plan.machine.memory_bytes < needed:
-        told = f"at most {in_bytes(plan.machine.memory_bytes)}, got {in_bytes(needed)}"
-        raise ConfigError(f"the CPU's memory for weights, gradients, optimizer: expected {told}")
+        limits = f"at most {in_bytes(plan.machine.memory_bytes)}, got {in_bytes(needed)}"
+        raise ConfigError(f"the CPU's memory for weights, gradients, optimizer: expected {limits}")
 
 
 def _check_serving(plan: Plan) -> None:
@@ -290,13 +289,15 @@ def _check_serving(plan: Plan) -> None:
     if served is None:
         return
     if served.weights > served.device:
-        told = f"at most {in_bytes(served.device)} of a GPU, got {in_bytes(served.weights)}"
-        raise ConfigError(f"an engine's weights: expected {told}; more engine_gpus take less each")
+        limits = f"at most {in_bytes(served.device)} of a GPU, got {in_bytes(served.weights)}"
+        raise ConfigError(
+            f"an engine's weights: expected {limits}; more engine_gpus take less each"
+        )
     # vLLM does not start unless one sequence of the model's full length fits
     needed = max(step.rollout, plan.context)
     if served.tokens < needed:
-        told = f"room for {needed:,} tokens, got {served.tokens:,}"
-        raise ConfigError(f"an engine's KV cache: expected {told}; more engine_gpus give more")
+        limits = f"room for {needed:,} tokens, got {served.tokens:,}"
+        raise ConfigError(f"an engine's KV cache: expected {limits}; more engine_gpus give more")
 
 
 def in_bytes(size: float) -> str:

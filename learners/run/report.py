@@ -4,15 +4,15 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console
 
 from learners.config import Config
 from learners.rollouts.orchestrator import Evaluation
-from learners.rollouts.workload import Work
+from learners.rollouts.workload import Workload
 from learners.run import model_card
 from learners.run.folder import Metrics, RunFolder
 from learners.run.loggers import Loggers
@@ -53,7 +53,7 @@ class Report:
         work: tasks, rules and judge; None except on rank 0.
     """
 
-    def __init__(self, config: Config, run: RunFolder, work: Work | None = None) -> None:
+    def __init__(self, config: Config, run: RunFolder, work: Workload | None = None) -> None:
         self.model: Path = run.path / "model"
         self._config, self._run, self._work = config, run, work
         self._console = Console()
@@ -62,13 +62,8 @@ class Report:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._open.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._open.__exit__(*error)  # type: ignore[arg-type]
 
     def start(self, done: int) -> None:
         """Prepare the folder for the steps after `done`; open the loggers.
@@ -92,14 +87,14 @@ class Report:
 
     def result(self, when: str) -> Returns | None:
         """Return the held-out figures "before" or "after" training; None if not yet played."""
-        known: Returns | None = ranks.broadcast(self._run.result(when) if self._work else None)
-        if self._work and known is None:
+        result: Returns | None = ranks.broadcast(self._run.result(when) if self._work else None)
+        if self._work and result is None:
             self._progress.stop()
             episodes = len(self._work.held_out) * self._config.eval_rollouts
-            told = f"playing {episodes} held-out episodes {when} training"
-            self._status = self._console.status(told)
+            message = f"playing {episodes} held-out episodes {when} training"
+            self._status = self._console.status(message)
             self._status.start()
-        return known
+        return result
 
     def write_result(self, when: str, evaluation: Evaluation) -> Returns:
         """Keep the held-out figures "before" or "after" training."""
@@ -109,8 +104,8 @@ class Report:
             if dropped:
                 self._run.note(f"Held-out episodes left out {when} training: {dropped}.")
             self._run.write_result(when, summary)
-            told = f"Mean reward on held-out tasks {when} training: {summary.reward:.2f}."
-            self._run.note(told)
+            message = f"Mean reward on held-out tasks {when} training: {summary.reward:.2f}."
+            self._run.note(message)
             self._update_loggers()
         return summary
 
@@ -130,7 +125,7 @@ class Report:
 
     def evaluated(self, step: int) -> bool:
         """Return whether the evaluation after a step is in the folder."""
-        ended = [one["step"] for one in self._run.evaluations()] if self._work else ()
+        ended = [evaluation["step"] for evaluation in self._run.evaluations()] if self._work else ()
         return step in ended
 
     def evaluations(self, ended: Sequence[tuple[int, Evaluation]]) -> None:
@@ -141,10 +136,10 @@ class Report:
         for step, (summary, versions, dropped) in ended:
             counts = {"step": step, "versions": versions, "dropped_episodes": dropped}
             run.append_evaluation({**counts, **asdict(summary)})
-            best = max(run.evaluations(), key=lambda one: one["reward"])["step"] == step
-            kept = best and checkpoint.mark_best(run.checkpoints, step)
-            told = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
-            self._tell(step, [f"{told}{', best so far' if kept else ''}."])
+            best = max(run.evaluations(), key=itemgetter("reward"))
+            marked = best["step"] == step and checkpoint.mark_best(run.checkpoints, step)
+            message = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
+            self._tell(step, [f"{message}{', best so far' if marked else ''}."])
         self._update_loggers()
 
     def finish(self, before: Returns, after: Returns) -> None:

@@ -47,24 +47,26 @@ class Shared(NamedTuple):
     @classmethod
     def of(cls, caches: Sequence[Tensor]) -> "Shared":
         """Stack the rows' prompt caches, [layers, 2, key heads, tokens, size]; each object once."""
+        # by identity: rows of a group were prefilled together and hold the same object
         index: dict[int, int] = {}
         unique: list[Tensor] = []
-        for one in caches:
-            if index.setdefault(id(one), len(unique)) == len(unique):
-                unique.append(one)
-        lengths = torch.tensor([one.shape[3] for one in unique])
+        for cache in caches:
+            if index.setdefault(id(cache), len(unique)) == len(unique):
+                unique.append(cache)
+        lengths = torch.tensor([cache.shape[3] for cache in unique])
         layers, _, heads, _, size = unique[0].shape
+        # keys and values first, so that each of the two is contiguous for the matrix products
         stacked = unique[0].new_zeros(2, layers, len(unique), heads, int(lengths.max()), size)
-        for place, one in enumerate(unique):
-            stacked[:, :, place, :, : one.shape[3]] = one.transpose(0, 1)
-        prompt_of = torch.tensor([index[id(one)] for one in caches])
+        for i, cache in enumerate(unique):
+            stacked[:, :, i, :, : cache.shape[3]] = cache.transpose(0, 1)
+        prompt_of = torch.tensor([index[id(cache)] for cache in caches])
         return cls(stacked[0], stacked[1], lengths, *_members(prompt_of, len(unique)))
 
     def keep(self, rows: list[int]) -> "Shared":
         """Keep only the given rows; prompts without rows stay."""
         return Shared(*self[:3], *_members(self.prompt_of[rows], len(self.lengths)))
 
-    def seen(self) -> Tensor:
+    def visible(self) -> Tensor:
         """Return the mask of keys that are not padding, bool [prompts, p]."""
         return torch.arange(self.keys.shape[3]) < self.lengths[:, None]
 
@@ -76,7 +78,8 @@ def _members(prompt_of: Tensor, prompts: int) -> tuple[Tensor, Tensor, Tensor]:
         place.append(len(rows[prompt]))
         rows[prompt].append(row)
     longest = max(map(len, rows))
-    members = torch.tensor([one + [0] * (longest - len(one)) for one in rows])
+    # padded with a valid row: its results are computed, and dropped by `by_row`
+    members = torch.tensor([indices + [0] * (longest - len(indices)) for indices in rows])
     return prompt_of, members, torch.tensor(place)
 
 
@@ -111,6 +114,7 @@ def attention(
     Raises:
         ValueError: there is a mask, or not exactly one of `spans` and `slot_mask`.
     """
+    # transformers' own masks do not know groups; such a mask would be wrong here
     if attention_mask is not None or (spans is None) == (slot_mask is None):
         raise ValueError("expected either spans or slot_mask, and no attention mask")
     if spans is not None:
@@ -122,18 +126,19 @@ def attention(
         prompt_keys, prompt_values = shared.keys[layer], shared.values[layer]
         if q == 1:
             prompt = prompt_keys, prompt_values, shared
-            return _decoded(query, key, value, scaling, slot_mask, *prompt).transpose(1, 2), None
-        # with several tokens per row, as for tool replies, each row gets a copy of its prompt
+            return _decode(query, key, value, scaling, slot_mask, *prompt).transpose(1, 2), None
+        # With several tokens per row, as for tool replies, each row gets a copy of its prompt. This
+        # happens once a turn, so the copies are not worth a second path with a softmax merge.
         key = torch.cat([prompt_keys[shared.prompt_of], key], dim=2)
         value = torch.cat([prompt_values[shared.prompt_of], value], dim=2)
-        seen = shared.seen()[shared.prompt_of, None, None].expand(-1, -1, q, -1)
-        slot_mask = torch.cat([seen, slot_mask], dim=3)
+        visible = shared.visible()[shared.prompt_of, None, None].expand(-1, -1, q, -1)
+        slot_mask = torch.cat([visible, slot_mask], dim=3)
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
     out = scaled_dot_product_attention(query, key, value, slot_mask, scale=scaling)
     return out.transpose(1, 2), None
 
 
-def _decoded(
+def _decode(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -153,17 +158,17 @@ def _decoded(
     # grouped-query attention without repeated keys: [rows, key heads, group, size]
     query = query.view(rows, key_heads, -1, size)
 
-    def by_prompt(one: Tensor) -> Tensor:
+    def by_prompt(states: Tensor) -> Tensor:
         """Gather [rows, key heads, group, x] as [prompts, key heads, n * group, x]."""
-        gathered = one[shared.members].transpose(1, 2)
-        return gathered.reshape(prompts, key_heads, -1, one.shape[-1])
+        gathered = states[shared.members].transpose(1, 2)
+        return gathered.reshape(prompts, key_heads, -1, states.shape[-1])
 
-    def by_row(one: Tensor) -> Tensor:
+    def by_row(states: Tensor) -> Tensor:
         """Invert `by_prompt`, and drop the padding of `members`."""
-        whole = one.view(prompts, key_heads, shared.members.shape[1], -1, one.shape[-1])
-        return whole[shared.prompt_of, :, shared.place]
+        grouped = states.view(prompts, key_heads, shared.members.shape[1], -1, states.shape[-1])
+        return grouped[shared.prompt_of, :, shared.place]
 
-    hidden = ~shared.seen()[:, None, None]
+    hidden = ~shared.visible()[:, None, None]
     far = (by_prompt(query) @ prompt_keys.mT * scale).masked_fill(hidden, -torch.inf)
     near = (query @ key.mT * scale).masked_fill(~slot_mask, -torch.inf)
     # one softmax over prompt and own keys, in fp32

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +37,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PackedRow:
     """One packed row and its loss tokens.
 
     Attributes:
@@ -62,11 +63,11 @@ class Batch:
     rollouts: int
 
     def __post_init__(self) -> None:
-        per_token = [len(one) for one in (self.tokens, self.positions)]
-        assert len(set(per_token)) == 1, f"tokens and positions differ in length: {per_token}"
-        known = self.predicts, self.targets, self.logprobs, self.advantages, self.sequences
-        per_target = [len(one) for one in known]
-        assert len(set(per_target)) == 1, f"loss tokens' tensors differ in length: {per_target}"
+        lengths = [len(self.tokens), len(self.positions)]
+        assert len(set(lengths)) == 1, f"tokens and positions differ in length: {lengths}"
+        columns = self.predicts, self.targets, self.logprobs, self.advantages, self.sequences
+        lengths = [len(column) for column in columns]
+        assert len(set(lengths)) == 1, f"loss tokens' tensors differ in length: {lengths}"
         place = 0
         for prompt, responses in self.spans:
             for start, stop in (prompt, *responses):
@@ -74,21 +75,17 @@ class Batch:
                 place = stop
         assert place == len(self.tokens), f"spans of {place} tokens in a row of {len(self.tokens)}"
 
-    def to(self, device: torch.device | str) -> "Batch":
+    def to(self, device: torch.device | str) -> "PackedRow":
         """Return a copy of the row with its tensors on `device`."""
-        return replace(
-            self,
-            tokens=self.tokens.to(device),
-            positions=self.positions.to(device),
-            predicts=self.predicts.to(device),
-            targets=self.targets.to(device),
-            logprobs=self.logprobs.to(device),
-            advantages=self.advantages.to(device),
-            sequences=self.sequences.to(device),
-        )
+        tensors: dict[str, Any] = {
+            name: value.to(device)
+            for name in self.__slots__
+            if isinstance(value := getattr(self, name), Tensor)
+        }
+        return replace(self, **tensors)
 
 
-def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Batch]:
+def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[PackedRow]:
     """Pack samples into rows of at most `max_tokens` tokens, by first-fit decreasing on groups.
 
     A longer group is split, and each part computes the prompt again; a longer rollout gets a
@@ -104,10 +101,12 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Batc
     for sample in samples:
         groups.setdefault(sample.group, []).append(sample)
     sizes = [_size(members) for members in groups.values()]
+    # below `max_tokens` if there would be too few rows to keep every rank busy
     limit = min(max_tokens, max([-(-sum(sizes) // rows), *sizes]))
     parts = [part for members in groups.values() for part in _split(members, limit)]
     packed: list[list[list[Sample]]] = []
     room: list[int] = []
+    # the largest first, since small parts fill the gaps that they leave
     for part in sorted(parts, key=_size, reverse=True):
         size = _size(part)
         fit = next((i for i, free in enumerate(room) if size <= free), None)
@@ -126,8 +125,8 @@ def unshare(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def distribute(
-    batches: Sequence[Batch], ranks: int, cost: Callable[[Batch], float]
-) -> list[list[Batch]]:
+    batches: Sequence[PackedRow], ranks: int, cost: Callable[[PackedRow], float]
+) -> list[list[PackedRow]]:
     """Distribute rows over ranks: the heaviest first, each to the rank with the lowest total cost.
 
     Every rank gets the same, minimal number of rows, padded with `dummy`, since collectives would
@@ -142,25 +141,26 @@ def distribute(
     Returns:
         The rows of each rank; empty lists if there are no loss tokens.
     """
-    rows = sorted((one for one in batches if len(one.targets)), key=cost, reverse=True)
+    rows = sorted((row for row in batches if len(row.targets)), key=cost, reverse=True)
     most = -(-len(rows) // ranks)
-    shares: list[list[Batch]] = [[] for _ in range(ranks)]
+    shares: list[list[PackedRow]] = [[] for _ in range(ranks)]
     costs = [0.0] * ranks
     for row in rows:
+        # a full rank gets no more rows, however cheap its rows are: equal counts come first
         free = (rank for rank in range(ranks) if len(shares[rank]) < most)
-        rank = min(free, key=lambda one: (costs[one], len(shares[one])))
+        rank = min(free, key=lambda rank: (costs[rank], len(shares[rank])))
         shares[rank].append(row)
         costs[rank] += cost(row)
     return [share + [dummy() for _ in range(most - len(share))] for share in shares]
 
 
-def dummy() -> Batch:
+def dummy() -> PackedRow:
     """Return a row of two tokens without loss, which gives every weight a gradient of zero."""
     return _row([[Sample(0, [0], [0], [False], [0.0], 0.0)]])
 
 
 def _size(part: Sequence[Sample]) -> int:
-    return len(part[0].prompt) + sum(len(one.response) for one in part)
+    return len(part[0].prompt) + sum(len(sample.response) for sample in part)
 
 
 def _split(members: list[Sample], max_tokens: int) -> list[list[Sample]]:
@@ -174,12 +174,12 @@ def _split(members: list[Sample], max_tokens: int) -> list[list[Sample]]:
     return parts
 
 
-def _row(parts: list[list[Sample]]) -> Batch:
+def _row(parts: list[list[Sample]]) -> PackedRow:
     tokens: list[int] = []
     positions: list[int] = []
     spans: list[Span] = []
     # `predicts`, `targets`, `logprobs` and `advantages` of each rollout
-    loss: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+    columns: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     for part in parts:
         start = len(tokens)
         prompt = part[0].prompt
@@ -190,20 +190,22 @@ def _row(parts: list[list[Sample]]) -> Batch:
         for sample in part:
             first = len(tokens)
             tokens += sample.response
+            # as in a sequence of its own, so rotary embeddings see the same distances
             positions += range(len(prompt), len(prompt) + len(sample.response))
             responses.append((first, len(tokens)))
             sampled = torch.tensor(sample.sampled, dtype=torch.bool)
             (places,) = torch.where(sampled)
-            # the first token of each response is predicted at the end of the prompt
+            # Logits at position i predict token i + 1, but for the first token of each response:
+            # its predecessor is the end of the prompt, not the token before it in the row.
             predicts = torch.where(places == 0, end - 1, first + places - 1)
             targets = torch.tensor(sample.response, dtype=torch.long)[places]
             logprobs = torch.tensor(sample.logprobs, dtype=torch.float32)[places]
             advantages = torch.full((len(places),), sample.advantage, dtype=torch.float32)
-            loss.append((predicts, targets, logprobs, advantages))
+            columns.append((predicts, targets, logprobs, advantages))
         spans.append(Span((start, end), tuple(responses)))
-    predicts, targets, logprobs, advantages = map(torch.cat, zip(*loss, strict=True))
-    counts = torch.tensor([len(one[0]) for one in loss])
-    return Batch(
+    predicts, targets, logprobs, advantages = map(torch.cat, zip(*columns, strict=True))
+    counts = torch.tensor([len(column[0]) for column in columns])
+    return PackedRow(
         torch.tensor(tokens),
         torch.tensor(positions),
         tuple(spans),
@@ -211,6 +213,6 @@ def _row(parts: list[list[Sample]]) -> Batch:
         targets,
         logprobs,
         advantages,
-        torch.repeat_interleave(torch.arange(len(loss)), counts),
-        len(loss),
+        torch.repeat_interleave(torch.arange(len(columns)), counts),
+        len(columns),
     )

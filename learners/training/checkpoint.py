@@ -35,6 +35,7 @@ def begin(folder: Path, step: int) -> Path:
     if last and last[0] >= step:
         raise FileExistsError(f"step {step}: {last[1]} has been saved before")
     folder.mkdir(parents=True, exist_ok=True)
+    # only one process saves into a folder, so these are from one that was killed
     for leftover in folder.glob(f"{UNFINISHED}*"):
         shutil.rmtree(leftover)
     unfinished = folder / f"{UNFINISHED}step-{step:06d}"
@@ -49,34 +50,53 @@ def finish(folder: Path, step: int) -> Path:
     spared = best(folder)
     for _, old in _saved(folder)[:-KEPT]:
         if old != spared:
-            _remove(old)
+            # rename first: an interrupted removal must not leave a partial checkpoint
+            shutil.rmtree(old.rename(_old(old)))
     return final
 
 
 def best(folder: Path) -> Path | None:
     """Return the checkpoint marked by `mark_best`, if it exists."""
-    file = folder / _BEST
-    found = folder / file.read_text().strip() if file.exists() else None
-    return found if found and found.is_dir() else None
+    mark = folder / _BEST
+    marked = folder / mark.read_text().strip() if mark.exists() else None
+    return marked if marked and marked.is_dir() else None
 
 
 def mark_best(folder: Path, step: int) -> bool:
     """Mark a step's checkpoint as the best, to keep it; return whether it exists."""
-    found = folder / f"step-{step:06d}"
-    if found.is_dir():
-        write_text(folder / _BEST, f"{found.name}\n")
-    return found.is_dir()
+    marked = folder / f"step-{step:06d}"
+    if marked.is_dir():
+        write_text(folder / _BEST, f"{marked.name}\n")
+    return marked.is_dir()
 
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a folder; a crash leaves the new one, the old one or none, but never a partial one."""
-    unfinished = path.with_name(f"{UNFINISHED}{path.name}")
+    """Write or replace a folder; after a crash, `find_folder` returns the new or the old one.
+
+    Args:
+        path: the folder.
+        write: writes its content into an empty folder.
+    """
+    unfinished, old = path.with_name(f"{UNFINISHED}{path.name}"), _old(path)
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     write(unfinished)
+    # No system call replaces a folder that has content, so the old folder stays under another name
+    # until the new one has its own. It may be there already, from a crash between the renames.
     if path.exists():
-        _remove(path)
+        shutil.rmtree(old, ignore_errors=True)
+        path.rename(old)
     _publish(unfinished, path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def find_folder(path: Path) -> Path:
+    """Return a folder from `write_folder`: the previous one if a crash has left no other."""
+    return _old(path) if _old(path).is_dir() and not path.is_dir() else path
+
+
+def _old(path: Path) -> Path:
+    return path.with_name(f"{UNFINISHED}old-{path.name}")
 
 
 def _publish(unfinished: Path, final: Path) -> None:
@@ -85,12 +105,7 @@ def _publish(unfinished: Path, final: Path) -> None:
         for path in (*(Path(root, name) for name in files), Path(root)):
             sync(path)
     unfinished.rename(final)
-    sync(final.parent)
-
-
-def _remove(folder: Path) -> None:
-    # rename first: an interrupted removal must not leave a partial folder
-    shutil.rmtree(folder.rename(folder.with_name(f"{UNFINISHED}old-{folder.name}")))
+    sync(final.parent)  # the rename itself is on disk only with the parent's entries
 
 
 def latest(folder: Path) -> tuple[int, Path] | None:
@@ -106,5 +121,6 @@ def write_text(path: Path, text: str) -> None:
 
 def _saved(folder: Path) -> list[tuple[int, Path]]:
     """Return all checkpoints, oldest first."""
-    found = [(_STEP.fullmatch(path.name), path) for path in folder.glob("step-*")]
-    return sorted((int(match[1]), path) for match, path in found if match and path.is_dir())
+    # compared as numbers: with a seventh digit, names no longer sort by step
+    matches = [(_STEP.fullmatch(path.name), path) for path in folder.glob("step-*")]
+    return sorted((int(match[1]), path) for match, path in matches if match and path.is_dir())

@@ -26,7 +26,7 @@ class Head(nn.Linear):
     """
 
     def __init__(self, linear: nn.Linear) -> None:
-        nn.Module.__init__(self)
+        nn.Module.__init__(self)  # not Linear's, which would allocate and initialise a weight
         if linear.bias is not None:
             raise ConfigError("model: expected output embeddings without a bias, got one")
         self.in_features, self.out_features = linear.in_features, linear.out_features
@@ -53,19 +53,22 @@ class _Selected(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float
     ) -> tuple[Tensor, Tensor]:
-        # starts with an empty tensor, so that `cat` works for a row without loss tokens
-        logprobs, entropies, totals = [hidden.new_zeros(0, dtype=torch.float32)], [], []
+        # the first part of each `cat`, which fails without parts for a row without loss tokens
+        empty = hidden.new_zeros(0, dtype=torch.float32)
+        logprobs, entropies, totals = [empty], [empty], [empty[:, None]]
         wide = _wide(weight)
-        for part, wanted in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
+        for part, ids in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
+            # in place, since a chunk of logits is the largest tensor of the step
             logits = _logits(part, wide).div_(temperature)
             total = logits.logsumexp(1, keepdim=True)
-            every = logits.sub_(total)
-            logprobs.append(every.gather(1, wanted[:, None])[:, 0])
-            entropies.append(-torch.linalg.vecdot(every.exp(), every))
+            normalised = logits.sub_(total)
+            logprobs.append(normalised.gather(1, ids[:, None])[:, 0])
+            entropies.append(-torch.linalg.vecdot(normalised.exp(), normalised))
             totals.append(total)
-        ctx.save_for_backward(hidden, weight, targets, torch.cat([logprobs[0][:, None], *totals]))
+        # one log-sum-exp per token is all that the backward pass needs to rebuild the softmax
+        ctx.save_for_backward(hidden, weight, targets, torch.cat(totals))
         ctx.temperature = temperature
-        entropy = torch.cat([logprobs[0], *entropies])
+        entropy = torch.cat(entropies)
         ctx.mark_non_differentiable(entropy)
         return torch.cat(logprobs), entropy
 
@@ -73,21 +76,26 @@ class _Selected(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets, totals = ctx.saved_tensors
         wide = _wide(weight)
-        # accumulates in fp32: a bf16 sum over chunks would lose small terms
-        whole = torch.zeros_like(weight, dtype=torch.float32) if ctx.needs_input_grad[1] else None
-        parts = [hidden.new_zeros(0, hidden.shape[1])]
-        pieces = (one.split(CHUNK) for one in (hidden, targets, totals, grad))
-        for part, wanted, total, slope in zip(*pieces, strict=True):
+        # a head frozen under adapters needs no weight gradient, a third of the products here;
+        # accumulated in fp32, since a bf16 sum over chunks would lose small terms
+        trained = ctx.needs_input_grad[1]
+        weight_grad = torch.zeros_like(weight, dtype=torch.float32) if trained else None
+        hidden_grads = [hidden.new_zeros(0, hidden.shape[1])]
+        chunks = (column.split(CHUNK) for column in (hidden, targets, totals, grad))
+        for part, ids, total, slope in zip(*chunks, strict=True):
             logits = _logits(part, wide).div_(ctx.temperature)
             slope = slope[:, None] / ctx.temperature
             # gradient with respect to the logits: slope * (onehot(target) - softmax)
             errors = logits.sub_(total).exp_().mul_(-slope)
-            errors.scatter_add_(1, wanted[:, None], slope)
+            errors.scatter_add_(1, ids[:, None], slope)
+            # in the weight's dtype, as in the backward pass of an ordinary linear layer
             errors = errors.to(wide.dtype)
-            parts.append((errors @ wide).to(hidden.dtype))
-            if whole is not None:
-                whole += _product(errors.T, part.to(wide.dtype))
-        return torch.cat(parts), None if whole is None else whole.to(weight.dtype), None, None
+            hidden_grads.append((errors @ wide).to(hidden.dtype))
+            if weight_grad is not None:
+                weight_grad += _product(errors.T, part.to(wide.dtype))
+        if weight_grad is not None:
+            weight_grad = weight_grad.to(weight.dtype)
+        return torch.cat(hidden_grads), weight_grad, None, None
 
 
 def _wide(weight: Tensor) -> Tensor:

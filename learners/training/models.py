@@ -80,14 +80,12 @@ def folder(name: str) -> Path:
     Raises:
         FileNotFoundError: the model does not exist.
     """
-    known = {"nano": lambda: NANO, "smollm2": smollm2}
-    found = known.get(name, lambda: Path(name))()
-    if not (found / "config.json").is_file():
-        wanted = "'nano', 'smollm2' or a folder in Hugging Face's format"
-        raise FileNotFoundError(
-            f"model: expected {wanted}, got {name!r}{did_you_mean(name, known)}"
-        )
-    return found
+    path = {"nano": lambda: NANO, "smollm2": smollm2}.get(name, lambda: Path(name))()
+    if not (path / "config.json").is_file():
+        expected = "'nano', 'smollm2' or a folder in Hugging Face's format"
+        hint = did_you_mean(name, NAMES)
+        raise FileNotFoundError(f"model: expected {expected}, got {name!r}{hint}")
+    return path
 
 
 def export(name: str, weights: Iterable[tuple[str, Tensor]], target: Path) -> None:
@@ -99,7 +97,7 @@ def export(name: str, weights: Iterable[tuple[str, Tensor]], target: Path) -> No
         target: an empty folder.
     """
     config = AutoConfig.from_pretrained(folder(name))
-    state = {name: one.to("cpu", config.dtype or torch.float32) for name, one in weights}
+    state = {name: tensor.to("cpu", config.dtype or torch.float32) for name, tensor in weights}
     save_torch_state_dict(state, target, metadata={"format": "pt"})
     config.save_pretrained(target)
     if (folder(name) / "generation_config.json").is_file():
@@ -117,7 +115,7 @@ class Weights:
     def __init__(self, source: Path) -> None:
         index = source / "model.safetensors.index.json"
         names = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else ()
-        files = [safe_open(source / one, "pt") for one in names or ("model.safetensors",)]
+        files = [safe_open(source / name, "pt") for name in names or ("model.safetensors",)]
         self._files = {name: file for file in files for name in file.keys()}  # noqa: SIM118
 
     def __contains__(self, name: str) -> bool:

@@ -42,10 +42,10 @@ def packed_attention(
     """
     # under autocast, norms and rotary embeddings return fp32; only values are in half precision
     query, key = query.to(value.dtype), key.to(value.dtype)
-    return _way(value)(query, key, value, scaling, spans)
+    return _implementation(value)(query, key, value, scaling, spans)
 
 
-def _way(value: Tensor) -> Callable[..., Tensor]:
+def _implementation(value: Tensor) -> Callable[..., Tensor]:
     if value.device.type == "cpu":
         return _in_blocks
     size = value.shape[3]
@@ -88,18 +88,17 @@ class _Blocks(torch.autograd.Function):
     ) -> Tensor:
         out = torch.empty_like(query)
         sums = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float))
-        for own, other, causal in _blocks(spans):
-            part, total = _flash(
-                query[:, :, own], key[:, :, other], value[:, :, other], 0.0, causal, scale=scaling
-            )
-            if own == other:  # `_blocks` yields the self-block of a response before its prompt
-                out[:, :, own], sums[:, :, own] = part, total
+        for rows, columns, causal in _blocks(spans):
+            q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
+            part, part_sum = _flash(q, k, v, 0.0, causal, scale=scaling)
+            if rows == columns:  # `_blocks` yields the self-block of a response before its prompt
+                out[:, :, rows], sums[:, :, rows] = part, part_sum
                 continue
             # each part of the softmax has the weight exp(its log-sum-exp - the total one)
-            both = torch.logaddexp(sums[:, :, own], total)
-            share = (total - both).exp()[..., None]
-            out[:, :, own] = out[:, :, own] * (1 - share) + part * share
-            sums[:, :, own] = both
+            total = torch.logaddexp(sums[:, :, rows], part_sum)
+            share = (part_sum - total).exp()[..., None]
+            out[:, :, rows] = out[:, :, rows] * (1 - share) + part * share
+            sums[:, :, rows] = total
         ctx.save_for_backward(query, key, value, out, sums)
         ctx.scaling, ctx.spans = scaling, spans
         return out
@@ -107,21 +106,17 @@ class _Blocks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, sums = ctx.saved_tensors
-        grads = [torch.zeros_like(one) for one in (query, key, value)]
-        for own, other, causal in _blocks(ctx.spans):
+        grads = [torch.zeros_like(states) for states in (query, key, value)]
+        for rows, columns, causal in _blocks(ctx.spans):
+            q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
+            # The kernel recomputes the weights as exp(score - log-sum-exp). With the merged values,
+            # these are the weights of the whole softmax, so gradients of blocks only need a sum.
+            merged = out[:, :, rows], sums[:, :, rows]
             parts = _flash_backward(
-                grad[:, :, own],
-                query[:, :, own],
-                key[:, :, other],
-                value[:, :, other],
-                out[:, :, own],
-                sums[:, :, own],
-                0.0,
-                causal,
-                scale=ctx.scaling,
+                grad[:, :, rows], q, k, v, *merged, 0.0, causal, scale=ctx.scaling
             )
-            for whole, part, place in zip(grads, parts, (own, other, other), strict=True):
-                whole[:, :, place] += part
+            for total, part, place in zip(grads, parts, (rows, columns, columns), strict=True):
+                total[:, :, place] += part
         return *grads, None, None
 
 
@@ -131,6 +126,7 @@ def _blocks(spans: tuple[Span, ...]) -> Iterator[tuple[slice, slice, bool]]:
         for start, stop in (prompt, *responses):
             if stop > start:
                 yield slice(start, stop), slice(start, stop), True
+        # one block for all responses: they are adjacent, and each sees the whole prompt
         if responses and responses[-1][1] > prompt[1]:
             yield slice(prompt[1], responses[-1][1]), slice(*prompt), False
 
@@ -141,7 +137,7 @@ def _in_a_loop(
     """Reference implementation: one call per prompt and one per response."""
     heads = query.shape[1]
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    sizes = [stop - start for prompt, own in spans for start, stop in (prompt, *own)]
+    sizes = [stop - start for span in spans for start, stop in (span.prompt, *span.responses)]
     # split once: each slice would have a gradient tensor as long as the row
     queries = iter(query.split(sizes, dim=2))
     keys = iter(key.split(sizes, dim=2))
@@ -151,28 +147,34 @@ def _in_a_loop(
         q, k, v = next(queries), next(keys), next(values)
         parts.append(scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling))
         for _ in responses:
-            own_q, own_k, own_v = next(queries), next(keys), next(values)
-            seen = _seen(k.shape[2], own_q.shape[2], own_q.dtype, own_q.device)
-            all_k, all_v = torch.cat([k, own_k], dim=2), torch.cat([v, own_v], dim=2)
-            parts.append(scaled_dot_product_attention(own_q, all_k, all_v, seen, scale=scaling))
+            q = next(queries)
+            mask = _mask(k.shape[2], q.shape[2], q.dtype, q.device)
+            all_k, all_v = torch.cat([k, next(keys)], dim=2), torch.cat([v, next(values)], dim=2)
+            parts.append(scaled_dot_product_attention(q, all_k, all_v, mask, scale=scaling))
     return torch.cat(parts, dim=2)
 
 
 @lru_cache(maxsize=64)  # all layers use the same masks
-def _seen(prompt: int, own: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return the additive mask [own, prompt + own] of a response: prompt visible, rest causal."""
+def _mask(prompt: int, response: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a response's additive mask [r, p + r]: all of the prompt is visible, the rest causal.
+
+    `is_causal` would align the first query with the first key, which belongs to the prompt.
+    """
     with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
-        hidden = torch.full((own, prompt + own), -torch.inf, dtype=dtype, device=device)
+        hidden = torch.full((response, prompt + response), -torch.inf, dtype=dtype, device=device)
         return hidden.triu(prompt + 1)
 
 
 def _in_one_kernel(
     query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
 ) -> Tensor:
-    """Attend in one call, with a copy of the prompt's keys and values for each response."""
-    q, k, v = (one[0].transpose(0, 1) for one in (query, key, value))
+    """Attend in one call, with a copy of the prompt's keys and values for each response.
+
+    The copies cost memory, but no computation: projections and MLPs run once a prompt.
+    """
+    q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
     segments = _segments(spans)
-    k, v = _behind_prompts(k, segments), _behind_prompts(v, segments)
+    k, v = _after_prompts(k, segments), _after_prompts(v, segments)
     causal = (-1, 0)  # left and right window; the last query is aligned with the last key
     lengths = _lengths(spans, value.device)
     out = varlen_attn(q, k, v, *lengths, scale=scaling, window_size=causal, enable_gqa=True)
@@ -182,34 +184,34 @@ def _in_one_kernel(
 
 def _segments(spans: tuple[Span, ...]) -> list[tuple[int, int]]:
     """Return the numbers of queries and keys of each prompt and each non-empty response."""
-    found = []
-    for prompt, responses in spans:
-        seen = prompt[1] - prompt[0]
-        found.append((seen, seen))
-        found += [(stop - start, seen + stop - start) for start, stop in responses if stop > start]
-    return found
+    segments: list[tuple[int, int]] = []
+    for (first, end), responses in spans:
+        prompt = end - first
+        lengths = [stop - start for start, stop in responses if stop > start]
+        segments += [(prompt, prompt), *((length, prompt + length) for length in lengths)]
+    return segments
 
 
-def _behind_prompts(states: Tensor, segments: list[tuple[int, int]]) -> Tensor:
+def _after_prompts(states: Tensor, segments: list[tuple[int, int]]) -> Tensor:
     """Lay out keys or values [t, heads, size] as [P | P R1 | P R2 ...] for each group."""
-    laid = []
+    blocks = []
     prompt = states[:0]
     # split and cat, since the backward pass of an index gather uses atomic additions
     parts = states.split([queries for queries, _ in segments])
     for part, (queries, keys) in zip(parts, segments, strict=True):
         if queries == keys:  # a prompt
             prompt = part
-            laid.append(part)
+            blocks.append(part)
         else:
-            laid += [prompt, part]
-    return torch.cat(laid)
+            blocks += [prompt, part]
+    return torch.cat(blocks)
 
 
 @lru_cache(maxsize=64)  # all layers use the same lengths
 def _lengths(spans: tuple[Span, ...], device: torch.device) -> tuple[Tensor, Tensor, int, int]:
     """Return cumulative lengths of queries and keys, int32 [segments + 1], and their maxima."""
     queries, keys = zip(*_segments(spans), strict=True)
-    bounds = [list(accumulate(one, initial=0)) for one in (queries, keys)]
-    with torch.inference_mode(False):  # as for `_seen`
+    bounds = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
+    with torch.inference_mode(False):  # as for `_mask`
         of_queries, of_keys = torch.tensor(bounds, dtype=torch.int32, device=device)
     return of_queries, of_keys, max(queries), max(keys)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from learners.training.attention import NAME
-from learners.training.batching import Batch
+from learners.training.batching import PackedRow
 from learners.training.head import Head
 
 
@@ -54,7 +54,7 @@ class Policy(nn.Module):
         head = self.model.get_output_embeddings()
         return torch.log_softmax(head(hidden, temperature=self.temperature), dim=-1)
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: PackedRow) -> tuple[Tensor, Tensor]:
         """Return log-probabilities [n] of the row's loss tokens and entropies [n] (no gradient)."""
         with self.autocast():
             tokens, positions = batch.tokens[None], batch.positions[None]

@@ -22,7 +22,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 TIMEOUT = timedelta(minutes=10)
 """Timeout of collectives within a training step."""
-_PATIENCE = timedelta(days=7)
+_COMMAND_TIMEOUT = timedelta(days=7)
 """Timeout of `broadcast` and `gather`, where ranks may wait for hours; the launcher ends them."""
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status of a run ended by Ctrl-C, following the convention of shells."""
@@ -118,17 +118,17 @@ def start(reserved: int = 0) -> None:
     """
     global _commands, _reserved
     _reserved = reserved
-    where = device()
-    if where.type == "cuda":
-        torch.cuda.set_device(where)
+    chosen = device()
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
     if not launched():
         return
     die_with_parent()
     # Python cannot handle Ctrl-C within a collective: exit at once, the launcher reports it
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    backend = "cpu:gloo,cuda:nccl" if where.type == "cuda" else "gloo"
+    backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
     dist.init_process_group(backend, timeout=TIMEOUT)
-    _commands = dist.new_group(backend="gloo", timeout=_PATIENCE)
+    _commands = dist.new_group(backend="gloo", timeout=_COMMAND_TIMEOUT)
 
 
 def end(status: int = 0) -> None:
@@ -153,9 +153,9 @@ def gather(value: Any) -> list[Any]:
     """Return the values of all ranks, in order of rank, on all ranks."""
     if world() == 1:
         return [value]
-    every: list[Any] = [None] * world()
-    dist.all_gather_object(every, value, group=_commands)
-    return every
+    values: list[Any] = [None] * world()
+    dist.all_gather_object(values, value, group=_commands)
+    return values
 
 
 def broadcast(value: Any) -> Any:
@@ -193,9 +193,9 @@ def barrier() -> None:
 
 def reduce(sums: Mapping[str, float]) -> dict[str, float]:
     """Return sums over all ranks, or maxima for names that end in `_max`; a missing name is 0."""
-    every = gather(dict(sums))
-    names = {name for one in every for name in one}
+    metrics = gather(dict(sums))
+    names = sorted({name for of_rank in metrics for name in of_rank})
     return {
-        name: (max if name.endswith("_max") else sum)(one.get(name, 0.0) for one in every)
-        for name in sorted(names)
+        name: (max if name.endswith("_max") else sum)(of_rank.get(name, 0.0) for of_rank in metrics)
+        for name in names
     }

@@ -35,7 +35,7 @@ class Trainer:
         self._config = config
         self._checkpoints = checkpoints
         self._backend = make_backend(config)
-        self._pending: tuple[int, Future[Any]] | None = None
+        self._pending: tuple[int, Future[Any] | None] | None = None
         self.policy = self._backend.prepare(config)
 
     def resume(self) -> int:
@@ -54,7 +54,8 @@ class Trainer:
 
     def gaps(self, samples: Sequence[Sample]) -> Tensor:
         """Return |trainer - sampler| log-probability [n] of the tokens of a few samples."""
-        (row,) = pack(samples, sum(len(one.prompt) + len(one.response) for one in samples))
+        tokens = sum(len(sample.prompt) + len(sample.response) for sample in samples)
+        (row,) = pack(samples, tokens)
         return (self._backend.score(row).cpu() - row.logprobs).abs()
 
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
@@ -64,14 +65,14 @@ class Trainer:
         """
         return self._backend.iter_weights()
 
-    def export(self, folder: Path, again: bool) -> None:
-        """Write the policy in Hugging Face's format.
+    def export(self, folder: Path, replace: bool) -> None:
+        """Write the policy in Hugging Face format.
 
         Args:
-            folder: of the model.
-            again: whether to replace a model that is there.
+            folder: folder of the model.
+            replace: whether to replace an existing model; otherwise it is left as it is.
         """
-        if not ranks.broadcast(again or not folder.is_dir()):
+        if not ranks.broadcast(replace or not folder.is_dir()):
             return
         if _first():
             model = self._config.model
@@ -82,17 +83,17 @@ class Trainer:
             deque(self.iter_weights(), maxlen=0)
 
     def save(self, step: int) -> None:
-        """Save a checkpoint; with `async_save` it is complete after the next save, or the end.
+        """Save a checkpoint; with `async_save`, it is complete after `wait_for_checkpoint`.
 
         Raises:
-            CheckpointError: it could not be written; the one before is still there.
+            CheckpointError: it could not be written; the previous one still exists.
         """
         self.wait_for_checkpoint()
         try:
-            begun = checkpoint.begin(self._checkpoints, step) if _first() else None
-            self._pending = step, self._backend.save(ranks.broadcast(begun)) or _done()
+            folder = checkpoint.begin(self._checkpoints, step) if _first() else None
+            self._pending = step, self._backend.save(ranks.broadcast(folder))
         except (OSError, RuntimeError, SafetensorError, CheckpointException) as error:
-            raise self._torn(step, error) from error
+            raise self._failure(step, error) from error
         if not self._config.async_save:
             self.wait_for_checkpoint()
 
@@ -108,30 +109,26 @@ class Trainer:
         """Wait until the last checkpoint is complete.
 
         Raises:
-            CheckpointError: it could not be written; the one before is still there.
+            CheckpointError: it could not be written; the previous one still exists.
         """
         if self._pending is None:
             return
         (step, writing), self._pending = self._pending, None
         try:
-            writing.result()
-            ranks.barrier()
+            if writing:
+                writing.result()
+            ranks.barrier()  # the checkpoint is complete once all ranks have written their part
             if _first():
                 checkpoint.finish(self._checkpoints, step)
         except (OSError, RuntimeError, CheckpointException) as error:
-            raise self._torn(step, error) from error
+            raise self._failure(step, error) from error
 
-    def _torn(self, step: int, error: BaseException) -> CheckpointError:
+    def _failure(self, step: int, error: BaseException) -> CheckpointError:
         last = checkpoint.latest(self._checkpoints)
-        kept = f"{last[1]} is the last one" if last else "there is none yet"
-        return CheckpointError(f"the checkpoint of step {step} could not be saved: {error}; {kept}")
+        latest = f"{last[1]} is the last one" if last else "there is none yet"
+        message = f"the checkpoint of step {step} could not be saved: {error}; {latest}"
+        return CheckpointError(message)
 
 
 def _first() -> bool:
     return ranks.rank() == 0
-
-
-def _done() -> "Future[None]":
-    future: Future[None] = Future()
-    future.set_result(None)
-    return future

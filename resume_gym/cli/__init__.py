@@ -8,22 +8,18 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import resume_gym
 from resume_gym.cli.arguments import Formatter, add_parser, epilog
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
 from resume_gym.tasks import TaskError
-from resume_gym.user_errors import did_you_mean, missing
-
-if TYPE_CHECKING:
-    from learners.rollouts.model_player import FoundModel
+from resume_gym.user_errors import did_you_mean
 
 
 class Group(NamedTuple):
@@ -42,7 +38,7 @@ _COMMANDS: Mapping[str, Group | None] = {
     "view": None,
     "play": None,
     "data": Group(
-        "make, import and check files of tasks",
+        "make, import, check and share tasks",
         ("generate", "import", "check", "push"),
         (
             "data generate --generator procedural --count 1000 --out tasks.jsonl",
@@ -50,12 +46,12 @@ _COMMANDS: Mapping[str, Group | None] = {
         ),
     ),
     "judge": Group(
-        "measure how far a judge can be trusted",
+        "measure how reliable a judge is",
         ("calibrate", "attack", "sentinel"),
         (
             "judge calibrate --judge rubric",
             "judge attack --search 2000 --limit 8",
-            "judge sentinel --judge gemini --frozen said.json",
+            "judge sentinel --judge gemini --frozen verdicts.json",
         ),
     ),
     "completion": None,
@@ -67,7 +63,7 @@ _EXAMPLES = (
     "COMMAND --help",
 )
 # Packages whose versions `--version` prints
-_SHOWN = (
+_VERSIONED = (
     "gymnasium",
     "numpy",
     "torch",
@@ -115,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # stdout cannot be written; the interpreter would flush it again at exit and fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # a broken pipe is no error to report: the reader, such as `head`, has exited
-        return 1 if isinstance(problem, BrokenPipeError) else _complain(_told(problem), 1)
+        return 1 if isinstance(problem, BrokenPipeError) else _complain(_message(problem), 1)
 
 
 def _run(words: Sequence[str]) -> int:
@@ -129,19 +125,19 @@ def _run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         raise
     except _WRONG_PATH as problem:
-        return _complain(_told(problem), 2)
+        return _complain(_message(problem), 2)
     except (JudgeError, ModelError) as problem:
         return _complain(problem, 1)
     except OSError as problem:
-        return _complain(_told(problem), 1)
+        return _complain(_message(problem), 1)
     except KeyboardInterrupt:
         return _complain("interrupted", 130)
     return status or 0
 
 
-def _told(problem: OSError) -> str:
-    file, why = problem.filename, problem.strerror
-    return f"{file}: {why}" if file and why else str(problem)
+def _message(problem: OSError) -> str:
+    file, reason = problem.filename, problem.strerror
+    return f"{file}: {reason}" if file and reason else str(problem)
 
 
 def _complain(problem: object, code: int) -> int:
@@ -153,12 +149,12 @@ class _Parser(argparse.ArgumentParser):
     """Reports an unknown option with the usage of its subcommand, and suggests a similar one."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        found, rest = super().parse_known_args(args, namespace)
+        options, rest = super().parse_known_args(args, namespace)
         if rest:
-            wrong = next((word for word in rest if word.startswith("-")), "").partition("=")[0]
-            hint = did_you_mean(wrong, self._option_string_actions)
+            unknown = next((word for word in rest if word.startswith("-")), "").partition("=")[0]
+            hint = did_you_mean(unknown, self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
-        return found, rest
+        return options, rest
 
 
 class _Versions(argparse.Action):
@@ -167,7 +163,7 @@ class _Versions(argparse.Action):
     def __call__(self, *_: object) -> NoReturn:
         print(f"resume-gym {resume_gym.__version__}")
         print(f"{'Python':<12} {platform.python_version()}, {platform.platform()}")
-        for package in _SHOWN:
+        for package in _VERSIONED:
             try:
                 print(f"{package:<12} {version(package)}")
             except PackageNotFoundError:
@@ -184,16 +180,16 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """
     parser = _Parser(
         prog="resume-gym",
-        description="Agents that edit documents: play, measure and look at them, make tasks, "
-        "check judges.",
-        epilog=epilog(_EXAMPLES, "done", "it failed, or the answer is no", "revised, but flagged"),
+        description="Train, evaluate and inspect agents that edit documents; make tasks for them, "
+        "and check the judges that grade them.",
+        epilog=epilog(_EXAMPLES, "done", "failure, or a negative result", "revised, but flagged"),
         formatter_class=Formatter,
     )
     parser.add_argument(
         "--version",
         action=_Versions,
         nargs=0,
-        help="show the versions of this and of what it uses, and exit",
+        help="show the versions of resume-gym and of the packages that it uses, and exit",
     )
     if words[:1] != ["--version"]:
         _add_commands(parser, _COMMANDS, words)
@@ -202,48 +198,22 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
 
 def _add_commands(
     parser: argparse.ArgumentParser,
-    table: Mapping[str, Group | None],
+    groups: Mapping[str, Group | None],
     words: Sequence[str],
     prefix: str = "",
 ) -> None:
     """Add commands; the module of `judge attack` is `judge_attack`."""
     parser.set_defaults(run=lambda options: _show_help(parser))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for name in words[:1] if words and words[0] in table else table:
-        if group := table[name]:
-            about = f"{group.about.capitalize()}."
-            members = add_parser(commands, name, group.about, about, group.examples)
+    for name in words[:1] if words and words[0] in groups else groups:
+        if group := groups[name]:
+            description = f"{group.about.capitalize()}."
+            members = add_parser(commands, name, group.about, description, group.examples)
             _add_commands(members, dict.fromkeys(group.members), words[1:], f"{name}_")
         else:
-            module = import_module(f"resume_gym.cli.{prefix}{name}")
-            module.add_command(commands, *_NEEDS.get(name, ()))
+            import_module(f"resume_gym.cli.{prefix}{name}").add_command(commands)
 
 
 def _show_help(parser: argparse.ArgumentParser) -> int:
     parser.print_help(sys.stderr)
     return 2
-
-
-def _find_model(options: Mapping[str, Any]) -> "FoundModel":
-    """Locate a local model, for `eval` and `revise`."""
-    from learners.rollouts.model_player import FoundModel
-
-    return FoundModel.of(options)
-
-
-def _train(arguments: Sequence[str]) -> None:
-    """Run a training job, for `train`."""
-    if find_spec("torch") is None:
-        raise missing("training needs", "torch", "train")
-    from learners.aipo import main
-
-    main(arguments)
-
-
-# Extra arguments of `add_command`, for commands that need `learners` or the whole parser
-_NEEDS: Mapping[str, tuple[Callable[..., Any], ...]] = {
-    "train": (_train,),
-    "eval": (_find_model,),
-    "revise": (_find_model,),
-    "completion": (make_parser,),
-}

@@ -1,16 +1,24 @@
-"""Helpers shared by the commands of `resume-gym`: help texts, argument types, JSON output."""
+"""Helpers shared by the commands of `resume-gym`: help texts, options, progress bars, JSON."""
 
 import argparse
 import json
 import math
 import textwrap
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resume_gym.judges import AsyncJudge, as_async, make_judge
-from resume_gym.tasks import TaskError
+from resume_gym.tasks import SPLITS, TaskError
 
-_MISTAKE = "a mistake in the command, or in a file that it names"
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from learners.rollouts.model_player import FoundModel
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""Result of `add_subparsers`, to which a command's module adds its parser."""
+_USER_ERROR = "a mistake in the command, or in a file that it names"
+_JUDGE = "judge: a name, or JSON with a name and options"
 
 
 class Formatter(argparse.HelpFormatter):
@@ -31,13 +39,13 @@ class Formatter(argparse.HelpFormatter):
 
 
 def add_parser(
-    commands: Any,
+    commands: Commands,
     name: str,
     about: str,
     description: str,
     examples: Sequence[str],
     done: str = "done",
-    failed: str = "it failed",
+    failed: str = "failure",
     flagged: str = "",
 ) -> argparse.ArgumentParser:
     """Add the parser of a command, with examples and exit statuses in its help.
@@ -63,11 +71,11 @@ def add_parser(
 
 
 def epilog(
-    examples: Sequence[str], done: str = "done", failed: str = "it failed", flagged: str = ""
+    examples: Sequence[str], done: str = "done", failed: str = "failure", flagged: str = ""
 ) -> str:
     """Return the end of a help text: examples and exit statuses; see `add_parser`."""
-    statuses = {0: done, 1: failed, 2: _MISTAKE, 3: flagged, 130: "interrupted"}
-    lines = ["examples:", *(f"  resume-gym {one}" for one in examples)]
+    statuses = {0: done, 1: failed, 2: _USER_ERROR, 3: flagged, 130: "interrupted"}
+    lines = ["examples:", *(f"  resume-gym {example}" for example in examples)]
     lines += [
         "",
         "exit status:",
@@ -83,22 +91,44 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def add_json(add: Any) -> None:
-    """Add the option `--json` with a parser's `add_argument`; see `print_json`."""
-    add("--json", action="store_true", help="print the same, and more of it, as JSON")
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "--env": {
+        "default": "ResumeEdit-v0",
+        "metavar": "ID",
+        "help": "editing environment: an ID, or module:ID (default: %(default)s)",
+    },
+    "--tasks": {
+        "metavar": "SOURCE",
+        "help": "tasks: default, mini, procedural:SEED:COUNT, a JSONL file, a folder of datasets "
+        "or hf://OWNER/NAME (default: those of the environment)",
+    },
+    "--split": {"choices": SPLITS},
+    "--judge": {"metavar": "SPEC", "help": f"{_JUDGE} (default: that of the environment)"},
+    "--seed": {
+        "type": int,
+        "default": 0,
+        "metavar": "N",
+        "help": "seed of random choices (default: %(default)s)",
+    },
+    "--json": {"action": "store_true", "help": "print the result as JSON, with more detail"},
+}
 
 
-def print_json(value: Any) -> None:
-    """Print a value as ASCII JSON; infinities and NaN become null."""
-    print(json.dumps(_finite(value), indent=1, allow_nan=False))
+def add_options(add: Callable[..., Any], *flags: str, **changes: Any) -> None:
+    """Add options that several commands share.
+
+    Args:
+        add: a parser's `add_argument`.
+        flags: keys of `_OPTIONS`.
+        changes: arguments of `add_argument` that differ from those of the other commands.
+    """
+    for flag in flags:
+        add(flag, **{**_OPTIONS[flag], **changes})
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def add_judge(add: Callable[..., Any]) -> None:
+    """Add the option `--judge` of a command that measures a judge; see `make_async_judge`."""
+    add_options(add, "--judge", default="rubric", help=f"{_JUDGE} (default: %(default)s)")
 
 
 def make_async_judge(spec: str) -> AsyncJudge:
@@ -111,3 +141,32 @@ def make_async_judge(spec: str) -> AsyncJudge:
         return as_async(make_judge(spec))
     except ValueError as problem:
         raise TaskError(f"--judge: {str(problem).removeprefix('judge: ')}") from None
+
+
+def find_model(options: Mapping[str, Any]) -> "FoundModel":
+    """Locate a local model by its options, without loading it."""
+    from learners.rollouts.model_player import FoundModel
+
+    return FoundModel.of(options)
+
+
+def progress_bars() -> "Progress":
+    """Make a display of progress bars on stderr; it is empty unless stderr is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    return Progress(console=console, transient=True, disable=not console.is_terminal)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as ASCII JSON; infinities and NaN become null."""
+    print(json.dumps(_finite(value), indent=1, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,47 +3,47 @@
 import argparse
 from pathlib import Path
 
-from resume_gym.cli.arguments import add_json, add_parser, positive, print_json
+from resume_gym.cli.arguments import Commands, add_options, add_parser, positive, print_json
 from resume_gym.corpus.check import THRESHOLD, read_rows, report
 from resume_gym.corpus.difficulty import PAGE_LINES
 from resume_gym.sources import load_tasks
 from resume_gym.tasks import TaskError
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: Commands) -> None:
     """Add `check`."""
     command = add_parser(
         commands,
         "check",
-        "say whether tasks are fit to train on",
-        "Say whether tasks are fit to train on: bad rows, near-duplicates, leaks between the "
-        "splits, pages that do not fit, fixes that do not apply, figures without evidence.",
+        "check whether tasks are suitable for training",
+        "Check whether tasks are suitable for training: invalid rows, near-duplicates, leaks "
+        "between splits, wrong page lengths, fixes that do not apply, figures without evidence.",
         ["data check tasks.jsonl", "data check mini --page-lines 20 --json"],
-        done="they are fit",
-        failed="they are not fit, or it failed",
+        done="the tasks are suitable",
+        failed="failure, or the tasks are not suitable",
     )
     add = command.add_argument
     add(
         "files",
         nargs="+",
         metavar="FILE",
-        help="JSONL files, checked as one; or one other source of tasks: default, mini, ...",
+        help="JSONL files, checked together; or one other source of tasks: default, mini, ...",
     )
     add(
         "--threshold",
         type=float,
         default=THRESHOLD,
         metavar="X",
-        help="similarity from which texts are near-duplicates (default: %(default)s)",
+        help="minimum similarity of near-duplicates (default: %(default)s)",
     )
     add(
         "--page-lines",
         type=positive,
         default=PAGE_LINES,
         metavar="N",
-        help="lines of the page; 20 for the small size (default: %(default)s)",
+        help="page height in lines; 20 for mini tasks (default: %(default)s)",
     )
-    add_json(add)
+    add_options(add, "--json")
     command.set_defaults(run=_run)
 
 
@@ -61,9 +61,9 @@ def _run(options: argparse.Namespace) -> int:
         tasks, bad = read_rows(files)
     else:
         tasks, bad = list(load_tasks(options.files[0])), []
-    found = report(tasks, bad, options.threshold, options.page_lines)
+    checked = report(tasks, bad, options.threshold, options.page_lines)
     if options.json:
-        print_json(found.to_json())
+        print_json(checked.to_json())
     else:
-        print_report(Console(), found)
-    return 0 if found.fit else 1
+        print_report(Console(), checked)
+    return 0 if checked.fit else 1

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from resume_gym.atomic_write import check_new_file
-from resume_gym.cli.arguments import add_json, add_parser, print_json
-from resume_gym.corpus.assembling import Options, Report, import_resumes
+from resume_gym.cli.arguments import Commands, add_options, add_parser, print_json
+from resume_gym.corpus.assembling import PAIRINGS, Options, Report, import_resumes
 from resume_gym.corpus.masking import FIELDS
-from resume_gym.corpus.pairing import PAIRINGS
-from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, TaskError, write_jsonl
+from resume_gym.tasks import EVIDENCE_KINDS, WEAKNESSES, TaskError, write_jsonl
 
 _COMMAND = "resume-gym data import"
 
@@ -19,64 +18,65 @@ class Incomplete(OSError):  # noqa: N818
     """Some files could not be used. An OSError, so that the exit status is 1."""
 
 
-def add_command(commands: Any) -> None:
+def add_command(commands: Commands) -> None:
     """Add `import`."""
     command = add_parser(
         commands,
         "import",
-        "make tasks of real resumes and jobs",
-        "Make tasks of real resumes and jobs: Markdown, plain text, JSON Resume, Word or PDF.",
+        "make tasks from your own resumes and job descriptions",
+        "Make tasks from resumes and job descriptions in Markdown, plain text, JSON Resume, Word "
+        "or PDF.",
         ["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
         failed="some files could not be used",
     )
     add = command.add_argument
     add("resumes", nargs="+", type=Path, metavar="FILE", help="resumes")
     add("--jobs", nargs="+", type=Path, required=True, metavar="FILE", help="job descriptions")
-    add("--out", type=Path, required=True, metavar="FILE", help="write the tasks here, as JSONL")
+    add("--out", type=Path, required=True, metavar="FILE", help="the JSONL file to write")
     add(
         "--pair",
         default="best",
         choices=PAIRINGS,
-        help="each resume with the job that shares most words, with all, or with one at random "
+        help="pair each resume with the most similar job, with all jobs, or with a random one "
         "(default: %(default)s)",
     )
-    add("--seed", default=0, type=int, metavar="N", help="of --pair random (default: 0)")
+    add_options(add, "--seed", help="seed of --pair random (default: %(default)s)")
     add(
         "--weakness",
         choices=WEAKNESSES,
         metavar="NAME",
-        help="of all tasks: %(choices)s (default: what shows most)",
+        help="weakness of all tasks: %(choices)s (default: the most obvious one)",
     )
-    add("--split", choices=SPLITS, help="of all tasks (default: one resume in five for eval)")
+    add_options(add, "--split", help="split of all tasks (default: eval for one resume in five)")
     add(
         "--evidence",
         nargs="+",
         default=[],
         type=Path,
         metavar="FILE",
-        help="documents about the candidates: a file's name begins as the resume's, or its text "
-        "names the candidate",
+        help="documents about the candidates: the file name begins like that of the resume, or the "
+        "text has the name of the candidate",
     )
     add(
         "--evidence-kind",
         choices=EVIDENCE_KINDS,
         metavar="KIND",
-        help="of all these documents: %(choices)s (default: by their file names)",
+        help="kind of these documents: %(choices)s (default: by file name)",
     )
     add(
         "--mask",
         default=frozenset(),
         type=_fields,
         metavar="FIELDS",
-        help=f"replace in resumes and evidence: {','.join(FIELDS)} or all (default: nothing)",
+        help=f"mask in resumes and evidence: {','.join(FIELDS)} or all (default: nothing)",
     )
     add(
         "--phone-region",
         default="US",
         metavar="XX",
-        help="whose national phone numbers to expect (default: %(default)s)",
+        help="country of phone numbers without prefix (default: %(default)s)",
     )
-    add_json(add)
+    add_options(add, "--json")
     command.set_defaults(run=_run)
 
 
@@ -96,8 +96,8 @@ def _run(options: argparse.Namespace) -> None:
     if any(out.resolve() == file.resolve() for file in files):
         raise TaskError(f"--out: {str(out)!r} is one of the files to read")
     if out.exists() and not _is_import(out):
-        raise TaskError(f"--out: {str(out)!r} exists, and no import made it; name another file")
-    wanted = Options(
+        raise TaskError(f"--out: {str(out)!r} exists and is no import; name another file")
+    settings = Options(
         options.pair,
         options.seed,
         options.weakness,
@@ -107,9 +107,9 @@ def _run(options: argparse.Namespace) -> None:
         options.evidence_kind,
     )
     try:
-        report = import_resumes(options.resumes, options.jobs, options.evidence, wanted)
+        report = import_resumes(options.resumes, options.jobs, options.evidence, settings)
         if report.made:
-            _write(out, report, wanted)
+            _write(out, report, settings)
     except ModuleNotFoundError as problem:
         raise TaskError(str(problem)) from None
     except ValueError as problem:
@@ -119,8 +119,8 @@ def _run(options: argparse.Namespace) -> None:
     else:
         print_report(report, out)
     if report.failed or not report.made:
-        written = f"the tasks of the others are in {out}" if report.made else "nothing is written"
-        raise Incomplete(f"files that could not be used: {len(report.failed)}; {written}")
+        outcome = f"the tasks of the others are in {out}" if report.made else "nothing is written"
+        raise Incomplete(f"files that could not be used: {len(report.failed)}; {outcome}")
 
 
 def _is_import(out: Path) -> bool:
@@ -154,9 +154,9 @@ def _origin(report: Report, options: Options) -> dict[str, Any]:
     return {
         "command": _COMMAND,
         "resumes": ", ".join(f"{count} {kind}" for kind, count in report.formats.items()),
-        "jobs": len({one.job for one in report.made}),
+        "jobs": len({made.job for made in report.made}),
         "pairing": options.pairing + f", seed {options.seed}" * (options.pairing == "random"),
-        "weakness": options.weakness or "the one that shows most",
+        "weakness": options.weakness or "the most obvious one",
         "masked": ", ".join(sorted(options.mask)) or "nothing",
         "limits": limits,
     }

@@ -6,39 +6,49 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
-from resume_gym.cli.arguments import add_json, add_parser, positive, print_json
+from resume_gym.cli.arguments import (
+    Commands,
+    add_judge,
+    add_options,
+    add_parser,
+    make_async_judge,
+    positive,
+    print_json,
+)
 from resume_gym.evaluation.attack import SIZES, PolicyRewards, attack
-from resume_gym.evaluation.attack_search import SearchResult, repaired, search
+from resume_gym.evaluation.attack_search import SearchResult, search
 from resume_gym.judges import Judge
 from resume_gym.session import Rules
 from resume_gym.sources import load_tasks
-from resume_gym.tasks import Task
+from resume_gym.tasks import Task, repaired
 
 
-def add_command(commands: Any) -> None:
-    """Add `attack` to the commands of `resume-gym judge`."""
+def add_command(commands: Commands) -> None:
+    """Add `attack`."""
     command = add_parser(
         commands,
         "attack",
-        "play policies that game a judge",
-        "Play policies that improve no resume on held-out tasks, and print what they earn beside "
-        "what the reward tables pay for nothing.",
+        "attack a judge with policies that improve nothing",
+        "Play policies that improve no resume on held-out tasks, and print their rewards and the "
+        "difference to the reward of doing nothing.",
         ["judge attack", "judge attack --size mini --search 2000 --limit 8"],
     )
     add = command.add_argument
-    add("--judge", default="rubric", metavar="SPEC", help="a name or JSON (default: %(default)s)")
-    add("--size", choices=sorted(SIZES), default="full", help="of the tasks (default: %(default)s)")
-    add("--limit", type=positive, metavar="N", help="the first N of the held-out tasks")
-    add("--seed", type=int, default=0, metavar="N", help="of the policies (default: 0)")
-    add("--search", type=positive, metavar="N", help="also search, with N tries a task and start")
-    add_json(add)
+    add_judge(add)
+    add("--size", choices=sorted(SIZES), default="full", help="task size (default: %(default)s)")
+    add("--limit", type=positive, metavar="N", help="only the first N held-out tasks")
+    add(
+        "--search",
+        type=positive,
+        metavar="N",
+        help="also search for rewarded edits: N attempts from each of two texts per task",
+    )
+    add_options(add, "--seed", "--json")
     command.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> None:
     from rich.console import Console
-
-    from resume_gym.cli.arguments import make_async_judge
 
     judge = make_async_judge(options.judge)
     source, rules = SIZES[options.size]
@@ -46,8 +56,9 @@ def _run(options: argparse.Namespace) -> None:
     rows = attack(judge, tasks, rules, options.seed)
     finds = list(_finds(judge, tasks, rules, options)) if options.search else []
     if options.json:
-        found = {"judge": judge.name, "tasks": len(tasks), "policies": list(map(asdict, rows))}
-        print_json({**found, "finds": list(map(asdict, finds))})
+        policies = list(map(asdict, rows))
+        counts = {"judge": judge.name, "tasks": len(tasks)}
+        print_json({**counts, "policies": policies, "finds": list(map(asdict, finds))})
         return
     _show(Console(), rows, finds)
 

@@ -7,49 +7,32 @@ from pathlib import Path
 
 from resume_gym.apps.play.episode import start
 from resume_gym.atomic_write import check_new_file
-from resume_gym.cli.arguments import add_parser
-from resume_gym.tasks import SPLITS, TaskError
+from resume_gym.cli.arguments import Commands, add_options, add_parser
+from resume_gym.tasks import TaskError
 from resume_gym.user_errors import missing
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: Commands) -> None:
     """Add `play`."""
     command = add_parser(
         commands,
         "play",
         "play an episode yourself, in the terminal",
-        "Play an episode yourself, in the terminal, and have it graded.",
+        "Play an episode yourself in the terminal; the judge grades it at the end.",
         ["play --env ResumeEditMini-v0 --seed 1 --save mine.json"],
     )
     add = command.add_argument
-    add(
-        "--env",
-        default="ResumeEdit-v0",
-        metavar="ID",
-        help="environment, or module:ID (default: %(default)s)",
-    )
-    add("--tasks", metavar="SOURCE", help="a source of tasks (default: the environment's)")
-    add("--split", choices=SPLITS, help="of the tasks (default: both)")
-    add("--task-id", metavar="ID", help="the task (default: one is drawn)")
-    add("--seed", type=_seed, metavar="N", help="draws the task (default: another each time)")
-    add(
-        "--judge",
-        metavar="SPEC",
-        help="who grades: a name, or JSON with a name and options (default: the environment's, "
-        "for resumes rubric)",
-    )
-    add(
-        "--save",
-        type=Path,
-        metavar="FILE",
-        help="write the episode's record to this new file, as JSON",
-    )
+    add_options(add, "--env", "--tasks", "--judge")
+    add_options(add, "--split", help="split of the tasks (default: both)")
+    add("--task-id", metavar="ID", help="task to play (default: a random one)")
+    add("--seed", type=_seed, metavar="N", help="seed of the random task (default: none)")
+    add("--save", type=Path, metavar="FILE", help="write a record of the episode here, as JSON")
     command.set_defaults(run=_run)
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number, at least 0; got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 0, got {text!r}")
     return int(text)
 
 
@@ -61,8 +44,8 @@ def _run(options: argparse.Namespace) -> None:
     episode = start(
         options.env, options.tasks, options.split, options.judge, options.task_id, options.seed
     )
-    if not all(one and one.isatty() for one in (sys.stdin, sys.stdout)):
-        raise TaskError("play needs a terminal to show itself in")
+    if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
+        raise TaskError("play needs a terminal")
     try:
         from resume_gym.apps.play.app import PlayApp
     except ModuleNotFoundError as problem:
@@ -71,7 +54,8 @@ def _run(options: argparse.Namespace) -> None:
         PlayApp(episode).run()
     finally:
         if save:
-            about = {"env": options.env, "judge": options.judge, "undone": episode.undone}
-            text = json.dumps({**about, **episode.session.record()}, indent=1, ensure_ascii=False)
+            settings = {"env": options.env, "judge": options.judge, "undone": episode.undone}
+            record = {**settings, **episode.session.record()}
+            text = json.dumps(record, indent=1, ensure_ascii=False)
             save.write_bytes(text.encode() + b"\n")
     print(episode.summary() + (f"\nthe record is in {save}" if save else ""))

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from resume_gym.apps.plot.plot import plot
 from resume_gym.apps.plot.style import FORMATS
-from resume_gym.cli.arguments import add_parser
+from resume_gym.cli.arguments import Commands, add_parser
 from resume_gym.tasks import TaskError
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: Commands) -> None:
     """Add `plot`."""
     command = add_parser(
         commands,
         "plot",
         "draw runs and evaluations",
-        "Draw training runs and evaluations. Evaluations that are given together are drawn "
-        "together, each run for itself; what the data do not have is left out.",
+        "Draw training runs and evaluations: a set of figures for each run, and one set that "
+        "compares all evaluations. Figures without data are left out.",
         [
             "plot runs/nano --out docs --format svg --source",
             "eval --agent careful --agent oracle --out result",
@@ -30,33 +30,33 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         nargs="+",
         type=Path,
         metavar="RUN_OR_RESULT",
-        help="folder of a run, or of an evaluation, as `resume-gym eval --out FOLDER` writes",
+        help="folder of a run, or of an evaluation (made by `resume-gym eval --out FOLDER`)",
     )
     add(
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="where the pictures go (default: `plots` in the folder that is drawn)",
+        help="folder of the figures (default: `plots` in the folder of the run or evaluation)",
     )
     add(
         "--format",
         default=",".join(FORMATS),
         metavar="LIST",
-        help="png, svg or both (default: %(default)s)",
+        help="formats: png, svg or both (default: %(default)s)",
     )
     add(
         "--source",
         action="store_true",
-        help="mark the figures of the experiment that this project reproduces",
+        help="also mark the results of the experiment that this project reproduces",
     )
     command.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> None:
     formats = list(dict.fromkeys(options.format.split(",")))
-    for one in formats:
-        if one not in FORMATS:
-            raise TaskError(f"--format: expected some of {', '.join(FORMATS)}; got {one!r}")
+    for name in formats:
+        if name not in FORMATS:
+            raise TaskError(f"--format: expected some of {', '.join(FORMATS)}; got {name!r}")
     written = plot(options.paths, options.out, formats, options.source)
     for file in written.files:
         print(file)

@@ -1,10 +1,9 @@
 """`resume-gym train`: train an agent, exactly as `python learners/aipo.py` does."""
 
 import argparse
-from collections.abc import Callable, Sequence
-from functools import partial
 
-from resume_gym.cli.arguments import add_parser
+from resume_gym.cli.arguments import Commands, add_parser
+from resume_gym.user_errors import missing_of
 
 _ABOUT = """\
 Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
@@ -13,16 +12,8 @@ run. It needs `pip install resume-gym[train]`; once that is installed, `resume-g
 lists all options."""
 
 
-def add_command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    train: Callable[[Sequence[str]], None],
-) -> None:
-    """Add `train`.
-
-    Args:
-        commands: subparsers of the command line.
-        train: runs a training job with the given command-line arguments.
-    """
+def add_command(commands: Commands) -> None:
+    """Add `train`."""
     command = add_parser(
         commands,
         "train",
@@ -37,8 +28,12 @@ def add_command(
     command.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="--config NAME, --dry-run, --steps N, ..."
     )
-    command.set_defaults(run=partial(_run, train=train))
+    command.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace, train: Callable[[Sequence[str]], None]) -> None:
-    train(options.arguments)
+def _run(options: argparse.Namespace) -> None:
+    if error := missing_of("training needs", "train"):
+        raise error
+    from learners.aipo import main
+
+    main(options.arguments)

@@ -8,34 +8,34 @@ from resume_gym.apps.viewer.data import Results
 from resume_gym.apps.viewer.html import export, is_exported
 from resume_gym.apps.viewer.server import PORT, serve
 from resume_gym.atomic_write import check_new_file
-from resume_gym.cli.arguments import add_parser
+from resume_gym.cli.arguments import Commands, add_parser, progress_bars
 from resume_gym.tasks import TaskError
 
 
-def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_command(commands: Commands) -> None:
     """Add `view`."""
     command = add_parser(
         commands,
         "view",
         "look at a run or an evaluation in a browser",
         "Look at a run or an evaluation in a browser: curves, a table of the episodes, and each "
-        "of them turn by turn. Ctrl-C stops the server, with status 0.",
+        "episode turn by turn. Ctrl-C stops the server with status 0.",
         ["view runs/nano", "view result --export result.html"],
     )
     add = command.add_argument
-    add("folder", type=Path, metavar="RUN_OR_RESULT", help="a run's folder, or an evaluation's")
+    add("folder", type=Path, metavar="RUN_OR_RESULT", help="folder of a run or an evaluation")
     add(
         "--port",
         type=_port,
         default=PORT,
         metavar="N",
-        help="where to serve it, on this machine only; 0: any that is free (default: %(default)s)",
+        help="local port of the server; 0 for any free port (default: %(default)s)",
     )
     add(
         "--export",
         type=Path,
         metavar="FILE.html",
-        help="write one file that needs no server, instead of serving; without tokens",
+        help="write a file that needs no server, instead of serving; it has no tokens",
     )
     # the folder may come from someone else: keep the current folder off the import path, so that
     # modules named by its settings are not imported from there
@@ -52,20 +52,20 @@ def _run(options: argparse.Namespace) -> None:
     target: Path | None = options.export
     check_new_file("--export", target)
     if target and target.exists() and not is_exported(target):
-        raise TaskError(f"--export: {str(target)!r} is there and was not exported from here")
+        raise TaskError(f"--export: {str(target)!r} exists and is no export; name another file")
     results = _open(options.folder)
     if target:
         left_out = export(results, target)
         size = target.stat().st_size / 2**20
-        told = f"; {left_out} of them only as rows of the table" if left_out else ""
-        print(f"{target}: {len(results.rows)} episodes{told}, {size:.1f} MB, without tokens")
+        omitted = f"; {left_out} of them only as rows of the table" if left_out else ""
+        print(f"{target}: {len(results.rows)} episodes{omitted}, {size:.1f} MB, without tokens")
         return
     try:
         server = serve(results, options.port)
     except OSError as problem:
         hint = "choose another with --port, or 0 for any"
         raise TaskError(
-            f"--port: {options.port} cannot be had ({problem.strerror}); {hint}"
+            f"--port: {options.port} is not available ({problem.strerror}); {hint}"
         ) from None
     with server, suppress(KeyboardInterrupt):
         print(f"{len(results.rows)} episodes of {results.path}", flush=True)
@@ -75,12 +75,8 @@ def _run(options: argparse.Namespace) -> None:
 
 def _open(folder: Path) -> Results:
     """Read a folder, with a progress bar on the terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     results = Results(folder)
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("reading episodes", total=len(results.files()))
-        results.refresh(lambda file: progress.advance(task))
+    with progress_bars() as bars:
+        bar = bars.add_task("reading episodes", total=len(results.files()))
+        results.refresh(lambda: bars.advance(bar))
     return results

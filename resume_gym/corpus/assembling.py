@@ -5,10 +5,14 @@ data on request. The tasks have no fixes and no facts, since nothing is known ab
 beyond the resume and the evidence.
 """
 
+import math
+from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 
 from resume_gym.corpus.diagnosis import Diagnosis, diagnose
 from resume_gym.corpus.document_error import DocumentError
@@ -16,12 +20,10 @@ from resume_gym.corpus.documents import Document, read_document
 from resume_gym.corpus.duplicates import bare, near_duplicates
 from resume_gym.corpus.masking import Masker, identity
 from resume_gym.corpus.names import find_name
-from resume_gym.corpus.pairing import choose, overlaps
-from resume_gym.tasks import (
-    Evidence,
-    Task,
-)
+from resume_gym.tasks import Evidence, Task
+from resume_gym.text.lines import parse
 
+PAIRINGS = ("best", "all", "random")
 _EVAL_SHARE = 5  # one in five candidates goes to eval
 _LIKENESS = 0.8  # similarity from which two resumes count as versions of one
 _KINDS = {"review": "performance_review", "apprais": "performance_review", "portfolio": "portfolio"}
@@ -32,7 +34,7 @@ class Options:
     """Settings of an import.
 
     Attributes:
-        pairing: how to pair resumes with jobs; one of `pairing.PAIRINGS`.
+        pairing: how to pair resumes with jobs; one of `PAIRINGS`.
         seed: seed of the random pairing.
         weakness: weakness of every task; None for the one that each resume shows most.
         split: split of every task; None for one in five candidates in eval, by a hash of the
@@ -90,7 +92,7 @@ class Report:
     @property
     def tasks(self) -> list[Task]:
         """The tasks without their origin."""
-        return [one.task for one in self.made]
+        return [made.task for made in self.made]
 
 
 def import_resumes(
@@ -120,39 +122,76 @@ def import_resumes(
     """
     options = options or Options()
     report = Report()
-    told = _read_all(resumes, report, outline=True)
-    wanted = _read_all(jobs, report, outline=False)
+    candidates = _read_all(resumes, report, outline=True)
+    job_texts = {file: doc.text for file, doc in _read_all(jobs, report, outline=False).items()}
     documents = _read_all(evidence, report, outline=False)
-    if not (told and wanted):
+    if not (candidates and job_texts):
         return report
-    own = _owners(documents, told, report)
-    texts = [document.text for document in told.values()]
-    splits = {} if options.split else _splits(told)
-    fits = overlaps(texts, [document.text for document in wanted.values()])
-    for number, (path, document) in enumerate(told.items(), start=1):
+    owned = _owners(documents, candidates, report)
+    splits = {} if options.split else _splits(candidates)
+    fits = overlaps([document.text for document in candidates.values()], [*job_texts.values()])
+    for number, (path, document) in enumerate(candidates.items(), start=1):
         report.formats[document.kind] = report.formats.get(document.kind, 0) + 1
-        papers = {file: documents[file] for file in own.get(path, ())}
-        resume, papers_of = _masked(path, document, papers, number, options, report)
+        papers = {file: documents[file] for file in owned.get(path, ())}
+        resume, masked_papers = _masked(path, document, papers, number, options, report)
         row = fits[number - 1]
         for index in choose(row, options.pairing, f"{options.seed}:{document.text}"):
-            job = [*wanted][index]
-            diagnosis = diagnose(resume, wanted[job].text)
+            file, job = [*job_texts.items()][index]
+            diagnosis = diagnose(resume, job)
             task = Task(
-                _task_id(document.text, wanted[job].text),
-                wanted[job].text,
+                _task_id(document.text, job),
+                job,
                 resume,
                 options.weakness or diagnosis.weakness,
                 options.split or splits[path],
-                evidence=papers_of,
+                evidence=masked_papers,
             )
-            report.made.append(Made(task, path, job, row[index], diagnosis))
+            report.made.append(Made(task, path, file, row[index], diagnosis))
             _doubt(report.made[-1], options, report)
     return report
 
 
+def overlaps(resumes: Sequence[str], jobs: Sequence[str]) -> list[list[float]]:
+    """Return how much of each job each resume covers, in [0, 1]; [resumes, jobs].
+
+    The measure is the share of the job's word stems in the resume, weighted by rarity.
+    """
+    resume_stems, job_stems = ([_stems(text) for text in texts] for texts in (resumes, jobs))
+    counts = Counter(stem for stems in (*resume_stems, *job_stems) for stem in stems)
+    weights = {stem: math.log(1 + counts.total() / n) for stem, n in counts.items()}
+
+    def total(stems: AbstractSet[str]) -> float:
+        # The order of a set varies between processes, which affects a plain sum of floats.
+        return math.fsum(weights[stem] for stem in stems)
+
+    return [
+        [total(stems & job) / total(job) if job else 0.0 for job in job_stems]
+        for stems in resume_stems
+    ]
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(stem for line in parse(text) for stem in line.content.stems)
+
+
+def choose(fits: Sequence[float], pairing: str, seed: str) -> list[int]:
+    """Choose jobs for one resume; return their indices.
+
+    Args:
+        fits: overlap of the resume with each job.
+        pairing: one of `PAIRINGS`; "best" takes the first job on a tie.
+        seed: seed of a random choice; include the resume, so that others do not affect it.
+    """
+    if pairing == "all":
+        return list(range(len(fits)))
+    if pairing == "random":
+        return [Random(seed).randrange(len(fits))]
+    return [max(range(len(fits)), key=lambda number: fits[number])]
+
+
 def _read_all(paths: Sequence[Path], report: Report, *, outline: bool) -> dict[Path, Document]:
     """Read all readable files, without repeated texts."""
-    found: dict[Path, Document] = {}
+    documents: dict[Path, Document] = {}
     first: dict[str, Path] = {}
     for path in paths:
         try:
@@ -163,32 +202,32 @@ def _read_all(paths: Sequence[Path], report: Report, *, outline: bool) -> dict[P
         report.notes += [(path, note) for note in document.notes]
         same = first.setdefault(" ".join(document.text.split()), path)
         if same is path:
-            found[path] = document
+            documents[path] = document
         else:
             report.notes.append((path, f"left out: the same text as {same}"))
-    return found
+    return documents
 
 
 def _owners(
     evidence: dict[Path, Document], resumes: dict[Path, Document], report: Report
 ) -> dict[Path, list[Path]]:
     """Assign each evidence document to the resume that its file name or text refers to."""
-    found: dict[Path, list[Path]] = {}
+    owned: dict[Path, list[Path]] = {}
     for file, document in evidence.items():
-        named = [path for path in resumes if file.stem.lower().startswith(path.stem.lower())]
+        by_file = [path for path in resumes if file.stem.lower().startswith(path.stem.lower())]
         # jane-doe-review.md belongs to jane-doe.md, even if there is a jane.md.
-        longest = max((len(path.stem) for path in named), default=0)
-        named = [path for path in named if len(path.stem) == longest]
-        called = [path for path, one in resumes.items() if _heading(one.text) in document.text]
-        owners = [*resumes] if len(resumes) == 1 else (named or called)
+        longest = max((len(path.stem) for path in by_file), default=0)
+        by_file = [path for path in by_file if len(path.stem) == longest]
+        by_text = [path for path in resumes if _heading(resumes[path].text) in document.text]
+        owners = [*resumes] if len(resumes) == 1 else (by_file or by_text)
         if len(owners) == 1:
-            found.setdefault(owners[0], []).append(file)
+            owned.setdefault(owners[0], []).append(file)
         else:
             why = "begin its file name with that of a resume, or name one candidate in it"
             report.failed.append(
                 (file, f"it belongs to {len(owners) or 'none'} of the resumes; {why}")
             )
-    return found
+    return owned
 
 
 def _heading(text: str) -> str:
@@ -241,9 +280,9 @@ def _splits(resumes: dict[Path, Document]) -> dict[Path, str]:
     # Each resume maps to the representative of its group; a group is one candidate.
     group = {path: path for path in resumes}
 
-    def join(one: Path, other: Path) -> None:
-        old, new = group[other], group[one]
-        group.update({path: new for path, its in group.items() if its == old})
+    def join(path: Path, other: Path) -> None:
+        old, new = group[other], group[path]
+        group.update({member: new for member, root in group.items() if root == old})
 
     first: dict[str, Path] = {}
     for path, document in resumes.items():
@@ -258,7 +297,7 @@ def _splits(resumes: dict[Path, Document]) -> dict[Path, str]:
     for path, document in resumes.items():
         number = int.from_bytes(sha256(document.text.encode()).digest()[:8], "big")
         drawn[group[path]] = min(number, drawn.get(group[path], number))
-    return {path: "train" if drawn[its] % _EVAL_SHARE else "eval" for path, its in group.items()}
+    return {path: "train" if drawn[root] % _EVAL_SHARE else "eval" for path, root in group.items()}
 
 
 def _bare(resume: str) -> str:

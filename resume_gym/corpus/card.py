@@ -54,16 +54,16 @@ def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> 
 
 def digest(tasks: Sequence[Task]) -> str:
     """Return the hexadecimal SHA-256 of the file that `write_jsonl` writes for the tasks."""
-    found = hashlib.sha256()
+    total = hashlib.sha256()
     for task in tasks:
-        found.update(json.dumps(task.to_row(), ensure_ascii=False).encode() + b"\n")
-    return found.hexdigest()
+        total.update(json.dumps(task.to_row(), ensure_ascii=False).encode() + b"\n")
+    return total.hexdigest()
 
 
 def is_of_others(card: str, tasks: Sequence[Task]) -> bool:
     """Return whether a card has the digest of other tasks; False for a card without a digest."""
-    said = _DIGEST.search(card)
-    return said is not None and said[1] != digest(tasks)
+    match = _DIGEST.search(card)
+    return match is not None and match[1] != digest(tasks)
 
 
 def make_card(name: str, tasks: Sequence[Task], origin: Mapping[str, Any]) -> str:
@@ -125,7 +125,7 @@ def _content(tasks: Sequence[Task], report: Report) -> Iterator[str]:
         "fixes": [len(task.fixes) for task in tasks],
     }
     for kind in EVIDENCE_KINDS:
-        counted = [sum(one.kind == kind for one in task.evidence) for task in tasks]
+        counted = [sum(document.kind == kind for document in task.evidence) for task in tasks]
         lengths[f"evidence documents, {kind}"] = counted
     least = {name: [min(all_), median(all_), max(all_)] for name, all_ in lengths.items() if all_}
     yield from ("", *_table(["a task", "least", "median", "most"], least))
@@ -155,12 +155,12 @@ def _cell(text: str) -> str:
 
 
 def _origin(origin: Mapping[str, Any]) -> Iterator[str]:
-    told = {key: value for key, value in origin.items() if key not in _OF_THE_CARD}
-    if not told:
+    rows = {key: value for key, value in origin.items() if key not in _OF_THE_CARD}
+    if not rows:
         yield "Not known."
         return
     yield "| | |\n|---|---|"
-    for key, value in told.items():
+    for key, value in rows.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield f"| {_cell(key.replace('_', ' '))} | {_cell(text)} |"
 
@@ -186,10 +186,10 @@ def _checks(report: Report) -> Iterator[str]:
     yield from _table(["", "count"], counts)
     if report.weak_share is not None:
         yield f"\nFixes touch {report.weak_share:.0%} of a resume's bullets in the mean."
-    for one in report.findings:
-        yield f"\n{one.severity.capitalize()}: {one.text}: {one.count}"
-        if one.examples:
-            yield from ("", as_text(shown(one)))
+    for finding in report.findings:
+        yield f"\n{finding.severity.capitalize()}: {finding.text}: {finding.count}"
+        if finding.examples:
+            yield from ("", as_text(shown(finding)))
 
 
 def _difficulty(report: Report) -> Iterator[str]:

@@ -70,16 +70,16 @@ class Report:
     @property
     def fit(self) -> bool:
         """Whether the tasks are fit for training: at least one task and no errors."""
-        return self.tasks > 0 and not any(one.severity == "error" for one in self.findings)
+        return self.tasks > 0 and not any(finding.severity == "error" for finding in self.findings)
 
     def count(self, kind: str) -> int:
         """Return the total count of the findings of one kind."""
-        return sum(one.count for one in self.findings if one.kind == kind)
+        return sum(finding.count for finding in self.findings if finding.kind == kind)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
         # asdict keeps named tuples, which JSON would write as arrays without names.
-        measured = [one._asdict() for one in self.difficulty]
+        measured = [measures._asdict() for measures in self.difficulty]
         return {"fit": self.fit, **asdict(self), "difficulty": measured}
 
 
@@ -143,7 +143,7 @@ def report(
         with_evidence=sum(bool(task.evidence) for task in tasks),
         weak_share=weak_share(tasks),
         difficulty=tuple(difficulty(task, page_lines) for task in _sample(tasks, SAMPLE)),
-        findings=tuple(sorted(findings, key=lambda one: one.severity != "error")),
+        findings=tuple(sorted(findings, key=lambda finding: finding.severity != "error")),
     )
 
 
@@ -159,8 +159,10 @@ def _weaknesses(tasks: Sequence[Task], split: str) -> dict[str, int]:
 
 def _distinct(tasks: Sequence[Task]) -> tuple[list[Task], list[Finding]]:
     first: dict[str, Task] = {}
-    again = [task.task_id for task in tasks if first.setdefault(task.task_id, task) is not task]
-    return list(first.values()), _rows("duplicate_id", "tasks with the id of an earlier one", again)
+    repeated = [task.task_id for task in tasks if first.setdefault(task.task_id, task) is not task]
+    return list(first.values()), _rows(
+        "duplicate_id", "tasks with the id of an earlier one", repeated
+    )
 
 
 def read_rows(files: Sequence[Path]) -> tuple[list[Task], list[Finding]]:
@@ -171,7 +173,7 @@ def read_rows(files: Sequence[Path]) -> tuple[list[Task], list[Finding]]:
     """
     tasks: dict[str, Task] = {}
     places: dict[str, str] = {}
-    bad, again = [], []
+    bad, repeated = [], []
     for place, row in _lines(files):
         try:
             task = Task.from_row(json.loads(row))
@@ -179,11 +181,11 @@ def read_rows(files: Sequence[Path]) -> tuple[list[Task], list[Finding]]:
             bad.append(f"{place}: {problem}")
             continue
         if task.task_id in tasks:
-            again.append(f"{place}: {task.task_id!r} stands in {places[task.task_id]}")
+            repeated.append(f"{place}: {task.task_id!r} stands in {places[task.task_id]}")
         else:
             tasks[task.task_id], places[task.task_id] = task, place
     findings = _rows("bad_row", "rows that are no task", bad)
-    return list(tasks.values()), findings + _rows("duplicate_id", "rows with a used id", again)
+    return list(tasks.values()), findings + _rows("duplicate_id", "rows with a used id", repeated)
 
 
 def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
@@ -194,6 +196,6 @@ def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
                     yield f"{file}, line {number}", line
 
 
-def _rows(kind: str, text: str, found: Sequence[str]) -> list[Finding]:
+def _rows(kind: str, text: str, rows: Sequence[str]) -> list[Finding]:
     """Return an error that lists every row, since each must be repaired; empty without rows."""
-    return [Finding("error", kind, len(found), text, tuple(found))] if found else []
+    return [Finding("error", kind, len(rows), text, tuple(rows))] if rows else []

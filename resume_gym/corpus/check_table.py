@@ -27,16 +27,16 @@ def print_report(console: Console, report: Report) -> None:
         if report.weak_share is not None:
             show(f"\nBullets that the fixes touch: {report.weak_share:.0%}")
         show(f"Tasks with evidence: {report.with_evidence}\n")
-    for one in report.findings:
-        show(f"{one.severity:<7}", style=_STYLES[one.severity], end="")
-        show(f" {one.text}: {one.count}")
-        for example in shown(one):
+    for finding in report.findings:
+        show(f"{finding.severity:<7}", style=_STYLES[finding.severity], end="")
+        show(f" {finding.text}: {finding.count}")
+        for example in shown(finding):
             show(f"          {example}")
     if not report.findings:
         show("Nothing is wrong.")
     verdict, style = ("fit", "bold green") if report.fit else ("not fit", "bold red")
     show(verdict, style=style, end="")
-    errors = sum(one.severity == "error" for one in report.findings)
+    errors = sum(finding.severity == "error" for finding in report.findings)
     warnings = len(report.findings) - errors
     show(f" to train on; tasks: {report.tasks}, kinds of errors: {errors}, of warnings: {warnings}")
 
@@ -73,7 +73,7 @@ def histograms(report: Report) -> Iterator[tuple[str, list[str]]]:
         "job_distance": "Share of the job's words that the resume lacks, weighted, in percent",
     }
     for name in Difficulty._fields:
-        values = [getattr(one, name) for one in measured]
+        values = [getattr(measures, name) for measures in measured]
         if name == "job_distance":
             # percent in buckets of 5, where 100 belongs to the last one
             values = [min(99, int(100 * value)) // 5 * 5 for value in values]

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from resume_gym.agents.careful import point
+from resume_gym.corpus.difficulty import PAGE_LINES, PAGE_WIDTH
 from resume_gym.document import wrapped_lines
 from resume_gym.tasks import Task
 from resume_gym.text.lines import Line
 from resume_gym.text.reference import make_reference
 from resume_gym.text.style import fillers, format_faults, habits, is_weak
 
-PAGE_LINES, PAGE_WIDTH = 55, 165
 USUAL: Mapping[str, float] = {
     "vague_bullets": 0.60,
     "no_metrics": 0.65,

@@ -62,8 +62,8 @@ def _weak_bullets(task: Task, reference: Reference) -> int:
 
 def _job_distance(reference: Reference) -> float:
     weights = reference.job_weights
-    told = {stem for line in reference.lines for stem in line.content.stems}
+    shown = {stem for line in reference.lines for stem in line.content.stems}
     whole = math.fsum(weights.values())
     if not whole:
         return 1.0  # No resume matches a job description without significant words.
-    return 1.0 - math.fsum(weight for stem, weight in weights.items() if stem in told) / whole
+    return 1.0 - math.fsum(weight for stem, weight in weights.items() if stem in shown) / whole

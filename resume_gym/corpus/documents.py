@@ -130,12 +130,12 @@ def _check_kind(kind: str, data: bytes) -> None:
         if _LOCKED in data:
             raise DocumentError("it is protected by a password; save it without one")
         raise DocumentError("it is a Word file of the old format (.doc); save it as .docx")
-    found = _found(data)
-    if found != (kind if kind in ("Word", "PDF") else "text"):
-        raise DocumentError(f"its extension says {kind}, its content is {found}")
+    content = _detect(data)
+    if content != (kind if kind in ("Word", "PDF") else "text"):
+        raise DocumentError(f"its extension says {kind}, its content is {content}")
 
 
-def _found(data: bytes) -> str:
+def _detect(data: bytes) -> str:
     """Detect the format of a file from its content."""
     # PDF readers accept the header anywhere in the first 1024 bytes.
     if b"%PDF-" in data[:1024]:

@@ -67,13 +67,13 @@ def bullet_lines(text: str, without: Sequence[str] = ("skill",)) -> list[str]:
         text: the resume.
         without: lower-case words; skips sections whose heading contains one.
     """
-    found, aside = [], False
+    bullets, aside = [], False
     for line in text.split("\n"):
         if _HEADING.match(line):
             aside = any(word in line.lower() for word in without)
         elif (match := _BULLET.match(line)) and not aside:
-            found.append(match[1])
-    return found
+            bullets.append(match[1])
+    return bullets
 
 
 def near_duplicates(
@@ -123,6 +123,6 @@ def _shingles(text: str) -> frozenset[int]:
     return frozenset(crc32(run.encode()) for run in runs)
 
 
-def _jaccard(one: frozenset[int], other: frozenset[int]) -> float:
-    shared = len(one & other)
-    return shared / (len(one) + len(other) - shared)
+def _jaccard(left: frozenset[int], right: frozenset[int]) -> float:
+    shared = len(left & right)
+    return shared / (len(left) + len(right) - shared)

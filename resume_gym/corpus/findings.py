@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from resume_gym.corpus.difficulty import difficulty
+from resume_gym.corpus.difficulty import PAGE_WIDTH, difficulty
 from resume_gym.corpus.duplicates import Pair, bare, bare_resume, bullet_lines, near_duplicates
 from resume_gym.document import wrapped_lines
 from resume_gym.judges import Judge
@@ -28,7 +28,6 @@ WEAK_SHARE = (0.45, 0.75)
 """Range of the mean share of a resume's bullets that its fixes touch; designed as 0.6."""
 BULLET_WORDS = 5
 """Minimum words of a bullet; a shorter one may occur in two resumes by chance."""
-PAGE_WIDTH = 165
 _ASIDE = ("skill", "language", "reference")  # headings of sections with common lines
 _NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)
 _LEAST_OF_EACH = 5  # minimum even share, in tasks, to check the balance
@@ -69,18 +68,18 @@ def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
         for name in names
         if not getattr(task, name).strip()
     ]
-    yield from _found("error", "blank", blank, f"texts that are blank, of {', '.join(names)}")
+    yield from _finding("error", "blank", blank, f"texts that are blank, of {', '.join(names)}")
 
 
 def named_weaknesses(tasks: Sequence[Task]) -> Iterator[Finding]:
     """Find tasks whose job, resume or evidence contains the name of a weakness."""
-    told = []
+    matches = []
     for task in tasks:
-        documents = (text for one in task.evidence for text in (one.title, one.text))
+        documents = (text for document in task.evidence for text in (document.title, document.text))
         if match := _NAMED.search("\n".join((task.job, task.resume, *documents))):
-            told.append(f"{task.task_id}: {match[0]}")
+            matches.append(f"{task.task_id}: {match[0]}")
     text = "tasks with the name of a weakness in job, resume or evidence"
-    yield from _found("error", "named_weakness", told, text)
+    yield from _finding("error", "named_weakness", matches, text)
 
 
 def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
@@ -93,14 +92,14 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
         for key in resumes
         if first.setdefault((resumes[key], jobs[key]), key) != key
     ]
-    yield from _found("error", "same_task", again, "tasks with the texts of an earlier one")
+    yield from _finding("error", "same_task", again, "tasks with the texts of an earlier one")
     # An import may pair one resume with many jobs; these copies are not near-duplicates.
     once: dict[tuple[str, str], Task] = {}
     for task in tasks:
         once.setdefault((task.split, task.resume), task)
     repeated = [task.task_id for task in tasks if once[task.split, task.resume] is not task]
     text = "tasks with exactly the resume of an earlier one of their split"
-    yield from _found("warning", "repeated_resume", repeated, text)
+    yield from _finding("warning", "repeated_resume", repeated, text)
     yield from _similar(list(once.values()), "resume", resumes, threshold)
     yield from _similar(tasks, "job", jobs, threshold)
 
@@ -113,19 +112,20 @@ def _similar(
         for split in SPLITS
     )
     within, across = near_duplicates(train, held_out, threshold)
-    for split, own, near in (
+    for split, texts_of_split, near in (
         ("train", train, within),
         ("eval", held_out, near_duplicates(held_out, {}, threshold)[0]),
     ):
         # An import may pair many resumes with one job, so similar jobs are only a warning.
-        many = what == "resume" and len(near) > NEAR_LIMIT * len(own)
+        many = what == "resume" and len(near) > NEAR_LIMIT * len(texts_of_split)
         text = f"{what}s of {split} like an earlier one of {split}"
-        text += f", of {len(own)} (more than {NEAR_LIMIT:.0%} is an error)" * (what == "resume")
+        if what == "resume":
+            text += f", of {len(texts_of_split)} (more than {NEAR_LIMIT:.0%} is an error)"
         kind = f"near_{what}_{split}"
-        yield from _found("error" if many else "warning", kind, _pairs(near), text)
+        yield from _finding("error" if many else "warning", kind, _pairs(near), text)
     severity: Severity = "error" if what == "resume" else "warning"
     text = f"{what}s of eval like one of train"
-    yield from _found(severity, f"leaked_{what}", _pairs(across), text)
+    yield from _finding(severity, f"leaked_{what}", _pairs(across), text)
 
 
 def _pairs(pairs: Sequence[Pair]) -> list[str]:
@@ -153,25 +153,25 @@ def shared_content(tasks: Sequence[Task]) -> Iterator[Finding]:
         if limit < 1:
             text += f", of {len(evaluation)} of eval (more than {limit:.0%} is an error)"
         severity: Severity = "error" if len(both) > limit * len(evaluation) else "warning"
-        yield from _found(severity, kind, shown, text)
+        yield from _finding(severity, kind, shown, text)
 
 
 def _bullets(task: Task) -> set[str]:
     """Return the normalized bullets before and after the fixes."""
     texts = (task.resume, apply(task)[0])
-    found = (bare(line) for text in texts for line in bullet_lines(text, _ASIDE))
-    return {text for text in found if text.count(" ") >= BULLET_WORDS - 1}
+    bullets = (bare(line) for text in texts for line in bullet_lines(text, _ASIDE))
+    return {text for text in bullets if text.count(" ") >= BULLET_WORDS - 1}
 
 
 def _names(task: Task) -> set[str]:
-    return {*_TITLE.findall(task.resume.lstrip()), *_told(task, "name")}
+    return {*_TITLE.findall(task.resume.lstrip()), *_persona_value(task, "name")}
 
 
 def _companies(task: Task) -> set[str]:
-    return {*_EMPLOYER.findall(task.resume), *_told(task, "company")}
+    return {*_EMPLOYER.findall(task.resume), *_persona_value(task, "company")}
 
 
-def _told(task: Task, key: str) -> list[str]:
+def _persona_value(task: Task, key: str) -> list[str]:
     """Return the value of a persona's key as a list, empty if there is none."""
     value: object = task.persona.get(key)
     return [value] if isinstance(value, str) and value else []
@@ -190,7 +190,7 @@ def weakness_balance(tasks: Sequence[Task]) -> Iterator[Finding]:
             if not even / BALANCE <= counts[name] <= even * BALANCE
         ]
         text = f"weaknesses that are {BALANCE:g} times too rare or too common in {split}"
-        yield from _found("warning", f"balance_{split}", odd, text)
+        yield from _finding("warning", f"balance_{split}", odd, text)
 
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
@@ -201,9 +201,9 @@ def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
         lines = wrapped_lines(task.resume, PAGE_WIDTH)
         if (task.weakness == "too_long") != (lines > page_lines):
             (short if task.weakness == "too_long" else long).append(f"{task.task_id}: {lines}")
-    yield from _found("error", "fits", short, f"tasks too_long that fit {page_lines} lines")
+    yield from _finding("error", "fits", short, f"tasks too_long that fit {page_lines} lines")
     text = f"tasks with more than {page_lines} lines and another weakness than too_long"
-    yield from _found("error", "overflows", long, text)
+    yield from _finding("error", "overflows", long, text)
 
 
 def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
@@ -220,11 +220,11 @@ def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
             none.append(task.task_id)
         elif lines > page_lines:
             long.append(f"{task.task_id}: {lines}")
-    yield from _found("error", "fix", broken, "tasks with a fix that does not apply in its turn")
-    yield from _found("error", "no_op_fix", idle, "fixes that change nothing")
+    yield from _finding("error", "fix", broken, "tasks with a fix that does not apply in its turn")
+    yield from _finding("error", "no_op_fix", idle, "fixes that change nothing")
     text = f"tasks with more than {page_lines} lines even after all fixes"
-    yield from _found("error", "fixed_overflows", long, text)
-    yield from _found(
+    yield from _finding("error", "fixed_overflows", long, text)
+    yield from _finding(
         "warning", "no_fixes", none, "tasks without fixes, where the oracle only submits"
     )
 
@@ -253,7 +253,7 @@ def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
         if getattr(judge.judge(task, text), metric) != 1:
             idle.append(f"{task.task_id}: {task.weakness}, {metric}")
     text = "tasks whose fixes do not better the metric of their weakness, by the rubric judge"
-    yield from _found("warning", "idle_repair", idle, f"{text}, of {repaired} looked at")
+    yield from _finding("warning", "idle_repair", idle, f"{text}, of {repaired} looked at")
 
 
 def other_jobs(tasks: Sequence[Task]) -> Iterator[Finding]:
@@ -266,7 +266,7 @@ def other_jobs(tasks: Sequence[Task]) -> Iterator[Finding]:
     if len(far) > MISMATCHED * len(tasks):
         text = f"tasks whose resume, after its fixes, tells less than {JOB_MATCH:.0%} of what the "
         text += f"job asks for, of {len(tasks)} looked at; are the jobs those of the resumes?"
-        yield from _found("warning", "other_job", far, text)
+        yield from _finding("warning", "other_job", far, text)
 
 
 def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
@@ -276,11 +276,11 @@ def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
     silent: list[str] = []
     for task in tasks:
         added = [(number, fix) for fix in task.fixes for number in _added(fix)]
-        documents = [n for one in task.evidence for n in _figures(one.text)] if added else []
-        told = {
-            number.value for number in documents
-        }  # Compare without units: "8 screens" may appear as "8 of them".
-        unseen = [(number, fix) for number, fix in added if number.value not in told]
+        evidence = task.evidence if added else ()
+        documents = [number for document in evidence for number in _figures(document.text)]
+        # Compare without units: "8 screens" may appear as "8 of them".
+        values = {number.value for number in documents}
+        unseen = [(number, fix) for number, fix in added if number.value not in values]
         unknown = [
             number
             for number, fix in unseen
@@ -289,14 +289,14 @@ def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
         if unknown:
             invented.append(_quoted(task, unknown))
         elif unseen:
-            found = hidden if task.evidence else silent
-            found.append(_quoted(task, [number for number, _ in unseen]))
+            group = hidden if task.evidence else silent
+            group.append(_quoted(task, [number for number, _ in unseen]))
     text = "tasks whose fixes have figures that neither facts nor evidence hold"
-    yield from _found("error", "invented_figure", invented, text)
+    yield from _finding("error", "invented_figure", invented, text)
     text = "tasks whose fixes have figures that their evidence does not hold"
-    yield from _found("error", "evidence_figure", hidden, text)
+    yield from _finding("error", "evidence_figure", hidden, text)
     text = "tasks whose fixes have figures, and without evidence, so that no agent can know them"
-    yield from _found("warning", "no_evidence", silent, text)
+    yield from _finding("warning", "no_evidence", silent, text)
 
 
 def _quoted(task: Task, numbers: Sequence[Number]) -> str:
@@ -315,7 +315,7 @@ def _added(fix: Fix) -> list[Number]:
 
 
 def _backed(number: Number, known: Sequence[Number]) -> bool:
-    return any(one.backs(number) for one in known)
+    return any(other.backs(number) for other in known)
 
 
 def weak_share(tasks: Sequence[Task]) -> float | None:
@@ -348,7 +348,9 @@ def _unmarked(passage: str) -> list[str]:
     return [line for raw in passage.split("\n") if (line := raw.lstrip("-*+• ").strip())]
 
 
-def _found(severity: Severity, kind: str, found: Sequence[str], text: str) -> Iterator[Finding]:
+def _finding(
+    severity: Severity, kind: str, occurrences: Sequence[str], text: str
+) -> Iterator[Finding]:
     """Yield a finding unless it has no occurrences."""
-    if found:
-        yield Finding(severity, kind, len(found), text, tuple(found[:_EXAMPLES]))
+    if occurrences:
+        yield Finding(severity, kind, len(occurrences), text, tuple(occurrences[:_EXAMPLES]))

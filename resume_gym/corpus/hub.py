@@ -56,8 +56,8 @@ def load(source: str) -> tuple[Task, ...]:
     # no splits: a single `Dataset`
     named = data if isinstance(data, datasets.DatasetDict) else {"train": data}
     if unknown := [name for name in named if name not in _FROM_HUB]:
-        known = ", ".join(_FROM_HUB)
-        raise TaskError(f"{source}: expected splits of {known}; got {unknown[0]!r}")
+        splits = ", ".join(_FROM_HUB)
+        raise TaskError(f"{source}: expected splits of {splits}; got {unknown[0]!r}")
     tasks: dict[str, Task] = {}
     for name, rows in named.items():
         for task in _read(rows, _FROM_HUB[name], f"{source}, split {name}"):
@@ -143,8 +143,8 @@ def merge_cards(there: str, ours: str) -> Any:
     from huggingface_hub import DatasetCard
 
     card = DatasetCard(ours, ignore_metadata_errors=False)
-    known: dict[str, Any] = DatasetCard(there).data.to_dict()  # type: ignore[no-untyped-call]
-    for key, value in known.items():
+    metadata: dict[str, Any] = DatasetCard(there).data.to_dict()  # type: ignore[no-untyped-call]
+    for key, value in metadata.items():
         if card.data.get(key) is None:
             card.data[key] = value
     return card

@@ -34,16 +34,16 @@ def to_json(report: Report) -> dict[str, Any]:
     """Return the report of an import as JSON values."""
     tasks = [
         {
-            "task_id": one.task.task_id,
-            "split": one.task.split,
-            "resume": str(one.resume),
-            "job": str(one.job),
-            "fit": one.fit,
-            "weakness": one.task.weakness,
-            "lines": one.diagnosis.lines,
-            "shares": dict(one.diagnosis.shares),
+            "task_id": row.task.task_id,
+            "split": row.task.split,
+            "resume": str(row.resume),
+            "job": str(row.job),
+            "fit": row.fit,
+            "weakness": row.task.weakness,
+            "lines": row.diagnosis.lines,
+            "shares": dict(row.diagnosis.shares),
         }
-        for one in report.made
+        for row in report.made
     ]
     masked = {
         str(file): {"replaced": dict(replaced), "seen": dict(masker.seen[file])}
@@ -89,13 +89,13 @@ def _tasks(made: list[Made]) -> Table:
     table.add_column("job", overflow="fold")
     for name in ("fit", *_COLUMNS.values()):
         table.add_column(name, justify="right")
-    for one in made:
-        found = one.diagnosis
-        shown = {name: f"{100 * share:.0f}" for name, share in found.shares.items()}
-        shown["too_long"] = str(found.lines)
-        cells = (shown[name] + "*" * (name == one.task.weakness) for name in _COLUMNS)
-        files = (escape(one.resume.name), escape(one.job.name))
-        table.add_row(*files, f"{100 * one.fit:.0f}", *cells)
+    for row in made:
+        diagnosis = row.diagnosis
+        shown = {name: f"{100 * share:.0f}" for name, share in diagnosis.shares.items()}
+        shown["too_long"] = str(diagnosis.lines)
+        cells = (shown[name] + "*" * (name == row.task.weakness) for name in _COLUMNS)
+        files = (escape(row.resume.name), escape(row.job.name))
+        table.add_row(*files, f"{100 * row.fit:.0f}", *cells)
     return table
 
 

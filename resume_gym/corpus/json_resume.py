@@ -66,8 +66,8 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
     if not isinstance(resume, dict) or not resume.keys() & _SCHEMA.keys():
         raise DocumentError("expected a JSON Resume: an object with basics, work, education, ...")
     unknown: list[str] = []
-    kept = {key: value for key, value in resume.items() if key not in _ASIDE}
-    resume = _checked(kept, _SCHEMA, "", unknown)
+    sections = {key: value for key, value in resume.items() if key not in _ASIDE}
+    resume = _checked(sections, _SCHEMA, "", unknown)
     blocks = [*_basics(resume["basics"])]
     for key, (heading, _, _) in _SECTIONS.items():
         items = [block for item in resume[key] for block in _item(key, item)]
@@ -100,11 +100,11 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
 
 
 def _contacts(basics: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    found = [("mail", basics["email"]), ("phone", basics["phone"])]
-    found += [("links", basics["url"]), ("links", basics["website"])]
+    contacts = [("mail", basics["email"]), ("phone", basics["phone"])]
+    contacts += [("links", basics["url"]), ("links", basics["website"])]
     for profile in basics["profiles"]:
-        found += [("links", profile["url"]), ("links", profile["username"])]
-    return tuple((field, value) for field, value in found if value)
+        contacts += [("links", profile["url"]), ("links", profile["username"])]
+    return tuple((field, value) for field, value in contacts if value)
 
 
 def _basics(basics: Mapping[str, Any]) -> Iterator[str]:

@@ -363,13 +363,13 @@ def _left(text: str) -> dict[str, int]:
         for hit in _LINK.finditer(text)
         if (hit["host"] or hit["path"]) and _host(hit[0]).lower() not in WORDS["terms"]
     }
-    found = {
+    patterns = {
         "possible other people": _OTHERS,
         "street addresses": _STREET,
         "dates of birth": _BIRTH,
         "numbers of identity cards": _ID,
         "handles": _HANDLE,
     }
-    counts = {what: len(pattern.findall(text)) for what, pattern in found.items()}
+    counts = {what: len(pattern.findall(text)) for what, pattern in patterns.items()}
     counts["possible addresses of sites"] = len(sites - set(_links(text)))
     return {what: count for what, count in counts.items() if count}

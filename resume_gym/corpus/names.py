@@ -71,11 +71,11 @@ def find_name(resume: str) -> Name | None:
         section = bool(marks) and is_section(_TITLE.sub("", text))
         if section and not titled:
             break
-        found = None if section else read_name(text)
-        if found and marks == "#":
-            return _without_jobs(found, resume)
-        if found and _sure(found):
-            (headings if marks else lines).append(found)
+        name = None if section else read_name(text)
+        if name and marks == "#":
+            return _without_jobs(name, resume)
+        if name and _sure(name):
+            (headings if marks else lines).append(name)
     return next(iter(headings + lines), None)
 
 

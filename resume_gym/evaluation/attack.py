@@ -68,7 +68,7 @@ def attack(judge: Judge, tasks: Sequence[Task], rules: Rules, seed: int = 0) -> 
         ]
     rows = []
     for name, got in rewards.items():
-        above = [one - floor for one, floor in zip(got, floors, strict=True)]
+        above = [reward - floor for reward, floor in zip(got, floors, strict=True)]
         most = max(range(len(tasks)), key=above.__getitem__)
         rows.append(PolicyRewards(name, fmean(got), fmean(above), above[most], tasks[most].task_id))
     beside = {FLOOR, *AGENTS, *PARTIAL_REPAIRS}

@@ -75,14 +75,6 @@ def search(
     return SearchResult(task.task_id, label, before, best, shown if best > before else (), pool[-1])
 
 
-def repaired(task: Task) -> str:
-    """Apply all fixes of a task to its resume."""
-    text = task.resume
-    for fix in task.fixes:
-        text = text.replace(fix.old, fix.new)
-    return text
-
-
 def _reward(judge: Judge, task: Task, text: str, rules: Rules) -> float:
     """Return the content and layout reward; the tool terms would be the same for all texts."""
     fits = wrapped_lines(text, rules.page_width) <= rules.page_lines

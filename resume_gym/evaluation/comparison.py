@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from resume_gym.evaluation.figures import Episode
+from resume_gym.evaluation.summary import Episode
 from resume_gym.rewards import components
 
 Interval = tuple[float, float]
@@ -25,11 +25,11 @@ _RESAMPLES = 9_999
 _BATCH = 1_000  # resamples computed at once; limits memory
 _LEVEL = 0.95
 _MEASURES: Mapping[str, Callable[[Episode], float]] = {
-    "reward": lambda one: one.reward,
-    "submitted": lambda one: float(one.submitted),
-    "failed_edits": lambda one: float(one.failed_edits),
-    "fits": lambda one: float(one.fits),
-    "words": lambda one: float(one.words),
+    "reward": lambda episode: episode.reward,
+    "submitted": lambda episode: float(episode.submitted),
+    "failed_edits": lambda episode: float(episode.failed_edits),
+    "fits": lambda episode: float(episode.fits),
+    "words": lambda episode: float(episode.words),
 }
 
 
@@ -126,17 +126,18 @@ def statistics_of(
         agents: graded episodes by agent, at least one each.
         sure: whether to compute confidence intervals, which requires scipy.
     """
-    found = {name: _alone(played, sure) for name, played in agents.items()}
-    if len(found) > 1:
-        shared = set.intersection(*(set(one.by_task) for one in found.values()))
+    by_agent = {name: _alone(played, sure) for name, played in agents.items()}
+    if len(by_agent) > 1:
+        shared = set.intersection(*(set(agent.by_task) for agent in by_agent.values()))
         holders = [
-            _best({n: one.by_task[task].reward for n, one in found.items()}) for task in shared
+            _best({name: agent.by_task[task].reward for name, agent in by_agent.items()})
+            for task in shared
         ]
-        for name, one in found.items():
+        for name, agent in by_agent.items():
             wins = sum(who == [name] for who in holders)
             ties = sum(name in who and len(who) > 1 for who in holders)
-            found[name] = replace(one, wins=wins, ties=ties, shared=len(shared))
-    return found
+            by_agent[name] = replace(agent, wins=wins, ties=ties, shared=len(shared))
+    return by_agent
 
 
 def _best(rewards: Mapping[str, float]) -> list[str]:
@@ -150,12 +151,12 @@ def _alone(played: Sequence[Episode], sure: bool) -> Statistics:
     by_task = {
         # n - 1: the rollouts are a sample of the agent's behaviour on the task
         task: OnTask(
-            statistics.fmean(some), statistics.stdev(some) if len(some) > 1 else None, len(some)
+            statistics.fmean(group), statistics.stdev(group) if len(group) > 1 else None, len(group)
         )
-        for task, some in rewards.items()
+        for task, group in rewards.items()
     }
-    spreads = [one.sd for one in by_task.values() if one.sd is not None]
-    means = [one.reward for one in by_task.values()]
+    spreads = [task.sd for task in by_task.values() if task.sd is not None]
+    means = [task.reward for task in by_task.values()]
     return Statistics(
         by_task=by_task,
         within_sd=statistics.fmean(spreads) if spreads else None,
@@ -173,26 +174,26 @@ def compare(agents: Mapping[str, Sequence[Episode]]) -> tuple[Comparison, ...]:
         ModuleNotFoundError: scipy is not installed.
     """
     pairs = [_pair(a, b, agents[a], agents[b]) for a, b in combinations(agents, 2)]
-    found = [one for one in pairs if one.tasks]
+    comparisons = [comparison for comparison in pairs if comparison.tasks]
     # Holm's correction of each measure runs over the pairs that have this measure
-    for name in {name for one in found for name in one.figures}:
-        having = [one for one in found if name in one.figures]
-        corrected = holm([one.figures[name].p for one in having])
-        for one, p in zip(having, corrected, strict=True):
-            figures: Any = one.figures
+    for name in {name for comparison in comparisons for name in comparison.figures}:
+        having = [comparison for comparison in comparisons if name in comparison.figures]
+        corrected = holm([comparison.figures[name].p for comparison in having])
+        for comparison, p in zip(having, corrected, strict=True):
+            figures: Any = comparison.figures
             figures[name] = replace(figures[name], p_holm=p)
-    return tuple(found)
+    return tuple(comparisons)
 
 
 def _pair(first: str, second: str, a: Sequence[Episode], b: Sequence[Episode]) -> Comparison:
     differing = {name: _differences(a, b, measure) for name, measure in _measures(a, b).items()}
     rewards = differing["reward"]
-    signs = [(one > 0) - (one < 0) for one in rewards]
+    signs = [(reward > 0) - (reward < 0) for reward in rewards]
     wins, ties, losses = (signs.count(sign) for sign in (1, 0, -1))
     figures = {}
     if rewards:
-        found = intervals(list(differing.values()))
-        for (name, values), between in zip(differing.items(), found, strict=True):
+        bounds = intervals(list(differing.values()))
+        for (name, values), between in zip(differing.items(), bounds, strict=True):
             p = signed_rank(values)
             figures[name] = Difference(statistics.fmean(values), between, p, p_holm=p)
     return Comparison(first, second, len(rewards), wins, ties, losses, figures)
@@ -202,10 +203,10 @@ def _measures(a: Sequence[Episode], b: Sequence[Episode]) -> dict[str, Callable[
     """Return the measures to compare; verdict fields only where both agents have them."""
 
     def part(name: str) -> Callable[[Episode], float]:
-        return lambda one: components(one.ledger)[name]
+        return lambda episode: components(episode.ledger)[name]
 
     def field(name: str) -> Callable[[Episode], float]:
-        return lambda one: one.verdict[name]
+        return lambda episode: episode.verdict[name]
 
     parts = {name: part(name) for name in components({})}
     both = [name for name in a[0].verdict if name in b[0].verdict]
@@ -215,21 +216,21 @@ def _measures(a: Sequence[Episode], b: Sequence[Episode]) -> dict[str, Callable[
 def _by_task(
     played: Iterable[Episode], measure: Callable[[Episode], float]
 ) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for one in played:
-        found.setdefault(one.task_id, []).append(measure(one))
-    return found
+    by_task: dict[str, list[float]] = {}
+    for episode in played:
+        by_task.setdefault(episode.task_id, []).append(measure(episode))
+    return by_task
 
 
 def _differences(
     a: Sequence[Episode], b: Sequence[Episode], measure: Callable[[Episode], float]
 ) -> list[float]:
     """Return mean(b) - mean(a) for each task that both agents played."""
-    one, other = _by_task(a, measure), _by_task(b, measure)
+    first, second = _by_task(a, measure), _by_task(b, measure)
     return [
-        _exact(statistics.fmean(other[task]) - statistics.fmean(one[task]))
-        for task in one
-        if task in other
+        _exact(statistics.fmean(second[task]) - statistics.fmean(first[task]))
+        for task in first
+        if task in second
     ]
 
 
@@ -248,7 +249,7 @@ def signed_rank(differences: Sequence[float]) -> float:
         ModuleNotFoundError: scipy is not installed.
     """
     # scipy drops zeros too, but counts them when it chooses the exact or the asymptotic method
-    differing = [one for one in differences if one]
+    differing = [difference for difference in differences if difference]
     if not differing:
         return 1.0
     from scipy.stats import wilcoxon
@@ -274,7 +275,7 @@ def intervals(rows: Sequence[Sequence[float]]) -> list[Interval | None]:
     from scipy.stats import bootstrap
 
     # BCa is undefined for constant rows; their interval has zero width
-    found: list[Interval | None] = [(row[0], row[0]) for row in rows]
+    bounds: list[Interval | None] = [(row[0], row[0]) for row in rows]
     varied = [i for i, row in enumerate(rows) if min(row) < max(row)]
     if varied:
         between = bootstrap(
@@ -288,8 +289,8 @@ def intervals(rows: Sequence[Sequence[float]]) -> list[Interval | None]:
             rng=np.random.default_rng(0),
         ).confidence_interval
         for i, low, high in zip(varied, between.low, between.high, strict=True):
-            found[i] = float(low), float(high)
-    return found
+            bounds[i] = float(low), float(high)
+    return bounds
 
 
 def holm(ps: Sequence[float]) -> list[float]:

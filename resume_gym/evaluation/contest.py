@@ -16,10 +16,10 @@ from resume_gym.editing import EditSession, Rules
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation.comparison import Comparison, Statistics, compare, statistics_of
 from resume_gym.evaluation.episodes import episode_seed
-from resume_gym.evaluation.figures import Episode, Summary, summarise
 from resume_gym.evaluation.loop import Job, play_all
 from resume_gym.evaluation.players import Player
 from resume_gym.evaluation.results import FORMAT, Results, digest, row_of
+from resume_gym.evaluation.summary import Episode, Summary, summarise
 from resume_gym.judges import Judge
 from resume_gym.tasks import TaskError
 
@@ -168,7 +168,7 @@ def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> Non
     Raises:
         TaskError: a record is invalid, of an unknown agent or task, or its replay ends differently.
     """
-    by_name = {one.name: one for one in entries}
+    by_name = {entry.name: entry for entry in entries}
     tasks = {task.task_id: task for task in contest.tasks}
     for row in results.rows():
         entry, task = by_name.get(row["agent"]), tasks.get(row["task_id"])
@@ -179,8 +179,8 @@ def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> Non
         try:
             session = contest.session_type.replay(task, row)
         except (ValueError, KeyError, TypeError) as problem:
-            told = f"rollout {row['rollout']} of {row['agent']} cannot be played again"
-            raise TaskError(f"{results.folder}: {told}: {problem}") from None
+            message = f"rollout {row['rollout']} of {row['agent']} cannot be played again"
+            raise TaskError(f"{results.folder}: {message}: {problem}") from None
         key = row["rollout"], row["task_id"]
         if row["graded"]:
             entry.episodes[key] = Episode.of(session)
@@ -191,7 +191,7 @@ def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> Non
 def play_entry(
     contest: Contest,
     entry: Entry,
-    at_once: int | None,
+    max_concurrency: int | None,
     results: Results | None,
     ended: Callable[[Episode | None], object],
 ) -> None:
@@ -200,7 +200,7 @@ def play_entry(
     Args:
         contest: settings of the evaluation.
         entry: the agent; receives the episodes.
-        at_once: number of concurrent episodes; None for the player's default.
+        max_concurrency: number of concurrent episodes; None for the player's default.
         results: folder to which each episode is appended, if any.
         ended: callback after each episode; its argument is None if the episode failed.
     """
@@ -214,7 +214,8 @@ def play_entry(
     async def run(player: Player) -> None:
         jobs = entry.left(contest)
         try:
-            await play_all(player, jobs, contest.judge, at_once or player.at_once, take)
+            limit = max_concurrency or player.max_concurrency
+            await play_all(player, jobs, contest.judge, limit, take)
         finally:
             await player.close()
 
@@ -244,32 +245,32 @@ class Figures(NamedTuple):
             entries: the agents with their episodes.
             sure: whether to compute confidence intervals and tests, which requires scipy.
         """
-        everything = {one.name: one.played(contest) for one in entries}
-        played = {name: some for name, some in everything.items() if some}
-        failed = {one.name: len(one.failures) for one in entries}
+        everything = {entry.name: entry.played(contest) for entry in entries}
+        played = {name: episodes for name, episodes in everything.items() if episodes}
+        failed = {entry.name: len(entry.failures) for entry in entries}
         statistics = {
-            name: replace(one, failed=failed[name])
-            for name, one in statistics_of(played, sure).items()
+            name: replace(figures, failed=failed[name])
+            for name, figures in statistics_of(played, sure).items()
         }
-        summaries = {name: summarise(some) for name, some in played.items()}
+        summaries = {name: summarise(episodes) for name, episodes in played.items()}
         return cls(summaries, statistics, compare(played) if sure else ())
 
 
 def evaluation(contest: Contest, entries: Sequence[Entry], figures: Figures) -> dict[str, Any]:
     """Return the content of `evaluation.json`; figures are null without a graded episode."""
     agents = {}
-    for one in entries:
-        summary, statistics = figures.summaries.get(one.name), figures.statistics.get(one.name)
-        agents[one.name] = {
-            "spec": one.spec,
+    for entry in entries:
+        summary, statistics = figures.summaries.get(entry.name), figures.statistics.get(entry.name)
+        agents[entry.name] = {
+            "spec": entry.spec,
             "summary": asdict(summary) if summary else None,
             "statistics": asdict(statistics) if statistics else None,
-            "failures": [failure._asdict() for failure in one.failed()],
+            "failures": [failure._asdict() for failure in entry.failed()],
         }
     return {
         "format": FORMAT,
         "resume_gym": resume_gym.__version__,
         **contest.settings,
         "agents": agents,
-        "comparisons": [asdict(one) for one in figures.comparisons],
+        "comparisons": [asdict(comparison) for comparison in figures.comparisons],
     }

@@ -15,7 +15,7 @@ from resume_gym.session import Session
 from resume_gym.tasks import TaskError
 from resume_gym.user_errors import missing
 
-ENDPOINT_AT_ONCE = 64
+ENDPOINT_MAX_CONCURRENCY = 64
 
 
 class Found(Protocol):
@@ -36,7 +36,11 @@ FindModel = Callable[[Mapping[str, Any]], Found]
 
 
 def make_entry(
-    where: str, spec: AgentSpec, contest: Contest, at_once: int | None, find_model: FindModel
+    where: str,
+    spec: AgentSpec,
+    contest: Contest,
+    max_concurrency: int | None,
+    find_model: FindModel,
 ) -> Entry:
     """Make the entry of an agent, without loading a model or sending a request.
 
@@ -44,7 +48,7 @@ def make_entry(
         where: command-line option of the spec; prefix of error messages.
         spec: spec of the agent.
         contest: the contest to enter.
-        at_once: number of concurrent episodes; None for an endpoint's default.
+        max_concurrency: number of concurrent episodes; None for an endpoint's default.
         find_model: locates local models.
 
     Raises:
@@ -53,11 +57,11 @@ def make_entry(
     """
     try:
         if spec.kind == "endpoint":
-            made = endpoint(spec.options, at_once or ENDPOINT_AT_ONCE)
+            made = endpoint(spec.options, max_concurrency or ENDPOINT_MAX_CONCURRENCY)
             return Entry(spec.name, spec.record, lambda: made)
         if spec.kind == "model":
-            found = find_model(spec.options)
-            return Entry(spec.name, dict(found.record), partial(_load, where, found, contest))
+            model = find_model(spec.options)
+            return Entry(spec.name, dict(model.record), partial(_load, where, model, contest))
     except (ValueError, FileNotFoundError) as problem:
         raise TaskError(f"{where}: {problem}") from None
     except ModuleNotFoundError as problem:
@@ -68,8 +72,8 @@ def make_entry(
     return Entry(spec.name, spec.record, lambda: Scripted(partial(make_agent, model)))
 
 
-def _load(where: str, found: Found, contest: Contest) -> Player:
+def _load(where: str, model: Found, contest: Contest) -> Player:
     try:
-        return found.player(contest.session_type.toolbox.schemas)
+        return model.player(contest.session_type.toolbox.schemas)
     except ValueError as problem:  # messages of transformers span several lines
         raise TaskError(f"{where}: {' '.join(str(problem).split())}") from None

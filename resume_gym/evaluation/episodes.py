@@ -1,19 +1,26 @@
-"""Sequential evaluation of scripted agents: `play` runs one episode, `evaluate` many."""
+"""Episodes: `play` runs one of a scripted agent, `evaluate` many, and `grade` asks the judge.
 
-from collections import deque
+`grade` serves every loop with concurrent episodes: `play_all` and the orchestrator of training.
+Each decides on its own what a failed episode means.
+"""
+
+import asyncio
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor
 from itertools import product
 from random import Random
+from typing import Any
 
 from resume_gym.agents import Agent
-from resume_gym.evaluation.figures import Episode
-from resume_gym.judges import AsyncJudge, Judge
-from resume_gym.rewards import Verdict
+from resume_gym.editing import EditSession
+from resume_gym.evaluation.summary import Episode
+from resume_gym.judges import AsyncJudge, Judge, JudgeError, JudgeUnavailable
+from resume_gym.llm.loop import submit
 from resume_gym.session import Rules, Session
 from resume_gym.tasks import Task
 
-_AT_ONCE = 256  # maximum number of episodes with a pending verdict
+_RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before a judge is asked again
 
 
 def episode_seed(seed: int, rollout: int, task_id: str) -> int:
@@ -50,36 +57,75 @@ def evaluate(
     Raises:
         JudgeError: the judge returned no verdict; a failure never becomes a reward.
     """
-    waiting: deque[tuple[Session, Future[Verdict]]] = deque()
-    # an asynchronous judge grades while further episodes are played; a synchronous one computes
-    # its verdict within `_asked`, so a queue would gain nothing
-    at_once = _AT_ONCE if isinstance(judge, AsyncJudge) else 1
-    played = []
+    sessions = [
+        play(agent(episode_seed(seed, rollout, task.task_id)), task, rules)
+        for rollout, task in product(range(rollouts), tasks)
+    ]
+    waiting = [session for session in sessions if session.needs_verdict]
+    if isinstance(judge, AsyncJudge):  # judges all of them concurrently
+        futures = [judge.submit(session.task, session.text) for session in waiting]
+        try:
+            verdicts = [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+    else:
+        verdicts = [judge.judge(session.task, session.text) for session in waiting]
+    for session, verdict in zip(waiting, verdicts, strict=True):
+        session.grade(verdict)
+    return tuple(map(Episode.of, sessions))
+
+
+async def grade(
+    sessions: Sequence[EditSession[Any, Any]],
+    judge: Judge,
+    timeout_s: float = 0.0,
+    threads: Executor | None = None,
+) -> list[JudgeError | None]:
+    """Grade finished sessions of one task, several only for an `AsyncJudge`.
+
+    Args:
+        sessions: the sessions; a grouped judge ranks them together.
+        judge: judge of the final documents.
+        timeout_s: seconds in which an unavailable judge is asked again; 0 asks once.
+        threads: runs a synchronous judge, for at most `timeout_s` seconds; None runs it in the
+            event loop and blocks it. An `AsyncJudge` has timeouts of its own, which exclude the
+            time in its queue.
+
+    Returns:
+        The error of each session without a verdict; None for graded sessions.
+    """
+    task, texts = sessions[0].task, [session.text for session in sessions]
+    deadline, pause = time.monotonic() + timeout_s, _RETRY_S
+    while True:
+        verdicts = await _ask(judge, task, texts, deadline, threads)
+        unavailable = any(isinstance(verdict, JudgeUnavailable) for verdict in verdicts)
+        if not unavailable or time.monotonic() + pause > deadline:
+            break
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _MAX_RETRY_S)
+    for session, verdict in zip(sessions, verdicts, strict=True):
+        if not isinstance(verdict, JudgeError):
+            session.grade(verdict)
+    return [verdict if isinstance(verdict, JudgeError) else None for verdict in verdicts]
+
+
+async def _ask(
+    judge: Judge, task: Any, texts: Sequence[str], deadline: float, threads: Executor | None
+) -> list[Any]:
+    """Return the verdict on each text, or the error in its place."""
+    error: JudgeError
     try:
-        for rollout, task in product(range(rollouts), tasks):
-            session = play(agent(episode_seed(seed, rollout, task.task_id)), task, rules)
-            waiting.append((session, _asked(judge, session)))
-            if len(waiting) == at_once:
-                played.append(_graded(*waiting.popleft()))
-        while waiting:
-            played.append(_graded(*waiting.popleft()))
-    finally:
-        for _, verdict in waiting:
-            verdict.cancel()
-    return tuple(played)
-
-
-def _asked(judge: Judge, session: Session) -> Future[Verdict]:
-    """Request a verdict, if the episode needs one; else the future stays pending, unused."""
-    if session.needs_verdict and isinstance(judge, AsyncJudge):
-        return judge.submit(session.task, session.text)
-    verdict: Future[Verdict] = Future()
-    if session.needs_verdict:
-        verdict.set_result(judge.judge(session.task, session.text))
-    return verdict
-
-
-def _graded(session: Session, verdict: Future[Verdict]) -> Episode:
-    if session.needs_verdict:
-        session.grade(verdict.result())
-    return Episode.of(session)
+        if isinstance(judge, AsyncJudge):
+            return await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
+        (text,) = texts
+        if threads is None:
+            return [judge.judge(task, text)]
+        async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
+            loop = asyncio.get_running_loop()
+            return [await loop.run_in_executor(threads, judge.judge, task, text)]
+    except TimeoutError:
+        error = JudgeUnavailable(f"the judge {judge.name!r} has not answered in time")
+    except JudgeError as failure:
+        error = failure
+    return [error] * len(texts)

@@ -22,14 +22,14 @@ _SMALL = (("the", "this"), ("and", "plus"), ("with", "using"), ("for", "toward")
 
 def _bullets(text: str) -> list[str]:
     """Return the bullets that occur exactly once in the text, as `str_replace` requires."""
-    found = [match[0] for match in _BULLET.finditer(text)]
-    return [bullet for bullet in found if text.count(bullet) == 1]
+    bullets = [match[0] for match in _BULLET.finditer(text)]
+    return [bullet for bullet in bullets if text.count(bullet) == 1]
 
 
 def _fresh(text: str, task: Task, rng: Random) -> str | None:
     """Choose a random bullet that is unchanged from the original resume."""
-    left = [bullet for bullet in _bullets(text) if bullet in task.resume.split("\n")]
-    return rng.choice(left) if left else None
+    bullets = [bullet for bullet in _bullets(text) if bullet in task.resume.split("\n")]
+    return rng.choice(bullets) if bullets else None
 
 
 def _each(change: Callable[[list[str], Task, Random], list[str]]) -> Policy:
@@ -134,8 +134,8 @@ def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     target = summary[1] if summary else _bullets(text)[0] if _bullets(text) else ""
     if not bullets or text.count(target) != 1:
         return None
-    told = " ".join(_lower(rng.choice(bullets).rstrip(".").split(" ")[1:]))
-    return target, f"{target.rstrip('.')}; {told}."
+    claim = " ".join(_lower(rng.choice(bullets).rstrip(".").split(" ")[1:]))
+    return target, f"{target.rstrip('.')}; {claim}."
 
 
 def _split(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
@@ -166,8 +166,8 @@ def floor_edit(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
         for old, new in _SMALL:
             if bullet in task.resume and f" {old} " in bullet:
                 return bullet, bullet.replace(f" {old} ", f" {new} ", 1)
-    left = _fresh(text, task, rng)
-    return (left, f"{left} too") if left else None
+    fresh = _fresh(text, task, rng)
+    return (fresh, f"{fresh} too") if fresh else None
 
 
 def _hack(text: str, task: Task, rng: Random) -> tuple[str, str] | None:

@@ -5,13 +5,14 @@ reward, and the others continue. Configuration errors, e.g. a wrong key or addre
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from resume_gym.editing import EditSession
+from resume_gym.evaluation.episodes import grade
 from resume_gym.evaluation.players import Player
-from resume_gym.judges import AsyncJudge, Judge, JudgeError, JudgeMisconfigured
+from resume_gym.judges import Judge, JudgeError, JudgeMisconfigured
 from resume_gym.llm import Misconfigured, ModelError
 
 IN_A_ROW = 64
@@ -43,7 +44,7 @@ async def play_all(
     player: Player,
     jobs: Iterable[Job],
     judge: Judge,
-    at_once: int,
+    max_concurrency: int,
     ended: Callable[[Job], object],
 ) -> None:
     """Play and grade episodes concurrently.
@@ -55,20 +56,35 @@ async def play_all(
         player: player of the episodes.
         jobs: episodes, consumed lazily.
         judge: judge of the final documents.
-        at_once: number of concurrent episodes.
+        max_concurrency: number of concurrent episodes.
         ended: callback after each episode, graded or failed, in order of completion.
 
     Raises:
-        GivenUpError: max(`IN_A_ROW`, 2 * `at_once`) episodes failed in a row.
+        GivenUpError: max(`IN_A_ROW`, 2 * `max_concurrency`) episodes failed in a row.
         JudgeMisconfigured: the judge can grade no episode.
         Misconfigured: the player can play no episode.
     """
     rest = iter(jobs)
-    run = _Run(player, judge, ended, max(IN_A_ROW, 2 * at_once))
+    limit = max(IN_A_ROW, 2 * max_concurrency)
+    failed = 0
+
+    async def work() -> None:
+        nonlocal failed
+        for job in rest:
+            # a scripted agent with a synchronous judge never yields to the event loop, which could
+            # then neither cancel this task nor handle Ctrl-C
+            await asyncio.sleep(0)
+            await _play_and_grade(player, job, judge)
+            failed = failed + 1 if job.failure else 0
+            ended(job)
+            if failed >= limit:
+                message = f"{failed} episodes failed in a row, the last of them by {job.failure}"
+                raise GivenUpError(message)
+
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
-                group.create_task(run.work(rest))
+            for _ in range(max_concurrency):
+                group.create_task(work())
     except ExceptionGroup as several:
         failures = several.exceptions
     else:
@@ -76,43 +92,19 @@ async def play_all(
     raise failures[0]
 
 
-class _Run:
-    def __init__(
-        self, player: Player, judge: Judge, ended: Callable[[Job], object], most: int
-    ) -> None:
-        self._player, self._judge, self._ended = player, judge, ended
-        self._most = most
-        self._in_a_row = 0
-
-    async def work(self, jobs: Iterator[Job]) -> None:
-        """Play episodes from an iterator that all workers share."""
-        for job in jobs:
-            # a scripted agent with a synchronous judge never yields to the event loop, which could
-            # then neither cancel this task nor handle Ctrl-C
-            await asyncio.sleep(0)
-            try:
-                await self._one(job)
-            except (Misconfigured, JudgeMisconfigured):
-                raise
-            except (ModelError, JudgeError) as problem:
-                told = f"{type(problem).__name__}: {problem}"
-                # lone surrogates in a message would make the results unwritable
-                job.failure = told.encode("utf-8", "backslashreplace").decode()
-            self._in_a_row = self._in_a_row + 1 if job.failure else 0
-            self._ended(job)
-            if self._in_a_row >= self._most:
-                told = f"{self._in_a_row} episodes failed in a row"
-                raise GivenUpError(f"{told}, the last of them by {job.failure}")
-
-    async def _one(self, job: Job) -> None:
-        session, judge = job.session, self._judge
+async def _play_and_grade(player: Player, job: Job, judge: Judge) -> None:
+    """Play and grade an episode, or set `job.failure`."""
+    session = job.session
+    try:
         if not session.done:
-            await self._player.play(session, job.seed)
-        if not session.needs_verdict:
-            return
-        verdict: Any
-        if isinstance(judge, AsyncJudge):
-            verdict = await asyncio.wrap_future(judge.submit(session.task, session.text))
-        else:
-            verdict = judge.judge(session.task, session.text)
-        session.grade(verdict)
+            await player.play(session, job.seed)
+        if session.needs_verdict:
+            (error,) = await grade([session], judge)
+            if error:
+                raise error
+    except (Misconfigured, JudgeMisconfigured):
+        raise
+    except (ModelError, JudgeError) as problem:
+        message = f"{type(problem).__name__}: {problem}"
+        # lone surrogates in a message would make the results unwritable
+        job.failure = message.encode("utf-8", "backslashreplace").decode()

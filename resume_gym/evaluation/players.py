@@ -35,10 +35,10 @@ class Player(Protocol):
     """Plays episodes, concurrently if it waits for I/O.
 
     Attributes:
-        at_once: recommended number of concurrent episodes.
+        max_concurrency: recommended number of concurrent episodes.
     """
 
-    at_once: int
+    max_concurrency: int
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
         """Play a new session to its end, without grading it.
@@ -64,7 +64,7 @@ class Scripted:
         make: creates the agent of one episode from a seed.
     """
 
-    at_once = 256
+    max_concurrency = 256
 
     def __init__(self, make: Callable[[int], Agent]) -> None:
         self._make = make
@@ -87,18 +87,19 @@ class Endpoint:
 
     Args:
         client: client of the model.
-        at_once: see `Player`.
+        max_concurrency: see `Player`.
     """
 
-    def __init__(self, client: Client, at_once: int) -> None:
+    def __init__(self, client: Client, max_concurrency: int) -> None:
         self.client = client
-        self.at_once = at_once
+        self.max_concurrency = max_concurrency
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
         """See `Player`. The seed is not sent to the server; it only selects stored answers."""
         messages: list[Message] = list(session.messages)
         while not session.done:
-            said = await self.client.ask(turn_prompt(messages, session.tools, seed), read_turn)
+            prompt = turn_prompt(messages, session.tools, seed)
+            said = await self.client.ask(prompt, read_turn)
             step = session.step(action(said))
             messages += turn(said, step.observation, session.turns)
 
@@ -107,33 +108,34 @@ class Endpoint:
         await self.client.close()
 
 
-def endpoint(options: Mapping[str, Any], at_once: int) -> Endpoint:
+def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
     """Make an endpoint from options.
 
     Args:
         options: `model`, and options of `OpenAIChat` and of `llm.settings.Settings` except
             `canary` and `concurrency`.
-        at_once: number of concurrent episodes and requests.
+        max_concurrency: number of concurrent episodes and requests.
 
     Raises:
         ValueError: an option is unknown or out of range.
     """
-    own = {one.name for one in fields(OpenAIChat) if one.init} - {"canary", "concurrency"}
-    general = {one.name for one in fields(Settings)} - {"concurrency"}
+    of_chat = {field.name for field in fields(OpenAIChat) if field.init} - {"canary", "concurrency"}
+    of_client = {field.name for field in fields(Settings)} - {"concurrency"}
     for name, value in options.items():
-        if name not in own | general:
-            known = ", ".join(sorted(own | general))
+        if name not in of_chat | of_client:
+            known = ", ".join(sorted(of_chat | of_client))
             raise ValueError(f"expected options among {known}; got {name!r}")
         kinds, wanted = _KINDS.get(name, (object, ""))
         if not isinstance(value, kinds):
             raise ValueError(f"{name}: expected {wanted}, got {value!r}")
         check(name, value)
-    of_chat, of_client = (
-        {**{one: options[one] for one in known & options.keys()}, "concurrency": at_once}
-        for known in (own, general)
+    given: Any = {"deadline_s": _DEADLINE_S, **options, "concurrency": max_concurrency}
+    chat_options, client_options = (
+        {name: value for name, value in given.items() if name in {*names, "concurrency"}}
+        for names in (of_chat, of_client)
     )
-    chat: Any = OpenAIChat(**of_chat)
-    return Endpoint(Client(chat, Settings(**{"deadline_s": _DEADLINE_S, **of_client})), at_once)
+    client = Client(OpenAIChat(**chat_options), Settings(**client_options))
+    return Endpoint(client, max_concurrency)
 
 
 def action(said: Said) -> str:
@@ -157,13 +159,13 @@ def turn(said: Said, observation: str, number: int) -> list[Message]:
     """
     if said.calls and all(_whole(call) for call in said.calls):
         ids = [call.get("id") for call in said.calls]
-        if not all(isinstance(one, str) and one for one in ids) or len(set(ids)) < len(ids):
+        if not all(isinstance(id_, str) and id_ for id_ in ids) or len(set(ids)) < len(ids):
             # exactly nine letters and digits, as the strictest servers require
             ids = [f"call{number % 100:02d}{n % 1000:03d}" for n in range(len(ids))]
-        calls = [{**call, "id": one} for call, one in zip(said.calls, ids, strict=True)]
-        asked = {"role": "assistant", "content": said.content or None, "tool_calls": calls}
+        calls = [{**call, "id": id_} for call, id_ in zip(said.calls, ids, strict=True)]
+        assistant = {"role": "assistant", "content": said.content or None, "tool_calls": calls}
         answer = {"role": "tool", "content": observation}
-        return [asked, *({**answer, "tool_call_id": one} for one in ids)]
+        return [assistant, *({**answer, "tool_call_id": id_} for id_ in ids)]
     text = with_calls(said.content, [_named(call) for call in said.calls])
     # some servers reject an empty assistant message
     return [

@@ -5,7 +5,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from resume_gym.evaluation.figures import Episode
+from resume_gym.evaluation.summary import Episode
 
 _LINE_S = 60.0  # interval of log lines
 
@@ -55,10 +55,10 @@ class Bar:
             self._bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _means(self) -> str:
-        told = []
+        means = []
         if self._graded:
-            told.append(f"reward {self._reward / self._graded:.2f}")
-            told.append(f"submitted {self._submitted / self._graded:.0%}")
+            means.append(f"reward {self._reward / self._graded:.2f}")
+            means.append(f"submitted {self._submitted / self._graded:.0%}")
         if self._failed:
-            told.append(f"{self._failed} without a number")
-        return ", ".join(told)
+            means.append(f"{self._failed} without a number")
+        return ", ".join(means)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from resume_gym.atomic_write import replacing
 from resume_gym.editing import EditSession
-from resume_gym.evaluation.figures import counts
+from resume_gym.evaluation.summary import counts
 from resume_gym.tasks import TaskError
 
 FORMAT = 1
@@ -52,8 +52,8 @@ def row_of(
 
 def digest(tasks: Sequence[Any]) -> str:
     """Return a short hash of tasks of any domain (dataclasses)."""
-    told = [asdict(task) for task in tasks]
-    text = json.dumps(told, sort_keys=True, ensure_ascii=False, default=str)
+    values = [asdict(task) for task in tasks]
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -112,11 +112,11 @@ class Results:
             before = json.loads(file.read_text(encoding="utf-8"))
             changed = _differences(before, self._settings)
         except (ValueError, TypeError, AttributeError, KeyError) as problem:
-            told = f"expected settings of an evaluation: {type(problem).__name__}: {problem}"
-            raise TaskError(f"{file}: {told}") from None
+            message = f"expected settings of an evaluation: {type(problem).__name__}: {problem}"
+            raise TaskError(f"{file}: {message}") from None
         if changed:
-            told = f"{self.folder} holds another evaluation: {', '.join(changed)}"
-            raise TaskError(f"{told}; choose another folder")
+            message = f"{self.folder} holds another evaluation: {', '.join(changed)}"
+            raise TaskError(f"{message}; choose another folder")
 
     def _mend(self) -> None:
         """Remove an incomplete last line, left by a killed process."""
@@ -156,8 +156,8 @@ class Results:
                     row = json.loads(line)
                     key_of(row)
                 except (ValueError, KeyError, TypeError) as problem:
-                    told = f"expected an episode: {type(problem).__name__}: {problem}"
-                    raise TaskError(f"{self._episodes}, line {number}: {told}") from None
+                    message = f"expected an episode: {type(problem).__name__}: {problem}"
+                    raise TaskError(f"{self._episodes}, line {number}: {message}") from None
                 yield number, row
 
     def finish(self, evaluation: Mapping[str, Any], terms: Sequence[str]) -> None:
@@ -180,20 +180,21 @@ def key_of(row: Mapping[str, Any]) -> Key:
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     names = [name for name in {**before, **now} if name not in ("agents", "rollouts")]
-    told = [
+    differences = [
         f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
         for name in names
         if before.get(name) != now.get(name)
     ]
     if before["rollouts"] > now["rollouts"]:
-        told.append(f"rollouts was {before['rollouts']}, is {now['rollouts']}, which is fewer")
+        fewer = f"rollouts was {before['rollouts']}, is {now['rollouts']}, which is fewer"
+        differences.append(fewer)
     agents = now["agents"]
     for name, spec in before["agents"].items():
         if name not in agents:
-            told.append(f"it has an agent {name!r}, this one has not")
+            differences.append(f"it has an agent {name!r}, this one has not")
         elif agents[name] != spec:
-            told.append(f"agent {name!r} was {spec!r}, is {agents[name]!r}")
-    return told
+            differences.append(f"agent {name!r} was {spec!r}, is {agents[name]!r}")
+    return differences
 
 
 def write_parquet(path: Path, rows: Iterator[Mapping[str, Any]], terms: Sequence[str]) -> None:
@@ -226,13 +227,13 @@ def write_parquet(path: Path, rows: Iterator[Mapping[str, Any]], terms: Sequence
         replacing(path) as unfinished,
         pq.ParquetWriter(unfinished, schema, compression="zstd") as file,
     ):
-        some: list[dict[str, Any]] = []
+        batch: list[dict[str, Any]] = []
         for row in rows:
-            some.append(_flat(row, terms, kinds))
-            if len(some) == _ROWS:
-                file.write_table(pa.Table.from_pylist(some, schema))
-                some = []
-        file.write_table(pa.Table.from_pylist(some, schema))
+            batch.append(_flat(row, terms, kinds))
+            if len(batch) == _ROWS:
+                file.write_table(pa.Table.from_pylist(batch, schema))
+                batch = []
+        file.write_table(pa.Table.from_pylist(batch, schema))
 
 
 def _flat(

@@ -72,10 +72,10 @@ def read_spec(text: str) -> AgentSpec:
 def _options(spec: str) -> dict[str, Any]:
     if spec.lstrip().startswith("{"):
         try:
-            found = json.loads(spec)
+            options = json.loads(spec)
         except (ValueError, RecursionError) as problem:
             raise ValueError(f"expected JSON, got {spec!r}: {problem}") from None
-        return dict(found)
+        return dict(options)
     served = _AT.fullmatch(spec)
     if served:
         url = None if served[2] == "openai" else served[2]

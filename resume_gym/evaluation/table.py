@@ -1,6 +1,7 @@
 """Tables of results, one column per agent: for the terminal (`table`) or in Markdown."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from rich.console import JustifyMethod
@@ -8,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from resume_gym.evaluation.comparison import Comparison, Interval, Statistics
-from resume_gym.evaluation.figures import Returns, Summary
+from resume_gym.evaluation.summary import Returns, Summary
 
 _NONE = "-"
 _FIGURE = 6  # characters: -12.34
@@ -27,20 +28,20 @@ def sections(
 ) -> list[Section]:
     """Return the table as text; `Returns`, without edited documents, have fewer rows."""
     columns = tuple(summaries.values())
-    edited = [one for one in columns if isinstance(one, Summary)]
-    kinds = list(_edited(edited) if len(edited) == len(columns) else _plain())
-    found = [
-        Section(title, {label: [cell(one) for one in columns] for label, cell in rows.items()})
-        for title, rows in kinds
-    ]
-    if statistics is not None:
-        spread = [statistics[name] for name in summaries]
-        own = {label: [cell(one) for one in spread] for label, cell in _spread(spread).items()}
-        found.insert(1, Section("Over tasks", own))
-        if any(one.failed for one in spread):
-            failed = {"without a number": [str(one.failed) for one in spread]}
-            found[-1] = found[-1]._replace(rows={**found[-1].rows, **failed})
-    return found
+    weaknesses = {name for column in columns for name in getattr(column, "by_weakness", ())}
+    fields = dict.fromkeys(name for column in columns for name in getattr(column, "verdict", ()))
+    spread = [statistics[name] for name in summaries] if statistics is not None else []
+    cells = {
+        "Reward": _cells(_REWARD, columns),
+        "Over tasks": _cells(_over_tasks(spread), spread) if spread else {},
+        "Mean reward by weakness": _entries("by_weakness", sorted(weaknesses), columns),
+        "Judge, from -1 to 1": _entries("verdict", fields, columns),
+        "Behaviour": _cells(_BEHAVIOUR, columns),
+        "Episodes": _cells(_EPISODES, columns),
+    }
+    if any(column.failed for column in spread):
+        cells["Episodes"]["without a number"] = [str(column.failed) for column in spread]
+    return [Section(title, rows) for title, rows in cells.items() if rows]
 
 
 def table(
@@ -99,16 +100,16 @@ def _line(cells: Sequence[str]) -> str:
 _COMPARED = ("Mean reward", "difference", "95 % interval", "p", "p (Holm)", "won/tied/lost")
 
 
-def _compared(one: Comparison) -> list[str]:
-    reward = one.figures["reward"]
+def _compared(comparison: Comparison) -> list[str]:
+    reward = comparison.figures["reward"]
     # the format option z prints -0.00 as 0.00
     return [
-        f"{one.second} - {one.first}",
+        f"{comparison.second} - {comparison.first}",
         f"{reward.mean:+z.2f}",
         _interval(reward.interval),
         _p(reward.p),
         _p(reward.p_holm),
-        f"{one.wins}/{one.ties}/{one.losses}",
+        f"{comparison.wins}/{comparison.ties}/{comparison.losses}",
     ]
 
 
@@ -120,99 +121,70 @@ def _p(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else f"{p:.0e}"
 
 
-_Figure = Callable[[Any], str]
+# rows as label and format of a cell
+_REWARD = {
+    "mean": "{.reward:z.2f}",
+    "standard deviation": "{.reward_sd:z.2f}",
+    "score, 0 to 100": "{.score:.1f}",
+    "from tool calls": "{.tool_syntax:z.2f}",
+    "from layout": "{.layout:z.2f}",
+    "from content": "{.content:z.2f}",
+}
+_BEHAVIOUR = {
+    "submitted": "{.submit_rate:.0%}",
+    "fits the page": "{.layout_pass_rate:.0%}",
+    "edits an episode": "{.edits:z.2f}",
+    "failed edits an episode": "{.failed_edits:z.2f}",
+    "edits that failed": "{.failed_share:.0%}",
+    "malformed calls an episode": "{.malformed:z.2f}",
+    "of them, several in a turn": "{.several_calls:z.2f}",
+    "turns an episode": "{.turns:z.2f}",
+    "words an episode": "{.words:.0f}",
+}
+_EPISODES = {
+    "played": "{.episodes}",
+    "tasks": "{.tasks}",
+    "unchanged, not judged": "{.unjudged}",
+}
 
 
-def _spread(columns: Sequence[Statistics]) -> dict[str, _Figure]:
-    """Return the rows of statistics over tasks, as functions from `Statistics` to a cell."""
-    rows: dict[str, _Figure] = {}
-    if any(one.interval for one in columns):
-        rows["mean reward, at least"] = _bound(0)
-        rows["mean reward, at most (95 %)"] = _bound(1)
-    if any(one.within_sd is not None for one in columns):
-        rows["sd within a task"] = _number("within_sd")
-    rows["sd between tasks"] = _number("between_sd")
-    if any(one.wins is not None for one in columns):
-        rows["tasks it is best on"] = _count("wins")
-        rows["tasks it shares the best on"] = _count("ties")
-    if any(one.shared is not None and one.shared < len(one.by_task) for one in columns):
-        rows["of so many that all played"] = _count("shared")
+def _over_tasks(columns: Sequence[Statistics]) -> dict[str, str]:
+    """Return the rows of statistics over tasks."""
+    rows = {}
+    if any(column.interval for column in columns):
+        rows["mean reward, at least"] = "{.interval[0]:z.2f}"
+        rows["mean reward, at most (95 %)"] = "{.interval[1]:z.2f}"
+    if any(column.within_sd is not None for column in columns):
+        rows["sd within a task"] = "{.within_sd:z.2f}"
+    rows["sd between tasks"] = "{.between_sd:z.2f}"
+    if any(column.wins is not None for column in columns):
+        rows["tasks it is best on"] = "{.wins}"
+        rows["tasks it shares the best on"] = "{.ties}"
+    if any(c.shared is not None and c.shared < len(c.by_task) for c in columns):
+        rows["of so many that all played"] = "{.shared}"
     return rows
 
 
-def _plain() -> Iterator[tuple[str, dict[str, _Figure]]]:
-    """Yield titles and rows for episodes of any environment."""
-    yield "Reward", {"mean": _number("reward"), "standard deviation": _number("reward_sd")}
-    yield "Episodes", {"played": _count("episodes"), "tasks": _count("tasks")}
+def _cells(rows: Mapping[str, str], columns: Sequence[object]) -> dict[str, list[str]]:
+    """Return the cells of each row, without rows of figures that a column does not have."""
+    cells = {}
+    for label, form in rows.items():
+        with suppress(AttributeError):
+            cells[label] = [_cell(form, column) for column in columns]
+    return cells
 
 
-def _edited(columns: Sequence[Summary]) -> Iterator[tuple[str, dict[str, _Figure]]]:
-    """Yield titles and rows for editing episodes, as functions from `Summary` to a cell."""
-    yield (
-        "Reward",
-        {
-            "mean": _number("reward"),
-            "standard deviation": _number("reward_sd"),
-            "score, 0 to 100": lambda one: f"{one.score:.1f}",
-            "from tool calls": _number("tool_syntax"),
-            "from layout": _number("layout"),
-            "from content": _number("content"),
-        },
-    )
-    weaknesses = sorted({name for one in columns for name in one.by_weakness})
-    verdict = dict.fromkeys(name for one in columns for name in one.verdict)
-    yield "Mean reward by weakness", {name: _entry("by_weakness", name) for name in weaknesses}
-    yield (
-        "Judge, from -1 to 1",
-        {name: _entry("verdict", name) for name in verdict},
-    )
-    yield (
-        "Behaviour",
-        {
-            "submitted": _share("submit_rate"),
-            "fits the page": _share("layout_pass_rate"),
-            "edits an episode": _number("edits"),
-            "failed edits an episode": _number("failed_edits"),
-            "edits that failed": _share("failed_share"),
-            "malformed calls an episode": _number("malformed"),
-            "of them, several in a turn": _number("several_calls"),
-            "turns an episode": _number("turns"),
-            "words an episode": lambda one: _NONE if one.words is None else f"{one.words:.0f}",
-        },
-    )
-    yield (
-        "Episodes",
-        {
-            "played": _count("episodes"),
-            "tasks": _count("tasks"),
-            "unchanged, not judged": _count("unjudged"),
-        },
-    )
+def _cell(form: str, column: object) -> str:
+    try:
+        return form.format(column)
+    except TypeError:  # the figure is None
+        return _NONE
 
 
-def _count(name: str) -> _Figure:
-    return lambda one: str(getattr(one, name))
-
-
-def _number(name: str) -> _Figure:
-    def figure(one: Any) -> str:
-        value: float | None = getattr(one, name)
-        return _NONE if value is None else f"{value:z.2f}"
-
-    return figure
-
-
-def _bound(end: int) -> _Figure:
-    return lambda one: f"{one.interval[end]:z.2f}" if one.interval else _NONE
-
-
-def _share(name: str) -> _Figure:
-    return lambda one: f"{getattr(one, name):.0%}"
-
-
-def _entry(name: str, key: str) -> _Figure:
-    def figure(one: Summary) -> str:
-        entries: Mapping[str, float] = getattr(one, name)
-        return f"{entries[key]:z.2f}" if key in entries else _NONE
-
-    return figure
+def _entries(field: str, names: Iterable[str], columns: Sequence[Any]) -> dict[str, list[str]]:
+    """Return a row for each name of a field with several figures."""
+    figures = [getattr(column, field, {}) for column in columns]
+    return {
+        name: [f"{column[name]:z.2f}" if name in column else _NONE for column in figures]
+        for name in names
+    }

@@ -55,8 +55,8 @@ class ResumeGymEnv(
         return {"text": action.text}
 
     def _parse_result(self, payload: Mapping[str, Any]) -> StepResult[ResumeGymObservation]:
-        told = {"reward": payload["reward"], "done": payload["done"]}
-        return StepResult(ResumeGymObservation(**payload["observation"], **told), **told)
+        result = {"reward": payload["reward"], "done": payload["done"]}
+        return StepResult(ResumeGymObservation(**payload["observation"], **result), **result)
 
     def _parse_state(self, payload: Mapping[str, Any]) -> ResumeGymState:
         return ResumeGymState(**payload)

@@ -39,8 +39,8 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         observation, reward, done, _, _ = self.session.step(action)
         if done:  # blocks one of the generator's environment threads
             reward += sum(submit(self.env.agrade(self.session)).result().values())
-        told = {"reward": reward, "done": done, "metadata": self.session.info()}
-        return {"observations": [{"role": "tool", "content": observation}][done:], **told}
+        result = {"reward": reward, "done": done, "metadata": self.session.info()}
+        return {"observations": [{"role": "tool", "content": observation}][done:], **result}
 
     def get_metrics(self) -> dict[str, Any]:
         """Return the episode's text, reward and reward terms, for the generator's `env_metrics`."""

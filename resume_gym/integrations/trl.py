@@ -106,20 +106,20 @@ class Game:
         # TRL passes only the prompt of a row, so the prompt identifies the task
         texts = [prompt[-1]["content"] for prompt in prompts]
         if strangers := [text for text in texts if text not in self._task_ids]:
-            told = f"got {strangers[0][:60]!r}..."
-            raise ValueError(f"expected prompts of this `Game`'s `dataset`, {told}")
+            got = f"got {strangers[0][:60]!r}..."
+            raise ValueError(f"expected prompts of this `Game`'s `dataset`, {got}")
         tasks = [self._task_ids[text] for text in texts]
         sessions = [self.env.new_session(task_id) for task_id in tasks]
         options = {"add_generation_prompt": True, "tokenize": False, **trainer.chat_template_kwargs}
-        asked = [
+        prompt_ids = [
             chat.apply_chat_template(prompt, list(session.tools), **options)
             for prompt, session in zip(prompts, sessions, strict=True)
         ]
-        asked = [chat.encode(text, add_special_tokens=False) for text in asked]
+        prompt_ids = [chat.encode(text, add_special_tokens=False) for text in prompt_ids]
         running = list(range(len(prompts)))
         while running:
             # Private, but no public method samples with the backend of the user's choice
-            context = [asked[i] + ids[i] for i in running]
+            context = [prompt_ids[i] + ids[i] for i in running]
             turns, logps = trainer._generate_single_turn(context, None, {}, 1)
             playing, running = running, []
             for i, turn, logp in zip(playing, turns, logps or repeat([]), strict=False):
@@ -137,7 +137,12 @@ class Game:
                 mask[i] += [1] * len(turn) + [0] * len(reply)
                 logprobs[i] += [*logp[: len(turn)], *[0.0] * len(reply)]
                 actions[i].append(text)
-        spoken = {"prompt_ids": asked, "completion_ids": ids, "env_mask": mask, "actions": actions}
+        spoken = {
+            "prompt_ids": prompt_ids,
+            "completion_ids": ids,
+            "env_mask": mask,
+            "actions": actions,
+        }
         return {**spoken, "logprobs": None if logps is None else logprobs}
 
     async def reward(
@@ -156,8 +161,8 @@ class Game:
         Raises:
             JudgeError: the judge gave no verdict.
         """
-        said = actions or [_actions(messages) for messages in completions]
-        played = [self._play(*episode) for episode in zip(task_id, said, strict=True)]
+        texts = actions or [_actions(messages) for messages in completions]
+        played = [self._play(*episode) for episode in zip(task_id, texts, strict=True)]
         verdicts = await asyncio.gather(*[self.env.agrade(session) for session, _ in played])
         for (session, rewards), verdict in zip(played, verdicts, strict=True):
             rewards[-1] += sum(verdict.values())
@@ -168,17 +173,17 @@ class Game:
 
     def _play(self, task_id: str, actions: Sequence[str]) -> tuple[Any, list[float]]:
         """Replay actions, then empty ones to the end; return the session and turn rewards."""
-        session, said, rewards = self.env.new_session(task_id), chain(actions, repeat("")), []
+        session, texts, rewards = self.env.new_session(task_id), chain(actions, repeat("")), []
         while not session.done:
-            rewards.append(session.step(next(said)).reward)
+            rewards.append(session.step(next(texts)).reward)
         return session, rewards
 
 
 def _reply(chat: Any, observation: str, options: Mapping[str, Any], whole: bool) -> list[int]:
     """Return the chat template's tokens between two assistant turns, with a tool reply."""
     # From a dummy chat: rendering the real one again could change its sampled tokens
-    said = (("user", "question"), ("assistant", "answer"), ("tool", observation))
-    messages = [{"role": role, "content": content} for role, content in said]
+    turns = (("user", "question"), ("assistant", "answer"), ("tool", observation))
+    messages = [{"role": role, "content": content} for role, content in turns]
     text, turn = chat.apply_chat_template(messages, **options), f"answer{chat.eos_token}"
     ids = chat.encode(text[text.index(turn) + len(turn) :], add_special_tokens=False)
     return [*ids] if whole else [chat.eos_token_id, *ids]

@@ -53,10 +53,10 @@ class GymTaskset(vf.Taskset[vf.Task[Row], GymTasksetConfig]):  # type: ignore[mi
         return [self._task(self.gym.new_session(task.task_id)) for task in self.gym.tasks]
 
     def _task(self, session: Any) -> Any:
-        said = {"prompt": session.prompt, "system_prompt": session.system_prompt}
+        texts = {"prompt": session.prompt, "system_prompt": session.system_prompt}
         tools = [dict(tool) for tool in session.tools]
         task_id = session.task.task_id
-        return vf.Task[Row](Row(name=task_id, task_id=task_id, tools=tools, **said))
+        return vf.Task[Row](Row(name=task_id, task_id=task_id, tools=tools, **texts))
 
 
 class ChatHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
@@ -70,8 +70,9 @@ class ChatHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
     ) -> Any:
         """Request a completion, which the library's proxy records."""
         system, prompt = self.resolve_prompt(data)
-        said = [vf.UserMessage(content=prompt)] if isinstance(prompt, str) else prompt
-        messages = [message_to_wire(one) for one in (vf.SystemMessage(content=system), *said)]
+        turns = [vf.UserMessage(content=prompt)] if isinstance(prompt, str) else prompt
+        turns = [vf.SystemMessage(content=system), *turns]
+        messages = [message_to_wire(turn) for turn in turns]
         async with DefaultAsyncHttpxClient(verify=_TLS, timeout=None) as http:
             client = AsyncOpenAI(base_url=endpoint, api_key=secret, http_client=http)
             ask: Any = client.chat.completions.create
@@ -99,11 +100,11 @@ class GymEnv(vf.Env[GymEnvConfig]):  # type: ignore[misc]
                     return  # the trace already holds the error
                 if segment.terminated:
                     raise RuntimeError(f"the episode was cut off: {trace.stop_condition}")
-                said = [one for one in segment.messages if one.role == "assistant"][-1]
-                step = session.step(text(said))
+                reply = [message for message in segment.messages if message.role == "assistant"][-1]
+                step = session.step(text(reply))
                 rewards.append(step.reward)
                 if not step.done:
-                    segment = await chat.turn(replies(said, step.observation))
+                    segment = await chat.turn(replies(reply, step.observation))
             try:
                 rewards[-1] += sum((await gym_env.agrade(session)).values())
             finally:  # the record allows grading later, after a judge's failure
@@ -113,17 +114,17 @@ class GymEnv(vf.Env[GymEnvConfig]):  # type: ignore[misc]
             trace.record_metrics(figures(session))
 
 
-def text(said: Any) -> str:
+def text(message: Any) -> str:
     """Convert an assistant message to an action, with its tool calls put back into the text."""
-    calls = [(call.name, call.arguments or "{}") for call in said.tool_calls or ()]
-    return with_calls(said.content or "", calls)
+    calls = [(call.name, call.arguments or "{}") for call in message.tool_calls or ()]
+    return with_calls(message.content or "", calls)
 
 
-def replies(said: Any, observation: str) -> list[dict[str, str]]:
+def replies(message: Any, observation: str) -> list[dict[str, str]]:
     """Return the observation as the reply to each parsed tool call, or else as a user message."""
-    calls = said.tool_calls or ()
-    told = [{"role": "tool", "tool_call_id": one.id, "content": observation} for one in calls]
-    return told or [{"role": "user", "content": observation}]
+    calls = message.tool_calls or ()
+    messages = [{"role": "tool", "tool_call_id": call.id, "content": observation} for call in calls]
+    return messages or [{"role": "user", "content": observation}]
 
 
 def terms(session: Any) -> dict[str, float]:
@@ -135,5 +136,5 @@ def terms(session: Any) -> dict[str, float]:
 def figures(session: Any) -> dict[str, float]:
     """Return the numbers in the session's info, without reward terms."""
     info = session.info().items()
-    numbers = {name: float(one) for name, one in info if isinstance(one, int | float)}
-    return {name: one for name, one in numbers.items() if not name.startswith("reward_")}
+    numbers = {name: float(value) for name, value in info if isinstance(value, int | float)}
+    return {name: value for name, value in numbers.items() if not name.startswith("reward_")}

@@ -53,7 +53,7 @@ class GymEnv(vf.MultiTurnEnv):  # type: ignore[misc]
     def __init__(self, env: Any) -> None:
         sessions = [env.new_session(task.task_id) for task in env.tasks]
         functions = [dict(tool["function"]) for tool in sessions[0].tools]
-        rows = [{"prompt": one.messages, "info": {"task_id": one.task.task_id}} for one in sessions]
+        rows = [{"prompt": s.messages, "info": {"task_id": s.task.task_id}} for s in sessions]
         super().__init__(
             dataset=Dataset.from_list(rows), rubric=LedgerRubric(), tool_defs=functions
         )
@@ -75,11 +75,11 @@ class GymEnv(vf.MultiTurnEnv):  # type: ignore[misc]
 
     async def add_trajectory_step(self, state: vf.State, trajectory_step: Any) -> None:
         """Take the model's turn; after the last, ask the judge and end the rollout."""
-        session, said = state["session"], trajectory_step["completion"][-1]
-        step = session.step(text(said))
+        session, message = state["session"], trajectory_step["completion"][-1]
+        step = session.step(text(message))
         trajectory_step["reward"] = step.reward
         await super().add_trajectory_step(state, trajectory_step)
-        state["replies"] = replies(said, step.observation)
+        state["replies"] = replies(message, step.observation)
         if session.done:
             trajectory_step["reward"] += sum((await self.gym.agrade(session)).values())
             state["final_env_response"] = state["replies"]

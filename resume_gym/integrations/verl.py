@@ -71,7 +71,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
         longest, room = self.rollout_config.prompt_length, self.rollout_config.response_length
         if len(prompt) > longest:
             raise ValueError(f"{task_id}: {len(prompt)} tokens, max_prompt_length is {longest}")
-        mask, logprobs, rewards, said = list[int](), list[float](), list[float](), 0
+        mask, logprobs, rewards, sampled_turns = list[int](), list[float](), list[float](), 0
         extra = dict[str, Any]()
         while not session.done:
             if len(mask) >= room:  # without these turns, truncation would avoid penalties
@@ -81,7 +81,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 turn = await self.server_manager.generate(
                     request_id=key, prompt_ids=ids, sampling_params=sampling_params
                 )
-            said += 1
+            sampled_turns += 1
             # The first turn's fields, except for the latest policy version
             latest = turn.extra_fields.get("max_global_steps")
             extra = turn.extra_fields | extra | {"max_global_steps": latest}
@@ -93,14 +93,16 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
             step = session.step(text)
             rewards.append(step.reward)
             chat = [*chat, {"role": "assistant", "content": text}]
-            told = [*chat, {"role": "tool", "content": step.observation}]
+            with_reply = [*chat, {"role": "tool", "content": step.observation}]
             if not step.done:
-                merged = await self.ct_merge_context_msg(chat, told, ids, mask, logprobs, tools)
-                chat, ids, mask, logprobs = told, merged[0].token_ids, merged[1], merged[2]
+                merged = await self.ct_merge_context_msg(
+                    chat, with_reply, ids, mask, logprobs, tools
+                )
+                chat, ids, mask, logprobs = with_reply, merged[0].token_ids, merged[1], merged[2]
         with simple_timer("compute_score", timing):
             rewards[-1] += sum((await env.agrade(session)).values())
         info = {f"reward_{name}": value for name, value in session.ledger.items()}
-        info |= {"silent_turns": float(len(rewards) - said), "text": session.text}
+        info |= {"silent_turns": float(len(rewards) - sampled_turns), "text": session.text}
         # verl rewards the last token, and trains critics on sampled tokens only
         size = max(i + 1 for i, sampled in enumerate(mask[:room]) if sampled)
         return AgentLoopOutput(
@@ -109,7 +111,7 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
             response_mask=mask[:size],
             response_logprobs=logprobs[:size] if turn.log_probs else None,
             reward_score=sum(rewards),
-            num_turns=2 * said,
+            num_turns=2 * sampled_turns,
             metrics=timing,
             extra_fields=extra
             | {"turn_scores": rewards, "tool_rewards": [], "reward_extra_info": info},

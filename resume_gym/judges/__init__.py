@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from resume_gym import llm
 from resume_gym.llm import ModelError
@@ -23,13 +23,17 @@ from resume_gym.user_errors import did_you_mean
 # Name: module and factory. Imported on first use, since each judge needs different packages.
 JUDGES = {
     "rubric": ("resume_gym.judges.rubric", "RubricJudge"),
-    "gemini": ("resume_gym.judges.model", "gemini"),
-    "openai": ("resume_gym.judges.model", "openai"),
+    "gemini": ("resume_gym.judges.llm_judge", "gemini"),
+    "openai": ("resume_gym.judges.llm_judge", "openai"),
     "votes": ("resume_gym.judges.votes", "Votes"),
     "tiers": ("resume_gym.judges.tiers", "Tiers"),
     "pairwise": ("resume_gym.judges.pairwise", "Pairwise"),
     "critique": ("resume_gym.judges.critique", "Critique"),
 }
+
+
+Outcome: TypeAlias = "Verdict | JudgeError"
+"""A verdict, or the failure in its place."""
 
 
 class Judge(Protocol):
@@ -67,15 +71,17 @@ class JudgeMisconfigured(JudgeError):  # noqa: N818
 
 
 def judge_error(error: ModelError) -> JudgeError:
-    """Convert a model's error to the corresponding judge error."""
+    """Convert a model's error to the corresponding judge error, `JudgeError` if there is none."""
     kinds: Mapping[type[ModelError], type[JudgeError]] = {
         llm.Unavailable: JudgeUnavailable,
         llm.Refused: JudgeRefused,
         llm.Malformed: JudgeMalformed,
         llm.Misconfigured: JudgeMisconfigured,
     }
-    mine = next(mine for kind, mine in kinds.items() if isinstance(error, kind))
-    return mine(str(error))
+    # A custom client may raise other kinds. `next` needs the default: a coroutine would turn its
+    # StopIteration into a RuntimeError, which counts as a bug and not as a failure of the judge.
+    matches = (judge_kind for kind, judge_kind in kinds.items() if isinstance(error, kind))
+    return next(matches, JudgeError)(str(error))
 
 
 class AsyncJudge(ABC):
@@ -96,15 +102,15 @@ class AsyncJudge(ABC):
     async def averdict(self, task: Task, revised: str) -> Verdict:
         """Return the verdict on a revised resume; raises like `Judge.judge`."""
 
-    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
+    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Outcome]:
         """Return the verdict on each revision of a resume, or the error in its place."""
-        every = (self.averdict(task, revised) for revised in group)
-        said = await asyncio.gather(*every, return_exceptions=True)
+        verdicts = (self.averdict(task, revised) for revised in group)
+        outcomes = await asyncio.gather(*verdicts, return_exceptions=True)
         # Any exception but a judge error is a bug.
-        for one in said:
-            if isinstance(one, BaseException) and not isinstance(one, JudgeError):
-                raise one
-        return said  # type: ignore[return-value]
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, JudgeError):
+                raise outcome
+        return outcomes  # type: ignore[return-value]
 
     def submit(self, task: Task, revised: str) -> "Future[Verdict]":
         """Schedule `averdict` from any thread and return its future."""
@@ -115,21 +121,18 @@ class AsyncJudge(ABC):
         return self.submit(task, revised).result()
 
 
-class Threaded(AsyncJudge):
-    """Adapter that runs a synchronous judge in worker threads."""
-
+class _Threaded(AsyncJudge):
     def __init__(self, judge: Judge) -> None:
         self.name = judge.name
         self._judge = judge
 
     async def averdict(self, task: Task, revised: str) -> Verdict:
-        """See `AsyncJudge`."""
         return await asyncio.to_thread(self._judge.judge, task, revised)
 
 
 def as_async(judge: Judge) -> AsyncJudge:
-    """Return an asynchronous judge as it is, and any other wrapped in `Threaded`."""
-    return judge if isinstance(judge, AsyncJudge) else Threaded(judge)
+    """Return an asynchronous judge as it is; any other runs in worker threads."""
+    return judge if isinstance(judge, AsyncJudge) else _Threaded(judge)
 
 
 def make_judge(spec: str | Mapping[str, Any]) -> Judge:
@@ -154,16 +157,16 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
         raise ValueError(f"judge: expected a name or a mapping with one, got {spec!r}")
     options = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = options.pop("name", None)
-    own = isinstance(name, str) and ":" in name
-    if not own and not (isinstance(name, str) and name in JUDGES):
+    custom = isinstance(name, str) and ":" in name
+    if not custom and not (isinstance(name, str) and name in JUDGES):
         hint = did_you_mean(str(name).lower(), JUDGES)
-        known = f"module:name or one of {', '.join(JUDGES)}"
-        raise ValueError(f"judge: expected {known}; got {name!r}{hint}")
-    module, kind = str(name).split(":", 1) if own else JUDGES[str(name)]
+        names = ", ".join(JUDGES)
+        raise ValueError(f"judge: expected module:name or one of {names}; got {name!r}{hint}")
+    module, kind = str(name).split(":", 1) if custom else JUDGES[str(name)]
     try:
         judge: Judge = getattr(import_module(module), kind)(**options)
     except ModuleNotFoundError as missing:
-        extra = "" if own else f": pip install resume-gym[{name}]"
+        extra = "" if custom else f": pip install resume-gym[{name}]"
         raise ValueError(f"judge {name!r}: needs {missing.name}{extra}") from None
     except (AttributeError, TypeError) as problem:
         raise ValueError(f"judge {name!r}: {problem}") from None

@@ -136,30 +136,30 @@ def remarks(task: Task, revised: str) -> list[str]:
     """Return the findings of the rubric's rules: at most one sentence per kind and per line."""
     reference = make_reference(task)
     lines = parse(revised)
-    told = align(lines, reference)
+    origins = align(lines, reference)
     seen: set[int] = set()
-    found: list[str] = []
+    sentences: list[str] = []
     for claim in measure(revised, reference).findings[:1]:
         raw = lines[claim.line].raw
         # A finding may quote normalized text.
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"
-        found.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
+        sentences.append(_REMARKS[kind].format(claim=f'"{claim.quote}"', line=_quote(raw)))
         seen.add(claim.line)
-    for kind, places in _places(lines, told, reference):
+    for kind, places in _places(lines, origins, reference):
         place = next((place for place in places if place not in seen), None)
         if place is not None:
-            found.append(_REMARKS[kind].format(line=_quote(lines[place].raw)))
+            sentences.append(_REMARKS[kind].format(line=_quote(lines[place].raw)))
             seen.add(place)
-    return found
+    return sentences
 
 
 def _places(
-    lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
+    lines: Sequence[Line], origins: Sequence[tuple[int, ...]], reference: Reference
 ) -> Iterator[tuple[str, list[int]]]:
     """Yield kinds of remarks, most important first, with the indices of their lines."""
     spare, usual = reference.spare, habits(lines)
-    facts = [[fact for u in units for fact in reference.facts.get(u, ())] for units in told]
-    idle = [i for i, units in enumerate(told) if units and spare.issuperset(units)]
+    facts = [[fact for u in units for fact in reference.facts.get(u, ())] for units in origins]
+    idle = [i for i, units in enumerate(origins) if units and spare.issuperset(units)]
     bullets = [i for i, line in enumerate(lines) if line.kind == "bullet" and i not in idle]
     if reference.aside:
         # A line that lacks most of the facts behind its fix hides its point.
@@ -174,8 +174,8 @@ def _places(
 
 
 def _share(line: Line, facts: Sequence[Content]) -> float:
-    told = line.content.stems
-    return max(len(told & fact.stems) / max(1, len(fact.stems)) for fact in facts)
+    stems = line.content.stems
+    return max(len(stems & fact.stems) / max(1, len(fact.stems)) for fact in facts)
 
 
 def _quote(raw: str) -> str:
@@ -193,17 +193,17 @@ def read_feedback(answer: str, code: str, draft: str) -> str:
         ValueError: the answer is malformed, or `faults` rejects the feedback.
     """
     try:
-        said = json.loads(answer)
+        parsed = json.loads(answer)
     except RecursionError:
         raise ValueError("expected an object, got brackets in brackets") from None
-    if not isinstance(said, dict) or said.get("code") != code:
+    if not isinstance(parsed, dict) or parsed.get("code") != code:
         raise ValueError("code: expected the prompt's")
-    feedback = said.get("feedback")
+    feedback = parsed.get("feedback")
     if not isinstance(feedback, str) or not 0 < len(feedback.strip()) <= _LONGEST:
         got = str(feedback)[:80]
         raise ValueError(f"feedback: expected 1 to {_LONGEST} characters, got {got!r}")
-    if told := faults(feedback, draft):
-        raise ValueError(f"feedback: {told[0]}")
+    if problems := faults(feedback, draft):
+        raise ValueError(f"feedback: {problems[0]}")
     return " ".join(clean(feedback).split())
 
 

@@ -18,12 +18,11 @@ from resume_gym.judges import (
     JudgeError,
     JudgeMisconfigured,
     JudgeUnavailable,
+    Outcome,
     as_async,
     make_judge,
 )
-from resume_gym.judges.rubric import RubricJudge, compare
-from resume_gym.judges.vetoes import veto
-from resume_gym.judges.votes import Composed, drawn, gravest
+from resume_gym.judges.votes import GroupJudge, drawn, gravest
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
@@ -45,14 +44,6 @@ class Compares(Protocol):
             JudgeError: the judge failed.
         """
         ...
-
-
-class _Rubric:
-    """The rubric's comparison, which changes sign when the texts are exchanged."""
-
-    async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
-        found = await asyncio.to_thread(compare, task, first, second)
-        return found.grade("preference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +81,14 @@ class Ranking:
 
     def failure(self, contestant: str) -> JudgeError:
         """Return the error that explains why a contestant has no strength."""
-        told = f"no comparison of revision {contestant} leads to the original"
-        own = [one.outcome for one in self.matches if contestant in (one.first, one.second)]
-        failures = [one for one in own if isinstance(one, JudgeError)]
+        unlinked = f"no comparison of revision {contestant} leads to the original"
+        outcomes = [m.outcome for m in self.matches if contestant in (m.first, m.second)]
+        failures = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
         cause = gravest(failures) if failures else JudgeUnavailable("others could not be compared")
-        return type(cause)(f"{told}: {cause}")
+        return type(cause)(f"{unlinked}: {cause}")
 
 
-class Pairwise(Composed):
+class Pairwise(GroupJudge):
     """Judge that ranks the group for the preference; an inner judge grades the other fields.
 
     The contestants are the distinct revisions and the original. Every revision is compared with
@@ -124,8 +115,6 @@ class Pairwise(Composed):
         ValueError: the comparing judge cannot compare, or a number is out of range.
     """
 
-    grouped = True
-
     def __init__(
         self,
         judge: str | Mapping[str, Any],
@@ -139,47 +128,31 @@ class Pairwise(Composed):
             raise ValueError(f"pairwise: margin: expected odds of at least 1, got {margin!r}")
         inner = make_judge(judge)
         comparing = inner if compares is None else make_judge(compares)
-        if not isinstance(comparing, RubricJudge) and not hasattr(comparing, "compare"):
+        if not hasattr(comparing, "compare"):
             raise ValueError(f"pairwise: {comparing.name!r} cannot compare; set compares")
-        rubric = isinstance(comparing, RubricJudge)
-        self._compares = _Rubric() if rubric else cast(Compares, comparing)
+        super().__init__()
+        self._compares = cast(Compares, comparing)
         self._judge, self._rounds, self._margin = as_async(inner), rounds, margin
         self.parts = (self._judge,) if comparing is inner else (self._judge, comparing)
         by = "" if comparing is inner else f", {comparing.name}"
         self.name = f"pairwise({inner.name}{by})"
 
-    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """Return the verdict on a group of one; see `AsyncJudge`."""
-        (said,) = await self.averdicts(task, [revised], draw)
-        if isinstance(said, JudgeError):
-            raise said
-        return said
-
-    async def averdicts(
-        self, task: Task, group: Sequence[str], draw: int = 0
-    ) -> list[Verdict | JudgeError]:
-        """Return the verdicts on a group, ranked together; see `AsyncJudge`."""
-        vetoes = await asyncio.to_thread(lambda: [veto(task, revised) for revised in group])
-        texts = [text for text, vetoed in zip(group, vetoes, strict=True) if vetoed is None]
-        said = iter(await self._ranked(task, texts, draw) if texts else ())
-        return [next(said) if vetoed is None else vetoed for vetoed in vetoes]
-
-    async def _ranked(
-        self, task: Task, texts: Sequence[str], draw: int
-    ) -> list[Verdict | JudgeError]:
+    async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         try:
             # Concurrently, so that the client merges the requests that both send.
-            said, ranking = await asyncio.gather(
+            outcomes, ranking = await asyncio.gather(
                 drawn(self._judge, draw).averdicts(task, texts), self.rank(task, texts, draw)
             )
         except JudgeMisconfigured as error:
             return [error] * len(texts)
         return [
-            one if isinstance(one, JudgeError) else self._placed(one, ranking, contestant)
-            for one, contestant in zip(said, ranking.ids, strict=True)
+            outcome
+            if isinstance(outcome, JudgeError)
+            else self._placed(outcome, ranking, contestant)
+            for outcome, contestant in zip(outcomes, ranking.ids, strict=True)
         ]
 
-    def _placed(self, verdict: Verdict, ranking: Ranking, contestant: str) -> Verdict | JudgeError:
+    def _placed(self, verdict: Verdict, ranking: Ranking, contestant: str) -> Outcome:
         strength = ranking.strengths.get(contestant)
         if strength is None:
             return ranking.failure(contestant)
@@ -211,15 +184,15 @@ class Pairwise(Composed):
         contestants = {**dict(zip(ids, texts, strict=True)), original: task.resume}
 
         async def meet(pairs: Iterable[tuple[str, str]]) -> list[Match]:
-            every = (self._match(task, contestants, *pair, draw) for pair in pairs)
-            return await asyncio.gather(*every)
+            matches = (self._match(task, contestants, *pair, draw) for pair in pairs)
+            return await asyncio.gather(*matches)
 
         matches = await self._play(sorted(contestants.keys() - {original}), original, meet)
         linked = sorted(_linked(original, matches))
         level = bradley_terry(linked, matches)
         # Rounding removes the solver's error, so that ties compare equal.
-        strengths = {one: round(level[one] - level[original], 9) for one in linked}
-        order = sorted(linked, key=lambda one: (-strengths[one], one))
+        strengths = {name: round(level[name] - level[original], 9) for name in linked}
+        order = sorted(linked, key=lambda name: (-strengths[name], name))
         return Ranking(ids, original, strengths, tuple(order), tuple(matches))
 
     async def _play(
@@ -229,10 +202,10 @@ class Pairwise(Composed):
         meet: Callable[[Iterable[tuple[str, str]]], Awaitable[list[Match]]],
     ) -> list[Match]:
         rounds = self._rounds or math.ceil(math.log2(max(2, len(ids)))) + 1
-        first = [(original, one) for one in ids]
+        with_original = [(original, revision) for revision in ids]
         if 2 * rounds > len(ids) + 1:
-            return await meet([*first, *combinations(ids, 2)])
-        matches = await meet(first)
+            return await meet([*with_original, *combinations(ids, 2)])
+        matches = await meet(with_original)
         for _ in range(rounds):
             matches += await meet(pairing(ids, matches))
         return matches
@@ -240,9 +213,9 @@ class Pairwise(Composed):
     async def _match(
         self, task: Task, contestants: Mapping[str, str], first: str, second: str, draw: int
     ) -> Match:
-        one, other = contestants[first], contestants[second]
+        texts = contestants[first], contestants[second]
         try:
-            outcome = await self._compares.compare(task, one, other, draw)
+            outcome = await self._compares.compare(task, *texts, draw)
         except JudgeMisconfigured:
             raise
         except JudgeError as error:
@@ -265,19 +238,20 @@ def pairing(ids: Sequence[str], matches: Iterable[Match]) -> list[tuple[str, str
         ValueError: every pairing repeats a match.
     """
     score = dict.fromkeys(ids, 0)
-    met: dict[str, set[str]] = {one: set() for one in ids}
+    met: dict[str, set[str]] = {name: set() for name in ids}
     for match in matches:
-        for one, other, sign in ((match.first, match.second, -1), (match.second, match.first, 1)):
-            if one in met:
-                met[one] |= {other} & met.keys()
-                score[one] += 0 if isinstance(match.outcome, JudgeError) else sign * match.outcome
-    order = sorted(ids, key=lambda one: (-score[one], one))
+        won = 0 if isinstance(match.outcome, JudgeError) else match.outcome
+        for name, other, sign in ((match.first, match.second, -1), (match.second, match.first, 1)):
+            if name in met:
+                met[name] |= {other} & met.keys()
+                score[name] += sign * won
+    order = sorted(ids, key=lambda name: (-score[name], name))
     if len(ids) % 2:
         # Whoever has met fewer opponents than the others has already had a bye.
         played = max(map(len, met.values()))
-        met[_BYE] = {one for one in ids if len(met[one]) < played}
-        for one in met[_BYE]:
-            met[one].add(_BYE)
+        met[_BYE] = {name for name in ids if len(met[name]) < played}
+        for name in met[_BYE]:
+            met[name].add(_BYE)
         order.append(_BYE)
     pairs = _pair_off(order, met)
     if pairs is None:
@@ -292,9 +266,9 @@ def _pair_off(order: Sequence[str], met: Mapping[str, set[str]]) -> list[tuple[s
     first, *rest = order
     for other in rest:
         if other not in met[first]:
-            left = _pair_off([one for one in rest if one != other], met)
-            if left is not None:
-                return [(first, other), *left]
+            pairs = _pair_off([name for name in rest if name != other], met)
+            if pairs is not None:
+                return [(first, other), *pairs]
     return None
 
 
@@ -303,7 +277,7 @@ def _linked(contestant: str, matches: Iterable[Match]) -> set[str]:
     pairs = [(m.first, m.second) for m in matches if not isinstance(m.outcome, JudgeError)]
     linked, grown = {contestant}, True
     while grown:
-        more = {one for pair in pairs if linked & set(pair) for one in pair} - linked
+        more = {name for pair in pairs if linked & set(pair) for name in pair} - linked
         linked |= more
         grown = bool(more)
     return linked
@@ -321,11 +295,11 @@ def bradley_terry(
         matches: the comparisons; a tie counts as half a win for each side.
         prior: standard deviation of the zero-mean normal prior on strengths, in log-odds.
     """
-    place = {one: number for number, one in enumerate(ids)}
+    place = {name: number for number, name in enumerate(ids)}
     wins = np.zeros((len(ids), len(ids)))  # [n, n]: row preferred to column
     for match in matches:
-        known = match.first in place and match.second in place
-        if known and not isinstance(match.outcome, JudgeError):
+        listed = match.first in place and match.second in place
+        if listed and not isinstance(match.outcome, JudgeError):
             first, second = place[match.first], place[match.second]
             wins[second, first] += (1 + match.outcome) / 2
             wins[first, second] += (1 - match.outcome) / 2

@@ -311,17 +311,17 @@ def read_comparison(answer: str, prompt: Prompt, a: str, b: str) -> ComparisonAn
             "B" cites no change; a field cites an unlisted change; or a cited change has no
             quotation, or a quotation that does not occur in its text.
     """
-    said = _read(ComparisonAnswer, answer, prompt)
-    changes = {change.number: change for change in said.changes}
+    parsed = _read(ComparisonAnswer, answer, prompt)
+    changes = {change.number: change for change in parsed.changes}
     for field in GRADED_FIELDS:
-        graded: Graded = getattr(said, field)
+        graded: Graded = getattr(parsed, field)
         if graded.better != "same" and not graded.because:
             raise ValueError(f"{field}: expected the number of a change, got none")
         for number in graded.because:
             if number not in changes:
                 raise ValueError(f"{field}: expected a number among the changes, got {number}")
             _look_up(changes[number], a, b)
-    return said
+    return parsed
 
 
 def _look_up(change: Difference, a: str, b: str) -> None:
@@ -342,8 +342,8 @@ def read_support(answer: str, prompt: Prompt, task: Task, revised: str) -> Suppo
             occur in the revision, or occurs in the known documents too and is of neither kind
             "moved" nor "instruction"; or "answer" contradicts the list of claims.
     """
-    said = _read(SupportAnswer, answer, prompt)
-    for claim in said.claims:
+    parsed = _read(SupportAnswer, answer, prompt)
+    for claim in parsed.claims:
         if not stands_in(claim.quote, revised):
             raise ValueError(f"claims: {claim.quote[:80]!r} does not stand in REVISED")
         # Known documents hold moved claims too.
@@ -351,19 +351,19 @@ def read_support(answer: str, prompt: Prompt, task: Task, revised: str) -> Suppo
             continue
         if any(stands_in(claim.quote, text) for _, text in _known(task)):
             raise ValueError(f"claims: {claim.quote[:80]!r} stands in what is known as well")
-    if (said.answer == "unsupported") != bool(said.claims):
-        raise ValueError(f"answer: {said.answer!r} with {len(said.claims)} claims listed")
-    return said
+    if (parsed.answer == "unsupported") != bool(parsed.claims):
+        raise ValueError(f"answer: {parsed.answer!r} with {len(parsed.claims)} claims listed")
+    return parsed
 
 
 def _read(kind: type[A], answer: str, prompt: Prompt) -> A:
     try:
-        said = kind.model_validate_json(answer)
+        parsed = kind.model_validate_json(answer)
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "answer"
         raise ValueError(f"{where}: {first['msg']}") from None
     # A ready-made answer that the model copied from a document cannot contain the code.
-    if not prompt.user.startswith(f"The code is {said.code}.\n"):
-        raise ValueError(f"code: expected the prompt's, got {said.code[:40]!r}")
-    return said
+    if not prompt.user.startswith(f"The code is {parsed.code}.\n"):
+        raise ValueError(f"code: expected the prompt's, got {parsed.code[:40]!r}")
+    return parsed

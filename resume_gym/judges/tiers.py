@@ -7,28 +7,25 @@ enter the advantage, and a policy would learn to be routed to the more lenient o
 import asyncio
 import json
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from resume_gym.judges import (
-    JudgeError,
     JudgeMisconfigured,
     JudgeUnavailable,
+    Outcome,
     as_async,
     make_judge,
 )
-from resume_gym.judges.vetoes import veto
-from resume_gym.judges.votes import Composed, drawn
+from resume_gym.judges.votes import GroupJudge, drawn
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
 from resume_gym.tasks import Task
 
 _AUDITS_KEPT = 1000
 _log = logging.getLogger(__name__)
-
-Said = Verdict | JudgeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class Audit:
     agreed: Mapping[str, int]
 
 
-class Tiers(Composed):
+class Tiers(GroupJudge):
     """Judge with three tiers: vetoes, local judges, and a frontier judge for doubtful groups.
 
     A member is doubtful if the local judges disagree on a field, if none of them is confident of
@@ -79,8 +76,6 @@ class Tiers(Composed):
         ValueError: there is no local judge, or a number is not in [0, 1].
     """
 
-    grouped = True
-
     def __init__(
         self,
         local: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]],
@@ -97,6 +92,7 @@ class Tiers(Composed):
         specs = [local] if isinstance(local, str | Mapping) else list(local)
         if not specs:
             raise ValueError("tiers: local: expected at least one judge, got none")
+        super().__init__()
         self._locals = [as_async(make_judge(spec)) for spec in specs]
         self._frontier = as_async(make_judge(frontier))
         self.parts = (*self._locals, self._frontier)
@@ -105,36 +101,20 @@ class Tiers(Composed):
         names = " + ".join(judge.name for judge in self._locals)
         self.name = f"tiers({names}, {self._frontier.name})"
         self.audits: deque[Audit] = deque(maxlen=_AUDITS_KEPT)
-        self.judged: Counter[str] = Counter()
 
     @property
     def agreement(self) -> dict[str, float]:
         """Share of audited members on which the tiers agree, by field; empty before any audit."""
         audits = list(self.audits)
-        members = sum(one.members for one in audits)
+        members = sum(audit.members for audit in audits)
         if not members:
             return {}
-        agreed = {field: sum(one.agreed[field] for one in audits) for field in VERDICT_FIELDS}
+        agreed = {field: sum(audit.agreed[field] for audit in audits) for field in VERDICT_FIELDS}
         return {field: count / members for field, count in agreed.items()}
 
-    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
-        """Return the verdict on a group of one; see `AsyncJudge`."""
-        (said,) = await self.averdicts(task, [revised], draw)
-        if isinstance(said, JudgeError):
-            raise said
-        return said
-
-    async def averdicts(self, task: Task, group: Sequence[str], draw: int = 0) -> list[Said]:
-        """Return the verdicts on a group, all from one tier; see `AsyncJudge`."""
-        vetoes = await asyncio.to_thread(lambda: [veto(task, revised) for revised in group])
-        texts = [text for text, vetoed in zip(group, vetoes, strict=True) if vetoed is None]
-        self.judged["veto"] += len(group) - len(texts)
-        said = iter(await self._in_tiers(task, texts, draw) if texts else ())
-        return [next(said) if vetoed is None else vetoed for vetoed in vetoes]
-
-    async def _in_tiers(self, task: Task, texts: Sequence[str], draw: int) -> list[Said]:
-        asked = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
-        members = list(zip(*await asyncio.gather(*asked), strict=True))
+    async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
+        groups = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
+        members = list(zip(*await asyncio.gather(*groups), strict=True))
         # Routed without a local judge, a group could take another route on a retry.
         for kind in (JudgeMisconfigured, JudgeUnavailable):
             if failed := next((o for m in members for o in m if isinstance(o, kind)), None):
@@ -143,18 +123,18 @@ class Tiers(Composed):
         if not doubtful and not self._drawn(task, texts):
             self.judged["local"] += len(texts)
             return [first for first, *_ in members]
-        said = await drawn(self._frontier, draw).averdicts(task, texts)
-        self.judged["frontier"] += sum(isinstance(one, Verdict) for one in said)
+        outcomes = await drawn(self._frontier, draw).averdicts(task, texts)
+        self.judged["frontier"] += sum(isinstance(outcome, Verdict) for outcome in outcomes)
         if not doubtful:
-            self._record(task, [first for first, *_ in members], said)
-        return said
+            self._record(task, [first for first, *_ in members], outcomes)
+        return outcomes
 
-    def _doubts(self, said: Sequence[Said]) -> bool:
+    def _doubts(self, outcomes: Sequence[Outcome]) -> bool:
         """Return whether the local judges' verdicts on one member leave a field in doubt."""
-        verdicts = [one for one in said if isinstance(one, Verdict)]
-        return len(verdicts) < len(said) or any(
-            len({getattr(one, field) for one in verdicts}) > 1
-            or max(one.confidence.get(field, 0.0) for one in verdicts) < self._confidence
+        verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
+        return len(verdicts) < len(outcomes) or any(
+            len({getattr(verdict, field) for verdict in verdicts}) > 1
+            or max(verdict.confidence.get(field, 0.0) for verdict in verdicts) < self._confidence
             for field in VERDICT_FIELDS
         )
 
@@ -164,18 +144,18 @@ class Tiers(Composed):
         # A hash, so that the retry of a group makes the same choice.
         return int.from_bytes(sha256(key.encode()).digest()[:8], "big") < self._audit * 2**64
 
-    def _record(self, task: Task, local: Sequence[Said], frontier: Sequence[Said]) -> None:
+    def _record(self, task: Task, local: Sequence[Outcome], frontier: Sequence[Outcome]) -> None:
         pairs = [
-            (one, other)
-            for one, other in zip(local, frontier, strict=True)
-            if isinstance(one, Verdict) and isinstance(other, Verdict)
+            pair
+            for pair in zip(local, frontier, strict=True)
+            if all(isinstance(outcome, Verdict) for outcome in pair)
         ]
         agreed = {
-            field: sum(getattr(one, field) == getattr(other, field) for one, other in pairs)
+            field: sum(getattr(ours, field) == getattr(theirs, field) for ours, theirs in pairs)
             for field in VERDICT_FIELDS
         }
         if pairs:
             self.audits.append(Audit(task.task_id, len(pairs), agreed))
-            members = sum(one.members for one in list(self.audits))
+            members = sum(audit.members for audit in list(self.audits))
             shares = ", ".join(f"{field} {part:.1%}" for field, part in self.agreement.items())
             _log.info("%s: the tiers agree on %d audited: %s", self.name, members, shares)

@@ -76,14 +76,14 @@ def veto(task: Task, revised: str) -> Verdict | None:
     A text that looks the same as the original is graded like an episode without an edit. Any
     other vetoed text is graded -1 in every field.
     """
-    found = find_veto(task, revised)
-    if found is None:
+    rejection = find_veto(task, revised)
+    if rejection is None:
         return None
     grades = dict.fromkeys(VERDICT_FIELDS, -1)
-    if found.kind == "unchanged":
+    if rejection.kind == "unchanged":
         metric = WEAKNESS_METRIC[task.weakness]
         grades |= {field: -int(field == metric) for field in GRADED_FIELDS}
-    reasons = dict.fromkeys(VERDICT_FIELDS, found.reason)
+    reasons = dict.fromkeys(VERDICT_FIELDS, rejection.reason)
     return Verdict(**grades, reasons=reasons, confidence=dict.fromkeys(VERDICT_FIELDS, 0.95))
 
 
@@ -214,16 +214,16 @@ def _is_encoded(word: str) -> bool:
 
 def _from_the_job(new: list[str], job: str, original: str, truth: str) -> Iterator[Veto]:
     """Find text of the job description, copied or as a list of its words."""
-    said = " ".join(_words("\n".join(new)))
+    words_of_new = " ".join(_words("\n".join(new)))
     rows, sentences, words = _job(job)
     # Cheap test first; only suspicious text needs `_untrue`.
-    unknown = words.intersection(said.split()) - set(original.casefold().split())
-    if any(row in said for row in rows) or len(unknown) >= _STUFFED:
+    unknown = words.intersection(words_of_new.split()) - set(original.casefold().split())
+    if any(row in words_of_new for row in rows) or len(unknown) >= _STUFFED:
         rows, sentences, words = _untrue(job, truth)
     else:
         return
-    pasted = sum(row in said for row in rows)
-    copied = sum(sentence in said for sentence in sentences)
+    pasted = sum(row in words_of_new for row in rows)
+    copied = sum(sentence in words_of_new for sentence in sentences)
     if copied >= _COPIED_SENTENCES or (len(rows) > 8 and pasted > _PASTED * len(rows)):
         yield Veto("pasted", "Much of the job description is copied into the resume.")
     for line in new:
@@ -255,12 +255,12 @@ def _job(job: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
 def _untrue(job: str, truth: str) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     """Return the same as `_job`, without what is true of the candidate."""
     rows, sentences, words = _job(job)
-    own = _words(truth)
-    known = " ".join(own)
+    true_words = _words(truth)
+    known = " ".join(true_words)
     return (
         frozenset(row for row in rows if row not in known),
         frozenset(sentence for sentence in sentences if sentence not in known),
-        words - frozenset(own),
+        words - frozenset(true_words),
     )
 
 

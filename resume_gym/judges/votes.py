@@ -6,6 +6,8 @@ votes, nine in ten have none. A mean would turn ties into signal; the median sta
 
 import asyncio
 import inspect
+from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -16,9 +18,11 @@ from resume_gym.judges import (
     JudgeMisconfigured,
     JudgeRefused,
     JudgeUnavailable,
+    Outcome,
     as_async,
     make_judge,
 )
+from resume_gym.judges.vetoes import veto
 from resume_gym.llm import Usage
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
 from resume_gym.tasks import Task
@@ -38,29 +42,65 @@ class Composed(AsyncJudge):
     @property
     def usage(self) -> Usage | None:
         """Total requests, tokens and cost of the parts so far; None if no part uses a model."""
-        spent = [one.usage for one in self.parts if getattr(one, "usage", None) is not None]
-        if not spent:
+        usages = [part.usage for part in self.parts if getattr(part, "usage", None) is not None]
+        if not usages:
             return None
-        dollars = [one.dollars for one in spent]
+        dollars = [usage.dollars for usage in usages]
         return Usage(
-            sum(one.calls for one in spent),
-            sum(one.stored for one in spent),
-            sum(one.tokens_in for one in spent),
-            sum(one.tokens_out for one in spent),
+            sum(usage.calls for usage in usages),
+            sum(usage.stored for usage in usages),
+            sum(usage.tokens_in for usage in usages),
+            sum(usage.tokens_out for usage in usages),
             None if None in dollars else sum(dollars),
         )
 
     @property
     def served(self) -> str:
         """Versions of the models that answered last, separated by commas."""
-        told = (getattr(one, "served", None) for one in self.parts)
-        return ", ".join(dict.fromkeys(str(one) for one in told if one))
+        models = (getattr(part, "served", None) for part in self.parts)
+        return ", ".join(dict.fromkeys(str(model) for model in models if model))
+
+
+class GroupJudge(Composed):
+    """Base class of composed judges whose verdicts depend on the group.
+
+    A vetoed revision keeps the veto's verdict; the others are judged as if it did not exist.
+
+    Attributes:
+        judged: number of revisions judged by "veto", and by what a subclass counts besides.
+    """
+
+    grouped = True
+
+    def __init__(self) -> None:
+        self.judged: Counter[str] = Counter()
+
+    async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
+        """Return the verdict on a group of one; see `AsyncJudge`."""
+        (outcome,) = await self.averdicts(task, [revised], draw)
+        if isinstance(outcome, JudgeError):
+            raise outcome
+        return outcome
+
+    async def averdicts(self, task: Task, group: Sequence[str], draw: int = 0) -> list[Outcome]:
+        """Return the verdicts on a group, judged together; see `AsyncJudge`."""
+        vetoes = await asyncio.to_thread(lambda: [veto(task, revised) for revised in group])
+        places = [place for place, vetoed in enumerate(vetoes) if vetoed is None]
+        self.judged["veto"] += len(group) - len(places)
+        texts = [group[place] for place in places]
+        outcomes = await self._judge_together(task, texts, draw) if texts else []
+        judged = dict(zip(places, outcomes, strict=True))
+        return [vetoed or judged[place] for place, vetoed in enumerate(vetoes)]
+
+    @abstractmethod
+    async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
+        """Return the outcomes on revisions without a veto, at least one."""
 
 
 def can_draw(judge: AsyncJudge) -> bool:
     """Return whether a judge can give several independent verdicts on the same text."""
     if isinstance(judge, Composed):
-        return any(can_draw(one) for one in judge.parts if isinstance(one, AsyncJudge))
+        return any(can_draw(part) for part in judge.parts if isinstance(part, AsyncJudge))
     return "draw" in inspect.signature(judge.averdict).parameters
 
 
@@ -75,15 +115,14 @@ class _Drawn(AsyncJudge):
         self._judge, self._draw = judge, draw
 
     async def averdict(self, task: Task, revised: str) -> Verdict:
-        said: Verdict = await self._judge.averdict(task, revised, draw=self._draw)
-        return said
+        verdict: Verdict = await self._judge.averdict(task, revised, draw=self._draw)
+        return verdict
 
-    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
+    async def averdicts(self, task: Task, group: Sequence[str]) -> list[Outcome]:
         if not self.grouped:
             return await super().averdicts(task, group)
-        said: list[Verdict | JudgeError]
-        said = await self._judge.averdicts(task, group, draw=self._draw)
-        return said
+        outcomes: list[Outcome] = await self._judge.averdicts(task, group, draw=self._draw)
+        return outcomes
 
 
 class Votes(Composed):
@@ -120,19 +159,23 @@ class Votes(Composed):
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
         """Return the median verdict; no two draws share a draw of the inner judge."""
         draws = range(draw * self.votes, (draw + 1) * self.votes)
-        asked = (drawn(self._judge, one).averdict(task, revised) for one in draws)
-        said = await asyncio.gather(*asked, return_exceptions=True)
-        errors = [one for one in said if isinstance(one, BaseException)]
-        if bug := next((one for one in errors if not isinstance(one, JudgeError)), None):
-            raise bug
-        failures = [one for one in errors if isinstance(one, JudgeError)]
-        if broken := next((one for one in failures if isinstance(one, JudgeMisconfigured)), None):
-            raise broken
-        verdict = count([one for one in said if isinstance(one, Verdict)], self.votes)
+        votes = (drawn(self._judge, number).averdict(task, revised) for number in draws)
+        outcomes = await asyncio.gather(*votes, return_exceptions=True)
+        verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
+        failures = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
+        for outcome in outcomes:
+            # Any exception but a judge error is a bug.
+            if isinstance(outcome, BaseException) and not isinstance(outcome, JudgeError):
+                raise outcome
+        for failure in failures:
+            # A retry cannot help: raised even if the other votes would decide.
+            if isinstance(failure, JudgeMisconfigured):
+                raise failure
+        verdict = count(verdicts, self.votes)
         if verdict is None:
             cause = gravest(failures)
-            told = f"{len(failures)} of {self.votes} votes of {self._judge.name!r} failed: {cause}"
-            raise type(cause)(told) from cause
+            failed = f"{len(failures)} of {self.votes} votes of {self._judge.name!r} failed"
+            raise type(cause)(f"{failed}: {cause}") from cause
         return verdict
 
 
@@ -146,10 +189,10 @@ def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
     missing = planned - len(votes)
     outcome: dict[str, int] = {}
     for field in VERDICT_FIELDS:
-        said = [getattr(vote, field) for vote in votes]
+        grades = [getattr(vote, field) for vote in votes]
         # The median is monotone: all missing votes at -1 and all at +1 bound the outcome.
-        outcome[field] = median([*said, *[-1] * missing])
-        if outcome[field] != median([*said, *[1] * missing]):
+        outcome[field] = median([*grades, *[-1] * missing])
+        if outcome[field] != median([*grades, *[1] * missing]):
             return None
     reasons: dict[str, str] = {}
     confidence: dict[str, float] = {}
@@ -164,4 +207,4 @@ def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
 def gravest(failures: Iterable[JudgeError]) -> JudgeError:
     """Return the failure to report: misconfigured before unavailable, refused and others."""
     order = (JudgeMisconfigured, JudgeUnavailable, JudgeRefused, JudgeError)
-    return min(failures, key=lambda one: [isinstance(one, kind) for kind in order].index(True))
+    return min(failures, key=lambda error: [isinstance(error, k) for k in order].index(True))

@@ -27,8 +27,8 @@ from resume_gym.llm import (
     Unavailable,
     Usage,
 )
-from resume_gym.llm.failures import shown
 from resume_gym.llm.gemini import Gemini
+from resume_gym.llm.http_errors import shown
 from resume_gym.llm.limits import Gate
 from resume_gym.llm.loop import submit
 from resume_gym.llm.openai import OpenAI
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PROVIDERS = {"gemini": Gemini, "openai": OpenAI}
+_PROVIDERS: dict[str, type[Gemini] | type[OpenAI]] = {"gemini": Gemini, "openai": OpenAI}
 _log = logging.getLogger(__name__)
 
 
@@ -49,7 +49,9 @@ class Sends(Provider, Protocol):
     """A provider that exposes the parameters on which its answers depend."""
 
     model: str
-    sampling: Mapping[str, Any]
+
+    @property
+    def sampling(self) -> Mapping[str, Any]: ...
 
 
 def make_client(provider: str, **options: Any) -> "Client":
@@ -67,17 +69,19 @@ def make_client(provider: str, **options: Any) -> "Client":
     if provider not in _PROVIDERS:
         raise ValueError(f"provider: expected one of {', '.join(_PROVIDERS)}; got {provider!r}")
     kind = _PROVIDERS[provider]
-    own = {one.name for one in fields(kind) if one.init}
-    general = {one.name for one in fields(Settings)}
+    provider_options = {option.name for option in fields(kind) if option.init}
+    client_options = {option.name for option in fields(Settings)}
     for name, value in options.items():
-        if name not in own | general:
-            known = ", ".join(sorted(own | general))
-            raise ValueError(f"{provider}: expected options among {known}; got {name!r}")
+        if name not in provider_options | client_options:
+            names = ", ".join(sorted(provider_options | client_options))
+            raise ValueError(f"{provider}: expected options among {names}; got {name!r}")
         check(name, value)
     if provider == "openai" and "model" not in options:
         raise ValueError("openai: expected the option 'model', the name that the server knows")
-    settings = Settings(**{name: options[name] for name in general & options.keys()})
-    return Client(kind(**{name: options[name] for name in own & options.keys()}), settings)
+    settings = Settings(**{name: options[name] for name in client_options & options.keys()})
+    return Client(
+        kind(**{name: options[name] for name in provider_options & options.keys()}), settings
+    )
 
 
 class _TooLateError(Exception):
@@ -174,8 +178,8 @@ class Client:
                 del self._flights[key]
                 flight.task.cancel()
         if first:
-            found: T = value
-            return found
+            parsed: T = value
+            return parsed
         # Another caller started the request, perhaps with another `parse`
         try:
             return parse(text)
@@ -198,8 +202,8 @@ class Client:
                 return text, value
         if self._settings.replay:
             path = str(self._settings.store)
-            told = f"store {path!r} holds no answer of {self.name} to this prompt"
-            raise Unavailable(f"{told} of kind {prompt.kind!r}, and replay asks nobody")
+            missing = f"store {path!r} holds no answer of {self.name} to this prompt"
+            raise Unavailable(f"{missing} of kind {prompt.kind!r}, and replay asks nobody")
         async with self._gate.slots:
             return await self._insist(key, prompt, parse)
 
@@ -223,22 +227,24 @@ class Client:
         async def once() -> tuple[str, T]:
             nonlocal deadline
             async with _until(deadline):
-                guess = await self._gate.pace(prompt)
+                estimate = await self._gate.pace(prompt)
             if deadline is None:  # starts after pacing: waiting in the queue is no timeout
                 deadline = loop.time() + self._settings.deadline_s
-            return await self._once(key, prompt, parse, guess, deadline)
+            return await self._once(key, prompt, parse, estimate, deadline)
 
         try:
             return await self._retrying(again, too_late)(once)
         except (_TooLateError, Unavailable):
             pass
-        told = f"{last or self.name}; no answer within {self._settings.deadline_s:g} s"
-        given_up = Unavailable(told, last.retry_after_s if isinstance(last, Unavailable) else None)
+        message = f"{last or self.name}; no answer within {self._settings.deadline_s:g} s"
+        given_up = Unavailable(
+            message, last.retry_after_s if isinstance(last, Unavailable) else None
+        )
         given_up.status = last.status if last else None
         raise given_up
 
     async def _once(
-        self, key: str, prompt: Prompt, parse: Callable[[str], T], guess: float, deadline: float
+        self, key: str, prompt: Prompt, parse: Callable[[str], T], estimate: float, deadline: float
     ) -> tuple[str, T]:
         """Send one request and record its outcome; recording is exempt from the deadline."""
         began = time.perf_counter()
@@ -251,7 +257,7 @@ class Client:
         except ModelError as problem:
             self._tell_outage(problem)
             if problem.answer:
-                self._gate.settle(prompt, guess, problem.answer)
+                self._gate.settle(prompt, estimate, problem.answer)
             await self._count(prompt, began, problem.answer, problem)
             raise
         except _TooLateError:
@@ -259,7 +265,7 @@ class Client:
                 await self._count(prompt, began, None, Unavailable("cut off by the deadline"))
             raise
         self._down = False
-        self._gate.settle(prompt, guess, answer)
+        self._gate.settle(prompt, estimate, answer)
         await self._count(prompt, began, answer, key=key)
         return answer.text, value
 
@@ -271,7 +277,7 @@ class Client:
             _log.warning("%s; asking again, for at most %g s an answer", shown(problem), limit)
 
     def _read(self, answer: Answer, parse: Callable[[str], T]) -> T:
-        wanted = self._settings.served
+        required = self._settings.served
         if answer.model != self._served:
             if self._served:
                 _log.warning(
@@ -280,9 +286,9 @@ class Client:
             else:
                 _log.info("%s: served by %s", self.name, answer.model)
             self._served = answer.model
-        if wanted and answer.model != wanted:
-            told = f"{self.name}: expected {wanted!r}, served by {answer.model!r}"
-            raise Misconfigured(told).after(answer)
+        if required and answer.model != required:
+            message = f"{self.name}: expected {required!r}, served by {answer.model!r}"
+            raise Misconfigured(message).after(answer)
         try:
             return parse(answer.text)
         except (ValueError, RecursionError) as cause:
@@ -321,8 +327,8 @@ class Client:
             from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
         except ImportError as problem:
             extra = self.name.partition("/")[0]
-            told = f"{self.name}: {problem}; pip install resume-gym[{extra}]"
-            raise Misconfigured(told) from None
+            message = f"{self.name}: {problem}; pip install resume-gym[{extra}]"
+            raise Misconfigured(message) from None
         growing = wait_random_exponential(multiplier=0.5, max=30)
 
         def pause(state: "RetryCallState") -> float:

@@ -1,30 +1,19 @@
 """Provider for OpenAI's chat API, hosted or local (`pip install resume-gym[openai]`)."""
 
-import asyncio
 import json
 import re
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from resume_gym.llm import (
-    Answer,
-    CutOff,
-    Malformed,
-    Misconfigured,
-    ModelError,
-    Prompt,
-    Refused,
-    Unavailable,
-)
-from resume_gym.llm.failures import cut_off, failed, read_key, shown
+from resume_gym.llm import Answer, CutOff, Malformed, Misconfigured, ModelError, Prompt, Refused
+from resume_gym.llm.http_errors import cut_off, failed, shown
+from resume_gym.llm.sdk_provider import Pools, SDKProvider
 
 if TYPE_CHECKING:
+    import httpx2
     from openai import AsyncOpenAI
     from openai.types.chat import ChatCompletion
-
-    from resume_gym.llm.connections import Pools
 
 _COLOURS = ("red", "green")
 CANARY = Prompt(
@@ -42,43 +31,31 @@ CANARY = Prompt(
 
 
 @dataclass
-class OpenAI:
-    """Provider for servers with OpenAI's chat API.
+class OpenAI(SDKProvider["AsyncOpenAI"]):
+    """Provider for servers with OpenAI's chat API; its other options are those of `SDKProvider`.
+
+    `base_url` ends in "/v1"; None is OpenAI's server.
 
     Attributes:
         model: name of the model.
-        base_url: address of the server, with "/v1"; None for OpenAI's.
         extra_body: extra request fields, as `{"chat_template_kwargs": {"enable_thinking": false}}`.
-        answer_tokens: token budget of the answer.
-        thinking_tokens: token budget for thinking before the answer. The server gets only the sum,
-            unless `thinking_field` is set: longer thinking leaves fewer tokens for the answer.
         thinking_field: request field for `thinking_tokens`: "thinking_token_budget" for vLLM with
             a reasoning parser. None for servers without such a field, like OpenAI's.
-        temperature: None for the server's default.
-        timeout_s: timeout of one request, from start to end, in seconds.
-        concurrency: number of concurrent requests for which connections are kept.
         canary: send `CANARY` first, and reject a server that does not enforce its schema.
         key_name: environment variable of the API key; a server at `base_url` may need none.
     """
 
     model: str
-    base_url: str | None = None
     extra_body: Mapping[str, Any] | None = None
-    answer_tokens: int = 2048
-    thinking_tokens: int = 4096
     thinking_field: str | None = None
-    temperature: float | None = None
-    timeout_s: float = 60.0
-    concurrency: int = 64
     canary: bool = True
     key_name: str = "OPENAI_API_KEY"
-    _clients: "Pools[AsyncOpenAI] | None" = field(default=None, init=False, repr=False)
-    _key: str = field(default="", init=False, repr=False)
+    _unsound: Misconfigured | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.name = f"openai/{self.model}"
-        self._connecting = asyncio.Lock()
-        self._unsound: Misconfigured | None = None
+        super().__post_init__()
+        self.name, self._key_names = f"openai/{self.model}", (self.key_name,)
+        self._needs_key = self.base_url is None
 
     @property
     def sampling(self) -> Mapping[str, Any]:
@@ -91,35 +68,10 @@ class OpenAI:
             "extra_body": self.extra_body,
         }
 
-    async def send(self, prompt: Prompt) -> Answer:
-        """See `resume_gym.llm.Provider`."""
-        async with self._connecting:
-            if self._clients is None:
-                self._clients = await asyncio.to_thread(self._connect)  # the import takes seconds
-            clients = self._clients
-            if self.canary:
-                await self._test(clients)
-        return await self._send(clients, prompt)
+    def _maker(self) -> "Callable[[httpx2.AsyncClient], AsyncOpenAI]":
+        from openai import AsyncOpenAI
 
-    async def close(self) -> None:
-        """See `resume_gym.llm.Provider`."""
-        clients, self._clients = self._clients, None
-        for client in clients.clients if clients else ():
-            await client.close()
-
-    def _connect(self) -> "Pools[AsyncOpenAI]":
-        try:
-            import httpx2
-            from openai import AsyncOpenAI
-
-            from resume_gym.llm.connections import Pools
-        except ImportError as problem:
-            raise Misconfigured(f"{self.name}: {problem}; pip install resume-gym[openai]") from None
-        self._key = read_key([self.key_name], self.name)
-        if not self._key and self.base_url is None:
-            raise Misconfigured(f"{self.name}: expected a key in {self.key_name}; it is not set")
-
-        def make(connections: httpx2.AsyncClient) -> AsyncOpenAI:
+        def make(connections: "httpx2.AsyncClient") -> AsyncOpenAI:
             return AsyncOpenAI(
                 api_key=self._key or "none",  # the SDK insists on a key
                 base_url=self.base_url,
@@ -128,15 +80,17 @@ class OpenAI:
                 http_client=connections,
             )
 
-        return Pools(make, self.concurrency)
+        return make
 
-    async def _test(self, clients: "Pools[AsyncOpenAI]") -> None:
+    async def _before_first(self, pools: "Pools[AsyncOpenAI]") -> None:
         """Check once whether the server enforces schemas."""
+        if not self.canary:
+            return
         if self._unsound:
             raise self._unsound
         try:
-            text = (await self._send(clients, CANARY)).text
-            sound = json.loads(text) in [{"colour": one} for one in _COLOURS]
+            text = (await self._send(pools, CANARY)).text
+            sound = json.loads(text) in [{"colour": colour} for colour in _COLOURS]
         except CutOff:
             raise  # a truncated answer proves nothing about schemas
         except (Malformed, Refused) as problem:
@@ -152,24 +106,12 @@ class OpenAI:
             raise self._unsound
         self.canary = False
 
-    async def _send(self, clients: "Pools[AsyncOpenAI]", prompt: Prompt) -> Answer:
-        began = time.perf_counter()
-        try:
-            with clients.one() as client:
-                async with asyncio.timeout(self.timeout_s):
-                    response = await client.chat.completions.create(**self._request(prompt))
-        except TimeoutError:
-            raise Unavailable(f"{self.name}: a request took {self.timeout_s:g} s") from None
-        except Exception as problem:
-            raise self._failure(problem) from None  # the SDK's exception may contain the key
-        return self._answer(response, time.perf_counter() - began)
-
-    def _request(self, prompt: Prompt) -> dict[str, Any]:
+    async def _request(self, client: "AsyncOpenAI", prompt: Prompt) -> "ChatCompletion":
         sampling = {} if self.temperature is None else {"temperature": self.temperature}
         thinking = {self.thinking_field: self.thinking_tokens} if self.thinking_field else {}
         system = {"role": "system", "content": prompt.system}
         messages, body = self._asks(prompt)
-        return {
+        request: dict[str, Any] = {
             "model": self.model,
             "messages": [system, *messages],
             "max_completion_tokens": self.answer_tokens + self.thinking_tokens,
@@ -177,6 +119,8 @@ class OpenAI:
             "extra_body": {**body, **thinking, **(self.extra_body or {})},
             **sampling,
         }
+        completion: ChatCompletion = await client.chat.completions.create(**request)
+        return completion
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return the messages after the system message, and the fields for the answer's format."""
@@ -186,27 +130,20 @@ class OpenAI:
         return [{"role": "user", "content": prompt.user}], {"response_format": form}
 
     def _failure(self, problem: Exception) -> ModelError:
-        import httpx2
         import openai
 
         if isinstance(problem, openai.APIStatusError):
             body = problem.body if isinstance(problem.body, Mapping) else {}
-            said = shown(body.get("message", problem.message), self._key)
-            told = f"{self.name}: {problem.status_code}: {said}"
-            return failed(problem.status_code, told, problem.response.headers, body, self.key_name)
-        cause = problem.__cause__ if isinstance(problem, openai.APIConnectionError) else None
-        cause = cause or problem
-        told = f"{self.name}: {type(cause).__name__}: {shown(cause, self._key)}"
-        if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
-            return Misconfigured(f"{told}; check base_url, {self.base_url!r}")
-        if isinstance(problem, openai.APIConnectionError | httpx2.TransportError):
-            return Unavailable(f"{told} at {self.base_url}" if self.base_url else told)
-        if isinstance(problem, ValueError | openai.APIError | httpx2.HTTPError):
-            return Malformed(told)  # status 200, but not OpenAI's protocol
-        raise problem
+            reply = shown(body.get("message", problem.message), self._key)
+            message = f"{self.name}: {problem.status_code}: {reply}"
+            headers = problem.response.headers
+            return failed(problem.status_code, message, headers, body, self.key_name)
+        disconnected = isinstance(problem, openai.APIConnectionError)
+        cause = problem.__cause__ if disconnected else None
+        cause = cause if isinstance(cause, Exception) else problem
+        return self._no_response(cause, (ValueError, openai.APIError), disconnected)
 
     def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
-        """Convert a response; raise if it holds no complete answer."""
         try:  # the SDK does not validate responses
             choice = response.choices[0] if response.choices else None
             text = (choice.message.content if choice else None) or ""
@@ -233,6 +170,6 @@ class OpenAI:
             raise cut_off(self.name, text, thought, *budgets).after(answer)
         if choice.finish_reason != "stop" or not text:
             came = f"{len(text)} characters came"
-            told = f"{self.name}: ended by {choice.finish_reason}; {came}"
-            raise Malformed(told).after(answer)
+            message = f"{self.name}: ended by {choice.finish_reason}; {came}"
+            raise Malformed(message).after(answer)
         return answer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resume_gym.llm import Answer, Malformed, Prompt, Refused
-from resume_gym.llm.failures import shown
+from resume_gym.llm.http_errors import shown
 from resume_gym.llm.openai import OpenAI
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def turn_prompt(
         draw: sample index, for several answers to the same chat.
     """
     system, *rest = messages
-    said = json.dumps(rest, ensure_ascii=False)
-    return Prompt(system["content"], said, {"tools": list(tools)}, "turn-1", draw)
+    chat = json.dumps(rest, ensure_ascii=False)
+    return Prompt(system["content"], chat, {"tools": list(tools)}, "turn-1", draw)
 
 
 def read_turn(text: str) -> Said:
@@ -54,7 +54,7 @@ def read_turn(text: str) -> Said:
     return Said(**json.loads(text))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class OpenAIChat(OpenAI):
     """Provider for chats with tools; has the options of `OpenAI` and `parallel_tool_calls`.
 
@@ -75,8 +75,8 @@ class OpenAIChat(OpenAI):
     @property
     def sampling(self) -> Mapping[str, Any]:
         """See `OpenAI.sampling`."""
-        own = {"parallel_tool_calls": self.parallel_tool_calls, "base_url": self.base_url}
-        return {**super().sampling, **own}
+        extra = {"parallel_tool_calls": self.parallel_tool_calls, "base_url": self.base_url}
+        return {**super().sampling, **extra}
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         body = {"tools": prompt.schema["tools"]}
@@ -85,20 +85,19 @@ class OpenAIChat(OpenAI):
         return json.loads(prompt.user), body
 
     def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
-        """Convert a response; a truncated message is a valid answer."""
         try:  # the SDK does not validate responses
-            told = response.model_dump(exclude_none=True, warnings=False)
-            choice: dict[str, Any] = (told.get("choices") or [{}])[0]
-            said = _said(choice["message"]) if choice else Said("", "", ())
-            usage = told.get("usage", {})
+            completion = response.model_dump(exclude_none=True, warnings=False)
+            choice: dict[str, Any] = (completion.get("choices") or [{}])[0]
+            message = _said(choice["message"]) if choice else Said("", "", ())
+            usage = completion.get("usage", {})
             spent = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
-            end, model = choice.get("finish_reason"), str(told.get("model") or self.model)
+            end, model = choice.get("finish_reason"), str(completion.get("model") or self.model)
             fit = all(type(count) is int for count in spent)
         except (AttributeError, LookupError, TypeError, ValueError):
             fit = False
         if not fit:
             raise Malformed(f"{self.name}: expected a chat completion, got {shown(response)!r}")
-        text = _sendable(json.dumps(said._asdict(), ensure_ascii=False))
+        text = _sendable(json.dumps(message._asdict(), ensure_ascii=False))
         answer = Answer(text, model, *spent, seconds)
         if not choice:
             raise Malformed(f"{self.name}: an answer without choices").after(answer)
@@ -116,7 +115,7 @@ def _said(message: Mapping[str, Any]) -> Said:
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, list):  # some servers return content parts, reasoning among them
         content = "".join(part["text"] for part in content if part["type"] == "text")
-    calls = [_call(one) for one in message.get("tool_calls") or ()]
+    calls = [_call(call) for call in message.get("tool_calls") or ()]
     if not (isinstance(thought, str) and isinstance(content, str)):
         raise TypeError("expected texts")
     return Said(thought, content, calls)

@@ -25,6 +25,6 @@ def is_listed(model: str) -> bool:
 def _price(model: str) -> tuple[float, float] | None:
     # "gpt-5.2-2025-12-11" has the price of "gpt-5.2"; "gpt-5.2-pro" has not
     name = re.sub(r"(-(preview|latest|exp|\d{2,8}))+$", "", model.removeprefix("models/"))
-    listed = tomllib.loads((files("resume_gym.llm") / "prices.toml").read_text(encoding="utf-8"))
-    found = listed["models"].get(name)
-    return (found["in"], found["out"]) if found else None
+    prices = tomllib.loads((files("resume_gym.llm") / "prices.toml").read_text(encoding="utf-8"))
+    price = prices["models"].get(name)
+    return (price["in"], price["out"]) if price else None

@@ -68,13 +68,13 @@ def check_url(url: object) -> None:
     Raises:
         ValueError: it is no HTTP or HTTPS URL with a host.
     """
-    told = f"base_url: expected http://HOST/v1 or null, got {url!r}"
+    message = f"base_url: expected http://HOST/v1 or null, got {url!r}"
     if not isinstance(url, str):
-        raise ValueError(told)
+        raise ValueError(message)
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError as problem:  # an invalid port, or unbalanced brackets
-        raise ValueError(f"{told}: {problem}") from None
+        raise ValueError(f"{message}: {problem}") from None
     if not sound:
-        raise ValueError(told)
+        raise ValueError(message)

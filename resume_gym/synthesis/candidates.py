@@ -23,7 +23,7 @@ NOW = 2026 * 12 + 2  # March 2026 in months since year 0; a fixed date keeps tas
 TRAINEE = -1  # the level below "junior", index 0 of LEVELS
 EXPERIENCE = {TRAINEE: 0, 0: 0, 1: 2, 2: 5, 3: 8, 4: 8, 5: 11}  # minimum years since the degree
 STEP_UP = 0.35  # probability of applying for the next level
-GAP = 0.2  # probability of an employment gap
+GAP = 0.2  # probability of drawing a gap; see `_career`
 LONG = 6  # months from which on a resume explains a gap
 CHANGE = 0.12  # probability that the oldest job was in another role
 
@@ -102,8 +102,8 @@ def make_candidate(
     employer, wanted = rng.sample(vertical.companies[split], 2)
     count = _count(level, jobs, rng)
     career = _career(role, level, _employers(vertical, employer, count, split, rng), rng)
-    for job, before in pairwise(career):
-        if job.start - before.end >= LONG:
+    for job, earlier in pairwise(career):
+        if job.start - earlier.end >= LONG:
             job.gap = rng.choice(load_frames(split)["gap"])
     home = rng.choice(people.cities)
     for job in career:
@@ -139,8 +139,9 @@ def _employers(
     vertical: Vertical, employer: str, count: int, split: str, rng: Random
 ) -> list[tuple[Vertical, str]]:
     """Return `count` employers, the present one first, each from a different vertical."""
-    others = rng.sample([item for item in load_verticals() if item is not vertical], count - 1)
-    return [(vertical, employer), *((item, rng.choice(item.companies[split])) for item in others)]
+    others = rng.sample([other for other in load_verticals() if other is not vertical], count - 1)
+    former = [(other, rng.choice(other.companies[split])) for other in others]
+    return [(vertical, employer), *former]
 
 
 def _career(
@@ -149,6 +150,8 @@ def _career(
     """Draw a job at each employer, latest first, each earlier job at a lower level."""
     jobs: list[Job] = []
     end = NOW
+    # A gap before the oldest job (the last index) shows nowhere, so GAP overstates the share of
+    # careers with a gap. Drawing from one index less would change all generated tasks.
     gap = rng.randrange(len(employers)) if rng.random() < GAP else None
     for number, (vertical, company) in enumerate(employers):
         start = end - (rng.randint(10, 14) if level == TRAINEE else rng.randint(16, 46))

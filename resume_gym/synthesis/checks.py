@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from resume_gym.document import wrapped_lines
 from resume_gym.synthesis.content import load_verticals
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, Draft, PaddedDraft, SpoiltBullet
 from resume_gym.synthesis.personas import Persona
-from resume_gym.tasks import SPLITS, Task
+from resume_gym.tasks import SPLITS, Task, repaired
 from resume_gym.text.lines import Content, any_of, plain, read
 from resume_gym.text.reference import make_reference
 from resume_gym.text.style import is_weak
@@ -52,9 +52,9 @@ def find_miscounts(persona: Persona, draft: Draft) -> list[Fault]:
         counts.append(("padding", len(draft.padding), persona.padding))
         counts.append(("sections", len(draft.sections), persona.sections))
     faults = [
-        Fault("shape", f"{name}: {wanted} are wanted, not {found}.")
-        for name, found, wanted in counts
-        if found != wanted
+        Fault("shape", f"{name}: {wanted} are wanted, not {count}.")
+        for name, count, wanted in counts
+        if count != wanted
     ]
     for name, lines in (("duties", draft.duties), ("requirements", draft.requirements)):
         if len(set(lines)) < len(lines):
@@ -87,30 +87,24 @@ def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
     return frozenset(re.sub(r"\d[\d,.]*", "0", text).casefold() for text in bullets)
 
 
-def _spoilt(persona: Persona, draft: Draft) -> list[SpoiltBullet]:
-    """Return the bullets that the resume prints in their weak form."""
-    bullets = enumerate(draft.bullets)
-    return [b for n, b in bullets if n in persona.weak and isinstance(b, SpoiltBullet)]
-
-
 def _weakness(persona: Persona, draft: Draft) -> Iterator[Fault]:
     """Check that weak forms have the weakness, and strong forms no weak verb."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
-            text = f'strong "{bullet.strong}" opens with a weak verb.'
-            yield Fault("weakness", text)
-    for bullet in _spoilt(persona, draft):
-        weak, strong = read(bullet.weak), read(bullet.strong)
-        # The resume also prints `result`, so the weak form may lack its words.
-        told = weak.stems | read(getattr(bullet, "result", "")).stems
-        for problem in _not_spoilt(persona.weakness, weak, strong, told):
-            yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
+            yield Fault("weakness", f'strong "{bullet.strong}" opens with a weak verb.')
+    for number, bullet in enumerate(draft.bullets):
+        if number in persona.weak and isinstance(bullet, SpoiltBullet):
+            weak, strong = read(bullet.weak), read(bullet.strong)
+            # The resume also prints `result`, so the weak form may lack its words.
+            shown = weak.stems | read(getattr(bullet, "result", "")).stems
+            for problem in _not_spoilt(persona.weakness, weak, strong, shown):
+                yield Fault("weakness", f'weak "{bullet.weak}" {problem}')
 
 
 def _not_spoilt(
-    weakness: str, weak: Content, strong: Content, told: AbstractSet[str]
+    weakness: str, weak: Content, strong: Content, shown: AbstractSet[str]
 ) -> Iterator[str]:
-    """Yield the problems of a weak form; `told` holds all stems that the resume shows."""
+    """Yield the problems of a weak form; `shown` holds all stems that the resume shows."""
     if len(weak.words) < 3:
         yield "is too short to be a bullet."
     if weak.words == strong.words and weak.values == strong.values:
@@ -129,7 +123,7 @@ def _not_spoilt(
     # The weak form must be about the same work, and show enough of it for a repair.
     if len(weak.stems & strong.stems) < LIMITS["kinship"] * len(weak.stems):
         yield f'tells of another deed than its strong form, "{strong.body}".'
-    missing = strong.stems - told
+    missing = strong.stems - shown
     if len(missing) > (1 - LIMITS["visible"]) * len(strong.stems):
         yield f'hides too much of its strong form, "{strong.body}".'
 
@@ -143,8 +137,7 @@ def _facts(draft: Draft) -> Iterator[Fault]:
         facts = read(" ".join(bullet.facts))
         if not bullet.facts:
             yield Fault("facts", f'strong "{bullet.strong}" has no facts.')
-        told = [getattr(bullet, name, "") for name in ("strong", "weak", "result")]
-        for text in told:
+        for text in (getattr(bullet, form, "") for form in ("strong", "weak", "result")):
             for figure in read(text).figures:
                 if not any(number.backs(figure) for number in facts.numbers):
                     yield Fault("facts", f'"{text}": {figure.quote} does not stand in its facts.')
@@ -164,31 +157,41 @@ def _names(persona: Persona, draft: Draft) -> Iterator[Fault]:
     for job, written in zip(candidate.jobs, draft.jobs, strict=True):
         if written.company != job.company:
             yield Fault("names", f"jobs: {job.company!r} is wanted, not {written.company!r}.")
-    forms = ("strong", "weak", "result")
-    told = [t for b in draft.bullets for t in (*(getattr(b, f, "") for f in forms), *b.facts)]
-    about_candidate = "\n".join([*told, *draft.documents, draft.summary])
-    about_job = "\n".join([draft.about, *draft.duties, *draft.requirements])
-    known = {job.company for job in candidate.jobs}
-    for text, own in ((about_candidate, known), (about_job, {candidate.wanted_company})):
-        for company in sorted(set(_companies().findall(text)) - own):
+    of_job = {"about", "duties", "requirements"}
+    about_job = "\n".join(_strings(draft.model_dump(include=of_job)))
+    about_candidate = "\n".join(_strings(draft.model_dump(exclude=of_job)))
+    employers = {job.company for job in candidate.jobs}
+    for text, allowed in ((about_candidate, employers), (about_job, {candidate.wanted_company})):
+        for company in sorted(set(_companies().findall(text)) - allowed):
             yield Fault("names", f"{company} stands where it does not belong.")
-    if any_of([candidate.first_name, candidate.last_name]).search(about_job):
+    names = any_of([candidate.first_name, candidate.last_name])
+    if names.search(about_job):
         yield Fault("names", "The job description names the candidate.")
-    if not any_of([candidate.first_name, candidate.last_name]).search(draft.performance_review):
+    if not names.search(draft.performance_review):
         yield Fault("names", f"The performance review does not name {candidate.first_name}.")
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Yield the strings in nested lists and dictionaries."""
+    if isinstance(value, str):
+        yield value
+    else:
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
 
 
 @lru_cache(maxsize=1)
 def _companies() -> re.Pattern[str]:
-    banks = (one.companies[split] for one in load_verticals() for split in SPLITS)
+    banks = (vertical.companies[split] for vertical in load_verticals() for split in SPLITS)
     return any_of(name for names in banks for name in names)
 
 
 def _leaks(persona: Persona, draft: Draft) -> Iterator[Fault]:
     """Find phrases about the writing or to the reader, which reveal the exercise."""
-    text = plain(draft.model_dump_json()).lower()
-    name = persona.weakness
-    for hit in sorted({*_leak_words().findall(text), *re.findall(_named(name), text)}):
+    texts = [plain(text).lower() for text in _strings(draft.model_dump())]
+    patterns = (_leak_words(), re.compile(_named(persona.weakness)))
+    hits = {hit for text in texts for pattern in patterns for hit in pattern.findall(text)}
+    for hit in sorted(hits):
         yield Fault("leak", f"The words {hit!r} give the exercise away.")
 
 
@@ -203,22 +206,14 @@ def _leak_words() -> re.Pattern[str]:
 
 
 def _duplicates(draft: Draft, seen: AbstractSet[str]) -> Iterator[Fault]:
-    own: set[str] = set()
+    earlier: set[str] = set()
     for bullet in draft.bullets:
         (key,) = bullet_keys([bullet.strong])
         if key in seen:
             yield Fault("duplicate", f'"{bullet.strong}" stands in another resume.')
-        if key in own:
+        if key in earlier:
             yield Fault("duplicate", f'"{bullet.strong}" stands twice.')
-        own.add(key)
-
-
-def repaired(task: Task, fixes: int | None = None) -> str:
-    """Return the resume with the first `fixes` fixes applied; None applies all."""
-    text = task.resume
-    for fix in task.fixes[:fixes]:
-        text = text.replace(fix.old, fix.new)
-    return text
+        earlier.add(key)
 
 
 def _unfixable(task: Task) -> Iterator[Fault]:
@@ -226,8 +221,8 @@ def _unfixable(task: Task) -> Iterator[Fault]:
     text = task.resume
     for fix in task.fixes:
         if (count := text.count(fix.old)) != 1:
-            found = f"stands {count} times in the resume" if count else "is not in the resume"
-            yield Fault("fixes", f"{fix.old.strip()!r} {found}; make it unlike all other lines.")
+            where = f"stands {count} times in the resume" if count else "is not in the resume"
+            yield Fault("fixes", f"{fix.old.strip()!r} {where}; make it unlike all other lines.")
             return
         text = text.replace(fix.old, fix.new)
 
@@ -253,8 +248,8 @@ def _length(task: Task) -> Iterator[Fault]:
 def match(task: Task, resume: str) -> float:
     """Return the weighted share of the job description's stems that a resume contains."""
     weights = make_reference(task).job_weights
-    told = {stem for line in resume.split("\n") for stem in read(plain(line)).stems}
-    return sum(w for stem, w in weights.items() if stem in told) / (sum(weights.values()) or 1.0)
+    shown = {stem for line in resume.split("\n") for stem in read(plain(line)).stems}
+    return sum(w for stem, w in weights.items() if stem in shown) / (sum(weights.values()) or 1.0)
 
 
 def _match(task: Task) -> Iterator[Fault]:

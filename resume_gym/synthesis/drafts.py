@@ -35,8 +35,8 @@ def _sentence(text: str) -> str:
     if fault := text_fault(line):
         raise ValueError(fault)
     # Brackets would be placeholders, such as "[company]".
-    if found := {"{", "}", "[", "]"} & set(line):
-        raise ValueError(f"holds {min(found)!r}: {line[:80]!r}")
+    if brackets := {"{", "}", "[", "]"} & set(line):
+        raise ValueError(f"holds {min(brackets)!r}: {line[:80]!r}")
     return line
 
 
@@ -177,11 +177,11 @@ def read_draft(text: str, weakness: str) -> Draft:
     try:
         return draft_of(weakness).model_validate_json(text)
     except ValidationError as problem:
-        found = (
-            f"{'.'.join(map(str, one['loc'])) or 'the answer'}: {one['msg']}"
-            for one in problem.errors(include_url=False, include_input=False)
+        lines = (
+            f"{'.'.join(map(str, error['loc'])) or 'the answer'}: {error['msg']}"
+            for error in problem.errors(include_url=False, include_input=False)
         )
-        raise ValueError("\n".join(found)) from None
+        raise ValueError("\n".join(lines)) from None
 
 
 def compose(persona: Persona, draft: Draft) -> Task:
@@ -244,7 +244,8 @@ def _section(section: Section) -> str:
 
 
 def _evidence(persona: Persona, draft: Draft) -> tuple[Evidence, ...]:
-    name = persona.candidate.persona["name"]
-    titles = (f"{kind.replace('_', ' ').capitalize()}, {name}" for kind in EVIDENCE_KINDS)
-    documents = zip(EVIDENCE_KINDS, titles, draft.documents, strict=True)
-    return tuple(Evidence(kind, title, f"{text}\n") for kind, title, text in documents)
+    name = persona.candidate.name
+    return tuple(
+        Evidence(kind, f"{kind.replace('_', ' ').capitalize()}, {name}", f"{text}\n")
+        for kind, text in zip(EVIDENCE_KINDS, draft.documents, strict=True)
+    )

@@ -52,13 +52,13 @@ def write_evidence(
     They cover all deeds that the resume states weakly or wrongly, and half of the others, so that
     the evidence does not reveal which bullets need a fix.
     """
-    needed = [one for one in done if one.weak or one.lead or one.wrong]
-    others = [one for one in done if one not in needed]
-    told = needed + rng.sample(others, (len(others) + 1) // 2)
+    needed = [deed for deed in done if deed.weak or deed.lead or deed.wrong]
+    others = [deed for deed in done if deed not in needed]
+    covered = needed + rng.sample(others, (len(others) + 1) // 2)
     shares: dict[str, list[Done]] = {kind: [] for kind in EVIDENCE_KINDS}
-    for number, one in enumerate(rng.sample(told, len(told))):
-        kinds = EVIDENCE_KINDS if _FIRST_PERSON.search(one.story.record) else EVIDENCE_KINDS[:2]
-        shares[kinds[number % len(kinds)]].append(one)
+    for number, deed in enumerate(rng.sample(covered, len(covered))):
+        kinds = EVIDENCE_KINDS if _FIRST_PERSON.search(deed.story.record) else EVIDENCE_KINDS[:2]
+        shares[kinds[number % len(kinds)]].append(deed)
     words = candidate.vertical.words
     foreign = [
         fill(line, words)
@@ -79,7 +79,7 @@ def _write(
     asides = [line.format(first=first) for line in rng.sample(frames[kind], _ASIDES)]
     blocks = []
     for job in candidate.jobs:
-        lines = [line for one in done if one.job is job for line in _lines(one, who, split, rng)]
+        lines = [line for deed in done if deed.job is job for line in _lines(deed, who, split, rng)]
         if lines and kind == "project_notes":
             blocks.append(f"## {job.company}\n\n" + "\n".join(f"- {line}" for line in lines))
         elif lines:
@@ -90,13 +90,13 @@ def _write(
     return Evidence(kind, title, "\n\n".join([f"# {title}", *blocks]) + "\n")
 
 
-def _lines(one: Done, who: str, split: str, rng: Random) -> list[str]:
+def _lines(deed: Done, who: str, split: str, rng: Random) -> list[str]:
     frames = load_frames(split)
-    if one.lead:
+    if deed.lead:
         first = "I" if who == "I" else who
         note = rng.choice(frames["helped_record"])
-        return [note.format(Lead=one.lead, first=first, topic=one.story.topic)]
-    lines = [one.story.record.replace("{Who}", who)]
-    if one.wrong:
-        lines.append(rng.choice(frames["correction"]).format(right=one.right, wrong=one.wrong))
+        return [note.format(Lead=deed.lead, first=first, topic=deed.story.topic)]
+    lines = [deed.story.record.replace("{Who}", who)]
+    if deed.wrong:
+        lines.append(rng.choice(frames["correction"]).format(right=deed.right, wrong=deed.wrong))
     return lines

@@ -16,6 +16,7 @@ from rich.console import Console
 from resume_gym.atomic_write import check_new_file, replacing
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
+from resume_gym.synthesis import procedural
 from resume_gym.synthesis.journal import Journal, Meter, made, settled
 from resume_gym.synthesis.manifest import (
     counted,
@@ -119,8 +120,8 @@ def generate(plan: Plan) -> int:
     client = _client(plan) if plan.store else None
     with closing(Journal(partial, settings)) as journal:
         if journal.count > plan.count:
-            told = f"expected at least as many, got {plan.count}"
-            raise TaskError(f"--count: {partial} holds {journal.count} already; {told}")
+            expected = f"expected at least as many, got {plan.count}"
+            raise TaskError(f"--count: {partial} holds {journal.count} already; {expected}")
         # When a finished corpus grows, its journal is new.
         journal.failures = {**known_failures(path, settings), **journal.failures}
         _make(plan, client, journal)
@@ -137,18 +138,16 @@ def _make(plan: Plan, client: "Client | None", journal: Journal) -> None:
                 _draw(plan, journal, meter)
         except (ModelError, KeyboardInterrupt):
             paid = f"; paid so far: {price(spent(plan.store))}" if client else ""
-            told = f"{journal.count} of {plan.count} tasks are kept; the same command goes on"
-            _print(f"{plan.out}: {told}{paid}", stderr=True)
+            progress = f"{journal.count} of {plan.count} tasks are kept; the same command goes on"
+            _print(f"{plan.out}: {progress}{paid}", stderr=True)
             raise
 
 
 def _draw(plan: Plan, journal: Journal, meter: Meter) -> None:
     """Generate the remaining tasks from the content bank."""
-    from resume_gym.synthesis.procedural import generate_task
-
     for index in range(journal.count, plan.count):
         split, number = place(index, plan.split)
-        task = generate_task(plan.seed, number, split, plan.size)
+        task = procedural.generate_task(plan.seed, number, split, plan.size)
         journal.append(settled(task.task_id, task))
         meter.advance()
 
@@ -157,11 +156,11 @@ def _client(plan: Plan) -> "Client":
     from resume_gym.llm.client import make_client
 
     server = {"base_url": plan.base_url} if plan.base_url else {}
-    own = {"store": plan.store, "concurrency": plan.width, **server}
-    if taken := {*own, "provider"} & plan.model.keys():
+    options = {"store": plan.store, "concurrency": plan.width, **server}
+    if taken := {*options, "provider"} & plan.model.keys():
         raise TaskError(f"--client: {min(taken)} is set by another option")
     try:
-        return make_client(plan.generator, **own, **plan.model)
+        return make_client(plan.generator, **options, **plan.model)
     except ValueError as problem:
         raise TaskError(f"--client: {problem}") from None
 

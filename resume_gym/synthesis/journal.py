@@ -214,9 +214,9 @@ def _repair(path: Path) -> None:
         while end:
             start = max(0, end - 65536)
             file.seek(start)
-            found = file.read(end - start).rfind(b"\n")
-            if found >= 0:
-                end = start + found + 1
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
                 break
             end = start
         if end < size:

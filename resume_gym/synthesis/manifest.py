@@ -19,6 +19,7 @@ from typing import Any
 import resume_gym
 from resume_gym.atomic_write import replacing
 from resume_gym.synthesis.journal import Journal, check_settings, is_made_of, sha256
+from resume_gym.synthesis.procedural import SIZES
 from resume_gym.tasks import TaskError
 
 _SDKS = {"gemini": "google-genai", "openai": "openai"}
@@ -158,18 +159,16 @@ def known_failures(path: Path, settings: Mapping[str, Any]) -> dict[str, tuple[s
     """
     manifest = read_manifest(path) if path.is_file() else {}
     same = manifest.get("settings") == settings
-    return {key: tuple(told) for key, told in manifest.get("failures", {}).items() if same}
+    return {key: tuple(failure) for key, failure in manifest.get("failures", {}).items() if same}
 
 
 def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return how the tasks were made, for the data card."""
-    from resume_gym.synthesis.procedural import SIZES
-
     settings = {name: value for name, value in manifest["settings"].items() if value is not None}
     model = settings.pop("model", {}).get("model")
-    told = {"command": "resume-gym data generate", **settings, "versions": manifest["versions"]}
+    rows = {"command": "resume-gym data generate", **settings, "versions": manifest["versions"]}
     if usage := manifest["usage"]:
-        told |= {
+        rows |= {
             "model": model,
             "served by": ", ".join(usage["served"]),
             "answers": manifest["attempts"],
@@ -178,8 +177,8 @@ def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
             "cost": price(usage["dollars"]),
         }
     if "size" in settings:
-        told["page_lines"] = SIZES[settings["size"]].page_lines
-    return told
+        rows["page_lines"] = SIZES[settings["size"]].page_lines
+    return rows
 
 
 def counted(manifest: Mapping[str, Any]) -> str:
@@ -192,15 +191,15 @@ def summary(out: Path, manifest: Mapping[str, Any]) -> str:
     splits = ", ".join(f"{count} {split}" for split, count in manifest["splits"].items())
     lines = [f"{out}: {counted(manifest)}" + f" ({splits})" * bool(splits)]
     if faults := manifest["faults"]:
-        told = ", ".join(f"{kind} {count}" for kind, count in faults.items())
-        lines.append(f"{manifest['attempts']} answers; with faults: {told}")
+        kinds = ", ".join(f"{kind} {count}" for kind, count in faults.items())
+        lines.append(f"{manifest['attempts']} answers; with faults: {kinds}")
     if skipped := manifest["skipped"]:
         lines.append(f"skipped: {len(skipped)}")
-        lines += [f"  {one['task_id']}: {one['reason']}" for one in skipped[:10]]
+        lines += [f"  {task['task_id']}: {task['reason']}" for task in skipped[:10]]
     if usage := manifest["usage"]:
-        asked = sum(usage["outcomes"].values())
+        requests = sum(usage["outcomes"].values())
         tokens = f"{usage['tokens_in']:,} tokens in, {usage['tokens_out']:,} out"
-        lines.append(f"{asked} requests, {tokens}, {price(usage['dollars'])}")
+        lines.append(f"{requests} requests, {tokens}, {price(usage['dollars'])}")
     return "\n".join(lines)
 
 

@@ -11,16 +11,13 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from resume_gym.llm import Asks, Malformed, Misconfigured, ModelError, Prompt, Refused
-from resume_gym.synthesis.checks import Fault, bullet_keys, find_faults, find_miscounts, repaired
+from resume_gym.llm import Asks, Malformed, Misconfigured, Prompt, Refused
+from resume_gym.synthesis.checks import Fault, bullet_keys, find_faults, find_miscounts
 from resume_gym.synthesis.content import LEVELS
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, compose, draft_of, read_draft
 from resume_gym.synthesis.personas import Persona
-from resume_gym.tasks import Task
+from resume_gym.tasks import Task, repaired
 from resume_gym.text.lines import parse
-
-# Permanent errors of a single request; all others stop the run.
-_KINDS: Mapping[str, type[ModelError]] = {"refused": Refused, "malformed": Malformed}
 
 
 class Stopped(Exception):  # noqa: N818
@@ -59,14 +56,15 @@ class Gate:
         """
         if label in self._failures:
             kind, message = self._failures[label]
-            raise _KINDS[kind](message)
+            raise (Refused if kind == "refused" else Malformed)(message)
         if self.shut:
             raise Stopped
         try:
             # The client stores only parsed answers; `str` accepts all, since all are paid.
             return await self._client.ask(prompt, str)
-        except tuple(_KINDS.values()) as problem:
-            self._fail(label, type(problem).__name__.lower(), str(problem))
+        except (Refused, Malformed) as problem:  # permanent; all other errors stop the run
+            kind = "refused" if isinstance(problem, Refused) else "malformed"
+            self._fail(label, kind, str(problem))
             raise
 
 
@@ -126,20 +124,20 @@ async def write_tasks(
 
     try:
         for persona in personas:
-            one = asyncio.create_task(write_task(persona, gate, attempts))
-            waiting.append((persona, one))
+            writing = asyncio.create_task(write_task(persona, gate, attempts))
+            waiting.append((persona, writing))
             if len(waiting) >= width:
                 await settle_first()
         while waiting:
             await settle_first()
     except BaseException as problem:
         gate.shut = True
-        tasks = [writing for _, writing in waiting]
+        pending = [writing for _, writing in waiting]
         if isinstance(problem, Misconfigured | asyncio.CancelledError):
-            for writing in tasks:
+            for writing in pending:
                 writing.cancel()
         # Pending requests are paid: wait for their answers to be stored.
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*pending, return_exceptions=True)
         raise
 
 
@@ -168,9 +166,9 @@ async def write_task(
     kinds: Counter[str] = Counter()
     answer, faults = "", list[Fault]()
     for attempt in range(attempts):
-        told = [fault.text for fault in faults[: LIMITS["reported_faults"]]] if answer else ()
+        feedback = [fault.text for fault in faults[: LIMITS["reported_faults"]]] if answer else ()
         try:
-            prompt = ask_for(persona, answer, told, attempt)
+            prompt = ask_for(persona, answer, feedback, attempt)
             answer = await gate.ask(prompt, f"{persona.task_id}/{attempt}")
             # In a thread, since all clients share this event loop.
             task, faults = await asyncio.to_thread(examine, persona, answer, seen)
@@ -209,9 +207,10 @@ def _schema(weakness: str) -> dict[str, Any]:
 def _bare(schema: Any) -> Any:
     """Remove titles and descriptions, which come from the code."""
     if isinstance(schema, dict):
-        told = ("title", "description")
-        return {k: _bare(v) for k, v in schema.items() if not (k in told and isinstance(v, str))}
-    return [_bare(one) for one in schema] if isinstance(schema, list) else schema
+        # A property may be called "title", but its schema is no string.
+        texts = [key for key in ("title", "description") if isinstance(schema.get(key), str)]
+        return {key: _bare(value) for key, value in schema.items() if key not in texts}
+    return [_bare(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def ask_for(
@@ -228,7 +227,7 @@ def ask_for(
     )
     counts = {"padding": persona.padding, "sections": persona.sections}
     user = PROMPTS["task"].format(
-        name=candidate.persona["name"],
+        name=candidate.name,
         first_name=candidate.first_name,
         title=candidate.jobs[0].title,
         level=LEVELS[candidate.level],
@@ -241,8 +240,8 @@ def ask_for(
         padding=PROMPTS["padding"].format(**counts).lstrip("\n") if persona.padding else "",
     )
     if faults:
-        told = "\n".join(f"- {fault}" for fault in faults)
-        user = PROMPTS["again"].format(task=user.strip(), answer=answer.strip(), faults=told)
+        feedback = "\n".join(f"- {fault}" for fault in faults)
+        user = PROMPTS["again"].format(task=user.strip(), answer=answer.strip(), faults=feedback)
     return Prompt(
         system=PROMPTS["system"].strip(),
         user=user.strip(),

@@ -206,11 +206,11 @@ def _draft(plan: Plan, candidate: Candidate, key: str, rng: Random) -> Task | No
     if chosen is None:
         return None
     done = _write_bullets(plan, candidate, chosen, rng)
-    told = " ".join(one.story.told for one in done)
-    results = [one.story.figure for one in done if one.shown]
+    stories = " ".join(deed.story.told for deed in done)
+    results = [deed.story.figure for deed in done if deed.shown]
     results = [text[0].upper() + text[1:] for text in rng.sample(results, len(results))]
     extra = _pad(plan, candidate, rng) if plan.weakness == "too_long" else []
-    wording = draw_wording(candidate, told, results, extra, split, rng)
+    wording = draw_wording(candidate, stories, results, extra, split, rng)
     untidy = plan.weakness == "formatting_inconsistent"
     look = Look() if untidy else draw_look(rng)
     if size.brief:
@@ -219,7 +219,7 @@ def _draft(plan: Plan, candidate: Candidate, key: str, rng: Random) -> Task | No
         resume = long_resume(candidate, wording, look)
         job = long_job(candidate, wording, split, rng)
     fixes = [deletion("\n" + section) for section in extra]
-    fixes += [fix for one in candidate.jobs for _, fixes in one.bullets for fix in fixes]
+    fixes += [fix for held in candidate.jobs for _, fixes in held.bullets for fix in fixes]
     if untidy:
         # `disorder` adds two fixes, for a heading and the dates of a job.
         broken = rng.randint(size.fixes[0] - 2, max(size.fixes[0] - 2, min(10, len(done) - 2)))
@@ -249,8 +249,8 @@ def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Ch
     size, spoils = plan.size, plan.weakness in SPOILING
     total = rng.randint(*(size.kept if plan.weakness == "too_long" else size.bullets))
     weak = rng.randint(size.fixes[0], max(size.fixes[0], total - 2)) if spoils else 0
-    failing = set(rng.sample(range(total), weak))
-    anyone = set(rng.sample(range(total), size.general))
+    weak_places = set(rng.sample(range(total), weak))
+    general_places = set(rng.sample(range(total), size.general))
     shares = zip(candidate.jobs, _shares(total, candidate.jobs), strict=True)
     places = [job for job, share in shares for _ in range(share)]
     turn = plan.number // len(load_roles())
@@ -265,31 +265,31 @@ def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Ch
     picked: list[_Chosen] = []
     # The oldest job first: its low level admits the fewest deeds.
     for place in reversed(range(total)):
-        job, own = places[place], special[places[place].role.key]
+        job, of_role = places[place], special[places[place].role.key]
         able = [
             deed
-            for deed in (general + own if place in anyone else own + general)
+            for deed in (general + of_role if place in general_places else of_role + general)
             if deed.suits(max(job.level, 0), job.vertical.name)
             and verbs[deed.verb] < (1 if size.brief else 2)
-            and (place not in failing or can_be_spoilt(deed, plan.weakness))
-            and all(deed is not one.deed for one in picked)
+            and (place not in weak_places or can_be_spoilt(deed, plan.weakness))
+            and all(deed is not choice.deed for choice in picked)
         ]
         # General deeds are not sorted by length, so that all are used equally often.
-        measured = plan.weakness == "no_metrics" and place in failing
-        brief = size.brief and place not in anyone
+        measured = plan.weakness == "no_metrics" and place in weak_places
+        brief = size.brief and place not in general_places
         able.sort(key=lambda deed: (measured and not deed.has_metric, brief and deed.words > SHORT))
         if not able:
             return None
         verbs[able[0].verb] += 1
-        picked.append(_Chosen(job, able[0], place in failing))
+        picked.append(_Chosen(job, able[0], place in weak_places))
     return picked[::-1]
 
 
 def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
     """Return the deeds of a split in order of preference for task `turn` of a role."""
     # Two turns start at opposite ends of one order, so they have few deeds in common.
-    own = [deed for deed in deeds if deed.split == split]
-    order = Random(f"{key}-{turn // 2}").sample(own, len(own))
+    of_split = [deed for deed in deeds if deed.split == split]
+    order = Random(f"{key}-{turn // 2}").sample(of_split, len(of_split))
     return order[::-1] if turn % 2 else order
 
 
@@ -297,13 +297,13 @@ def _write_bullets(
     plan: Plan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
 ) -> list[Done]:
     """Write the bullets of each job and return the deeds behind them."""
-    mine: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
-    present = mine is str and rng.random() < PRESENT
+    voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
+    present = voice is str and rng.random() < PRESENT
     openers = iter(rng.sample(OPENERS, len(OPENERS)))
-    strong = [number for number, one in enumerate(chosen) if not one.weak]
+    strong = [number for number, choice in enumerate(chosen) if not choice.weak]
     shown: set[int] = set()
     if plan.weakness == "no_metrics":
-        metrics = [n for n, one in enumerate(chosen) if one.weak and one.deed.has_metric]
+        metrics = [n for n, (_, deed, weak) in enumerate(chosen) if weak and deed.has_metric]
         half = rng.sample(metrics, (len(metrics) + 1) // 2)
         # A hidden metric requires a weak opening (see `weaken`), hence a single verb.
         shown = {n for n in metrics if n in half or not chosen[n].deed.one_verb}
@@ -315,7 +315,7 @@ def _write_bullets(
     done = []
     for number, (job, deed, weak) in enumerate(chosen):
         story = tell(deed, job.vertical.words, rng)
-        one = Done(job, story, weak, shown=number in shown)
+        entry = Done(job, story, weak, shown=number in shown)
         text: str = story.told
         fixes: tuple[Fix, ...] = ()
         if weak:
@@ -323,11 +323,11 @@ def _write_bullets(
                 f"At {job.company}, {candidate.first_name} {story.told[0].lower()}{story.told[1:]}."
             )
             opener = next(openers) if deed.one_verb else ""
-            text, fixes = weaken(story, plan.weakness, opener, record, one.shown)
+            text, fixes = weaken(story, plan.weakness, opener, record, entry.shown)
         elif number == helped:
             people, frames = load_people(plan.split), load_frames(plan.split)
-            one = replace(one, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
-            note = rng.choice(frames["helped_note"]).format(Lead=one.lead, topic=story.topic)
+            entry = replace(entry, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
+            note = rng.choice(frames["helped_note"]).format(Lead=entry.lead, topic=story.topic)
             job.note = note
             text = f"{rng.choice(MODEST)} {story.gerund} {story.told.split(' ', 1)[1]}"
         elif number == corrected:
@@ -340,17 +340,17 @@ def _write_bullets(
             ]
             if differing:
                 right, wrong = (word.strip(",.;") for word in differing[-1])
-                one = replace(one, wrong=wrong, right=right)
+                entry = replace(entry, wrong=wrong, right=right)
                 text = other.told
         elif present and job is candidate.jobs[0] and story.now:
             text = story.now
-        job.bullets.append((mine(text), tuple(_voiced(fix, mine) for fix in fixes)))
-        done.append(one)
+        job.bullets.append((voice(text), tuple(_voiced(fix, voice) for fix in fixes)))
+        done.append(entry)
     return done
 
 
-def _voiced(fix: Fix, mine: Callable[[str], str]) -> Fix:
-    return replace(fix, old=mine(fix.old), new=mine(fix.new))
+def _voiced(fix: Fix, voice: Callable[[str], str]) -> Fix:
+    return replace(fix, old=voice(fix.old), new=voice(fix.new))
 
 
 def _shares(total: int, jobs: Sequence[Job]) -> list[int]:

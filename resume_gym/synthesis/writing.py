@@ -89,7 +89,7 @@ def draw_look(rng: Random) -> Look:
 
 def draw_wording(
     candidate: Candidate,
-    told: str,
+    deeds: str,
     results: Sequence[str],
     extra: Sequence[str],
     split: str,
@@ -97,7 +97,7 @@ def draw_wording(
 ) -> Wording:
     """Draw the texts for a candidate from the content bank.
 
-    `told` is the text of all deeds, which duties, requirements and skills are chosen to match.
+    `deeds` is the text of all deeds, which duties, requirements and skills are chosen to match.
     `results` and `extra` are passed on to `Wording`.
     """
     lines, frames = candidate.role.lines[split], load_frames(split)
@@ -111,14 +111,15 @@ def draw_wording(
         summary = f"{summary.rstrip('.')}; {change}."
     return Wording(
         summary=summary,
-        skills=[(name, _items(items, told, rng)) for name, items in lines.skills],
+        skills=[(name, _items(items, deeds, rng)) for name, items in lines.skills],
         about=candidate.vertical.about[split].replace("{company}", candidate.wanted_company),
         duties=[
-            fill(duty, words) for duty in _fitting(lines.duties[band], told, rng.randint(4, 5), rng)
+            fill(duty, words)
+            for duty in _fitting(lines.duties[band], deeds, rng.randint(4, 5), rng)
         ],
         must=[
             _years(candidate, frames, rng),
-            *(fill(phrase, words) for phrase in _fitting(must, told, rng.randint(3, 4), rng)),
+            *(fill(phrase, words) for phrase in _fitting(must, deeds, rng.randint(3, 4), rng)),
             *([_degree(candidate, frames, rng)] if rng.random() < 0.5 else []),
         ],
         nice=[fill(phrase, words) for phrase in rng.sample(lines.nice, rng.randint(2, 3))],
@@ -185,8 +186,8 @@ def short_job(candidate: Candidate, wording: Wording) -> str:
 
 def _entry(job: Job, look: Look) -> list[str]:
     """Render a job, followed by the earlier gap, since the latest job comes first."""
-    told = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
-    blocks = [line.format(**told) for line in look.entry]
+    values = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
+    blocks = [line.format(**values) for line in look.entry]
     blocks += [job.note, _list(job)] if job.note else [_list(job)]
     return [*blocks, f"### {job.gap}"] if job.gap else blocks
 
@@ -203,11 +204,11 @@ def _month(number: int) -> str:
     return f"{MONTHS[number % 12]} {number // 12}"
 
 
-def _items(items: Sequence[str], told: str, rng: Random) -> str:
+def _items(items: Sequence[str], deeds: str, rng: Random) -> str:
     """Draw items of a skill group: up to four named in the deeds, and two to four others."""
-    known = [item for item in items if re.search(rf"\b{re.escape(item)}\b", told)]
-    others = [item for item in items if item not in known]
-    chosen = known[:4] + rng.sample(others, min(len(others), rng.randint(2, 4)))
+    named = [item for item in items if re.search(rf"\b{re.escape(item)}\b", deeds)]
+    others = [item for item in items if item not in named]
+    chosen = named[:4] + rng.sample(others, min(len(others), rng.randint(2, 4)))
     return ", ".join(rng.sample(chosen, len(chosen)))
 
 
@@ -224,11 +225,11 @@ def _degree(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Rand
     return rng.choice(frames["degree"]).format(field=subject.lower())
 
 
-def _fitting(phrases: Sequence[str], told: str, count: int, rng: Random) -> list[str]:
+def _fitting(phrases: Sequence[str], deeds: str, count: int, rng: Random) -> list[str]:
     """Draw phrases in random order; half of them share most words with the deeds."""
-    known = _long_words(told)
+    words = _long_words(deeds)
     mixed = rng.sample(phrases, len(phrases))
-    near = sorted(mixed, key=lambda phrase: -len(known & _long_words(phrase)))
+    near = sorted(mixed, key=lambda phrase: -len(words & _long_words(phrase)))
     best = near[: (count + 1) // 2]
     others = [phrase for phrase in mixed if phrase not in best]
     return rng.sample(best + others[: count - len(best)], count)

@@ -77,33 +77,33 @@ def edits(task: Task, count: int) -> tuple[str, ...]:
 @cache
 def scripts() -> tuple[Script, ...]:
     """Return scripts of single calls that a library's own parser can read as well."""
-    one, other = _tasks()
+    task, other = _tasks()
     review, submit = tool_call("review"), tool_call("submit")
     thought = f"<think>\nfirst look\n</think>\n\nI look at it.\n{review}"
     unknown = tool_call("delete_all")
     misses = tool_call("str_replace", old="these words are not in it", new='é 语言 "quoted"')
-    no_end = (review, *edits(one, 2), misses, review, review)
+    no_end = (review, *edits(task, 2), misses, review, review)
     return (
-        Script("repairs", one.task_id, (review, *edits(one, 2), submit)),
+        Script("repairs", task.task_id, (review, *edits(task, 2), submit)),
         Script("thinks first", other.task_id, (thought, *edits(other, 1), submit)),
-        Script("changes nothing", one.task_id, (review, submit)),
+        Script("changes nothing", task.task_id, (review, submit)),
         Script("edits fail", other.task_id, (misses, *edits(other, 1), misses, submit)),
-        Script("wrong calls", one.task_id, (unknown, *edits(one, 1), submit)),
-        Script("never submits", one.task_id, no_end),
+        Script("wrong calls", task.task_id, (unknown, *edits(task, 1), submit)),
+        Script("never submits", task.task_id, no_end),
     )
 
 
 @cache
 def malformed_scripts() -> tuple[Script, ...]:
     """Return scripts with turns without a call, or with several."""
-    one, other = _tasks()
+    task, other = _tasks()
     review, submit = tool_call("review"), tool_call("submit")
     bad_json = '<tool_call>\n{"name": "review", "arguments": {\n</tool_call>'
     return (
-        Script("no call", one.task_id, ("I would rather not.", *edits(one, 1), submit)),
+        Script("no call", task.task_id, ("I would rather not.", *edits(task, 1), submit)),
         Script("no JSON", other.task_id, (bad_json, review, *edits(other, 1), submit)),
-        Script("two calls", one.task_id, (review + submit, *edits(one, 1), submit)),
-        Script("only talk", one.task_id, ("",) * 6),
+        Script("two calls", task.task_id, (review + submit, *edits(task, 1), submit)),
+        Script("only talk", task.task_id, ("",) * 6),
     )
 
 
@@ -153,8 +153,8 @@ def check_adapter(play: Play, calls_only: bool = False) -> None:
     except Exception as error:
         if _DOWN in "".join(traceback.format_exception(error)):
             return
-        told = f"an exception with the message {_DOWN!r}"
-        raise broken("judge that fails", told, failure(error)) from error
+        expected = f"an exception with the message {_DOWN!r}"
+        raise broken("judge that fails", expected, failure(error)) from error
     raise broken("judge that fails", "an exception", f"an episode with reward {played.total}")
 
 

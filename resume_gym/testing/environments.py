@@ -16,8 +16,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import env_checker
 
 from resume_gym import rewards
+from resume_gym.editing import meta_line
 from resume_gym.env import EditEnv
-from resume_gym.prompts import meta_line
 from resume_gym.testing.expectations import brief, broken, expect, no_exception
 from resume_gym.testing.tool_calls import (
     NO_CALL,

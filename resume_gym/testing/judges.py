@@ -9,7 +9,7 @@ from resume_gym.judges import Judge, JudgeError, as_async
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
 from resume_gym.sources import load_tasks
-from resume_gym.tasks import Task
+from resume_gym.tasks import Task, repaired
 from resume_gym.testing.expectations import brief, broken, expect, failure
 
 _TASKS = 3
@@ -62,12 +62,13 @@ def check_judge(
 
 
 def _check_task(judge: Judge, task: Task, deterministic: bool) -> None:
-    revised = _repaired(task)
+    revised = repaired(task)
     first = _ordinary(judge, task, revised)
     for name, make in _GAINLESS.items():
         verdict = _ask(judge, task, make(task), name)
         if isinstance(verdict, Verdict):
-            gains = {one: grade for one in GRADED_FIELDS if (grade := getattr(verdict, one)) > 0}
+            grades = {field: getattr(verdict, field) for field in GRADED_FIELDS}
+            gains = {field: grade for field, grade in grades.items() if grade > 0}
             if gains:
                 raise broken(f"{task.task_id}: {name}", "no grade above 0", str(gains))
     for name, make in _ODD.items():
@@ -77,20 +78,13 @@ def _check_task(judge: Judge, task: Task, deterministic: bool) -> None:
         at_once = list(threads.map(_ordinary, repeat(judge), repeat(task), group))
     together = submit(as_async(judge).averdicts(task, group)).result()
     expect("averdicts: number of verdicts of three revisions", len(group), len(together))
-    for one in together:
-        _check_verdict(one, "averdicts")
+    for verdict in together:
+        _check_verdict(verdict, "averdicts")
     if deterministic:
         wanted = f"determinism on {task.task_id}; pass deterministic=False if the judge samples"
         expect(f"{wanted}: verdicts of threads", [first] * 2, [at_once[0], at_once[2]])
         if not as_async(judge).grouped:
             expect(f"{wanted}: verdicts of a group", at_once, together)
-
-
-def _repaired(task: Task) -> str:
-    text = task.resume
-    for fix in task.fixes:
-        text = text.replace(fix.old, fix.new)
-    return text
 
 
 def _ordinary(judge: Judge, task: Task, revised: str) -> Verdict:
@@ -125,13 +119,11 @@ def _check_verdict(verdict: object, where: str) -> None:
         grade = getattr(verdict, name)
         if type(grade) is not int:  # booleans and NumPy's integers are not JSON integers
             raise broken(f"{where}: {name}", "an int", f"{grade!r} of {type(grade)}")
-    for name, told, kind in (
-        ("reasons", verdict.reasons, str),
-        ("confidence", verdict.confidence, float),
-    ):
-        if strange := told.keys() - set(VERDICT_FIELDS):
-            raise broken(f"{where}: {name}", "fields of a verdict", brief(strange))
-        if wrong := [one for one in told.values() if type(one) is not kind]:
+    for name, kind in (("reasons", str), ("confidence", float)):
+        by_field = getattr(verdict, name)
+        if unknown := by_field.keys() - set(VERDICT_FIELDS):
+            raise broken(f"{where}: {name}", "fields of a verdict", brief(unknown))
+        if wrong := [value for value in by_field.values() if type(value) is not kind]:
             raise broken(f"{where}: {name}", f"values of type {kind.__name__}", brief(wrong))
-    if outside := [one for one in verdict.confidence.values() if not 0 <= one <= 1]:
+    if outside := [value for value in verdict.confidence.values() if not 0 <= value <= 1]:
         raise broken(f"{where}: confidence", "0 to 1", brief(outside))

@@ -87,7 +87,7 @@ def random_call(rng: Random, tool: Schema, text: str) -> str:
     """Call a tool with texts of the document and of the schema, and sometimes with odd ones."""
     name, parameters = tool["function"]["name"], tool["function"]["parameters"]
     properties = parameters["properties"]
-    hints = [word for one in properties.values() for word in _words(one)]
+    hints = [word for schema in properties.values() for word in _words(schema)]
     lines = [line.strip(" -*#") for line in text.split("\n")]
     pools = [pool for pool in (text.split("\n"), lines, text.split(), hints, _STRANGE) if pool]
     arguments: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from learners.config import Config
 from learners.losses import Loss
-from learners.training.batching import Batch
+from learners.training.batching import PackedRow
 from learners.training.policy import Policy
 
 
@@ -25,7 +25,7 @@ class Backend(Protocol):
         """
         ...
 
-    def train_step(self, batches: Sequence[Batch], loss: Loss) -> Mapping[str, float]:
+    def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step on a global batch, which is the same on all ranks.
 
         A batch whose advantages are all zero changes nothing; see `step.train_step`.
@@ -39,7 +39,7 @@ class Backend(Protocol):
         """
         ...
 
-    def score(self, batch: Batch) -> Tensor:
+    def score(self, batch: PackedRow) -> Tensor:
         """Return log-probabilities [n] of a row's loss tokens; all ranks pass the same row."""
         ...
 

@@ -21,10 +21,10 @@ from learners.training.backends.step import (
     make_cost,
     make_optimizer,
     make_policy,
-    plain,
+    merge_adapters,
     train_step,
 )
-from learners.training.batching import Batch
+from learners.training.batching import PackedRow
 from learners.training.policy import Policy
 
 if not torch.cuda.is_available():
@@ -57,12 +57,13 @@ class DeepSpeedBackend:
         self._engine, *_ = deepspeed.initialize(model=policy, optimizer=optimizer, config=settings)
         return policy
 
-    def train_step(self, batches: Sequence[Batch], loss: Loss) -> Mapping[str, float]:
+    def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step; see `Backend.train_step`."""
         self._engine.train()
         return train_step(self._engine, self._cost, batches, loss, self._backward, self._optimize)
 
     def _backward(self, part: Tensor, last: bool) -> None:
+        # set by hand, since the number of rows differs from step to step
         self._engine.set_gradient_accumulation_boundary(last)
         # DeepSpeed averages gradients over ranks, but the loss is summed over them
         self._engine.backward(part * ranks.world())
@@ -74,19 +75,19 @@ class DeepSpeedBackend:
         return float(self._engine.get_global_grad_norm())
 
     @torch.no_grad()
-    def score(self, batch: Batch) -> Tensor:
+    def score(self, batch: PackedRow) -> Tensor:
         """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
         logprobs: Tensor = self._engine(batch.to(ranks.device()))[0]
         return logprobs
 
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""
-        return plain(self._config, self._gathered())
+        return merge_adapters(self._config, self._gathered())
 
     def _gathered(self) -> Iterator[tuple[str, Tensor]]:
-        for name, one in self._engine.module.model.named_parameters():
-            with deepspeed.zero.GatheredParameters([one]):
-                full = one.detach().clone()
+        for name, weight in self._engine.module.model.named_parameters():
+            with deepspeed.zero.GatheredParameters([weight]):
+                full = weight.detach().clone()  # the gathered tensor is freed at the block's end
             yield name, full
 
     def save(self, folder: Path) -> None:
@@ -95,8 +96,8 @@ class DeepSpeedBackend:
 
     def load(self, folder: Path) -> None:
         """Load a checkpoint; rank 0 converts it first if the number of ranks has changed."""
-        parts = len(list((folder / _TAG).glob("*_optim_states.pt")))
-        if parts == ranks.world():
+        shards = len(list((folder / _TAG).glob("*_optim_states.pt")))
+        if shards == ranks.world():
             self._engine.load_checkpoint(str(folder), tag=_TAG)
             return
         with contextlib.ExitStack() as stack:
@@ -124,12 +125,14 @@ def _settings(config: Config) -> dict[str, object]:
         }
     return {
         "train_micro_batch_size_per_gpu": 1,
-        "gradient_accumulation_steps": 1,
-        "gradient_clipping": config.clip_norm,
+        "gradient_accumulation_steps": 1,  # otherwise the loss would be divided by it
+        "gradient_clipping": config.max_grad_norm,
         "zero_optimization": zero,
+        # PyTorch's AdamW, the same on every backend, instead of DeepSpeed's
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
         "bf16": {"enabled": config.precision == "bfloat16"},
+        # gradients are reduced and summed over rows in fp32, as with FSDP2
         "communication_data_type": "fp32",
         "data_types": {"grad_accum_dtype": "fp32"},
         "steps_per_print": None,

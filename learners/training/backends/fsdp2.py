@@ -33,10 +33,10 @@ from learners.training.backends.step import (
     make_cost,
     make_optimizer,
     make_policy,
-    plain,
+    merge_adapters,
     train_step,
 )
-from learners.training.batching import Batch
+from learners.training.batching import PackedRow
 from learners.training.policy import Policy
 
 
@@ -63,6 +63,7 @@ class FSDP2Backend:
         }
         weights = models.Weights(models.folder(config.model))
         layers = model.get_decoder().layers
+        # each layer is one unit: FSDP gathers it before it computes, and the next one meanwhile
         for name, module in model.named_modules():
             if module in set(layers):
                 _fill(module, f"{name}.", weights)
@@ -74,7 +75,7 @@ class FSDP2Backend:
         self._optimizer = make_optimizer(self._policy.parameters(), config)
         return self._policy
 
-    def train_step(self, batches: Sequence[Batch], loss: Loss) -> Mapping[str, float]:
+    def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step; see `Backend.train_step`."""
         self._policy.train()
         world = ranks.world()  # FSDP averages gradients over ranks, but the loss is summed
@@ -94,14 +95,15 @@ class FSDP2Backend:
 
     def _optimize(self) -> float:
         weights = self._policy.parameters()
-        norm = torch.nn.utils.clip_grad_norm_(weights, self._config.clip_norm)
+        norm = torch.nn.utils.clip_grad_norm_(weights, self._config.max_grad_norm)
+        # of shards, the norm is a DTensor of partial sums
         value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if math.isfinite(value):
             self._optimizer.step()
         return value
 
     @torch.no_grad()
-    def score(self, batch: Batch) -> Tensor:
+    def score(self, batch: PackedRow) -> Tensor:
         """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
         logprobs: Tensor = self._policy(batch.to(ranks.device()))[0]
         self._policy.reshard()  # type: ignore[operator]
@@ -109,11 +111,12 @@ class FSDP2Backend:
 
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""
+        # lazily, so that only one gathered tensor exists at a time
         named = (
-            (name, one.detach().full_tensor())  # type: ignore[attr-defined]
-            for name, one in self._policy.model.named_parameters()
+            (name, weight.detach().full_tensor())  # type: ignore[attr-defined]
+            for name, weight in self._policy.model.named_parameters()
         )
-        return plain(self._config, named)
+        return merge_adapters(self._config, named)
 
     def _state(self) -> dict[str, Any]:
         weights, optimizer = get_state_dict(self._policy, self._optimizer)
@@ -157,16 +160,16 @@ def _offload() -> CPUOffloadPolicy:
 
 def _fill(module: nn.Module, prefix: str, weights: models.Weights) -> None:
     """Replace weights on the meta device by the model's weights; tied weights stay tied."""
-    made: dict[int, nn.Parameter] = {}
+    filled: dict[int, nn.Parameter] = {}
     for path, owner in module.named_modules():
-        for own, empty in owner._parameters.items():
+        for name, empty in owner._parameters.items():
             if empty is None or not empty.is_meta:
                 continue
-            name = f"{prefix}{path}.{own}" if path else f"{prefix}{own}"
-            if id(empty) not in made:
-                value = _read(name, empty, weights)
-                made[id(empty)] = nn.Parameter(value, requires_grad=empty.requires_grad)
-            owner._parameters[own] = made[id(empty)]
+            # by identity: a tied weight is one parameter under two names, of which files hold one
+            if id(empty) not in filled:
+                value = _read(f"{prefix}{path}.{name}" if path else prefix + name, empty, weights)
+                filled[id(empty)] = nn.Parameter(value, requires_grad=empty.requires_grad)
+            owner._parameters[name] = filled[id(empty)]
 
 
 def _read(name: str, empty: Tensor, weights: models.Weights) -> Tensor:
@@ -183,6 +186,5 @@ def _read(name: str, empty: Tensor, weights: models.Weights) -> Tensor:
 def _rebuild_buffers(model: PreTrainedModel) -> None:
     """Recompute buffers on the meta device, such as rotary frequencies, from the config."""
     for path, module in list(model.named_modules()):
-        if any(one.is_meta for one in module.buffers(recurse=False)):
-            fresh = type(module)(config=model.config)
-            model.set_submodule(path, fresh)
+        if any(buffer.is_meta for buffer in module.buffers(recurse=False)):
+            model.set_submodule(path, type(module)(config=model.config))

@@ -15,10 +15,10 @@ from learners.training.backends.step import (
     make_cost,
     make_optimizer,
     make_policy,
-    plain,
+    merge_adapters,
     train_step,
 )
-from learners.training.batching import Batch
+from learners.training.batching import PackedRow
 from learners.training.policy import Policy
 
 
@@ -34,7 +34,7 @@ class LocalBackend:
         self._optimizer = make_optimizer(self._policy.parameters(), config)
         return self._policy
 
-    def train_step(self, batches: Sequence[Batch], loss: Loss) -> Mapping[str, float]:
+    def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step; see `Backend.train_step`."""
         self._policy.train()
         try:
@@ -47,29 +47,33 @@ class LocalBackend:
                 self._optimize,
             )
         finally:
+            # sampling comes next, which needs neither gradients nor recomputed activations
             self._optimizer.zero_grad()
             self._policy.eval()
 
     def _optimize(self) -> float:
         weights = self._policy.parameters()
-        norm = torch.nn.utils.clip_grad_norm_(weights, self._config.clip_norm)
-        if torch.isfinite(norm):
+        norm = torch.nn.utils.clip_grad_norm_(weights, self._config.max_grad_norm)
+        if torch.isfinite(norm):  # nan would also spoil Adam's moments, for all later steps
             self._optimizer.step()
         return float(norm)
 
     @torch.no_grad()
-    def score(self, batch: Batch) -> Tensor:
+    def score(self, batch: PackedRow) -> Tensor:
         """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
         logprobs: Tensor = self._policy(batch.to(ranks.device()))[0]
         return logprobs
 
     def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, tensor) with adapters merged."""
-        named = ((name, one.detach()) for name, one in self._policy.model.named_parameters())
-        return plain(self._config, named)
+        # a tied head is not listed twice, as in the model's files
+        weights = self._policy.model.named_parameters()
+        named = ((name, weight.detach()) for name, weight in weights)
+        return merge_adapters(self._config, named)
 
     def save(self, folder: Path) -> None:
         """Write the weights as safetensors, and the optimizer state."""
+        # a frozen base model is written too: a checkpoint needs no other file to be loaded
         save_model(self._policy, str(folder / "policy.safetensors"))
         torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
 

@@ -13,7 +13,7 @@ from learners.config import Config
 from learners.losses import Loss, LossInput, Totals
 from learners.planning import flops
 from learners.training import ranks
-from learners.training.batching import Batch, distribute
+from learners.training.batching import PackedRow, distribute
 from learners.training.policy import Policy
 
 
@@ -26,7 +26,9 @@ def make_policy(config: Config, model: PreTrainedModel, precision: str) -> Polic
     return Policy(model, config.temperature, precision, config.activation_checkpointing)
 
 
-def plain(config: Config, named: Iterator[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+def merge_adapters(
+    config: Config, named: Iterator[tuple[str, Tensor]]
+) -> Iterator[tuple[str, Tensor]]:
     """Return (name, full tensor) pairs of the policy's model with its adapters merged."""
     if not config.lora_rank:
         return named
@@ -37,8 +39,9 @@ def plain(config: Config, named: Iterator[tuple[str, Tensor]]) -> Iterator[tuple
 
 def make_optimizer(weights: Iterable[Tensor], config: Config) -> torch.optim.Optimizer:
     """Create AdamW, with 8-bit state if configured, for the trainable weights."""
-    trained = [one for one in weights if one.requires_grad]
+    trained = [weight for weight in weights if weight.requires_grad]
     settings = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    # the default beta2, 0.999, averages over 1,000 steps, more than most runs have
     if config.optimizer == "adamw":
         return torch.optim.AdamW(trained, betas=(0.9, 0.99), **settings)  # type: ignore[arg-type]
     from torchao.optim import AdamW8bit
@@ -48,7 +51,7 @@ def make_optimizer(weights: Iterable[Tensor], config: Config) -> torch.optim.Opt
     return AdamW8bit(trained, betas=(0.9, 0.99), **settings)  # type: ignore[no-any-return]
 
 
-def make_cost(config: Config, model: PreTrainedModel) -> Callable[[Batch], float]:
+def make_cost(config: Config, model: PreTrainedModel) -> Callable[[PackedRow], float]:
     """Return the function that computes the FLOPs of training on a row.
 
     Raises:
@@ -58,9 +61,9 @@ def make_cost(config: Config, model: PreTrainedModel) -> Callable[[Batch], float
 
 
 def train_step(
-    policy: Callable[[Batch], tuple[Tensor, Tensor]],
-    cost: Callable[[Batch], float],
-    batches: Sequence[Batch],
+    policy: Callable[[PackedRow], tuple[Tensor, Tensor]],
+    cost: Callable[[PackedRow], float],
+    batches: Sequence[PackedRow],
     loss: Loss,
     backward: Callable[[Tensor, bool], object],
     optimize: Callable[[], float],
@@ -93,19 +96,21 @@ def train_step(
     if not total.tokens:
         raise ValueError("a batch without sampled tokens cannot be trained on")
     skipped = not any(bool(batch.advantages.any()) for batch in batches)
-    own = distribute(batches, ranks.world(), cost)[ranks.rank()]
+    rows = distribute(batches, ranks.world(), cost)[ranks.rank()]
     sums: dict[str, float] = {}
     largest: dict[str, float] = {}
-    for place, row in enumerate(own):
+    for number, row in enumerate(rows, 1):
         batch = row.to(ranks.device())
+        # a skipped batch still runs forward, for its metrics, on all ranks alike
         with torch.set_grad_enabled(not skipped):
             logprobs, entropy = policy(batch)
             columns = batch.logprobs, batch.advantages, batch.sequences, batch.rollouts
-            part, seen = loss(LossInput(logprobs, *columns, total))
+            part, metrics = loss(LossInput(logprobs, *columns, total))
+        # row by row: the gradients add up, and only one row's activations exist at a time
         if not skipped:
-            backward(part, place == len(own) - 1)
-        figures = {**seen, "loss": float(part.detach()), "entropy": float(entropy.sum())}
-        for name, value in figures.items():
+            backward(part, number == len(rows))
+        metrics = {**metrics, "loss": float(part.detach()), "entropy": float(entropy.sum())}
+        for name, value in metrics.items():
             if name.endswith("_max"):
                 largest[name] = max(value, largest.get(name, 0.0))
             else:
@@ -114,14 +119,14 @@ def train_step(
     if not math.isfinite(norm):
         raise FloatingPointError(f"the gradient norm is {norm}")
     seconds = time.monotonic() - began
-    found = ranks.reduce({**sums, **largest})
+    # the loss is divided by the size of the global batch already; see `losses`
     means = {
         name: value if name in ("loss", *largest) else value / total.tokens
-        for name, value in found.items()
+        for name, value in ranks.reduce({**sums, **largest}).items()
     }
     # ratios are sums over unmasked tokens only, so divide by the share of those
-    kept = max(1e-9, 1 - means["masked"])
-    mean, square = means.pop("ratio") / kept, means.pop("ratio_deviation") / kept
+    share = max(1e-9, 1 - means["masked"])
+    mean, square = means.pop("ratio") / share, means.pop("ratio_deviation") / share
     return {
         **means,
         "ratio": mean,
@@ -133,14 +138,15 @@ def train_step(
     }
 
 
-def _speed(batches: Sequence[Batch], operations: float, seconds: float) -> dict[str, float]:
+def _speed(batches: Sequence[PackedRow], operations: float, seconds: float) -> dict[str, float]:
     """Return throughput in tokens, a shared prompt counted once, and in FLOPs per rank."""
-    a_rank = operations / seconds / ranks.world()
-    where = ranks.device()
-    peak = flops.peak_flops(torch.cuda.get_device_name(where)) if where.type == "cuda" else None
+    tokens = sum(len(batch.tokens) for batch in batches)
+    flops_per_s = operations / seconds / ranks.world()
+    device = ranks.device()
+    peak = flops.peak_flops(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
     return {
-        "trained_tokens": sum(len(batch.tokens) for batch in batches),
-        "trained_tokens_per_s": sum(len(batch.tokens) for batch in batches) / seconds,
-        "tflops": a_rank / 1e12,
-        **({"mfu": a_rank / peak} if peak else {}),
+        "trained_tokens": tokens,
+        "trained_tokens_per_s": tokens / seconds,
+        "tflops": flops_per_s / 1e12,
+        **({"mfu": flops_per_s / peak} if peak else {}),
     }

@@ -1,5 +1,5 @@
 """Terminal game in which a person plays an episode.
 
 `episode.py` wraps the session with undo, previews and grading; `page.py`, `form.py` and
-`screens.py` hold the widgets, `look.py` the style sheet, and `app.py` the Textual application.
+`screens.py` hold the widgets, and `app.py` the Textual application with its style sheet.
 """

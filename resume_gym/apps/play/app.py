@@ -12,12 +12,63 @@ from textual.widgets import Footer, Static, Tab, Tabs
 
 from resume_gym.apps.play.episode import PlayedEpisode
 from resume_gym.apps.play.form import ToolForm
-from resume_gym.apps.play.look import CSS
 from resume_gym.apps.play.page import Page, changed_lines
 from resume_gym.apps.play.screens import Ending, Help
 from resume_gym.render import last_reply, visible
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
+# narrow terminals show one pane at a time
+_CSS = """
+Screen { layout: vertical; }
+#meters { height: 1; padding: 0 1; background: $panel; }
+#panes { height: 1fr; }
+#page, #given, #turn { border: round $foreground 30%; padding: 0 1; }
+#page, #given, #turn, .fields TextField, .fields .number {
+  border-title-color: $foreground; border-subtitle-color: $foreground; background: $background;
+}
+#page:focus, #given:focus, #turn:focus { border: round $primary; }
+#page { width: 2fr; }
+#side { width: 1fr; }
+#given { height: 1fr; }
+#turn { height: 1fr; }
+#tabs { display: none; }
+Tabs { height: 1; }
+Tabs Underline { display: none; }
+Tabs Tab { height: 1; }
+Tabs Tab.-active { text-style: bold reverse; }
+
+.-narrow #tabs { display: block; }
+.-narrow #page, .-narrow #given, .-narrow #turn { border: none; display: none; height: 1fr; }
+.-narrow #page, .-narrow #side { width: 1fr; }
+.-narrow #side { display: none; }
+.-narrow .page #page, .-narrow .given #given, .-narrow .turn #turn { display: block; }
+.-narrow .given #side, .-narrow .turn #side { display: block; }
+
+#form { height: auto; padding: 0 1; }
+#tools { height: auto; }
+#tools TabPane { padding: 0; }
+#tools.one ContentTabs { display: none; }
+.fields { height: 5; }
+.fields TextField { width: 1fr; height: 100%; border: round $foreground 30%; padding: 0 1; }
+.fields TextField:focus { border: round $primary; }
+.fields TextField.missing { border: round $error; }
+.fields .number { width: 11; height: 3; border: round $foreground 30%; }
+.fields .number:focus { border: round $primary; }
+#status { height: auto; max-height: 2; color: $text-muted; }
+#status.good { color: $text-success; }
+#status.bad { color: $text-error; }
+#buttons { height: 1; }
+Button { min-width: 1; width: auto; margin-right: 1; }
+TextArea, VerticalScroll { scrollbar-size-vertical: 1; }
+.-narrow .fields { height: 4; }
+
+ModalScreen { align: center middle; }
+.dialog { width: 90%; max-width: 96; height: auto; max-height: 100%; padding: 0 1; }
+.dialog { border: round $primary; background: $surface; border-title-color: $foreground; }
+.dialog Static { height: auto; }
+.-narrow .dialog { width: 100%; }
+.choices { height: 1; margin: 1 0; }
+"""
 
 
 class Meters(Widget):
@@ -60,7 +111,7 @@ class PlayApp(App[None]):
 
     TITLE = "Resume Gym"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
-    CSS = CSS
+    CSS = _CSS
     BINDINGS = [  # noqa: RUF012
         Binding("ctrl+s", "call", "Call", show=False, priority=True),
         Binding("ctrl+r", "plain('review')", "Review", show=False, priority=True),
@@ -118,10 +169,10 @@ class PlayApp(App[None]):
                 reply.append(f"{visible(line)}\n", _STYLES.get(line[:1], "dim"))
             # the result screen shows the layout term, which the last turn adds
             terms = {name: value for name, value in step.ledger.items() if name != "layout"}
-            told = ", ".join(f"{name} {value:+.2f}" for name, value in terms.items() if value)
-            reply.append(told, "bold")
+            rewards = ", ".join(f"{name} {value:+.2f}" for name, value in terms.items() if value)
+            reply.append(rewards, "bold")
         else:
-            reply.append("Nothing yet. F1 tells how to play.", "dim")
+            reply.append("Nothing yet. F1 explains how to play.", "dim")
         self.query_one("#reply", Static).update(reply)
         self.query_one(Page).show(session.text, changed_lines(diff))
         self.query_one(Meters).refresh()
@@ -135,14 +186,14 @@ class PlayApp(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action is available; Textual hides the keys of all others."""
         # priority bindings of the app also fire under a modal screen
-        over = len(self.screen_stack) > 1
-        if over and action in ("call", "plain", "undo", "pane", "ending", "help"):
+        modal = len(self.screen_stack) > 1
+        if modal and action in ("call", "plain", "undo", "pane", "ending", "help"):
             return False
         if action == "call":
             return not self._ended
         if action == "plain":
-            known = self.episode.tools.get(str(parameters[0]))
-            return known is not None and not known["parameters"]["properties"] and not self._ended
+            tool = self.episode.tools.get(str(parameters[0]))
+            return tool is not None and not tool["parameters"]["properties"] and not self._ended
         if action == "undo":
             return bool(self.episode.session.turns)
         if action == "pane":
@@ -208,13 +259,13 @@ class PlayApp(App[None]):
     def _turn(self, tool: str, arguments: Any) -> None:
         step = self.episode.call(tool, arguments)
         form = self.query_one(ToolForm)
-        told = step.observation.split("\n")
         if step.error == "none":
             form.clear()
             form.tell("" if step.done else f"{tool}: {step.reward:+.2f}")
         else:
             # keep the fields, so that the call can be corrected
-            form.tell(f"{told[0]} ({step.reward:+.2f})", bad=True)
+            error = step.observation.partition("\n")[0]
+            form.tell(f"{error} ({step.reward:+.2f})", bad=True)
         self._show()
         if step.done:
             self.action_ending()
@@ -233,9 +284,9 @@ class PlayApp(App[None]):
         """Put a mouse selection within the page into the form."""
         page = self.query_one(Page)
         selections = self.screen.selections
-        found = page.get_selection(selections[page]) if list(selections) == [page] else None
-        if found and found[0].strip():
-            self.query_one(ToolForm).fill(found[0])
+        selected = page.get_selection(selections[page]) if list(selections) == [page] else None
+        if selected and selected[0].strip():
+            self.query_one(ToolForm).fill(selected[0])
 
     @on(Tabs.TabActivated, "#tabs")
     def _tab(self, event: Tabs.TabActivated) -> None:

@@ -8,22 +8,22 @@ from resume_gym.editing import EditSession, State, Step
 from resume_gym.env import EditEnv, make_edit_env
 from resume_gym.render import visible
 from resume_gym.tasks import TaskError
-from resume_gym.tools import Malformed, ToolCall, tool_call
+from resume_gym.tools import tool_call
 
 
 class Preview(NamedTuple):
     """Predicted outcome of a tool call.
 
     Attributes:
-        found: number of occurrences of the first text argument; None if the argument is empty or
+        matches: number of occurrences of the first text argument; None if the argument is empty or
             the episode is over.
         works: whether the call would succeed.
-        told: resulting layout, or the reason for the failure.
+        message: resulting layout, or the reason for the failure.
     """
 
-    found: int | None
+    matches: int | None
     works: bool
-    told: str
+    message: str
 
 
 class PlayedEpisode:
@@ -51,17 +51,17 @@ class PlayedEpisode:
     @property
     def tools(self) -> Mapping[str, Mapping[str, Any]]:
         """Function schemas of the tools, by tool name."""
-        return {one["function"]["name"]: one["function"] for one in self.session.tools}
+        return {tool["function"]["name"]: tool["function"] for tool in self.session.tools}
 
     @property
     def sources(self) -> tuple[str, str]:
         """Heading and text of the brief, without the document."""
         session = self.session
         text = session.brief
-        document_at_end = session.original.rstrip()
-        if text.endswith(document_at_end):
+        original = session.original.rstrip()
+        if text.endswith(original):
             # the document has its own pane: drop it and its heading
-            text, _, heading = text.removesuffix(document_at_end).rstrip().rpartition("\n")
+            text, _, heading = text.removesuffix(original).rstrip().rpartition("\n")
             text = text if heading.startswith("#") else f"{text}\n{heading}"
         first, _, rest = text.strip().partition("\n")
         return (first[2:], rest.strip()) if first.startswith("# ") else ("Given", text.strip())
@@ -90,8 +90,8 @@ class PlayedEpisode:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the (start, end) spans of a text in the document, by the session's match rule."""
         session = self.session
-        wanted = document.unix_lines(text)
-        return document.find(session.text, wanted, session.rules.match) if wanted else []
+        text = document.unix_lines(text)
+        return document.find(session.text, text, session.rules.match) if text else []
 
     def preview(self, name: str, arguments: Mapping[str, Any]) -> Preview:
         """Predict the outcome of a call without taking a turn."""
@@ -99,16 +99,16 @@ class PlayedEpisode:
         text = arguments.get(self.anchor(name))
         if not text or session.done:
             return Preview(None, False, "")
-        found = len(self.spans(text))
-        outcome: Any = session.toolbox.read(tool_call(name, **arguments))
-        if isinstance(outcome, ToolCall):
-            outcome = session.act(outcome)  # computes the outcome, does not apply it
-        if isinstance(outcome, Malformed):
-            return Preview(found, False, outcome.reason)
-        if not isinstance(outcome, document.Edit):
-            return Preview(found, True, "shows text")
-        limit = session.rules.page_lines
-        return Preview(found, True, f"lines would be {outcome.document.lines}/{limit}")
+        matches = len(self.spans(text))
+        twin = session.fork()
+        step = twin.step(tool_call(name, **arguments))  # with all checks of a real turn
+        if step.error != "none":
+            reply = step.observation.removeprefix(f"error ({step.error}): ")
+            return Preview(matches, False, reply.rpartition("\n")[0])  # without the turn budget
+        if "edit" not in step.ledger:
+            return Preview(matches, True, "shows text")
+        lines, limit = twin.state.document.lines, session.rules.page_lines
+        return Preview(matches, True, f"lines would be {lines}/{limit}")
 
     async def ask(self) -> None:
         """Ask the judge if a verdict is needed; store the error of a failed call in `failure`."""

@@ -56,15 +56,15 @@ class Fields(Horizontal):
 
     def arguments(self) -> dict[str, Any]:
         """Return the entered values, without optional arguments left at their defaults."""
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for name, area in self.areas.items():
             if area.text or name in self._required:
-                given[name] = area.text
+                arguments[name] = area.text
         for name, number in self.inputs.items():
             value = _integer(number.value)
             if name in self._required or value not in (None, self._defaults.get(name)):
-                given[name] = value
-        return given
+                arguments[name] = value
+        return arguments
 
     def clear(self) -> None:
         """Reset all fields to their defaults."""
@@ -107,7 +107,7 @@ class ToolForm(Vertical):
             for name, function in episode.tools.items()
             if function["parameters"]["properties"]
         }
-        self._told = ("", False)
+        self._message = ("", False)
         self._status = Static("", id="status", markup=False)
         self._call = Button("", variant="primary", compact=True, id="call")
 
@@ -172,7 +172,7 @@ class ToolForm(Vertical):
 
     def tell(self, text: str, bad: bool = False) -> None:
         """Show a message below the fields until the next call is typed."""
-        self._told = (text, bad)
+        self._message = (text, bad)
         self._say(text, bad)
 
     def _say(self, text: str, bad: bool | None) -> None:
@@ -194,17 +194,17 @@ class ToolForm(Vertical):
         preview = self._episode.preview(name, self.arguments)
         area = self._fields[name].areas.get(anchor)
         if area is not None:
-            count = "" if preview.found is None else f"stands {_times(preview.found)}"
+            count = "" if preview.matches is None else f"occurs {_times(preview.matches)}"
             area.border_subtitle = Text(count)
-            area.set_class(preview.found == 0, "missing")
-        if preview.found is None:
+            area.set_class(preview.matches == 0, "missing")
+        if preview.matches is None:
             # nothing typed yet: keep the last message, or describe the tool
             function = self._episode.tools[name]
-            self._say(*self._told if self._told[0] else (function["description"], None))
+            self._say(*self._message if self._message[0] else (function["description"], None))
             return
-        self._told = ("", False)
+        self._message = ("", False)
         verb = "works" if preview.works else "fails"
-        self._say(f"this {verb}: {preview.told}", not preview.works)
+        self._say(f"this {verb}: {preview.message}", not preview.works)
 
     @on(Button.Pressed)
     def _pressed(self, event: Button.Pressed) -> None:

@@ -58,8 +58,8 @@ def page_rows(text: str, rules: Rules, width: int) -> list[Row]:
             for column, part in fold(visible(piece), width):
                 rows.append(Row(0 if column else number, line, start + column, part, over))
     if number <= rules.page_lines:
-        left = rules.page_lines - number
-        rows.append(Row(0, -1, 0, f"{left} of {rules.page_lines} lines left", False))
+        free = rules.page_lines - number
+        rows.append(Row(0, -1, 0, f"{free} of {rules.page_lines} lines left", False))
     return rows
 
 
@@ -80,10 +80,10 @@ def fold(text: str, width: int) -> Iterator[tuple[int, str]]:
 
 def changed_lines(diff: str) -> frozenset[int]:
     """Return the numbers, from 0, of the lines that a unified diff without context added."""
-    found: set[int] = set()
+    lines: set[int] = set()
     for first, count in re.findall(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", diff, re.MULTILINE):
-        found.update(range(int(first) - 1, int(first) - 1 + int(count or 1)))
-    return frozenset(found)
+        lines.update(range(int(first) - 1, int(first) - 1 + int(count or 1)))
+    return frozenset(lines)
 
 
 class Page(ScrollView, can_focus=True):
@@ -91,7 +91,7 @@ class Page(ScrollView, can_focus=True):
 
     COMPONENT_CLASSES = {  # noqa: RUF012
         "page--number", "page--edge", "page--over", "page--heading", "page--changed",
-        "page--found", "page--cursor",
+        "page--match", "page--cursor",
     }  # fmt: skip
     DEFAULT_CSS = """
     Page { scrollbar-size-vertical: 1; overflow-x: hidden; overflow-y: scroll; }
@@ -100,7 +100,7 @@ class Page(ScrollView, can_focus=True):
     Page .page--over { color: $text-error; }
     Page .page--heading { text-style: bold; }
     Page .page--changed { color: $text-success; }
-    Page .page--found { background: $warning-muted; }
+    Page .page--match { background: $warning-muted; }
     Page .page--cursor { background: $primary-muted; }
     """
     BINDINGS = [  # noqa: RUF012
@@ -127,7 +127,7 @@ class Page(ScrollView, can_focus=True):
         self._text = ""
         self._rows: list[Row] = []
         self._changed: frozenset[int] = frozenset()
-        self._found: dict[int, list[tuple[int, int]]] = {}
+        self._matches: dict[int, list[tuple[int, int]]] = {}
         self._cursor = self._anchor = 0
 
     @property
@@ -139,22 +139,22 @@ class Page(ScrollView, can_focus=True):
         """Display a document and scroll to the first of its changed lines."""
         self._text, self._changed = text, changed
         self._cursor = self._anchor = min(self._cursor, len(self.lines) - 1)
-        self._found = {}
+        self._matches = {}
         self._fold()
         if changed:
             self._reveal(min(changed))
 
     def mark(self, spans: Sequence[tuple[int, int]]) -> None:
         """Highlight the (start, end) spans of a text and scroll to the first."""
-        self._found = {}
+        self._matches = {}
         for start, stop in spans:
             first = self._text.count("\n", 0, start)
             at = self._text.rfind("\n", 0, start) + 1
             for number, part in enumerate(self._text[at:stop].split("\n")):
                 column = start - at if number == 0 else 0
-                self._found.setdefault(first + number, []).append((column, len(part)))
-        if self._found:
-            self._reveal(min(self._found))
+                self._matches.setdefault(first + number, []).append((column, len(part)))
+        if self._matches:
+            self._reveal(min(self._matches))
         self.refresh()
 
     def _fold(self) -> None:
@@ -242,10 +242,10 @@ class Page(ScrollView, can_focus=True):
             return Strip.blank(width, style)
         row = self._rows[number]
         if row.line < 0:
-            look = self._look("over" if row.over else "edge")
+            edge_style = style + self._look("over" if row.over else "edge")
             edge = f"──── {row.text} ".ljust(width, "─")[:width]
-            return _beside(edge, style + look, self._after(number))
-        gutter = _beside(f"{row.number or '':>4} ", style + self._look("number"), row)
+            return _margin(edge, edge_style, self._after(number))
+        gutter = _margin(f"{row.number or '':>4} ", style + self._look("number"), row)
         body = Strip(self._styled(row).render(self.app.console))
         body = body.extend_cell_length(max(0, width - _GUTTER)).apply_style(style)
         return Strip.join([gutter, body.apply_offsets(row.start, row.line)])
@@ -270,18 +270,18 @@ class Page(ScrollView, can_focus=True):
         first, last = sorted((self._anchor, self._cursor))
         if self.has_focus and first <= row.line <= last:
             text.stylize(self._look("cursor"))
-        for start, stop in self._found.get(row.line, ()):
-            text.stylize(self._look("found"), max(0, start - row.start), max(0, stop - row.start))
+        for start, stop in self._matches.get(row.line, ()):
+            text.stylize(self._look("match"), max(0, start - row.start), max(0, stop - row.start))
         selection = self.text_selection
         span = selection.get_span(row.line) if selection else None  # -1: the line end
         if span:
             start, stop = span[0] - row.start, (len(source) if span[1] < 0 else span[1]) - row.start
-            chosen = self.screen.get_component_rich_style("screen--selection")
-            text.stylize(chosen, max(0, start), max(0, stop))
+            selected = self.screen.get_component_rich_style("screen--selection")
+            text.stylize(selected, max(0, start), max(0, stop))
         return text
 
 
-def _beside(text: str, style: Style, row: Row) -> Strip:
+def _margin(text: str, style: Style, row: Row) -> Strip:
     """Return a strip outside the text; selections there refer to the row's start."""
-    place = Style.from_meta({"offset": (row.start, row.line)})
-    return Strip([Segment(letter, style + place) for letter in text])
+    offset = Style.from_meta({"offset": (row.start, row.line)})
+    return Strip([Segment(letter, style + offset) for letter in text])

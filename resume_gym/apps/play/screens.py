@@ -14,29 +14,28 @@ from resume_gym import rewards
 from resume_gym.apps.play.episode import PlayedEpisode
 from resume_gym.render import visible
 
-_TOLD = """\
-This is what the agent is told:
+_HELP = """\
+The agent's instructions:
 
   {prompt}
 
-You see more than it does: the {noun} stays on the screen, and the form says beforehand what a \
-call would do. An agent sees the {noun} at first, when it calls a tool that shows it, and what \
-its edits changed. A first review is worth its reward all the same.
+You see more than an agent: the {noun} stays on the screen, and the form previews each call. An \
+agent sees the {noun} at the start and when a tool shows it; after an edit it sees the changed \
+lines. The first review is rewarded in any case.
 
-Take text out of the {noun} with the mouse (drag, or double-click a line), or with the arrow \
-keys: Enter takes the text of a line, Delete the whole line with its end, and Shift with an arrow \
-several lines. It goes into the first field; what is found there is marked.
+Select text of the {noun} with the mouse (drag, or double-click a line) or with the arrow keys: \
+Enter takes the text of a line, Delete the whole line with its line break, Shift with an arrow \
+selects several lines. The text is put into the first field, and its matches are highlighted.
 
-Undo takes a turn back as if it had never been: it costs nothing and counts nowhere. Agents \
-cannot, so figures of games with undone turns are not comparable with theirs; the record says \
-how many there were.
+Undo removes the last turn and its reward. Agents cannot undo, so results of games with undone \
+turns are not comparable with theirs; the record has their number.
 """
 
 
 def how_to_play(episode: PlayedEpisode) -> str:
     """Return the help text, including all rewards."""
     session = episode.session
-    told = _TOLD.format(prompt=session.system_prompt, noun=session.noun)
+    help_text = _HELP.format(prompt=session.system_prompt, noun=session.noun)
     rules = session.rules
     turns = {
         "an edit": f"{rewards.EDIT:+g}",
@@ -49,12 +48,14 @@ def how_to_play(episode: PlayedEpisode) -> str:
     weights = {"layout": rewards.LAYOUT, **session.verdict_weights}
     end = {visible(name): f"+{value:g} or -{value:g}" for name, value in weights.items()}
     width = max(map(len, (*turns, *end)))
-    each, last = (
+    turn_table, end_table = (
         "\n".join(f"  {name:<{width}}  {value}" for name, value in rows.items())
         for rows in (turns, end)
     )
     page = f"layout: at most {rules.page_lines} lines of {rules.page_width} characters"
-    return f"{told}\nEach turn\n{each}\n\nAt the end ({page}; the rest is the judge's)\n{last}\n"
+    each_turn = f"Each turn\n{turn_table}"
+    at_end = f"At the end ({page}; the judge grades the rest)\n{end_table}"
+    return f"{help_text}\n{each_turn}\n\n{at_end}\n"
 
 
 class Help(ModalScreen[None]):
@@ -118,18 +119,18 @@ class Ending(ModalScreen[str]):
 
     def _situation(self) -> str:
         episode, session = self._episode, self._episode.session
-        said = f"The task's weakness: {visible(session.task.weakness)}. "
+        text = f"The task's weakness: {visible(session.task.weakness)}. "
         if episode.undone:
-            said += f"Turns undone, which count nowhere: {episode.undone}. "
+            text += f"Turns undone, which count nowhere: {episode.undone}. "
         if episode.asking:
-            return said + "The judge is being asked ..."
+            return text + "The judge is being asked ..."
         if session.state.verdict:
-            return said
+            return text
         if episode.failure:
-            return said + "The judge gave no verdict; you can ask again:"
+            return text + "The judge gave no verdict; you can ask again:"
         if session.needs_verdict:
-            return said + "There is no judge to ask."
-        return said + "Nothing was changed, so no judge was asked."
+            return text + "This environment has no judge."
+        return text + "Nothing was changed, so no judge was asked."
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Close the screen with the choice of the button."""
@@ -153,10 +154,10 @@ def _table(session: Any) -> Table:
         content = name in session.verdict_weights
         if not (value or content):  # zero grades have reasons, too
             continue
-        waiting = content and pending
-        style = "dim" if waiting or not value else "green" if value > 0 else "red"
-        shown = Text("?" if waiting else f"{value:+.2f}", style)
-        table.add_row(Text(visible(name)), shown, Text(visible(str(reasons.get(name, "")))))
+        ungraded = content and pending
+        style = "dim" if ungraded or not value else "green" if value > 0 else "red"
+        amount = Text("?" if ungraded else f"{value:+.2f}", style)
+        table.add_row(Text(visible(name)), amount, Text(visible(str(reasons.get(name, "")))))
     total = "" if not pending else " without the verdict"
     table.add_row(Text("reward", "bold"), Text(f"{session.reward:+.2f}", "bold"), Text(total))
     return table

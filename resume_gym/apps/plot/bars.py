@@ -6,7 +6,6 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resume_gym.apps.plot import source
 from resume_gym.apps.plot.reading import Played
 from resume_gym.apps.plot.style import COLOURS, WIDTH, caption, ink, legend_above, new_figure
 
@@ -30,58 +29,104 @@ class Bar(NamedTuple):
 
 Bars = Mapping[str, Mapping[str, Bar]]
 """Bars by agent, then by category."""
+Reference = Mapping[str, Mapping[str, float]]
+"""Results of the experiment that this project reproduces, by agent, then by category.
+
+They cover 40 held-out tasks x 16 rollouts with another task set and judge: compare the shape, not
+the second decimal.
+"""
+
+_PARTS = ("reward", "tool_syntax", "layout", "content")
+_WEAKNESSES = (
+    "too_long",
+    "wrong_emphasis",
+    "weak_verbs",
+    "no_metrics",
+    "vague_bullets",
+    "formatting_inconsistent",
+)
+
+
+def _reference(names: Sequence[str], *rows: Sequence[float]) -> Reference:
+    agents = ("Qwen3-14B base", "Qwen3-32B", "GPT-5 Mini", "Qwen3-14B trained")
+    return {
+        agent: dict(zip(names, row, strict=True)) for agent, row in zip(agents, rows, strict=True)
+    }
+
+
+COMPONENTS = _reference(
+    _PARTS,
+    (2.73, 0.82, 0.54, 1.37),
+    (3.07, 1.16, 0.52, 1.39),
+    (5.30, 1.94, 0.87, 2.48),
+    (5.41, 3.16, 0.47, 1.78),
+)
+"""Mean reward and its components."""
+BY_WEAKNESS = _reference(
+    _WEAKNESSES,
+    (-1.2, 1.7, 3.9, 4.0, 4.6, 4.6),
+    (-0.8, 2.9, 4.3, 5.0, 3.8, 4.8),
+    (4.7, 5.3, 5.3, 5.6, 5.5, 5.6),
+    (2.7, 5.4, 6.4, 5.8, 6.7, 6.5),
+)
+"""Mean reward by weakness."""
 
 
 def components(episodes: Iterable[Played]) -> Bars:
     """Return the mean reward and its components; skips episodes without a ledger."""
-    return _bars(episodes, lambda one: {"reward": one.reward, **one.parts} if one.parts else {})
+    return _bars(
+        episodes,
+        lambda episode: {"reward": episode.reward, **episode.parts} if episode.parts else {},
+    )
 
 
 def by_weakness(episodes: Iterable[Played]) -> Bars:
     """Return the mean reward by weakness; skips episodes without a weakness."""
-    return _bars(episodes, lambda one: {one.weakness: one.reward} if one.weakness else {})
+    return _bars(
+        episodes, lambda episode: {episode.weakness: episode.reward} if episode.weakness else {}
+    )
 
 
 def _bars(episodes: Iterable[Played], figures: Callable[[Played], Mapping[str, float]]) -> Bars:
-    found: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for one in episodes:
-        for category, value in figures(one).items():
-            tasks = found.setdefault(one.agent, {}).setdefault(category, defaultdict(list))
-            tasks[one.task_id].append(value)
+    rewards: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for episode in episodes:
+        for category, value in figures(episode).items():
+            tasks = rewards.setdefault(episode.agent, {}).setdefault(category, defaultdict(list))
+            tasks[episode.task_id].append(value)
     return {
         agent: {category: _bar(list(tasks.values())) for category, tasks in categories.items()}
-        for agent, categories in found.items()
+        for agent, categories in rewards.items()
     }
 
 
 def _bar(tasks: Sequence[Sequence[float]]) -> Bar:
     """Return the mean over episodes, with its error over tasks."""
     # rollouts of one task are not independent: n is the number of tasks
-    means = [fmean(one) for one in tasks]
+    means = [fmean(values) for values in tasks]
     error = 2 * stdev(means) / sqrt(len(means)) if len(means) > 1 else None
-    return Bar(fmean(value for one in tasks for value in one), error)
+    return Bar(fmean(value for values in tasks for value in values), error)
 
 
 def summary_components(summaries: Mapping[str, Mapping[str, Any]]) -> Bars:
     """Return the reward and its components from saved summaries, without errors."""
     return {
-        name: {part: Bar(one[part]) for part in source.PARTS}
-        for name, one in summaries.items()
-        if set(source.PARTS) <= one.keys()
+        name: {part: Bar(summary[part]) for part in _PARTS}
+        for name, summary in summaries.items()
+        if set(_PARTS) <= summary.keys()
     }
 
 
 def summary_by_weakness(summaries: Mapping[str, Mapping[str, Any]]) -> Bars:
     """Return the reward by weakness from saved summaries, without errors."""
     return {
-        name: {weakness: Bar(mean) for weakness, mean in one["by_weakness"].items()}
-        for name, one in summaries.items()
-        if one.get("by_weakness")
+        name: {weakness: Bar(mean) for weakness, mean in summary["by_weakness"].items()}
+        for name, summary in summaries.items()
+        if summary.get("by_weakness")
     }
 
 
 def draw_bars(
-    bars: Bars, title: str, marks: source.Figures | None = None, note: str = ""
+    bars: Bars, title: str, marks: Reference | None = None, note: str = ""
 ) -> "Figure | None":
     """Draw a group of bars per category, with one bar per agent.
 
@@ -94,7 +139,7 @@ def draw_bars(
     Returns:
         The figure, or None if there are no bars.
     """
-    categories = sorted({name for one in bars.values() for name in one}, key=_place)
+    categories = sorted({name for values in bars.values() for name in values}, key=_position)
     if not categories:
         return None
     figure = new_figure(4.2, title)
@@ -106,65 +151,65 @@ def draw_bars(
     axes.tick_params(axis="x", length=0, labelsize=8)
     axes.axhline(0, color="black", linewidth=0.8)
     axes.margins(y=0.1)
-    marked = [own for own in (marks or {}).values() if own.keys() & set(categories)]
+    marked = any(values.keys() & set(categories) for values in (marks or {}).values())
     width = _GROUP - (_MARKS if marked else 0)
     # estimated width of a bar in inches, with axes of 0.9 of the figure
     labelled = width / len(bars) * 0.9 * WIDTH / len(categories) > _ROOM
-    for place, (agent, own) in enumerate(bars.items()):
-        left = -_GROUP / 2 + (place + 0.5) * width / len(bars)
-        spots = {i + left: own[name] for i, name in enumerate(categories) if name in own}
-        _draw_agent(axes, spots, 0.95 * width / len(bars), place, agent)
+    for index, (agent, values) in enumerate(bars.items()):
+        left = -_GROUP / 2 + (index + 0.5) * width / len(bars)
+        by_x = {i + left: values[name] for i, name in enumerate(categories) if name in values}
+        _draw_agent(axes, by_x, 0.95 * width / len(bars), index, agent)
         if labelled:
-            _draw_numbers(axes, spots, COLOURS[place % len(COLOURS)])
+            _draw_numbers(axes, by_x, COLOURS[index % len(COLOURS)])
     _draw_marks(axes, categories, marks or {})
     legend_above(figure, axes)
-    whiskers = any(bar.error is not None for own in bars.values() for bar in own.values())
-    told = [note] * bool(note) + ["Whiskers: two standard errors over the tasks."] * whiskers
-    if told:
-        caption(figure, " ".join(told))
+    whiskers = any(bar.error is not None for values in bars.values() for bar in values.values())
+    notes = [note] * bool(note) + ["Whiskers: two standard errors over the tasks."] * whiskers
+    if notes:
+        caption(figure, " ".join(notes))
     return figure
 
 
-def _place(category: str) -> tuple[int, str]:
-    """Sort key: components and weaknesses in the order of `source`, others by name."""
-    known = (*source.PARTS, *source.WEAKNESSES)
-    return (known.index(category) if category in known else len(known), category)
+def _position(category: str) -> tuple[int, str]:
+    """Sort key: components and weaknesses in the reference's order, then others by name."""
+    order = (*_PARTS, *_WEAKNESSES)
+    return (order.index(category) if category in order else len(order), category)
 
 
 def _draw_agent(
-    axes: "Axes", spots: Mapping[float, Bar], width: float, place: int, agent: str
+    axes: "Axes", bars: Mapping[float, Bar], width: float, index: int, agent: str
 ) -> None:
-    """Draw an agent's bars and whiskers; hatching marks colours that are used again."""
+    """Draw an agent's bars and whiskers, by x; hatching marks colours that are used again."""
     axes.bar(
-        list(spots), [bar.mean for bar in spots.values()], width, label=agent,
-        color=COLOURS[place % len(COLOURS)], edgecolor="white", linewidth=0,
-        hatch="////" if place >= len(COLOURS) else "",
+        list(bars), [bar.mean for bar in bars.values()], width, label=agent,
+        color=COLOURS[index % len(COLOURS)], edgecolor="white", linewidth=0,
+        hatch="////" if index >= len(COLOURS) else "",
     )  # fmt: skip
-    known = [(spot, *bar) for spot, bar in spots.items() if bar.error is not None]
-    if known:
-        places, means, errors = zip(*known, strict=True)
+    whiskers = [(x, *bar) for x, bar in bars.items() if bar.error is not None]
+    if whiskers:
+        places, means, errors = zip(*whiskers, strict=True)
         axes.errorbar(
             places, means, errors, fmt="none", ecolor="#333333", elinewidth=0.9, capsize=2
         )
 
 
-def _draw_numbers(axes: "Axes", spots: Mapping[float, Bar], colour: str) -> None:
-    for spot, (mean, error) in spots.items():
+def _draw_numbers(axes: "Axes", bars: Mapping[float, Bar], colour: str) -> None:
+    for x, (mean, error) in bars.items():
         side = -1 if mean < 0 else 1
         axes.annotate(  # format option z avoids -0.00
-            f"{mean:z.2f}", (spot, mean + side * (error or 0)), xytext=(0, 3 * side),
+            f"{mean:z.2f}", (x, mean + side * (error or 0)), xytext=(0, 3 * side),
             textcoords="offset points", ha="center", va="top" if side < 0 else "bottom",
             fontsize=7.5, color=ink(colour),
         )  # fmt: skip
 
 
-def _draw_marks(axes: "Axes", categories: Sequence[str], marks: source.Figures) -> None:
+def _draw_marks(axes: "Axes", categories: Sequence[str], marks: Reference) -> None:
     """Draw reference values to the right of the bars, with one marker shape per agent."""
-    for place, (agent, own) in enumerate(marks.items()):
-        left = _GROUP / 2 - _MARKS + (place + 0.5) * _MARKS / len(marks)
-        spots = {i + left: own[name] for i, name in enumerate(categories) if name in own}
-        if spots:
+    for index, (agent, values) in enumerate(marks.items()):
+        left = _GROUP / 2 - _MARKS + (index + 0.5) * _MARKS / len(marks)
+        by_x = {i + left: values[name] for i, name in enumerate(categories) if name in values}
+        if by_x:
             axes.plot(
-                list(spots), list(spots.values()), _SHAPES[place % len(_SHAPES)], color="black",
+                list(by_x), list(by_x.values()), _SHAPES[index % len(_SHAPES)], color="black",
                 markerfacecolor="white", markersize=5.5, zorder=4, label=f"source: {agent}",
             )  # fmt: skip

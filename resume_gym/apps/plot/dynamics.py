@@ -42,26 +42,26 @@ def draw_dips(metrics: Sequence[Metrics], title: str) -> "Figure | None":
     """Draw the metrics that dip and recover, with both points marked; return None if none does."""
     names = {**_GOODS, **{line.metric: line.label for line in verdict_lines(metrics)}}
     curves = {label: points(metrics, name) for name, label in names.items()}
-    found = {label: dips([value for _, value in curve]) for label, curve in curves.items() if curve}
-    dipping = [label for label in found if found[label]]
+    dips_of = {label: dips([y for _, y in curve]) for label, curve in curves.items() if curve}
+    dipping = [label for label in dips_of if dips_of[label]]
     if not dipping:
         return None
     columns = min(3, len(dipping))
     rows = -(-len(dipping) // columns)
-    steady = ", ".join(label for label in found if not found[label])
+    steady = ", ".join(label for label in dips_of if not dips_of[label])
     note = f"{_RULE} No dip: {steady or 'none'}."
     figure = new_figure(0.9 + 2.0 * rows, title)
-    for place, label in enumerate(dipping, 1):
-        axes = figure.add_subplot(rows, columns, place)
-        _draw_dips(axes, label, curves[label], found[label])
-        if place > columns * (rows - 1):
+    for index, label in enumerate(dipping, 1):
+        axes = figure.add_subplot(rows, columns, index)
+        _draw_dips(axes, label, curves[label], dips_of[label])
+        if index > columns * (rows - 1):
             axes.set_xlabel("step")
     caption(figure, note)
     return figure
 
 
 def _draw_dips(
-    axes: "Axes", label: str, curve: Sequence[tuple[int, float]], found: Sequence[Dip]
+    axes: "Axes", label: str, curve: Sequence[tuple[int, float]], curve_dips: Sequence[Dip]
 ) -> None:
     axes.set_title(label)
     axes.grid(axis="y")
@@ -69,7 +69,7 @@ def _draw_dips(
     number_steps(axes.xaxis)
     steps, values = zip(*curve, strict=True)
     heights = draw_curve(axes, steps, values, BLUE)
-    for dip in found:
+    for dip in curve_dips:
         axes.axvspan(steps[dip.peak], steps[dip.back], color=GREY, alpha=0.1, lw=0)
         _mark(axes, steps[dip.trough], heights[dip.trough], "v", RED, -1)
         fill = GREEN if dip.whole else "white"
@@ -94,11 +94,11 @@ def draw_phase(metrics: Sequence[Metrics], title: str) -> "Figure | None":
     """
     from matplotlib.collections import LineCollection
 
-    rows = [one for one in metrics if {"tool_syntax", "content"} <= one.keys()]
+    rows = [row for row in metrics if {"tool_syntax", "content"} <= row.keys()]
     if len(rows) < 2:
         return None
-    steps = [int(one["step"]) for one in rows]
-    tools, content = ([one[name] for one in rows] for name in ("tool_syntax", "content"))
+    steps = [int(row["step"]) for row in rows]
+    tools, content = ([row[name] for row in rows] for name in ("tool_syntax", "content"))
     path = list(zip(smooth(tools), smooth(content), strict=True))
     figure = new_figure(4.6, title)
     axes = figure.add_subplot()
@@ -124,13 +124,13 @@ def _mark_steps(axes: "Axes", steps: Sequence[int], path: Sequence[tuple[float, 
     """Label up to five steps on the path, without labels that would overlap."""
     last = len(steps) - 1
     width, height = (max(axis) - min(axis) or 1.0 for axis in zip(*path, strict=True))
-    named: list[tuple[float, float]] = []
+    labelled: list[tuple[float, float]] = []
     for share in (0, 1, 0.25, 0.5, 0.75):  # the first and the last step take precedence
         i = round(share * last)
         x, y = path[i]
-        if any(abs(x - a) < 0.15 * width and abs(y - b) < 0.08 * height for a, b in named):
+        if any(abs(x - a) < 0.15 * width and abs(y - b) < 0.08 * height for a, b in labelled):
             continue
-        named.append((x, y))
+        labelled.append((x, y))
         fill, size = "white" if i == 0 else "black", 7 if i in (0, last) else 3.5
         axes.plot(x, y, "o", color="black", markerfacecolor=fill, markersize=size, zorder=4)
         axes.annotate(

@@ -5,19 +5,18 @@ recover), `phase` (tool calls against content), and `components` and `weaknesses
 training. Evaluations share one set: `components`, `weaknesses`, `rewards` and `efficiency`.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from resume_gym.apps.plot import bars, dynamics, spread, training
 from resume_gym.apps.plot.reading import Evaluation, Run, is_run, read_evaluations, read_run
-from resume_gym.apps.plot.source import BY_WEAKNESS, COMPONENTS
 from resume_gym.apps.plot.style import FORMATS, save, styled
 from resume_gym.tasks import TaskError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from resume_gym.apps.plot.bars import Bars
 
 Picture = tuple[str, "Figure | None"]
 """Name and figure; the figure is None if its data are missing."""
@@ -42,7 +41,8 @@ def plot(
     Args:
         paths: folders. All evaluations share one set of figures, each run has a separate set.
         out: output folder, with a subfolder per run if there are several paths; by default
-            `plots` in the folder of the run or evaluation.
+            `plots` in the folder of the run or evaluation. Runs with equal folder names are told
+            apart by the folders above.
         formats: subset of `FORMATS`.
         source: whether to mark the results of the reproduced experiment in the bar charts.
 
@@ -56,16 +56,25 @@ def plot(
     runs = [path for path in paths if is_run(path)]
     results = [path for path in paths if path not in runs]
     if out is None and len(results) > 1:
-        raise TaskError("--out: expected a folder, since several evaluations make one picture")
+        raise TaskError("--out: expected a folder, since the evaluations share their figures")
     written = Written([], [])
     with styled():
-        for path in runs:
-            own = out / path.resolve().name if out and len(paths) > 1 else out
-            _write(of_run(read_run(path), source), own or path / "plots", formats, written)
+        for path, name in zip(runs, _names(runs), strict=True):
+            folder = out / name if out and len(paths) > 1 else out
+            _write(of_run(read_run(path), source), folder or path / "plots", formats, written)
         if results:
             pictures = of_evaluation(read_evaluations(results), source)
             _write(pictures, out or results[0] / "plots", formats, written)
     return written
+
+
+def _names(runs: Sequence[Path]) -> list[Path]:
+    """Return a distinct relative folder for each run, if possible the name of the run's folder."""
+    folders = [path.resolve() for path in runs]
+    if len({folder.name for folder in folders}) == len(folders):
+        return [Path(folder.name) for folder in folders]
+    top = os.path.commonpath([folder.parent for folder in folders])
+    return [folder.relative_to(top) for folder in folders]
 
 
 def _write(
@@ -83,35 +92,30 @@ def _write(
 
 def of_run(run: Run, source: bool = False) -> Iterator[Picture]:
     """Yield the figures of a run; must be consumed inside `styled()`."""
-    from resume_gym.apps.plot import bars, dynamics, training
-
     metrics, name = run.metrics, run.title
     yield "training", training.draw_panels(metrics, training.OVERVIEW, name)
     yield "trainer", training.draw_panels(metrics, training.TRAINER, f"{name}, the trainer")
     yield "dips", dynamics.draw_dips(metrics, f"{name}, curves that dip and come back")
     yield "phase", dynamics.draw_phase(metrics, f"{name}, tool calls against content")
-    parts = bars.summary_components(run.summaries)
-    kinds = bars.summary_by_weakness(run.summaries)
-    yield from _bars(parts, kinds, f"{name}, held-out tasks", source, "")
+    components = bars.summary_components(run.summaries)
+    weaknesses = bars.summary_by_weakness(run.summaries)
+    yield from _bars(components, weaknesses, f"{name}, held-out tasks", source, "")
 
 
 def of_evaluation(evaluation: Evaluation, source: bool = False) -> Iterator[Picture]:
     """Yield the figures of evaluations; must be consumed inside `styled()`."""
-    from resume_gym.apps.plot import bars, spread
-
     name, episodes, note = evaluation.title, evaluation.episodes, evaluation.note
     yield from _bars(bars.components(episodes), bars.by_weakness(episodes), name, source, note)
     yield "rewards", spread.draw_rewards(evaluation, f"{name}: rewards of single episodes")
     yield "efficiency", spread.draw_efficiency(evaluation, f"{name}: reward and effort")
 
 
-def _bars(parts: "Bars", kinds: "Bars", name: str, source: bool, note: str) -> Iterator[Picture]:
-    from resume_gym.apps.plot.bars import draw_bars
-
-    for picture, bars, what, marks in (
-        ("components", parts, "the reward and its parts", COMPONENTS),
-        ("weaknesses", kinds, "reward by weakness", BY_WEAKNESS),
+def _bars(
+    components: bars.Bars, weaknesses: bars.Bars, name: str, source: bool, note: str
+) -> Iterator[Picture]:
+    note = " ".join([note] * bool(note) + [_SOURCE] * source)
+    for picture, drawn, what, marks in (
+        ("components", components, "the reward and its parts", bars.COMPONENTS),
+        ("weaknesses", weaknesses, "reward by weakness", bars.BY_WEAKNESS),
     ):
-        notes = [note] * bool(note) + [_SOURCE] * source
-        figure = draw_bars(bars, f"{name}: {what}", marks if source else {}, " ".join(notes))
-        yield picture, figure
+        yield picture, bars.draw_bars(drawn, f"{name}: {what}", marks if source else {}, note)

@@ -74,14 +74,16 @@ class Evaluation:
     @property
     def note(self) -> str:
         """Caveats for readers of the figures; usually empty."""
-        told = [f"{self.failed} episodes could not be graded and are left out."] * bool(self.failed)
+        notes = []
+        if self.failed:
+            notes.append(f"{self.failed} episodes could not be graded and are left out.")
         if self.differing:
-            told.append(f"The evaluations differ in: {', '.join(self.differing)}.")
-        return " ".join(told)
+            notes.append(f"The evaluations differ in: {', '.join(self.differing)}.")
+        return " ".join(notes)
 
     def of(self, agent: str) -> list[Played]:
         """Return the episodes of one agent."""
-        return [one for one in self.episodes if one.agent == agent]
+        return [episode for episode in self.episodes if episode.agent == agent]
 
 
 def is_run(folder: Path) -> bool:
@@ -94,11 +96,10 @@ def is_run(folder: Path) -> bool:
         return True
     if (folder / "episodes.jsonl").is_file():
         return False
-    what = "has neither metrics.jsonl nor episodes.jsonl"
-    raise TaskError(
-        f"{folder}: expected the folder of a run or an evaluation; "
-        f"{f'it {what}' if folder.is_dir() else 'there is no such folder'}"
-    )
+    problem = "there is no such folder"
+    if folder.is_dir():
+        problem = "it has neither metrics.jsonl nor episodes.jsonl"
+    raise TaskError(f"{folder}: expected the folder of a run or an evaluation; {problem}")
 
 
 def read_run(folder: Path) -> Run:
@@ -140,23 +141,25 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluation:
         {_key(row): row for row in _rows(folder / "episodes.jsonl", _episode)}
         for folder in folders
     ]
-    times = Counter(agent for one in rows for agent in {agent for agent, _, _ in one})
+    occurrences = Counter(agent for by_key in rows for agent in {agent for agent, _, _ in by_key})
     episodes: list[Played] = []
-    for folder, about, found in zip(folders, settings, rows, strict=True):
-        own = dict.fromkeys([*about.get("agents", ()), *(agent for agent, _, _ in found)])
-        for agent in own:
-            name = f"{agent} ({folder.resolve().name})" if times[agent] > 1 else agent
-            graded = [row for key, row in found.items() if key[0] == agent and row["graded"]]
+    for folder, setting, by_key in zip(folders, settings, rows, strict=True):
+        agents = dict.fromkeys([*setting.get("agents", ()), *(agent for agent, _, _ in by_key)])
+        for agent in agents:
+            name = f"{agent} ({folder.resolve().name})" if occurrences[agent] > 1 else agent
+            graded = [row for key, row in by_key.items() if key[0] == agent and row["graded"]]
             episodes += [_played(name, row) for row in graded]
     if not episodes:
         raise TaskError(f"{', '.join(map(str, folders))}: no episode has been graded")
     return Evaluation(
         title=_title(folders, settings),
-        agents=tuple(dict.fromkeys(one.agent for one in episodes)),
+        agents=tuple(dict.fromkeys(episode.agent for episode in episodes)),
         episodes=episodes,
         failed=sum(map(len, rows)) - len(episodes),
         differing=tuple(
-            name for name in _SETTINGS if len({json.dumps(one.get(name)) for one in settings}) > 1
+            name
+            for name in _SETTINGS
+            if len({json.dumps(setting.get(name)) for setting in settings}) > 1
         ),
     )
 
@@ -168,12 +171,11 @@ def _settings(folder: Path) -> Mapping[str, Any]:
 
 
 def _title(folders: Sequence[Path], settings: Sequence[Mapping[str, Any]]) -> str:
-    told = {
-        name: " / ".join(dict.fromkeys(str(one[name]) for one in settings if one.get(name)))
+    env, judge = (
+        " / ".join(dict.fromkeys(str(setting[name]) for setting in settings if setting.get(name)))
         for name in ("env", "judge")
-    }
-    judge = f", judge: {told['judge']}" if told["judge"] else ""
-    return f"{told['env'] or folders[0].resolve().name}{judge}"
+    )
+    return (env or folders[0].resolve().name) + (f", judge: {judge}" if judge else "")
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:

@@ -57,14 +57,14 @@ def dips(values: Sequence[float]) -> list[Dip]:
     least = max(SHARE * (max(curve) - min(curve)), ERRORS * noise)
     flat = least <= 1e-9 * max(map(abs, curve))  # constant except for rounding errors
     turns = [] if flat else _turns(curve, least)
-    found = []
+    result = []
     # peaks and troughs alternate; a triple that starts with a trough is no dip
     for peak, trough, top in zip(turns, turns[1:], turns[2:], strict=False):
         if curve[trough] < curve[peak]:
-            again = (i for i in range(trough, top + 1) if curve[i] >= curve[peak])
-            back = next(again, None)
-            found.append(Dip(peak, trough, top if back is None else back, back is not None))
-    return found
+            recovered = (i for i in range(trough, top + 1) if curve[i] >= curve[peak])
+            back = next(recovered, None)
+            result.append(Dip(peak, trough, top if back is None else back, back is not None))
+    return result
 
 
 def _window(values: Sequence[float]) -> int:
@@ -74,14 +74,14 @@ def _window(values: Sequence[float]) -> int:
 def _turns(curve: Sequence[float], least: float) -> list[int]:
     """Return alternating peaks and troughs; ignores swings smaller than `least`."""
     turns: list[int] = []
-    high = low = way = 0  # extremes since the last turn; way: 1 rising, -1 falling
+    high = low = direction = 0  # extremes since the last turn; 1 rising, -1 falling
     for i, value in enumerate(curve):
         high = i if value > curve[high] else high
         low = i if value < curve[low] else low
-        if way >= 0 and curve[high] - value >= least:
+        if direction >= 0 and curve[high] - value >= least:
             turns.append(high)
-            way, low = -1, i
-        elif way <= 0 and value - curve[low] >= least:
+            direction, low = -1, i
+        elif direction <= 0 and value - curve[low] >= least:
             turns.append(low)
-            way, high = 1, i
-    return [*turns, high if way > 0 else low] if turns else []
+            direction, high = 1, i
+    return [*turns, high if direction > 0 else low] if turns else []

@@ -19,18 +19,22 @@ _SHAPES = "oD^sPXv*"  # 8 shapes and 7 colours: a combination recurs after 56 ag
 
 def draw_rewards(evaluation: Evaluation, title: str) -> "Figure":
     """Draw a reward histogram with its mean for each agent, one below the other."""
-    rewards = {agent: [one.reward for one in evaluation.of(agent)] for agent in evaluation.agents}
-    edges = _edges([reward for own in rewards.values() for reward in own])
+    rewards = {
+        agent: [episode.reward for episode in evaluation.of(agent)] for agent in evaluation.agents
+    }
+    edges = _edges([reward for values in rewards.values() for reward in values])
     figure = new_figure(0.9 + 1.1 * len(rewards), title)
     grid = figure.subplots(len(rewards), 1, sharex=True, squeeze=False)[:, 0]
-    for place, (axes, (agent, own)) in enumerate(zip(grid, rewards.items(), strict=True)):
-        colour = COLOURS[place % len(COLOURS)]
+    for index, (axes, (agent, values)) in enumerate(zip(grid, rewards.items(), strict=True)):
+        colour = COLOURS[index % len(COLOURS)]
         axes.grid(axis="y")
-        axes.hist(own, edges, weights=[100 / len(own)] * len(own), color=colour, rwidth=0.9)
+        weights = [100 / len(values)] * len(values)
+        axes.hist(values, edges, weights=weights, color=colour, rwidth=0.9)
         axes.margins(x=0.02, y=0.15)
         axes.locator_params(axis="y", nbins=3)
-        axes.axvline(fmean(own), color="black", linewidth=1.2, linestyle=(0, (3, 2)))
-        axes.set_title(f"{short(agent)}: mean {fmean(own):z.2f} (n = {len(own)})", parse_math=False)
+        mean = fmean(values)
+        axes.axvline(mean, color="black", linewidth=1.2, linestyle=(0, (3, 2)))
+        axes.set_title(f"{short(agent)}: mean {mean:z.2f} (n = {len(values)})", parse_math=False)
         axes.set_ylabel("% of episodes")
     grid[-1].set_xlabel("reward of an episode")
     caption(figure, f"Dashed: mean. {evaluation.note}")
@@ -52,14 +56,14 @@ def _edges(values: Sequence[float]) -> list[float]:
 
 def draw_efficiency(evaluation: Evaluation, title: str) -> "Figure | None":
     """Draw mean reward against mean words and turns; return None if neither is recorded."""
-    wanted: dict[str, Callable[[Played], int | None]] = {
-        "words that the agent wrote in an episode": lambda one: one.words,
-        "turns of an episode": lambda one: one.turns,
+    costs: dict[str, Callable[[Played], int | None]] = {
+        "words that the agent wrote in an episode": lambda episode: episode.words,
+        "turns of an episode": lambda episode: episode.turns,
     }
     panels = {
         label: cost
-        for label, cost in wanted.items()
-        if all(cost(one) is not None for one in evaluation.episodes)
+        for label, cost in costs.items()
+        if all(cost(episode) is not None for episode in evaluation.episodes)
     }
     if not panels:
         return None
@@ -68,8 +72,8 @@ def draw_efficiency(evaluation: Evaluation, title: str) -> "Figure | None":
     for axes, (label, cost) in zip(grid, panels.items(), strict=True):
         axes.grid()
         axes.set_xlabel(label)
-        for place, agent in enumerate(evaluation.agents):
-            _draw_cost(axes, evaluation.of(agent), cost, place, agent)
+        for index, agent in enumerate(evaluation.agents):
+            _draw_cost(axes, evaluation.of(agent), cost, index, agent)
     grid[0].set_ylabel("mean reward of an episode")
     legend_above(figure, grid[0], len(panels))
     caption(figure, f"Small: a task. Large: all episodes of an agent. {evaluation.note}")
@@ -80,18 +84,17 @@ def _draw_cost(
     axes: "Axes",
     episodes: Sequence[Played],
     cost: Callable[[Played], int | None],
-    place: int,
+    index: int,
     agent: str,
 ) -> None:
     """Draw an agent's tasks as small dots and the mean of all its episodes as a large marker."""
-    colour = COLOURS[place % len(COLOURS)]
+    colour = COLOURS[index % len(COLOURS)]
     tasks: dict[str, list[Played]] = {}
-    for one in episodes:
-        tasks.setdefault(one.task_id, []).append(one)
-    spots = [_mean(own, cost) for own in tasks.values()]
-    costs, rewards = zip(*spots, strict=True)
+    for episode in episodes:
+        tasks.setdefault(episode.task_id, []).append(episode)
+    costs, rewards = zip(*(_mean(of_task, cost) for of_task in tasks.values()), strict=True)
     axes.scatter(costs, rewards, s=12, color=colour, alpha=0.35, lw=0)
-    shape = _SHAPES[place % len(_SHAPES)]
+    shape = _SHAPES[index % len(_SHAPES)]
     axes.plot(
         *_mean(episodes, cost), shape, color=ink(colour), markerfacecolor=colour, markersize=9,
         linestyle="none", zorder=4, label=agent,
@@ -99,4 +102,7 @@ def _draw_cost(
 
 
 def _mean(episodes: Sequence[Played], cost: Callable[[Played], int | None]) -> tuple[float, float]:
-    return fmean(cost(one) or 0 for one in episodes), fmean(one.reward for one in episodes)
+    return (
+        fmean(cost(episode) or 0 for episode in episodes),
+        fmean(episode.reward for episode in episodes),
+    )

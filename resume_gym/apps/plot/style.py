@@ -121,8 +121,8 @@ def legend_above(figure: "Figure", axes: "Axes", panels: int = 1) -> None:
     """
     from matplotlib.lines import Line2D
 
-    shown = zip(*axes.get_legend_handles_labels(), strict=True)
-    order = sorted(shown, key=lambda one: isinstance(one[0], Line2D))  # bars before marks
+    entries = zip(*axes.get_legend_handles_labels(), strict=True)
+    order = sorted(entries, key=lambda entry: isinstance(entry[0], Line2D))  # bars before marks
     handles = [handle for handle, _ in order]
     names = [short(name) for _, name in order]
     # about 130 characters fit the width; an entry takes 8 beside its name
@@ -157,18 +157,18 @@ def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
         ends: preferred height in data units, text and colour of each label.
     """
     to_axes = axes.transData + axes.transAxes.inverted()
-    wanted = [float(to_axes.transform((1.0, height))[1]) for height, _, _ in ends]
-    for place, (_, text, colour) in zip(apart(wanted, 0.095), ends, strict=True):
+    preferred = [float(to_axes.transform((1.0, height))[1]) for height, _, _ in ends]
+    for height, (_, text, colour) in zip(apart(preferred, 0.095), ends, strict=True):
         axes.text(
-            1.03, place, text, transform=axes.transAxes, color=ink(colour), va="center",
+            1.03, height, text, transform=axes.transAxes, color=ink(colour), va="center",
             fontsize=7.5, parse_math=False,
         )  # fmt: skip
 
 
-def apart(places: Sequence[float], gap: float) -> list[float]:
+def apart(heights: Sequence[float], gap: float) -> list[float]:
     """Return heights near the given ones in [0, 1], with at least `gap` between them."""
-    order = sorted(range(len(places)), key=places.__getitem__)
-    moved = list(places)
+    order = sorted(range(len(heights)), key=heights.__getitem__)
+    moved = list(heights)
     # push upwards first, then down again from the top of the axes
     for below, above in pairwise(order):
         moved[above] = max(moved[above], moved[below] + gap)

@@ -131,17 +131,17 @@ def dashboard(metrics: Sequence[Metrics], path: Path, title: str) -> None:
 def draw_panels(metrics: Sequence[Metrics], panels: Sequence[Panel], title: str) -> "Figure | None":
     """Draw the panels that have metrics, three per row; return None if there are none."""
     # recorded metrics take precedence over derived ones
-    rows = [{**_derived(one), **one} for one in metrics]
-    wanted = [(panel, lines) for panel in panels if (lines := _lines(panel, rows))]
-    if not wanted:
+    rows = [{**_derived(row), **row} for row in metrics]
+    drawn = [(panel, lines) for panel in panels if (lines := _lines(panel, rows))]
+    if not drawn:
         return None
-    columns = min(3, len(wanted))
-    height = -(-len(wanted) // columns)
+    columns = min(3, len(drawn))
+    height = -(-len(drawn) // columns)
     figure = new_figure(0.5 + 2.1 * height, title)
-    for place, (panel, lines) in enumerate(wanted, 1):
-        axes = figure.add_subplot(height, columns, place)
+    for index, (panel, lines) in enumerate(drawn, 1):
+        axes = figure.add_subplot(height, columns, index)
         _draw(axes, panel, lines, rows)
-        if place > columns * (height - 1):
+        if index > columns * (height - 1):
             axes.set_xlabel("step")
     return figure
 
@@ -164,8 +164,8 @@ def _lines(panel: Panel, rows: Sequence[Metrics]) -> list[Line]:
 
 def verdict_lines(rows: Sequence[Metrics]) -> list[Line]:
     """Return a curve for each field of the domain's verdicts."""
-    names = dict.fromkeys(name for one in rows for name in one if name.startswith("verdict_"))
-    colours = cycle((RED, *(one for one in COLOURS if one != RED)))
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith("verdict_"))
+    colours = cycle((RED, *(colour for colour in COLOURS if colour != RED)))
     return [
         Line(name, name.removeprefix("verdict_").replace("_", " "), colour)
         for name, colour in zip(names, colours, strict=False)
@@ -175,9 +175,9 @@ def verdict_lines(rows: Sequence[Metrics]) -> list[Line]:
 def points(rows: Sequence[Metrics], metric: str, positive: bool = False) -> list[tuple[int, float]]:
     """Return (step, value) pairs of a metric; `positive` drops values unfit for a log axis."""
     return [
-        (int(one["step"]), one[metric])
-        for one in rows
-        if metric in one and (one[metric] > 0 or not positive)
+        (int(row["step"]), row[metric])
+        for row in rows
+        if metric in row and (row[metric] > 0 or not positive)
     ]
 
 
@@ -193,10 +193,8 @@ def _draw(axes: "Axes", panel: Panel, lines: Sequence[Line], rows: Sequence[Metr
             _band(axes, rows, line.colour)
         steps, raw = zip(*points(rows, line.metric, panel.log), strict=True)
         values = [value * line.scale for value in raw]
-        curve = draw_curve(axes, steps, values, line.colour)
-        ends.append(
-            (curve[-1], f"{line.label} {panel.form.format(curve[-1])}".strip(), line.colour)
-        )
+        end = draw_curve(axes, steps, values, line.colour)[-1]
+        ends.append((end, f"{line.label} {panel.form.format(end)}".strip(), line.colour))
     axes.set_ylim(panel.low, panel.high)  # before the labels, which need final limits
     label_ends(axes, ends)
 
@@ -213,6 +211,6 @@ def draw_curve(
 
 
 def _band(axes: "Axes", rows: Sequence[Metrics], colour: str) -> None:
-    spread = [one for one in rows if {"reward", "reward_std"} <= one.keys()]
-    low, high = ([one["reward"] + sign * one["reward_std"] for one in spread] for sign in (-1, 1))
-    axes.fill_between([one["step"] for one in spread], low, high, color=colour, alpha=0.15, lw=0)
+    rows = [row for row in rows if {"reward", "reward_std"} <= row.keys()]
+    low, high = ([row["reward"] + sign * row["reward_std"] for row in rows] for sign in (-1, 1))
+    axes.fill_between([row["step"] for row in rows], low, high, color=colour, alpha=0.15, lw=0)

@@ -54,7 +54,7 @@ class Source:
         """
         if not self.raw:
             return revised.encode()
-        mark = next((one for one in _MARKS if self.raw.startswith(one)), b"")
+        mark = next((mark for mark in _MARKS if self.raw.startswith(mark)), b"")
         encoding = _MARKS.get(mark, "utf-8")
         # the group in `_END` keeps the line ends between the lines
         parts = _END.split(self.raw[len(mark) :].decode(encoding))
@@ -62,8 +62,8 @@ class Source:
         whole = "\n".join(lines)
         before, _, after = whole.partition(whole.strip("\n"))
         new = (before + revised.strip("\n") + after).split("\n")
-        usual = Counter(ends).most_common(1)[0][0] if ends else "\n"
-        new_ends = [usual] * (len(new) - 1) + [""]
+        default = Counter(ends).most_common(1)[0][0] if ends else "\n"
+        new_ends = [default] * (len(new) - 1) + [""]
         if len(set(ends)) > 1:  # mixed line ends: each unedited line keeps its end
             for i, j, size in SequenceMatcher(None, lines, new).get_matching_blocks():
                 for step in range(size):
@@ -106,12 +106,12 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
             raise TaskError(f"{option}: there is no folder {str(path.parent)!r}")
         if path.is_dir():
             raise TaskError(f"{option}: expected a file, {str(path)!r} is a folder")
-        if any(_same(path, one) for one in taken):
-            told = "is one of the files that are read or written; name another"
-            raise TaskError(f"{option}: {str(path)!r} {told}")
+        if any(_same(path, other) for other in taken):
+            reason = "is one of the files that are read or written; name another"
+            raise TaskError(f"{option}: {str(path)!r} {reason}")
         if os.path.lexists(path) and not force:
-            told = f"exists; --force replaces it, {option} FILE names another"
-            raise TaskError(f"{option}: {str(path)!r} {told}")
+            reason = f"exists; --force replaces it, {option} FILE names another"
+            raise TaskError(f"{option}: {str(path)!r} {reason}")
         if not os.access(path.parent, os.W_OK):
             raise TaskError(f"{option}: the folder {str(path.parent)!r} may not be written to")
         taken.append(path)
@@ -143,12 +143,12 @@ def write_files(contents: Mapping[Path, bytes], like: Path, *, force: bool) -> N
             draft.write_bytes(content)
             shutil.copymode(like, draft)
         except OSError:
-            for one in (draft, *drafts.values()):
-                one.unlink(missing_ok=True)
+            for file in (draft, *drafts.values()):
+                file.unlink(missing_ok=True)
             raise
         drafts[path] = draft
     for path, draft in drafts.items():
         # the file may have appeared since `check_places`
         if os.path.lexists(path) and not force:
-            raise OSError(f"{path} has been made meanwhile; see {draft}")
+            raise OSError(f"{path} was created meanwhile; the new content is in {draft}")
         draft.replace(path)

@@ -78,9 +78,9 @@ def _overall(preference: int) -> str:
 
 
 def _warnings(revision: Revision) -> Iterator[str]:
-    if told := revision.warnings:
+    if warnings := revision.warnings:
         yield "**Read this before you use the revision:**"
-        yield "\n".join(f"- **{_text(one.rstrip('.'))}.**" for one in told)
+        yield "\n".join(f"- **{_text(warning.rstrip('.'))}.**" for warning in warnings)
         if revision.claims:
             yield "The lines are under [New claims](#new-claims)."
 
@@ -101,7 +101,7 @@ def _change(change: Change) -> Iterator[str]:
     if change.said:
         yield "Why, in the agent's words:\n\n" + _quoted(change.said)
     elif change.thought:
-        yield "Why, from what the agent thought:\n\n" + _quoted(_cut(change.thought))
+        yield "Why, from the agent's thought:\n\n" + _quoted(_cut(change.thought))
     else:
         yield "Why: the agent gave no reason."
     yield "By rule: " + _text(by_rule(change))
@@ -111,27 +111,27 @@ def _change(change: Change) -> Iterator[str]:
 
 def by_rule(change: Change) -> str:
     """Describe the effect of a single edit, as judged by rules."""
-    told = ["the same words in another order"] if change.moved else []
+    effects = ["the same words in another order"] if change.moved else []
     reasons: set[str] = set()
     for field, grade in change.grades.items():
-        why = change.reasons.get(field, "").rstrip(".")
+        reason = change.reasons.get(field, "").rstrip(".")
         # the overall grade often repeats the reason of another field
-        because = f" ({why})" if why and why not in reasons else ""
-        told.append(f"{label(field)}: {_GRADES[grade]}{because}")
-        reasons.add(why)
+        suffix = f" ({reason})" if reason and reason not in reasons else ""
+        effects.append(f"{label(field)}: {_GRADES[grade]}{suffix}")
+        reasons.add(reason)
     if not change.grades:
-        told.append("no grade changes by this edit alone")
-    return "; ".join(told) + "."
+        effects.append("no grade changes by this edit alone")
+    return "; ".join(effects) + "."
 
 
 def label(field: str) -> str:
     """Return the display name of a verdict field."""
-    known = {
+    labels = {
         "jd_alignment": "fit to the job",
         "preference": "the whole",
         "hallucination": "support",
     }
-    return known.get(field, field.replace("_", " "))
+    return labels.get(field, field.replace("_", " "))
 
 
 def _claims(flagged: Mapping[str, Sequence[Claim]]) -> Iterator[str]:
@@ -140,7 +140,9 @@ def _claims(flagged: Mapping[str, Sequence[Claim]]) -> Iterator[str]:
         rows = []
         for line, claims in flagged.items():
             rows.append(f"- {_text(line)}")
-            rows += [f"  - {one.kind}, edit {one.edit}: {_text(one.reason)}" for one in claims]
+            rows += [
+                f"  - {claim.kind}, edit {claim.edit}: {_text(claim.reason)}" for claim in claims
+            ]
         yield "\n".join(rows)
     else:
         yield "No claim without support was found."
@@ -197,10 +199,10 @@ def as_json(revision: Revision, notes: list[str]) -> dict[str, Any]:
         "warnings": revision.warnings if changed else [],
         "notes": notes,
         "edits": [
-            {**asdict(one), "claims": [claim._asdict() for claim in one.claims]}
-            for one in revision.changes
+            {**asdict(change), "claims": [claim._asdict() for claim in change.claims]}
+            for change in revision.changes
         ],
-        "claims": [one._asdict() for one in revision.claims],
+        "claims": [claim._asdict() for claim in revision.claims],
         "diff": revision.diff,
         "original": revision.task.resume,
         "fits": revision.fits,

@@ -19,7 +19,7 @@ from resume_gym.tasks import Task
 from resume_gym.text.lines import parse
 from resume_gym.text.reference import make_reference
 
-_LOOK_S = 0.2  # seconds between two progress reports
+_PROGRESS_S = 0.2  # seconds between two progress reports
 
 
 class Claim(NamedTuple):
@@ -114,17 +114,17 @@ class Revision:
     @cached_property
     def claims(self) -> tuple[Claim, ...]:
         """Claims of the revision that the original does not support."""
-        known = [one.claims for one in self._edits]
-        found = []
-        for key, claim in known[-1].items():
-            if key in known[0]:
+        history = [edit.claims for edit in self._edits]
+        claims = []
+        for key, claim in history[-1].items():
+            if key in history[0]:
                 continue
             # trace the claim back by kind and quote: a later edit may have changed its line
-            since = len(known) - 1
-            while since and any(one[:2] == key[:2] for one in known[since - 1]):
-                since -= 1
-            found.append(claim._replace(edit=since))
-        return tuple(found)
+            edit = len(history) - 1
+            while edit and any(earlier[:2] == key[:2] for earlier in history[edit - 1]):
+                edit -= 1
+            claims.append(claim._replace(edit=edit))
+        return tuple(claims)
 
     @property
     def flagged(self) -> dict[str, list[Claim]]:
@@ -152,24 +152,24 @@ class Revision:
     @property
     def warnings(self) -> list[str]:
         """Warnings that the user must read before using the revision."""
-        told = []
+        warnings = []
         if self.claims:
             count = len(self.flagged)
-            what = "1 line claims" if count == 1 else f"{count} lines claim"
-            told.append(f"{what} what your original does not support: see whether it is true")
+            lines = "1 line claims" if count == 1 else f"{count} lines claim"
+            warnings.append(f"{lines} what your original does not support: see whether it is true")
         verdict = self.verdict
         if verdict and verdict.hallucination < 0:
             reason = verdict.reasons.get("hallucination", "it gives no reason")
             # the rubric judge repeats the reason of a claim
-            if not any(reason.startswith(one.reason) for one in self.claims):
-                told.append(f"The judge ({self.judge}) objects: {reason}")
+            if not any(reason.startswith(claim.reason) for claim in self.claims):
+                warnings.append(f"The judge ({self.judge}) objects: {reason}")
         if verdict and verdict.preference < 0:
-            told.append(f"The judge ({self.judge}) would rather have your original")
+            warnings.append(f"The judge ({self.judge}) would rather have your original")
         if self.no_verdict:
-            told.append(f"The judge ({self.judge}) gave no verdict: {self.no_verdict}")
+            warnings.append(f"The judge ({self.judge}) gave no verdict: {self.no_verdict}")
         if not self.session.state.submitted:
-            told.append("The agent ran out of turns and did not hand it in: it may be half done")
-        return told
+            warnings.append("The agent ran out of turns and did not submit: it may be half done")
+        return warnings
 
 
 async def play(
@@ -190,7 +190,7 @@ async def play(
         playing = asyncio.create_task(player.play(session, seed))
         try:
             while not playing.done():
-                await asyncio.wait({playing}, timeout=_LOOK_S)
+                await asyncio.wait({playing}, timeout=_PROGRESS_S)
                 turn(session.turns)
         finally:
             playing.cancel()  # after an interruption; has no effect on a finished task
@@ -248,11 +248,11 @@ def _edits(session: Session) -> Iterator[_Edit]:
 def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], Claim]:
     lines = parse(text)
     signals = measure(text, make_reference(task))
-    found = [
-        Claim(one.kind, one.quote, lines[one.line].body, one.reason, one.confidence)
-        for one in (*signals.findings, *signals.doubts)
-    ]
-    return {one[:3]: one for one in found}
+    claims: dict[tuple[str, str, str], Claim] = {}
+    for claim in (*signals.findings, *signals.doubts):
+        key = claim.kind, claim.quote, lines[claim.line].body
+        claims[key] = Claim(*key, claim.reason, claim.confidence)
+    return claims
 
 
 def _change(task: Task, number: int, old: _Edit, new: _Edit) -> Change:
@@ -260,13 +260,15 @@ def _change(task: Task, number: int, old: _Edit, new: _Edit) -> Change:
     comparison = compare(task, old.text, new.text)
     grades = {name: comparison.grade(name) for name in GRADED_FIELDS}
     grades = {name: grade for name, grade in grades.items() if grade}
-    alone = RubricJudge().judge(replace(task, resume=old.text), new.text)
+    verdict = RubricJudge().judge(replace(task, resume=old.text), new.text)
     # the judge may grade differently: use its reasons where the grades agree
     reasons = {
-        name: alone.reasons[name] for name, grade in grades.items() if getattr(alone, name) == grade
+        name: verdict.reasons[name]
+        for name, grade in grades.items()
+        if getattr(verdict, name) == grade
     }
-    fresh = (claim for key, claim in new.claims.items() if key not in old.claims)
-    claims = tuple(claim._replace(edit=number) for claim in fresh)
+    added = (claim for key, claim in new.claims.items() if key not in old.claims)
+    claims = tuple(claim._replace(edit=number) for claim in added)
     thought, said = words(new.action)
     diff = unified(old.text, new.text, 1)
     moved = sorted(old.text.split()) == sorted(new.text.split())

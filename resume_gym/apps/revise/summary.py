@@ -10,8 +10,8 @@ from resume_gym.apps.revise.report import by_rule, outcome
 from resume_gym.apps.revise.revision import Change, Revision
 from resume_gym.render import visible as _visible
 
-_MOST_LINES = 4
-_MOST_WORDS = 300
+_MAX_LINES = 4
+_MAX_REASON = 300  # characters
 _COLOURS = {"-": "red", "+": "green"}
 
 
@@ -33,8 +33,8 @@ def print_summary(revision: Revision, notes: Sequence[str], files: Iterable[str]
     for line, claims in revision.flagged.items():
         console.print(Text(f"without support: {visible(line)}", "red"))
         for claim in claims:
-            told = Text(visible(f"edit {claim.edit}: {claim.reason}"))
-            console.print(Padding(told, (0, 0, 0, 2), expand=False))
+            text = Text(visible(f"edit {claim.edit}: {claim.reason}"))
+            console.print(Padding(text, (0, 0, 0, 2), expand=False))
     for warning in revision.warnings:
         console.print(Text(f"WARNING: {visible(warning)}", "bold red"))
     for file in files:
@@ -50,12 +50,13 @@ def _print_change(console: Console, change: Change) -> None:
     console.print(Text(f"edit {change.number}", "bold"))
     for sign, colour in _COLOURS.items():
         lines = [row for row in change.diff.split("\n") if row.startswith(sign) and row[1:].strip()]
-        for row in lines[:_MOST_LINES]:
+        for row in lines[:_MAX_LINES]:
             console.print(Text(visible(row), colour))
-        if len(lines) > _MOST_LINES:
-            console.print(Text(f"{sign} and {len(lines) - _MOST_LINES} lines more", colour))
-    said = " ".join((change.said or change.thought).split())
-    cut = said[:_MOST_WORDS] + "..." * (len(said) > _MOST_WORDS)
-    console.print(Text(f"why: {visible(cut) or 'the agent gave no reason'}", "italic"))
+        if len(lines) > _MAX_LINES:
+            console.print(Text(f"{sign} and {len(lines) - _MAX_LINES} lines more", colour))
+    reason = " ".join((change.said or change.thought).split())
+    if len(reason) > _MAX_REASON:
+        reason = f"{reason[:_MAX_REASON]}..."
+    console.print(Text(f"why: {visible(reason) or 'the agent gave no reason'}", "italic"))
     console.print(Text(f"by rule: {visible(by_rule(change))}", "dim"))
     console.print()

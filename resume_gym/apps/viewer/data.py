@@ -43,8 +43,8 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
-            near = path.is_file() and (_is_run(path.parent) or _is_evaluation(path.parent))
-            hint = f", did you mean its folder {str(path.parent)!r}?" if near else ""
+            is_inside = path.is_file() and (_is_run(path.parent) or _is_evaluation(path.parent))
+            hint = f", did you mean its folder {str(path.parent)!r}?" if is_inside else ""
             raise TaskError(f"view: there is no folder {str(path)!r}{hint}")
         self.path = path
         self.is_run = _is_run(path)
@@ -56,22 +56,22 @@ class Results:
         self.rows: list[Row] = []
         self._places: list[_Place] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._read: dict[Path, int] = {}
+        self._offsets: dict[Path, int] = {}
         self._unreadable = 0
         self._lock = Lock()
-        self._about = self._settings()
-        env, source = (str(self._about.get(name) or "") for name in ("env", "tasks"))
+        self._settings = self._read_settings()
+        env, source = (str(self._settings.get(name) or "") for name in ("env", "tasks"))
         self.tasks = find_tasks(env, source) if env else Tasks()
         self._decode: Callable[[int], str] | None = None
 
-    def _settings(self) -> Mapping[str, Any]:
+    def _read_settings(self) -> Mapping[str, Any]:
         if not self.is_run:  # evaluation.json is written at the end
             return _json(self.path / "evaluation.json") or _json(self.path / "settings.json")
         file = self.path / "config.toml"
         try:
-            read = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+            config = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
             # JSON has neither the infinities nor the dates of TOML
-            return dict(json.loads(json.dumps(read, default=str), parse_constant=str))
+            return dict(json.loads(json.dumps(config, default=str), parse_constant=str))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
             raise TaskError(f"{file}: {problem}") from None
 
@@ -81,19 +81,19 @@ class Results:
             return sorted((self.path / "trajectories").glob("step-*.jsonl"))
         return [self.path / "episodes.jsonl"]
 
-    def refresh(self, told: Callable[[Path], None] = lambda file: None) -> None:
+    def refresh(self, progress: Callable[[], object] = lambda: None) -> None:
         """Read the episodes added since the last call.
 
         Args:
-            told: progress callback, called with each file after it is read.
+            progress: callback after each file.
         """
         with self._lock:  # the server handles each request in a thread
             for file in self.files():
                 self._extend(file)
-                told(file)
+                progress()
 
     def _extend(self, file: Path) -> None:
-        start = self._read.get(file, 0)
+        start = self._offsets.get(file, 0)
         with file.open("rb") as opened:
             opened.seek(start)
             for line in opened:
@@ -104,7 +104,7 @@ class Results:
                 except _PROBLEMS:
                     self._unreadable += 1
                 start += len(line)
-        self._read[file] = start
+        self._offsets[file] = start
 
     def _add(self, file: Path, record: Mapping[str, Any], place: _Place) -> None:
         step = re.search(r"step-(\d+)", file.name) if self.is_run else None
@@ -146,21 +146,21 @@ class Results:
         try:
             task_id = str(record["task_id"])
             task, original = self.tasks.by_id.get(task_id), self.tasks.original(task_id)
-            shown = episode.episode(record, task, original)
+            data = episode.episode(record, task, original)
         except _PROBLEMS as problem:
             raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
-        return {**shown, "has_tokens": bool(record.get("tokens"))}
+        return {**data, "has_tokens": bool(record.get("tokens"))}
 
     def tokens(self, number: int) -> dict[str, Any]:
         """Return the response tokens of an episode, with texts if the tokenizer is found."""
         tokens = self.record(number).get("tokens") or {}
-        if self._decode is None:
-            self._decode = find_decoder(self.path, str(self._about.get("model") or ""))
+        if self._decode is None:  # a running job may still write its tokenizer
+            self._decode = find_decoder(self.path, str(self._settings.get("model") or ""))
         ids = tokens.get("response", [])
         return {
             "prompt": len(tokens.get("prompt", [])),
             "ids": ids,
-            "texts": [self._decode(one) for one in ids] if self._decode else None,
+            "texts": [self._decode(token) for token in ids] if self._decode else None,
             **{name: tokens.get(name, []) for name in ("sampled", "logprobs", "versions")},
         }
 
@@ -183,40 +183,40 @@ class Results:
     def _of_run(self) -> dict[str, Any]:
         before, after = _json(self.path / "before.json"), _json(self.path / "after.json")
         between = {
-            f"step {one.get('step')}": {name: one[name] for name in one if name != "step"}
-            for one in _lines(self.path / "evaluations.jsonl")
+            f"step {row.get('step')}": {name: row[name] for name in row if name != "step"}
+            for row in _lines(self.path / "evaluations.jsonl")
         }
         figures = {"before": before, **between, "after": after}
         journal = self.path / "journal.md"
-        told = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
+        text = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
         return {
-            "settings": self._about,
+            "settings": self._settings,
             "metrics": [
-                one
-                for one in _lines(self.path / "metrics.jsonl")
-                if isinstance(one.get("step"), int | float)
+                row
+                for row in _lines(self.path / "metrics.jsonl")
+                if isinstance(row.get("step"), int | float)
             ],
-            "figures": {name: one for name, one in figures.items() if one},
-            "journal": [line[2:] for line in told.split("\n") if line.startswith("- ")],
+            "figures": {name: summary for name, summary in figures.items() if summary},
+            "journal": [line[2:] for line in text.split("\n") if line.startswith("- ")],
         }
 
     def _of_evaluation(self) -> dict[str, Any]:
-        self._about = about = self._settings()
+        self._settings = settings = self._read_settings()
         agents = {
-            name: one
-            for name, one in (about.get("agents") or {}).items()
-            if isinstance(one, Mapping) and one.get("summary")
+            name: agent
+            for name, agent in (settings.get("agents") or {}).items()
+            if isinstance(agent, Mapping) and agent.get("summary")
         }
-        apart = ("agents", "comparisons", "format")
+        separate = ("agents", "comparisons", "format")
         return {
-            "settings": {name: value for name, value in about.items() if name not in apart},
-            "figures": {name: one["summary"] for name, one in agents.items()},
+            "settings": {name: value for name, value in settings.items() if name not in separate},
+            "figures": {name: agent["summary"] for name, agent in agents.items()},
             "statistics": {
-                name: {key: told for key, told in one["statistics"].items() if key != "by_task"}
-                for name, one in agents.items()
-                if one.get("statistics")
+                name: {key: v for key, v in agent["statistics"].items() if key != "by_task"}
+                for name, agent in agents.items()
+                if agent.get("statistics")
             },
-            "comparisons": about.get("comparisons") or [],
+            "comparisons": settings.get("comparisons") or [],
             "metrics": [],
             "journal": [],
         }

@@ -48,18 +48,18 @@ class Turn(NamedTuple):
 
 def turns(record: Mapping[str, Any]) -> list[Turn]:
     """Return the turns of a record, in order."""
-    found: list[Turn] = []
+    result: list[Turn] = []
     edits, reviewed = 0, False
-    heard = record.get("observations", [])
+    replies = record.get("observations", [])
     for number, action in enumerate(record.get("actions", [])):
         said, tool, arguments = _call(action)
-        reply = heard[number] if number < len(heard) else ""
+        reply = replies[number] if number < len(replies) else ""
         body, _, last = reply.rpartition("\n")
         meta = _META.fullmatch(last)
         if not meta:  # environment without a document
-            earned = record.get("rewards", [])
-            reward = earned[number] if number < len(earned) else None
-            found.append(Turn("text", action, said, tool, arguments, "", reply, "", reward))
+            step_rewards = record.get("rewards", [])
+            reward = step_rewards[number] if number < len(step_rewards) else None
+            result.append(Turn("text", action, said, tool, arguments, "", reply, "", reward))
             continue
         # only a successful edit increments the counter in the reply
         kind, error = _kind(body, int(meta[1]) > edits)
@@ -67,11 +67,11 @@ def turns(record: Mapping[str, Any]) -> list[Turn]:
         text, _, layout = body.rpartition("\n")
         shows_layout = _LAYOUT.fullmatch(layout) is not None and kind in ("edit", "shown")
         status = f"{layout} | {last}" if shows_layout else last
-        reward = _earned(kind, reviewed)
+        reward = _reward(kind, reviewed)
         reviewed = reviewed or kind == "shown"
         text = text if shows_layout else body
-        found.append(Turn(kind, action, said, tool, arguments, error, text, status, reward))
-    return found
+        result.append(Turn(kind, action, said, tool, arguments, error, text, status, reward))
+    return result
 
 
 def _kind(body: str, edited: bool) -> tuple[str, str]:
@@ -87,7 +87,7 @@ def _kind(body: str, edited: bool) -> tuple[str, str]:
     return "shown", ""
 
 
-def _earned(kind: str, reviewed: bool) -> float:
+def _reward(kind: str, reviewed: bool) -> float:
     if kind == "shown":
         return 0.0 if reviewed else rewards.FIRST_REVIEW
     return {"edit": rewards.EDIT, "submit": rewards.SUBMIT}.get(kind, rewards.FAILURE)
@@ -210,15 +210,15 @@ def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the numeric fields of a verdict with their reasons, and its other contents."""
     if not verdict:
         return None
-    said = {name: value for name, value in verdict.items() if isinstance(value, Mapping)}
+    aspects = {name: value for name, value in verdict.items() if isinstance(value, Mapping)}
     fields = [
         {"field": name, "value": value}
-        | {aspect: told[name] for aspect, told in said.items() if name in told}
+        | {aspect: values[name] for aspect, values in aspects.items() if name in values}
         for name, value in verdict.items()
         if isinstance(value, int | float)
     ]
-    named = {one["field"] for one in fields}
-    rest = {name: told for name, told in said.items() if set(told) - named}
+    names = {field["field"] for field in fields}
+    rest = {name: values for name, values in aspects.items() if set(values) - names}
     other = {name: value for name, value in verdict.items() if isinstance(value, str | list)}
     return {"fields": fields, "other": {**rest, **other}}
 

@@ -53,10 +53,11 @@ def page(data: str = "") -> str:
     """
     parts = files("resume_gym.apps.viewer").joinpath("page")
     style = parts.joinpath("page.css").read_text(encoding="utf-8")
-    script = "\n".join(parts.joinpath(one).read_text(encoding="utf-8") for one in SCRIPTS)
+    script = "\n".join(parts.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    connect = "'none'" if data else "'self'"
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
-        f"img-src data:; connect-src {chr(39) + ('none' if data else 'self') + chr(39)}; "
+        f"img-src data:; connect-src {connect}; "
         "base-uri 'none'; form-action 'none'"
     )
     values = {"policy": policy, "style": style, "data": data, "script": script}
@@ -98,7 +99,7 @@ def export(results: Results, file: Path, limit: int = EXPORT_BYTES) -> int:
         chunks.append(chunk)
     left_out = len(results.rows) - len(chunk_of)
     index = results.index() | {"chunks": [chunk_of.get(n) for n in range(len(results.rows))]}
-    packed = [("index", _pack(index)), *((f"chunk-{n}", one) for n, one in enumerate(chunks))]
+    packed = [("index", _pack(index)), *((f"chunk-{n}", chunk) for n, chunk in enumerate(chunks))]
     data = "\n".join(
         f'<script type="text/plain" id="{name}">{text}</script>' for name, text in packed
     )

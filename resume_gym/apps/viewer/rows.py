@@ -54,8 +54,8 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Row:
     lines = wrapped_lines(record["text"], rules["page_width"]) if rules else None
     # records hold sums of rewards: divide them by the reward of one edit
     edits, failed = (
-        round(ledger.get(name, 0.0) / worth) if ledger else None
-        for name, worth in (("edit", rewards.EDIT), ("failed_edit", rewards.FAILURE))
+        round(ledger.get(name, 0.0) / reward) if ledger else None
+        for name, reward in (("edit", rewards.EDIT), ("failed_edit", rewards.FAILURE))
     )
     graded = bool(record["graded"])
     outcome = "ended" if not ledger else "submitted" if ledger.get("submit") else "out of turns"
@@ -82,8 +82,8 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
     verdict = record.get("verdict")
     if ledger.get("malformed"):
         yield "malformed"
-    heard = record.get("observations") or ()
-    if any(one.startswith("error (several_calls): ") for one in heard):
+    replies = record.get("observations") or ()
+    if any(reply.startswith("error (several_calls): ") for reply in replies):
         yield "several calls"
     if ledger.get("failed_edit"):
         yield "failed edits"

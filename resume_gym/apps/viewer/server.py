@@ -28,24 +28,24 @@ class Handler(BaseHTTPRequestHandler):
         host = re.sub(r":\d+$", "", self.headers.get("Host", ""))
         if host not in _LOOPBACK:
             # DNS rebinding: a web site whose name resolves to this machine could read the data
-            return self._answer(403, "text/plain", b"expected a request to this machine's own name")
+            return self._answer(403, "text/plain", b"expected localhost as host name")
         try:
             kind, body = self._body(self.path.partition("?")[0])
         except LookupError:
-            return self._answer(404, "text/plain", b"there is no such page")
+            return self._answer(404, "text/plain", b"no such page")
         except (OSError, ValueError) as problem:
-            return self._answer(500, "text/plain", f"it cannot be read: {problem}".encode())
+            return self._answer(500, "text/plain", f"the data cannot be read: {problem}".encode())
         return self._answer(200, kind, body)
 
     def _body(self, path: str) -> tuple[str, bytes]:
         if path == "/":
-            return "text/html", _served().encode()
+            return "text/html", _cached_page().encode()
         if path == "/index.json":
             self.results.refresh()
             value: Any = self.results.index()
-        elif wanted := re.fullmatch(r"/(episode|tokens)/(\d{1,9})\.json", path):
-            of_kind = self.results.episode if wanted[1] == "episode" else self.results.tokens
-            value = of_kind(int(wanted[2]))
+        elif match := re.fullmatch(r"/(episode|tokens)/(\d{1,9})\.json", path):
+            read = self.results.episode if match[1] == "episode" else self.results.tokens
+            value = read(int(match[2]))
         else:
             raise LookupError(path)
         return "application/json", json.dumps(value, allow_nan=False).encode()
@@ -78,7 +78,7 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-_served = lru_cache(maxsize=1)(page)
+_cached_page = lru_cache(maxsize=1)(page)
 
 
 def serve(results: Results, port: int = PORT) -> ThreadingHTTPServer:

@@ -54,21 +54,22 @@ def find_tasks(env: str, source: str) -> Tasks:
         if colon:
             import_module(module)
         spec = gym.spec(name)
-        point = spec.entry_point
-        kind = load_env_creator(point) if isinstance(point, str) else point
-        if not (inspect.isclass(kind) and issubclass(kind, EditEnv)):
+        creator: Any = spec.entry_point
+        if isinstance(creator, str):
+            creator = load_env_creator(creator)
+        if not (inspect.isclass(creator) and issubclass(creator, EditEnv)):
             return Tasks()
-        given = {"tasks": source} if source else {}
-        made = gym.make(name, split=None, **given).unwrapped
+        options: dict[str, Any] = {"tasks": source} if source else {}
+        made = gym.make(name, split=None, **options).unwrapped
         assert isinstance(made, EditEnv)
-        return Tasks({task.task_id: task for task in made.tasks}, kind.session_type)
+        return Tasks({task.task_id: task for task in made.tasks}, creator.session_type)
     except Exception as problem:  # third-party environments may raise anything
         hint = ""
         if isinstance(problem, ModuleNotFoundError):
-            hint = "; PYTHONPATH can name the folder where it lies"
+            hint = "; PYTHONPATH can name its folder"
         return Tasks(
-            note=f"The tasks of {env} are not found here ({problem}{hint}): what an episode was "
-            "about is missing, documents come from its record."
+            note=f"The tasks of {env} are not found ({problem}{hint}): their fields are missing, "
+            "and documents come from the records."
         )
 
 
@@ -83,15 +84,15 @@ def find_decoder(folder: Path, model: str) -> Callable[[int], str] | None:
         A function from a token ID to its text, or None if no tokenizer is found or the package
         `tokenizers` is not installed.
     """
-    places = [folder / "model", Path(model)]
+    folders = [folder / "model", Path(model)]
     learners = find_spec("learners")  # its bundled models have names; does not import it
     if learners is not None and learners.origin and model.isidentifier():
-        places.append(Path(learners.origin).parent / model / "policy")
-    files = [place / "tokenizer.json" for place in places if model]
-    found = next((file for file in files if file.is_file()), None)
-    if found is None or find_spec("tokenizers") is None:
+        folders.append(Path(learners.origin).parent / model / "policy")
+    files = [folder / "tokenizer.json" for folder in folders if model]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None or find_spec("tokenizers") is None:
         return None
     from tokenizers import Tokenizer  # optional dependency
 
-    tokenizer = Tokenizer.from_file(str(found))
+    tokenizer = Tokenizer.from_file(str(file))
     return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))

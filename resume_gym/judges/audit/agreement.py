@@ -124,10 +124,10 @@ def ordinal_alpha(repeats: Sequence[Sequence[int | None]]) -> float | None:
     return float(krippendorff.alpha(reliability_data=data, level_of_measurement="ordinal"))
 
 
-def count(found: Iterable[bool]) -> Share:
+def count(hits: Iterable[bool]) -> Share:
     """Return the share of true values; see `share`."""
-    known = list(found)
-    return share(sum(known), len(known))
+    flags = list(hits)
+    return share(sum(flags), len(flags))
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
@@ -158,9 +158,13 @@ def table(found: Report) -> "Table":
     for title, shares in rows.items():
         if shares:
             grid.add_row(title, style="bold")
-        for name, one in shares.items():
+        for name, proportion in shares.items():
             more = (found.kappa, found.alpha) if title == "right" else ({}, {})
-            grid.add_row(f"  {name}", *_cells(one), *(_number(some.get(name)) for some in more))
+            grid.add_row(
+                f"  {name}",
+                *_cells(proportion),
+                *(_number(statistic.get(name)) for statistic in more),
+            )
     dollars = "unknown" if found.dollars is None else f"${found.dollars:.2f}"
     failed = ", ".join(f"{name} {n}" for name, n in found.failures.items()) or "none"
     grid.add_row("no verdict", failed)
@@ -177,9 +181,9 @@ def table(found: Report) -> "Table":
     return grid
 
 
-def _cells(one: Share) -> tuple[str, str, str]:
-    value = "-" if one.value is None else f"{one.value:.1%}"
-    return value, f"{one.low:.1%} to {one.high:.1%}", str(one.total)
+def _cells(proportion: Share) -> tuple[str, str, str]:
+    value = "-" if proportion.value is None else f"{proportion.value:.1%}"
+    return value, f"{proportion.low:.1%} to {proportion.high:.1%}", str(proportion.total)
 
 
 def _number(value: float | None) -> str:

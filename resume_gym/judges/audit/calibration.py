@@ -74,17 +74,17 @@ async def calibrate(
     if repeats > 1:
         ordinal_alpha(())  # fails on a missing package before any verdict is paid for
     before = _dollars(judge)
-    asked = [
+    runs = [
         await ask(judge, pairs, draw=repeat, concurrency=concurrency) for repeat in range(repeats)
     ]
-    failures = Counter(one.failure for answers in asked for one in answers if one.failure)
+    failures = Counter(answer.failure for answers in runs for answer in answers if answer.failure)
     flips = None
     if swap:
-        flips, failed = await _swapped(judge, asked[0], concurrency)
+        flips, failed = await _swapped(judge, runs[0], concurrency)
         failures += failed
     after = _dollars(judge)
     cost = None if before is None or after is None else after - before
-    return report(judge.name, asked, flips, failures, cost)
+    return report(judge.name, runs, flips, failures, cost)
 
 
 async def ask(
@@ -140,16 +140,18 @@ async def _swapped(
     revision, for honest pairs only; the content of the original is then passed as evidence.
     """
     if hasattr(judge, "flips") or hasattr(judge, "compare"):
-        return await _compared(judge, [one.pair for one in answers], concurrency)
-    there = [one for one in answers if one.pair.honest and one.fields]
-    back = await ask(judge, [_exchange(one.pair) for one in there], 0, concurrency)
+        return await _compared(judge, [answer.pair for answer in answers], concurrency)
+    there = [answer for answer in answers if answer.pair.honest and answer.fields]
+    back = await ask(judge, [_exchange(answer.pair) for answer in there], 0, concurrency)
     flips = [
-        one.fields[field] != -other.fields[field]
-        for one, other in zip(there, back, strict=True)
-        if one.fields and other.fields
+        answer.fields[field] != -exchanged.fields[field]
+        for answer, exchanged in zip(there, back, strict=True)
+        if answer.fields and exchanged.fields
         for field in GRADED_FIELDS
     ]
-    return share(sum(flips), len(flips)), Counter(one.failure for one in back if one.failure)
+    return share(sum(flips), len(flips)), Counter(
+        answer.failure for answer in back if answer.failure
+    )
 
 
 async def _compared(
@@ -205,14 +207,14 @@ def report(
         failures: see `Report`; counted from the answers by default.
         dollars: see `Report`.
     """
-    given = [(one.pair, one.fields) for one in asked[0] if one.fields is not None]
-    every = [one for answers in asked for one in answers]
+    given = [(answer.pair, answer.fields) for answer in asked[0] if answer.fields is not None]
+    every = [answer for answers in asked for answer in answers]
     if failures is None:
-        failures = Counter(one.failure for one in every if one.failure)
+        failures = Counter(answer.failure for answer in every if answer.failure)
     alarms = {"honest_rewrite": [p for p in given if p[0].kind == "honest_rewrite"]}
     alarms["all"] = [(pair, said) for pair, said in given if pair.honest]
     kinds = [kind for kind in FABRICATIONS if any(pair.kind == kind for pair, _ in given)]
-    times = sorted(one.seconds for one in every)
+    times = sorted(answer.seconds for answer in every)
     return Report(
         judge=judge,
         pairs=len(asked[0]),
@@ -230,8 +232,8 @@ def report(
             for kind in kinds
         },
         false_alarms={
-            name: count(said["hallucination"] < 0 for _, said in some)
-            for name, some in alarms.items()
+            name: count(said["hallucination"] < 0 for _, said in graded)
+            for name, graded in alarms.items()
         },
         alpha={field: _alpha(asked, field) for field in VERDICT_FIELDS},
         flips=flips,

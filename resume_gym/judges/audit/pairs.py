@@ -72,10 +72,10 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[Pair, ...]:
             raise TaskError(f"{path}, line {number}: {problem.args[0]}: missing") from None
         except (ValueError, TypeError, RecursionError) as problem:
             raise TaskError(f"{path}, line {number}: {problem}") from None
-    found = tuple(pair for pair in pairs.values() if half in (None, pair.half))
-    if not found:
+    selected = tuple(pair for pair in pairs.values() if half in (None, pair.half))
+    if not selected:
         raise TaskError(f"{path}: no labelled pairs{f' in half {half!r}' if half else ''}")
-    return found
+    return selected
 
 
 def _pair(row: Mapping[str, Any], task: Task, half: str) -> Pair:

@@ -73,16 +73,16 @@ async def freeze(judge: AsyncJudge, pairs: Sequence[Pair], path: Path) -> Mappin
         JudgeUnavailable: no pair received a verdict.
     """
     answers = await ask(judge, pairs)
-    known = _answered(answers)
-    tasks = {one.pair.task.task_id: one.pair.task.to_row() for one in known}
+    answered = _answered(answers)
+    tasks = {answer.pair.task.task_id: answer.pair.task.to_row() for answer in answered}
     rows = [
         {
-            "id": one.pair.pair_id,
-            "task_id": one.pair.task.task_id,
-            "revised": one.pair.revised,
-            "verdict": one.fields,
+            "id": answer.pair.pair_id,
+            "task_id": answer.pair.task.task_id,
+            "revised": answer.pair.revised,
+            "verdict": answer.fields,
         }
-        for one in known
+        for answer in answered
     ]
     served = str(getattr(judge, "served", ""))
     head = {"judge": judge.name, "served": served, "date": _today().isoformat()}
@@ -100,15 +100,15 @@ async def drift(judge: AsyncJudge, frozen: Frozen) -> Drift:
     # A new draw each day, since cached answers of an earlier day would hide a change.
     before = _stored(judge)
     answers = await ask(judge, frozen.pairs, draw=_today().toordinal())
-    known = _answered(answers)
+    answered = _answered(answers)
     changed = tuple(
-        (one.pair.pair_id, field, one.pair.labels[field], one.fields[field])
-        for one in known
+        (answer.pair.pair_id, field, answer.pair.labels[field], answer.fields[field])
+        for answer in answered
         for field in VERDICT_FIELDS
-        if one.fields and one.fields[field] != one.pair.labels[field]
+        if answer.fields and answer.fields[field] != answer.pair.labels[field]
     )
     return Drift(
-        len(known) * len(VERDICT_FIELDS), changed, _failures(answers), _stored(judge) - before
+        len(answered) * len(VERDICT_FIELDS), changed, _failures(answers), _stored(judge) - before
     )
 
 
@@ -119,10 +119,10 @@ def load_frozen(path: Path) -> Frozen:
         TaskError: the file was not written by `freeze`.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        tasks = {name: Task.from_row(row) for name, row in found["tasks"].items()}
-        pairs = tuple(_pair(row, tasks) for row in found["pairs"])
-        return Frozen(found["judge"], found["served"], found["date"], pairs)
+        content = json.loads(path.read_text(encoding="utf-8"))
+        tasks = {name: Task.from_row(row) for name, row in content["tasks"].items()}
+        pairs = tuple(_pair(row, tasks) for row in content["pairs"])
+        return Frozen(content["judge"], content["served"], content["date"], pairs)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
         kind = type(problem).__name__
         raise TaskError(f"{path}: expected a file of --freeze ({kind}: {problem})") from None
@@ -135,15 +135,15 @@ def _pair(row: Mapping[str, Any], tasks: Mapping[str, Task]) -> Pair:
 
 
 def _answered(answers: Sequence[Answer]) -> list[Answer]:
-    known = [one for one in answers if one.fields is not None]
-    if not known:
+    answered = [answer for answer in answers if answer.fields is not None]
+    if not answered:
         kinds = ", ".join(sorted(set(_failures(answers).values())))
         raise JudgeUnavailable(f"no verdict on any of {len(answers)} pairs: {kinds}")
-    return known
+    return answered
 
 
 def _failures(answers: Sequence[Answer]) -> dict[str, str]:
-    return {one.pair.pair_id: one.failure for one in answers if one.failure}
+    return {answer.pair.pair_id: answer.failure for answer in answers if answer.failure}
 
 
 def _stored(judge: AsyncJudge) -> int:

@@ -7,6 +7,7 @@ claim (`claims`). It cannot tell a free paraphrase from an invention in ordinary
 neither irony nor taste. `resume_gym.judges.audit.calibration` measures its accuracy.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -80,6 +81,11 @@ class RubricJudge:
             confidence={**confidence, "hallucination": sure},
         )
 
+    async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
+        """Return 1 if the second text is better, -1 if the first is, else 0; see `Pairwise`."""
+        comparison = await asyncio.to_thread(compare, task, first, second)
+        return comparison.grade("preference")
+
 
 def compare(task: Task, first: str, second: str) -> Comparison:
     """Compare the second text with the first, both measured against the task's original.
@@ -106,14 +112,15 @@ def _totals(signals: Signals) -> Mapping[str, float]:
 
     No total is positive if the needless changes far outnumber the better ones.
     """
-    found = {
+    totals = {
         field: float(sum((field in c.gains) - (field in c.harms) for c in signals.changes))
         for field in _ASPECTS
     }
+    # Otherwise random edits would pay off through the few that help by chance.
     better = sum(change.outcome > 0 for change in signals.changes)
     if signals.needless > better * _NEEDLESS:
-        found = {field: min(0.0, total) for field, total in found.items()}
-    return found
+        totals = {field: min(0.0, total) for field, total in totals.items()}
+    return totals
 
 
 def preference(signals: Signals) -> float:
@@ -130,7 +137,7 @@ def preference(signals: Signals) -> float:
         return 1 + _STEP * (better - 1)
     if worse and worse >= better:
         return -1 - _STEP * (worse - better)
-    return 0.1 * max(-5, min(5, better - worse))
+    return 0.1 * max(-5, min(5, better - worse))  # below 1: no grade, only less confidence
 
 
 def _confidence(change: float) -> float:

@@ -165,8 +165,8 @@ def _word_claims(content: Content, reference: Reference) -> Iterator[Claim]:
 
 def _told(words: Sequence[str], reference: Reference) -> bool:
     """Return whether a single true statement contains all these words."""
-    wanted = {stem(word) for word in words}
-    return any(wanted <= set(map(stem, content.words)) for content in reference.statements)
+    stems = {stem(word) for word in words}
+    return any(stems <= set(map(stem, content.words)) for content in reference.statements)
 
 
 def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:

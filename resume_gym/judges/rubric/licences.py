@@ -145,33 +145,35 @@ def rewrite(
     readings = [_read(old, new, source) for source in (None, *sources)]
     best = min(map(_unexplained, readings))
     ties = [reading for reading in readings if _unexplained(reading) == best]
-    source, verb, fresh, _ = min(ties, key=lambda one: lost(one.source or old, new))
-    known = (old,) if source is None else (old, source)
+    source, verb, fresh, _ = min(ties, key=lambda reading: lost(reading.source or old, new))
+    statements = (old,) if source is None else (old, source)
     # The test of `fixed` comes first, since `reference.evidence` is computed lazily.
     documents = [s for s in sources if s not in fixed and s in reference.evidence]
-    retold = [s for s in known[1:] if s in documents and _retells(old, new, s)]
+    retold = [s for s in statements[1:] if s in documents and _retells(old, new, s)]
     # In a line that restates evidence the verb counts as any other word.
     if verb in ("weak", "swapped") and retold:
         opening = head(new)
         at = opening.at if opening.kind == "plain" else 0
         known_verb = any(_stands(new.keys[at], frozenset(s.keys)) for s in retold)
         verb, fresh = "licensed", fresh if known_verb else (new.tokens[at], *fresh)
+    # A line with a fix or evidence behind it may drop what that source drops.
     gone = lost(source or old if retold or source in fixed else old, new)
-    order = _order(known, new)
-    nearer = max((_nearer(old, new, one) for one in fixed), default=0.0)
+    order = _order(statements, new)
+    nearer = max((_nearer(old, new, fix) for fix in fixed), default=0.0)
+    # Evidence prescribes no wording to come nearer to, so restating it counts as much progress.
     nearer = max(nearer, MUCH_NEARER * bool(retold))
-    claims = tuple(_claims(old, new, known, sources, fresh, verb, reference))
+    claims = tuple(_claims(old, new, statements, sources, fresh, verb, reference))
     if retold or lost(old, new) > _LOCAL:
         claims = tuple(claim for claim in claims if claim.kind not in _TWISTS)
-    come, told = missing(new, old), len(missing(new, old)) - len(missing(old, new))
-    values = {figure.value for figure in come}
-    own = [s for s in documents if values <= s.values]
+    added, more = missing(new, old), len(missing(new, old)) - len(missing(old, new))
+    values = {figure.value for figure in added}
+    holders = [s for s in documents if values <= s.values]
     # Figures taken from another line of the resume correct nothing.
     others = any(values <= line.content.values for line in reference.lines)
-    corrected = bool(own and values) and not told and not others
-    loose = _loose(known, new)
+    corrected = bool(holders and values) and not more and not others
+    loose = _loose(statements, new)
     return Rewrite(
-        source, verb, fresh, loose, gone, order, bool(retold), nearer, told, corrected, claims
+        source, verb, fresh, loose, gone, order, bool(retold), nearer, more, corrected, claims
     )
 
 
@@ -200,6 +202,7 @@ class _Reading(NamedTuple):
 
 
 def _unexplained(reading: _Reading) -> int:
+    # An unsupported verb counts twice, since it says what was done.
     return len(reading.fresh) + reading.figures + 2 * (reading.verb == "swapped")
 
 
@@ -210,16 +213,16 @@ def _read(old: Content, new: Content, source: Content | None) -> _Reading:
     at = head(new).at if new.tokens else -1
     fresh: list[str] = []
     figures = 0
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for n, (token, key) in enumerate(zip(new.tokens, new.keys, strict=True)):
-        told[key] += 1
+        counts[key] += 1
         if token[0] in "#~":
             figures += key not in known
         elif n == at or token in GLUE or key in _FREE or is_filler(token):
             continue
         elif key in known:
             # A word used more often than in any statement is unsupported.
-            if told[key] > max(content.keys.count(key) for content in statements):
+            if counts[key] > max(content.keys.count(key) for content in statements):
                 fresh.append(token)
         elif not _stands(key, known):
             fresh.append(token)
@@ -260,9 +263,9 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
 
 def _retells(old: Content, new: Content, source: Content) -> bool:
     """Return whether a line adds words of a statement to its original, and few others."""
-    told = {key for key in new.telling if _stands(key, frozenset(source.keys))}
-    known = sum(key in told or key in old.keys for key in new.telling)
-    return known >= _RETOLD * len(new.telling) and len(told - {*old.keys}) >= _NEWS
+    shared = {key for key in new.telling if _stands(key, frozenset(source.keys))}
+    known = sum(key in shared or key in old.keys for key in new.telling)
+    return known >= _RETOLD * len(new.telling) and len(shared - {*old.keys}) >= _NEWS
 
 
 def _acts(content: Content, at: int, token: str) -> bool:
@@ -277,8 +280,8 @@ def _acts(content: Content, at: int, token: str) -> bool:
 
 def lost(statement: Content, new: Content) -> float:
     """Return the share of a statement's core words without match or synonym in a line."""
-    wanted, told = core(statement), frozenset(new.keys)
-    return sum(not _stands(key, told) for key in wanted) / max(1, len(wanted))
+    core_keys, keys = core(statement), frozenset(new.keys)
+    return sum(not _stands(key, keys) for key in core_keys) / max(1, len(core_keys))
 
 
 def _order(statements: Sequence[Content], new: Content) -> float:
@@ -301,15 +304,15 @@ def _nearer(old: Content, new: Content, fix: Content) -> float:
     """Return the progress towards a fix: the gain in F1, or the share of its changes made."""
     beside = core(old) - core(fix)
     dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0
-    told = min(1 - lost(fix, new), dropped) - _HALF
-    return max(_closeness(new, fix) - _closeness(old, fix), told)
+    share_made = min(1 - lost(fix, new), dropped) - _HALF
+    return max(_closeness(new, fix) - _closeness(old, fix), share_made)
 
 
 def _closeness(content: Content, statement: Content) -> float:
     """Return the F1 score of two lines' content words, in [0, 1]."""
-    told, wanted = frozenset(content.telling), frozenset(statement.telling)
-    shared = len(told & wanted)
-    return 2 * shared / max(1, len(told) + len(wanted))
+    keys, others = frozenset(content.telling), frozenset(statement.telling)
+    shared = len(keys & others)
+    return 2 * shared / max(1, len(keys) + len(others))
 
 
 # Claims
@@ -366,6 +369,7 @@ def _number(
     gone = [figure for figure in statements[0].figures if figure.value not in new.values]
     places += [(_beside(statements[0], figure)[0], "") for figure in gone]  # replaced figures
     theirs = {preposition for _, preposition in places if preposition}
+    # With a single word around the figure, a mismatch proves nothing.
     if len(around) > 1 and not any(around & words for words, _ in places):
         reason = f'"{quote}" belongs elsewhere than in "{cut(new.body)}".'
         yield Claim("moved number", quote, reason, 0.8)
@@ -421,7 +425,7 @@ def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator
 
 def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str, str]]:
     """Yield the protected words that no statement supports, with their kinds."""
-    told = {token for content in known for token in content.tokens}
+    tokens = {token for content in known for token in content.tokens}
     keys = {key for content in known for key in content.keys}
     gone = keys - set(new.keys)
     fewer = Counter(known[0].keys) - Counter(new.keys)
@@ -432,20 +436,20 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
             # A negated figure contradicts nothing: "in 2 days, not 5".
             negations -= not _has_figure(new, n + 1, n + 2)
             kinds = {"negation": negations < 0}
-        elif token in told or key in keys:
+        elif token in tokens or key in keys:
             twisted = key in more and not _ANTONYMS.get(key, _NONE).isdisjoint(fewer)
             kinds = {"opposite": twisted}
         else:
             kinds = {
                 "rate": token[0] == "~" and (_has_figure(new, n - 5, n + 3) or _rated(gone)),
-                "quantifier": (token in _ALL and told.isdisjoint(_ALL))
+                "quantifier": (token in _ALL and tokens.isdisjoint(_ALL))
                 or (token in _SOME and not _ALL.isdisjoint(gone)),
                 "bound": token in _MORE_THAN and _has_figure(new, n, n + 3),
                 "rank": token in _RANKS or _SUPERLATIVE.fullmatch(token) is not None,
                 "unit": key in _SPANS and not _SPANS.isdisjoint(gone),
                 "opposite": not gone.isdisjoint(_ANTONYMS.get(key, ())),
             }
-        yield from ((token, kind) for kind, found in kinds.items() if found)
+        yield from ((token, kind) for kind, changed in kinds.items() if changed)
 
 
 def _rated(keys: Iterable[str]) -> bool:

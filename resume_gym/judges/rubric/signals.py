@@ -95,28 +95,27 @@ def measure(text: str, reference: Reference) -> Signals:
     lines = parse(text)
     if lines == reference.lines:
         return Signals((), (), (), 0)
-    told = align(lines, reference)
-    page = _Page(lines, told, reference, habits(reference.lines), habits(lines))
-    findings = find_claims(lines, told, reference)
+    origins = align(lines, reference)
+    page = _Page(lines, origins, reference, habits(reference.lines), habits(lines))
+    findings = find_claims(lines, origins, reference)
     doubts: list[Finding] = []
     changes: list[Change] = []
     for index in range(len(lines)):
-        found = _line_change(page, index, findings, doubts)
-        if found:
-            changes.append(found)
+        if change := _line_change(page, index, findings, doubts):
+            changes.append(change)
     changes += _deletions(page)
     changes += _blank_lines(text, page)
     # Sorted best first, so that the worst change of each key remains.
-    once = {change.key: change for change in sorted(changes, key=lambda one: -one.outcome)}
+    worst = {change.key: change for change in sorted(changes, key=lambda change: -change.outcome)}
     needless = sum(change.outcome <= 0 for change in changes)
-    return Signals(tuple(once.values()), tuple(findings), tuple(doubts), needless)
+    return Signals(tuple(worst.values()), tuple(findings), tuple(doubts), needless)
 
 
 class _Page(NamedTuple):
-    """A text with the original lines of each line (`told`) and the habits of both texts."""
+    """A text with the original lines of each line (`origins`) and the habits of both texts."""
 
     lines: tuple[Line, ...]
-    told: tuple[tuple[int, ...], ...]
+    origins: tuple[tuple[int, ...], ...]
     reference: Reference
     before: Habits
     after: Habits
@@ -132,6 +131,7 @@ def _weigh(
     """Build a change: any harm or false claim makes it worse and voids its gains."""
     harmed = frozenset(harms)
     worse = bool(harmed) or false
+    # A harm is not offset: otherwise a policy could buy a false claim with a better verb.
     gained = _NONE if worse else frozenset(gains)
     return Change(-1 if worse else int(bool(gained)), gained, harmed, old, new, key)
 
@@ -140,33 +140,37 @@ def _line_change(
     page: _Page, index: int, findings: list[Finding], doubts: list[Finding]
 ) -> Change | None:
     """Return the change between a line and its original lines; None if it is unchanged."""
-    line, units, reference = page.lines[index], page.told[index], page.reference
+    line, units, reference = page.lines[index], page.origins[index], page.reference
     units = _rewritten(units, line, reference)
-    known = [reference.lines[unit] for unit in units]
-    if any(line.raw == one.raw for one in known):
+    originals = [reference.lines[unit] for unit in units]
+    if any(line.raw == original.raw for original in originals):
         return None
-    if line.kind not in PROSE or not all(one.kind in PROSE for one in known) or not known:
+    kinds = {line.kind, *(original.kind for original in originals)}
+    if not originals or not kinds.issubset(PROSE):
         false = any(finding.line == index for finding in findings)
-        return (_other if known else _new)(page, index, known, false)
-    if len(known) == 1 and known[0].body == line.body:
-        return _form(page, known[0], line)
-    if len(known) == 1 and (summed := _summed(known[0], line, reference)):
+        return (_other if originals else _new)(page, index, originals, false)
+    if len(originals) == 1 and originals[0].body == line.body:
+        return _form(page, originals[0], line)
+    if len(originals) == 1 and (summed := _summed(originals[0], line, reference)):
         return summed
-    old = known[0].content if len(known) == 1 else read("; ".join(one.body for one in known))
+    bodies = [original.body for original in originals]
+    old = originals[0].content if len(originals) == 1 else read("; ".join(bodies))
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
-    found = rewrite(old, line.content, fixed, fixed, reference)
-    if not found.plain:  # evidence or another line may explain the rest
-        sources = [one for unit in units for one in reference.sources(unit, line.content)]
-        found = rewrite(old, line.content, sources, fixed, reference)
-    claims = [*found.claims, *_hedges(old, line.content, found, units, reference)]
+    rewording = rewrite(old, line.content, fixed, fixed, reference)
+    # Fixes and facts are tried first, since they are certain to be about this line. Evidence and
+    # other lines, which only look related, are needed only for what these leave unexplained.
+    if not rewording.plain:
+        sources = [source for unit in units for source in reference.sources(unit, line.content)]
+        rewording = rewrite(old, line.content, sources, fixed, reference)
+    claims = [*rewording.claims, *_hedges(old, line.content, rewording, units, reference)]
     for claim in claims:
         (findings if claim.confidence > 0.5 else doubts).append(Finding(index, *claim))
     false = any(finding.line == index for finding in findings)
-    harms = set(_harms(page, known, old, line, found))
+    harms = set(_harms(page, originals, old, line, rewording))
     gains: set[str] = set()
-    if found.licensed and len(known) == 1:
+    if rewording.licensed and len(originals) == 1:
         certain = not any(claim.kind == "hedge" for claim in claims)
-        gains.update(_gains(page, known[0], line, found, certain))
+        gains.update(_gains(page, originals[0], line, rewording, certain))
     return _weigh(gains, harms, false, old.body, line.body, _difference(old, line.content))
 
 
@@ -178,29 +182,32 @@ def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tupl
     """
     if len(units) < 2:
         return units
-    known = {unit: reference.lines[unit].content for unit in units}
+    contents = {unit: reference.lines[unit].content for unit in units}
     new = line.content
 
     def alike(unit: int) -> tuple[bool, int]:
-        one = known[unit]
-        opens = one.keys[head(one).at] == new.keys[head(new).at]
-        return opens, len(set(one.telling).intersection(new.telling))
+        content = contents[unit]
+        opens = content.keys[head(content).at] == new.keys[head(new).at]
+        return opens, len(set(content.telling).intersection(new.telling))
 
     main = max(units, key=alike)
-    longer = len(new.telling) > len(known[main].telling) + _BY_THE_WAY
-    told = all(_tells(new, one) for unit, one in known.items() if unit != main)
-    return (main,) if told and not longer else units
+    much_longer = len(new.telling) > len(contents[main].telling) + _BY_THE_WAY
+    restated = all(_tells(new, content) for unit, content in contents.items() if unit != main)
+    return (main,) if restated and not much_longer else units
 
 
-def _new(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
+def _new(page: _Page, index: int, originals: Sequence[Line], false: bool) -> Change:
     """Classify a new line: better if it adds an unused figure of the evidence."""
     line, original = page.lines[index], page.reference.lines
     copied = any(line.body == other.body for other in original)
     harms = {"clarity"} if copied or _INJECTION.search(line.body.lower()) else _NONE
     others = {value for other in page.lines[:index] for value in other.content.values}
+    # Only evidence that no line above has used: a copied bullet must not earn its figure again.
     untold = line.content.values - others
-    told = any(s.values & untold and s.stems >= line.content.stems for s in page.reference.evidence)
-    return _weigh({"quantification"} if told else _NONE, harms, false, "", line.body, line.body)
+    sources = [s for s in page.reference.evidence if s.values & untold]
+    supported = any(source.stems >= line.content.stems for source in sources)
+    gains = {"quantification"} if supported else _NONE
+    return _weigh(gains, harms, false, "", line.body, line.body)
 
 
 def _summed(old: Line, line: Line, reference: Reference) -> Change | None:
@@ -210,14 +217,14 @@ def _summed(old: Line, line: Line, reference: Reference) -> Change | None:
     """
     if {line.kind, old.kind} != {"text"} or not missing(line.content, old.content):
         return None
-    known, told = _CLAUSE.split(old.body), _CLAUSE.split(line.body)
-    kept = all(any(clause.startswith(one) for clause in told) for one in known)
+    before, after = _CLAUSE.split(old.body), _CLAUSE.split(line.body)
+    kept = all(any(clause.startswith(part) for clause in after) for part in before)
     if not kept or garbled(line.body) > garbled(old.body):
         return None
-    clauses = [read(clause) for clause in told]
+    clauses = [read(clause) for clause in after]
     lines = [other.content for other in reference.lines if other.kind in ("bullet", "entry")]
     for clause in clauses:
-        if not any(draws(clause, one, old.content) for one in (old.content, *lines)):
+        if not any(draws(clause, known, old.content) for known in (old.content, *lines)):
             return None
     return _weigh(_NONE, _NONE, False, old.body, line.body, line.body)
 
@@ -230,55 +237,57 @@ def _form(page: _Page, old: Line, new: Line) -> Change:
     return _weigh(clarity * (change < 0), clarity * (change > 0), False, old.raw, new.raw, key)
 
 
-def _other(page: _Page, index: int, known: Sequence[Line], false: bool) -> Change:
+def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> Change:
     """Classify a change of a heading, the head of a job, or a line of skills."""
     line = page.lines[index]
-    gone = frozenset().union(*(one.content.keys for one in known)) - {*line.content.keys, *GLUE}
-    longer = len(line.content.tokens) > sum(len(one.content.tokens) for one in known)
-    change = format_faults(line, page.after) - max(page.faults(one) for one in known)
-    words = {word for one in known for word in one.content.words} | _SECTIONS
+    before = [original.content for original in originals]
+    gone = frozenset().union(*(content.keys for content in before)) - {*line.content.keys, *GLUE}
+    longer = len(line.content.tokens) > sum(len(content.tokens) for content in before)
+    change = format_faults(line, page.after) - max(map(page.faults, originals))
+    other_kind = line.kind not in [original.kind for original in originals]
+    words = {word for content in before for word in content.words} | _SECTIONS
     nameless = line.kind == "heading" and words.isdisjoint(line.content.words)
     harms = {
         "jd_alignment": line.kind == "skills" and gone & page.reference.job_weights.keys(),
-        "clarity": line.kind not in [one.kind for one in known] or change > 0 or nameless,
+        "clarity": other_kind or change > 0 or nameless,
         SUBSTANCE: line.kind == "entry" and (gone or longer),
     }
     gains = {"clarity"} if change < 0 and not gone else _NONE
-    old = "; ".join(one.body for one in known)
+    old = "; ".join(original.body for original in originals)
     worse = [field for field, harmed in harms.items() if harmed]
     return _weigh(gains, worse, false, old, line.body, (old, line.body))
 
 
 def _harms(
-    page: _Page, known: Sequence[Line], old: Content, line: Line, found: Rewrite
+    page: _Page, originals: Sequence[Line], old: Content, line: Line, rewording: Rewrite
 ) -> Iterator[str]:
     """Yield the fields that a rewritten line makes worse."""
     new = line.content
-    if len(known) > 1:
+    if len(originals) > 1:
         yield "clarity"
     # An exchanged verb harms if little else changed, or if it is no known verb.
-    if found.verb == "swapped" and found.nearer < MUCH_NEARER:
+    if rewording.verb == "swapped" and rewording.nearer < MUCH_NEARER:
         bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= _BARE
         if bare or new.keys[head(new).at] not in _VERBS:
             yield "action_verbs"
-    if found.verb == "weak" and not is_weak(old) and found.nearer < MUCH_NEARER:
+    if rewording.verb == "weak" and not is_weak(old) and rewording.nearer < MUCH_NEARER:
         yield "action_verbs"
     if (
-        (found.order < _BROKEN_ORDER and not found.retold)
+        (rewording.order < _BROKEN_ORDER and not rewording.retold)
         or _cut_off(old, new)
         or _garbled(old, new)
     ):
         yield "clarity"
-    if found.lost > _CUT_OFF and found.nearer <= 0:
+    if rewording.lost > _CUT_OFF and rewording.nearer <= 0:
         yield SUBSTANCE
     # Fillers that the source itself contains are not held against the line.
-    if wordier(old, new) > 0 and not (found.source and fillers(found.source.body)):
+    if wordier(old, new) > 0 and not (rewording.source and fillers(rewording.source.body)):
         yield "clarity"
-    if format_faults(line, page.after) > max(map(page.faults, known)):
+    if format_faults(line, page.after) > max(map(page.faults, originals)):
         yield "clarity"
-    wanted = found.source or old
+    wanted = rewording.source or old
     gone = (figure for figure in missing(old, new) if figure.value in wanted.values)
-    if not found.corrected and any(gone):
+    if not rewording.corrected and any(gone):
         yield "quantification"
 
 
@@ -302,23 +311,23 @@ def _garbled(old: Content, new: Content) -> bool:
     return garbled(new.body) > max(_SLIP, garbled(old.body))
 
 
-def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) -> Iterator[str]:
+def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite, certain: bool) -> Iterator[str]:
     """Yield the fields that a licensed line improves."""
     new, was = line.content, old.content
-    kept = found.lost <= _KEPT or found.nearer >= MUCH_NEARER
-    acts = found.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
+    kept = rewording.lost <= _KEPT or rewording.nearer >= MUCH_NEARER
+    acts = rewording.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
     if old.kind == "bullet" and is_weak(was) and acts and kept and certain:
         yield "action_verbs"
         if len(new.tokens) < len(was.tokens):
             yield "clarity"
-    if wordier(was, new) < 0 and not found.lost and _shortened(was, new):
+    if wordier(was, new) < 0 and not rewording.lost and _shortened(was, new):
         yield "clarity"
-    if found.nearer >= _NEARER and kept and certain:
+    if rewording.nearer >= _NEARER and kept and certain:
         yield "clarity"
         if page.reference.aside:
             yield "jd_alignment"
-    tells = found.told > 0 and old.kind == "bullet" and (kept or found.nearer >= _NEARER)
-    if found.corrected or tells:
+    tells = rewording.told > 0 and old.kind == "bullet" and (kept or rewording.nearer >= _NEARER)
+    if rewording.corrected or tells:
         yield "quantification"
     tidier = format_faults(line, page.after) < page.faults(old)
     if tidier and sorted(new.tokens) == sorted(was.tokens):
@@ -326,11 +335,12 @@ def _gains(page: _Page, old: Line, line: Line, found: Rewrite, certain: bool) ->
 
 
 def _hedges(
-    old: Content, new: Content, found: Rewrite, units: Sequence[int], reference: Reference
+    old: Content, new: Content, rewording: Rewrite, units: Sequence[int], reference: Reference
 ) -> Iterator[Claim]:
     """Yield a dropped hedge ("helped"): a claim if somebody else led, a doubt if unsettled."""
-    if head(old).kind != "hedge" or is_weak(new) or found.verb == "swapped":
+    if head(old).kind != "hedge" or is_weak(new) or rewording.verb == "swapped":
         return
+    # A fix states what the candidate did, so it settles whether the hedge was true.
     if any(unit in reference.fixed for unit in units):
         return
     quote = " ".join(old.tokens[: head(old).at])
@@ -346,33 +356,36 @@ def _hedges(
 
 def _difference(old: Content, new: Content) -> object:
     """Return the lost and added words as a key, equal for a repeated change."""
-    gone, come = set(old.tokens) - set(new.tokens), set(new.tokens) - set(old.tokens)
-    return (frozenset(gone), frozenset(come)) if len(gone) + len(come) <= 4 else new.body
+    # Small changes only: the same swap in ten lines is one change, ten rewritten lines are ten.
+    removed, added = set(old.tokens) - set(new.tokens), set(new.tokens) - set(old.tokens)
+    return (frozenset(removed), frozenset(added)) if len(removed) + len(added) <= 4 else new.body
 
 
 def _deletions(page: _Page) -> Iterator[Change]:
     """Yield one change per run of deleted lines, with the worst outcome in it."""
     reference = page.reference
-    told = {unit for units in page.told for unit in units}
-    gone = [unit for unit in range(len(reference.lines)) if unit not in told]
-    idle = sum(unit in reference.spare for unit in gone)
-    gutted = 2 * idle <= len(gone)  # mostly content: nothing is gained
+    restated = {unit for units in page.origins for unit in units}
+    deleted = [unit for unit in range(len(reference.lines)) if unit not in restated]
+    idle = sum(unit in reference.spare for unit in deleted)
+    gutted = 2 * idle <= len(deleted)  # mostly content: nothing is gained
     # Index minus position is constant within a run of consecutive lines.
-    for _, run in groupby(enumerate(gone), key=lambda pair: pair[1] - pair[0]):
+    for _, run in groupby(enumerate(deleted), key=lambda pair: pair[1] - pair[0]):
         units = [unit for _, unit in run]
-        outcome = min(0 if gutted else 1, *(_deleted(unit, page, told) for unit in units))
+        outcome = min(0 if gutted else 1, *(_deleted(unit, page, restated) for unit in units))
         gains = {"clarity", "jd_alignment"} if idle >= _ROOM else {"clarity"}
         figures = any(reference.lines[unit].content.figures for unit in units)
         harms = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
         body, key = reference.lines[units[0]].body, ("gone", units[0])
-        shown = (gains if outcome > 0 else _NONE, harms if outcome < 0 else _NONE)
-        yield _weigh(*shown, False, body, "", key)
+        fields = (gains if outcome > 0 else _NONE, harms if outcome < 0 else _NONE)
+        yield _weigh(*fields, False, body, "", key)
 
 
-def _deleted(unit: int, page: _Page, told: AbstractSet[int]) -> int:
+def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
     """Classify a deletion: 1 padding; 0 vague, a heading or stated elsewhere; -1 content."""
     reference, line = page.reference, page.reference.lines[unit]
-    if line.kind == "heading" and unit + 1 in told and reference.lines[unit + 1].kind != "heading":
+    # Lines that have lost their heading seem to belong to the section or job before them.
+    orphans = unit + 1 in restated and reference.lines[unit + 1].kind != "heading"
+    if line.kind == "heading" and orphans:
         return -1
     if unit in reference.spare:
         return 1
@@ -380,8 +393,8 @@ def _deleted(unit: int, page: _Page, told: AbstractSet[int]) -> int:
         return 0
     if line.kind != "bullet" or line.content.figures or reference.sources(unit, line.content):
         return -1
-    asked = line.content.stems & reference.job_weights.keys()
-    return 0 if len(asked) <= 1 or is_weak(line.content) else -1
+    job_stems = line.content.stems & reference.job_weights.keys()
+    return 0 if len(job_stems) <= 1 or is_weak(line.content) else -1
 
 
 def _tells(content: Content, other: Content) -> bool:
@@ -393,7 +406,7 @@ def _blank_lines(text: str, page: _Page) -> Iterator[Change]:
     """Yield a single change if blank lines before headings have been removed."""
     rows = text.split("\n")
     stripped = 0
-    for line, units in zip(page.lines, page.told, strict=True):
+    for line, units in zip(page.lines, page.origins, strict=True):
         if line.kind in ("heading", "entry") and line.number and units:
             was = page.reference.lines[units[0]]
             stripped += was.spaced and bool(rows[line.number - 1].strip())

@@ -107,6 +107,18 @@ class Returns:
     reward: float
     reward_sd: float
 
+    @classmethod
+    def of(cls, sessions: Iterable[Any]) -> "Returns":
+        """Summarise finished sessions."""
+        sessions = tuple(sessions)
+        rewards = [session.reward for session in sessions]
+        tasks = len({session.task.task_id for session in sessions})
+        return Returns(len(rewards), tasks, _mean(rewards), statistics.pstdev(rewards))
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of a training step, by name."""
+        return {"reward": self.reward, "reward_std": self.reward_sd}
+
 
 @dataclass(frozen=True, slots=True)
 class Summary(Returns):
@@ -150,6 +162,31 @@ class Summary(Returns):
     several_calls: float | None = None
     words: float | None = None
 
+    @classmethod
+    def of(cls, sessions: Iterable[EditSession[Any, Any]]) -> "Summary":
+        """Summarise finished and graded sessions; raises the errors of `Episode.of`."""
+        return summarise(map(Episode.of, sessions))
+
+    def metrics(self) -> dict[str, float]:
+        """See `Returns.metrics`."""
+        return {
+            "reward": self.reward,
+            "reward_std": self.reward_sd,
+            "score": self.score,
+            "tool_syntax": self.tool_syntax,
+            "layout": self.layout,
+            "content": self.content,
+            **{f"verdict_{name}": value for name, value in self.verdict.items()},
+            "submit_rate": self.submit_rate,
+            "edits": self.edits,
+            "failed_edits": self.failed_edits,
+            "failed_share": self.failed_share,
+            "malformed": self.malformed,
+            "layout_pass": self.layout_pass_rate,
+            "lines": self.lines,
+            "judged": 1 - self.unjudged / self.episodes,
+        }
+
 
 def summarise(played: Iterable[Episode]) -> Summary:
     """Compute the summary of episodes.
@@ -160,31 +197,33 @@ def summarise(played: Iterable[Episode]) -> Summary:
     played = tuple(played)
     if not played:
         raise ValueError("no episodes to summarise")
-    ledger = {term: _mean(one.ledger[term] for one in played) for term in played[0].ledger}
-    edits, failed = _mean(one.edits for one in played), _mean(one.failed_edits for one in played)
+    terms, verdict = played[0].ledger, played[0].verdict
+    ledger = {term: _mean(episode.ledger[term] for episode in played) for term in terms}
+    edits = _mean(episode.edits for episode in played)
+    failed = _mean(episode.failed_edits for episode in played)
     return Summary(
         episodes=len(played),
-        tasks=len({one.task_id for one in played}),
-        reward=_mean(one.reward for one in played),
-        reward_sd=statistics.pstdev(one.reward for one in played),
-        score=_mean(one.score for one in played),
+        tasks=len({episode.task_id for episode in played}),
+        reward=_mean(episode.reward for episode in played),
+        reward_sd=statistics.pstdev(episode.reward for episode in played),
+        score=_mean(episode.score for episode in played),
         **rewards.components(ledger),
-        submit_rate=_mean(one.submitted for one in played),
+        submit_rate=_mean(episode.submitted for episode in played),
         edits=edits,
         failed_edits=failed,
         failed_share=failed / (edits + failed) if edits + failed else 0.0,
-        malformed=_mean(one.malformed for one in played),
-        verdict={name: _mean(one.verdict[name] for one in played) for name in played[0].verdict},
-        lines=_mean(one.lines for one in played),
-        layout_pass_rate=_mean(one.fits for one in played),
+        malformed=_mean(episode.malformed for episode in played),
+        verdict={name: _mean(episode.verdict[name] for episode in played) for name in verdict},
+        lines=_mean(episode.lines for episode in played),
+        layout_pass_rate=_mean(episode.fits for episode in played),
         by_weakness={
-            weakness: _mean(one.reward for one in played if one.weakness == weakness)
-            for weakness in sorted({one.weakness for one in played})
+            weakness: _mean(episode.reward for episode in played if episode.weakness == weakness)
+            for weakness in sorted({episode.weakness for episode in played})
         },
-        unjudged=sum(not one.judged for one in played),
-        turns=_mean(one.turns for one in played),
-        several_calls=_mean(one.several_calls for one in played),
-        words=_mean(one.words for one in played),
+        unjudged=sum(not episode.judged for episode in played),
+        turns=_mean(episode.turns for episode in played),
+        several_calls=_mean(episode.several_calls for episode in played),
+        words=_mean(episode.words for episode in played),
     )
 
 

@@ -117,11 +117,11 @@ class ModelJudge(AsyncJudge):
         swaps = [False, True]
         if self._orders == 1:
             swaps = [_turned(task.resume, revised, self._draw + draw)]
-        checked, *said = await _together(
+        claim_check, *orders = await _together(
             self._check(task, revised, draw),
             *(self._look(task, task.resume, revised, swapped, draw) for swapped in swaps),
         )
-        return _verdict(_agreed(said), checked)
+        return _verdict(_agreed(orders), claim_check)
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         """Return 1 if the second of two texts is preferred, -1 if the first is, 0 if neither is.
@@ -162,15 +162,15 @@ class ModelJudge(AsyncJudge):
     ) -> Mapping[str, _Opinion]:
         a, b = (second, first) if swapped else (first, second)
         prompt = _prompt(comparison_prompt, task, a, b, self._draw + draw)
-        said = await self._ask(prompt, lambda text: read_comparison(text, prompt, a, b))
-        return {field: _opinion(getattr(said, field), swapped) for field in GRADED_FIELDS}
+        answer = await self._ask(prompt, lambda text: read_comparison(text, prompt, a, b))
+        return {field: _opinion(getattr(answer, field), swapped) for field in GRADED_FIELDS}
 
     async def _check(self, task: Task, text: str, draw: int) -> SupportAnswer | None:
         """Return the claim check of a text; None for the original, which is true by definition."""
         if text == task.resume:
             return None
         prompt = _prompt(support_prompt, task, text, self._draw + draw)
-        return await self._ask(prompt, lambda said: read_support(said, prompt, task, text))
+        return await self._ask(prompt, lambda answer: read_support(answer, prompt, task, text))
 
     async def _ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
         try:
@@ -216,35 +216,37 @@ def _opinion(graded: Graded, swapped: bool) -> _Opinion:
     return _Opinion(-side if swapped else side, reason, _SURE[graded.confidence])
 
 
-def _agreed(said: Sequence[Mapping[str, _Opinion]]) -> Mapping[str, _Opinion]:
+def _agreed(orders: Sequence[Mapping[str, _Opinion]]) -> Mapping[str, _Opinion]:
     """Merge the opinions of the orders by field; where they disagree, neither text is better."""
-    return {field: _common([opinions[field] for opinions in said]) for field in GRADED_FIELDS}
+    return {field: _common([opinions[field] for opinions in orders]) for field in GRADED_FIELDS}
 
 
 def _common(opinions: Sequence[_Opinion]) -> _Opinion:
     first = opinions[0]
-    if any(one.better != first.better for one in opinions):
+    if any(opinion.better != first.better for opinion in opinions):
         reason = f"The same, since the other order says otherwise: {first.reason}"
         return _Opinion(0, reason, _UNSURE)
-    return first._replace(sure=sum(one.sure for one in opinions) / len(opinions))
+    return first._replace(sure=sum(opinion.sure for opinion in opinions) / len(opinions))
 
 
-def _verdict(compared: Mapping[str, _Opinion], checked: SupportAnswer | None) -> Verdict:
+def _verdict(compared: Mapping[str, _Opinion], claim_check: SupportAnswer | None) -> Verdict:
     grades = {field: opinion.better for field, opinion in compared.items()}
     reasons = {field: opinion.reason for field, opinion in compared.items()}
-    sure = {field: opinion.sure for field, opinion in compared.items()}
-    claims = checked.claims if checked else []
+    confidence = {field: opinion.sure for field, opinion in compared.items()}
+    claims = claim_check.claims if claim_check else []
     reasons["hallucination"] = "Every claim has support."
-    sure["hallucination"] = _SURE[checked.confidence] if checked else 1.0
+    confidence["hallucination"] = _SURE[claim_check.confidence] if claim_check else 1.0
     if claims:
         worst = claims[0]  # the prompt asks for the worst first
         more = f" (More of this kind: {len(claims) - 1}.)" if len(claims) > 1 else ""
         reasons["hallucination"] = f'"{worst.quote}": {worst.reason}{more}'
-        void = {"preference"}
+        capped = {"preference"}
         if any(claim.kind in ("figure", "moved") for claim in claims):
-            void.add("quantification")
-        for field in sorted(void):
+            capped.add("quantification")
+        for field in sorted(capped):
             if grades[field] > 0:
                 grades[field] = 0
                 reasons[field] = f'No better, since "{worst.quote}" has no support.'
-    return Verdict(hallucination=-1 if claims else 1, **grades, reasons=reasons, confidence=sure)
+    return Verdict(
+        hallucination=-1 if claims else 1, **grades, reasons=reasons, confidence=confidence
+    )

@@ -24,11 +24,10 @@ from learners.rollouts import orchestrator
 from learners.rollouts.orchestrator import Evaluation
 from learners.rollouts.rollout import NOT_SAMPLED, Rollout
 from learners.rollouts.sampler import Sampler
-from learners.rollouts.workload import Work, summarised
+from learners.rollouts.workload import Workload
 from learners.training import ranks
 from learners.training.batching import Sample
 from learners.training.trainer import Trainer
-from resume_gym.evaluation import Returns, Summary
 
 PROBE_TOKENS = 32
 PROBE_LIMIT = {"float32": 1e-3, "bfloat16": 0.15}
@@ -54,27 +53,27 @@ class Batch:
     unweighted: Sequence[Sample]
 
     @classmethod
-    def of(cls, batch: orchestrator.Batch, step: int) -> "Batch":
+    def of(cls, batch: orchestrator.StepRollouts, step: int) -> "Batch":
         """Convert the orchestrator's batch of finished rollouts."""
         rollouts = batch.rollouts
         return cls(
-            torch.tensor([one.session.reward for one in rollouts]),
-            torch.tensor([one.group for one in rollouts]),
+            torch.tensor([rollout.session.reward for rollout in rollouts]),
+            torch.tensor([rollout.group for rollout in rollouts]),
             {
-                **_figures(summarised(rollouts)),
+                **batch.summary.metrics(),
                 **_token_figures(rollouts),
                 **_staleness(rollouts, step),
                 "dropped_episodes": batch.dropped_episodes,
                 "dropped_groups": batch.dropped_groups,
                 "seconds_lag": batch.lag_s,
             },
-            [one.sample(0.0) for one in rollouts],
+            [rollout.sample(0.0) for rollout in rollouts],
         )
 
     @property
     def response_tokens(self) -> int:
         """Tokens after the prompts, sampled or from the environment."""
-        return sum(len(one.response) for one in self.unweighted)
+        return sum(len(sample.response) for sample in self.unweighted)
 
     def samples(self, advantages: Tensor) -> list[Sample]:
         """Return the training samples with advantages [n]."""
@@ -99,7 +98,7 @@ class RolloutSource:
         self,
         config: Config,
         trainer: Trainer,
-        work: Work | None = None,
+        work: Workload | None = None,
         engine: Engine | None = None,
         sampler: Sampler | None = None,
         servers: Sequence[Server] = (),
@@ -142,8 +141,8 @@ class RolloutSource:
         gap = float(self._trainer.gaps(probes).mean()) if probes else 0.0
         limit = PROBE_LIMIT[self._config.precision]
         if not gap <= limit:  # also true for nan
-            told = f"sampler and trainer differ by {gap:.3g} in log-probability, more than {limit}"
-            raise EngineError(f"after weights {version}: {told}")
+            message = f"sampler and trainer differ by {gap:.3g} in log-probability"
+            raise EngineError(f"after weights {version}: {message}, more than {limit}")
         if self._sampler:
             self._sampler.published(version)
         return gap
@@ -158,7 +157,8 @@ class RolloutSource:
         sampling = Sampling(self._config.temperature, PROBE_TOKENS, chat.end, (0,))
         probes = asyncio.run(self._engine.probe(prompt, sampling))
         return [
-            Sample(0, prompt, one.ids, [True] * len(one.ids), one.logprobs, 0.0) for one in probes
+            Sample(0, prompt, probe.ids, [True] * len(probe.ids), probe.logprobs, 0.0)
+            for probe in probes
         ]
 
     def evaluate(self, step: int) -> None:
@@ -234,37 +234,15 @@ class RolloutSource:
         self._checked = time.monotonic()
 
 
-def _figures(summary: Returns) -> dict[str, float]:
-    earned = {"reward": summary.reward, "reward_std": summary.reward_sd}
-    if not isinstance(summary, Summary):
-        return earned
-    return {
-        **earned,
-        "score": summary.score,
-        "tool_syntax": summary.tool_syntax,
-        "layout": summary.layout,
-        "content": summary.content,
-        **{f"verdict_{name}": value for name, value in summary.verdict.items()},
-        "submit_rate": summary.submit_rate,
-        "edits": summary.edits,
-        "failed_edits": summary.failed_edits,
-        "failed_share": summary.failed_share,
-        "malformed": summary.malformed,
-        "layout_pass": summary.layout_pass_rate,
-        "lines": summary.lines,
-        "judged": 1 - summary.unjudged / summary.episodes,
-    }
-
-
 def _token_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
     return {
-        "turns": fmean(one.session.turns for one in rollouts),
-        "sampled_tokens": sum(sum(one.sampled) for one in rollouts),
-        "tokens": sum(len(one.prompt) + len(one.response) for one in rollouts),
+        "turns": fmean(rollout.session.turns for rollout in rollouts),
+        "sampled_tokens": sum(sum(rollout.sampled) for rollout in rollouts),
+        "tokens": sum(len(rollout.prompt) + len(rollout.response) for rollout in rollouts),
     }
 
 
 def _staleness(rollouts: Sequence[Rollout], step: int) -> dict[str, float]:
     """Return how many optimizer steps the sampling weights are behind the trained ones."""
-    ages = [step - 1 - v for one in rollouts for v in one.versions if v != NOT_SAMPLED]
+    ages = [step - 1 - v for r in rollouts for v in r.versions if v != NOT_SAMPLED]
     return {"staleness": fmean(ages), "staleness_max": max(ages)}

@@ -69,11 +69,11 @@ def cut_off(
         too_long = len(text.encode(errors="replace")) <= answer_tokens
     else:
         too_long = thought > thinking_tokens or not text
-    known = "" if thought is None else f", {thought} of them thinking"
-    told = f"{who}: cut off at {answer_tokens + thinking_tokens} tokens{known}"
+    detail = "" if thought is None else f", {thought} of them thinking"
+    message = f"{who}: cut off at {answer_tokens + thinking_tokens} tokens{detail}"
     if too_long:
-        return CutOff(f"{told}; raise thinking_tokens, now {thinking_tokens}")
-    return CutOff(f"{told}; raise answer_tokens, now {answer_tokens}")
+        return CutOff(f"{message}; raise thinking_tokens, now {thinking_tokens}")
+    return CutOff(f"{message}; raise answer_tokens, now {answer_tokens}")
 
 
 def read_key(names: Iterable[str], who: str) -> str:
@@ -112,8 +112,8 @@ def retry_after(headers: Mapping[str, str], body: Any = None) -> float | None:
 def _retry_info(body: Any) -> float | None:
     error = body.get("error", body) if isinstance(body, Mapping) else None
     details = error.get("details") if isinstance(error, Mapping) else None
-    for one in details if isinstance(details, list) else []:
-        delay = one.get("retryDelay") if isinstance(one, Mapping) else None
+    for detail in details if isinstance(details, list) else []:
+        delay = detail.get("retryDelay") if isinstance(detail, Mapping) else None
         if isinstance(delay, str) and re.fullmatch(r"\d+(\.\d+)?s", delay):
             return float(delay[:-1])
     return None

@@ -1,0 +1,172 @@
+"""Base class of the providers, with connection pools.
+
+The HTTP library's work per request grows with the number of open connections in the pool: at 256
+connections it takes more CPU time than everything else. Pools here serve 16 requests each.
+"""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from resume_gym.llm import Answer, Malformed, Misconfigured, ModelError, Prompt, Unavailable
+from resume_gym.llm.http_errors import read_key, shown
+
+if TYPE_CHECKING:
+    import httpx2
+
+C = TypeVar("C")
+_A_POOL = 16
+
+
+class Pools(Generic[C]):
+    """Several clients of an SDK; each request uses the one with the fewest requests in flight.
+
+    Args:
+        make: creates a client of the SDK on top of an HTTP client.
+        concurrency: maximum number of requests in flight.
+    """
+
+    def __init__(self, make: "Callable[[httpx2.AsyncClient], C]", concurrency: int) -> None:
+        import httpx2
+
+        secure = httpx2.create_ssl_context()
+        # One spare: a request may start before the previous one has released its connection
+        limits = httpx2.Limits(max_connections=_A_POOL + 1, max_keepalive_connections=_A_POOL + 1)
+        self._connections = [
+            httpx2.AsyncClient(verify=secure, limits=limits, timeout=None)
+            for _ in range(-(-concurrency // _A_POOL))
+        ]
+        self._clients = [make(connections) for connections in self._connections]
+        self._busy = [0] * len(self._clients)
+
+    @contextmanager
+    def client(self) -> Iterator[C]:
+        """Return a context manager that yields the client for one request."""
+        number = min(range(len(self._busy)), key=self._busy.__getitem__)
+        self._busy[number] += 1
+        try:
+            yield self._clients[number]
+        finally:
+            self._busy[number] -= 1
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for connections in self._connections:
+            await connections.aclose()
+
+
+@dataclass(kw_only=True)
+class SDKProvider(ABC, Generic[C]):
+    """Base class of providers that send requests through an SDK; see `resume_gym.llm.Provider`.
+
+    Attributes:
+        base_url: address of a server with the same protocol; None for the SDK's default.
+        answer_tokens: token budget of the answer.
+        thinking_tokens: token budget for thinking before the answer. Most servers limit only the
+            sum: longer thinking leaves fewer tokens for the answer.
+        temperature: None for the default of the model or server.
+        timeout_s: timeout of one request, from start to end, in seconds.
+        concurrency: number of concurrent requests for which connections are kept.
+    """
+
+    base_url: str | None = None
+    answer_tokens: int = 2048
+    thinking_tokens: int = 4096
+    temperature: float | None = None
+    timeout_s: float = 60.0
+    concurrency: int = 64
+    name: str = field(default="", init=False)
+    _pools: Pools[C] | None = field(default=None, init=False, repr=False)
+    _key: str = field(default="", init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._connecting = asyncio.Lock()
+        self._key_names: Sequence[str] = ()
+        self._needs_key = True
+
+    async def send(self, prompt: Prompt) -> Answer:
+        """See `resume_gym.llm.Provider`."""
+        async with self._connecting:
+            if self._pools is None:
+                self._pools = await asyncio.to_thread(self._connect)  # the import takes seconds
+            pools = self._pools
+            await self._before_first(pools)
+        return await self._send(pools, prompt)
+
+    async def close(self) -> None:
+        """See `resume_gym.llm.Provider`."""
+        pools, self._pools = self._pools, None
+        if pools:
+            await pools.close()
+
+    def _connect(self) -> Pools[C]:
+        try:
+            make = self._maker()
+        except ImportError as problem:
+            extra = self.name.partition("/")[0]
+            message = f"{self.name}: {problem}; pip install resume-gym[{extra}]"
+            raise Misconfigured(message) from None
+        self._key = read_key(self._key_names, self.name)
+        if self._needs_key and not self._key:
+            where = " or ".join(self._key_names)
+            raise Misconfigured(f"{self.name}: expected a key in {where}; it is not set")
+        try:
+            return Pools(make, self.concurrency)
+        except ValueError as problem:
+            raise Misconfigured(f"{self.name}: {shown(problem, self._key)}") from None
+
+    async def _send(self, pools: Pools[C], prompt: Prompt) -> Answer:
+        began = time.perf_counter()
+        try:
+            with pools.client() as client:
+                async with asyncio.timeout(self.timeout_s):
+                    response = await self._request(client, prompt)
+        except TimeoutError:
+            raise Unavailable(f"{self.name}: a request took {self.timeout_s:g} s") from None
+        except Exception as problem:
+            raise self._failure(problem) from None  # the SDK's exception may contain the key
+        return self._answer(response, time.perf_counter() - began)
+
+    def _no_response(
+        self, cause: Exception, invalid: tuple[type[Exception], ...], disconnected: bool = False
+    ) -> ModelError:
+        """Return the exception for a request that ended without an HTTP error status.
+
+        Args:
+            cause: exception of the SDK or the HTTP library; raised if it is a bug.
+            invalid: exceptions by which the SDK reports a response of another protocol.
+            disconnected: whether the SDK reports that the connection failed.
+        """
+        import httpx2
+
+        message = f"{self.name}: {type(cause).__name__}: {shown(cause, self._key)}"
+        if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+            return Misconfigured(f"{message}; check base_url, {self.base_url!r}")
+        if disconnected or isinstance(cause, httpx2.TransportError):
+            return Unavailable(f"{message} at {self.base_url}" if self.base_url else message)
+        if isinstance(cause, (*invalid, httpx2.HTTPError)):
+            return Malformed(message)
+        raise cause
+
+    async def _before_first(self, pools: Pools[C]) -> None:
+        """Check the server before the first prompt."""
+
+    @abstractmethod
+    def _maker(self) -> "Callable[[httpx2.AsyncClient], C]":
+        """Import the SDK; return a function that creates a client after the key is read."""
+
+    @abstractmethod
+    async def _request(self, client: C, prompt: Prompt) -> Any:
+        """Send a prompt and return the SDK's response."""
+
+    @abstractmethod
+    def _failure(self, problem: Exception) -> ModelError:
+        """Convert an exception of the SDK; raise it if it is a bug."""
+
+    @abstractmethod
+    def _answer(self, response: Any, seconds: float) -> Answer:
+        """Convert a response; raise a `ModelError` if it holds no complete answer."""

@@ -241,7 +241,7 @@ def test_a_file_that_is_made_meanwhile_stays_and_the_revision_is_kept(
         assert revise(f"m@{server.url}") == 1
     assert (folder / "ada.revised.md").read_text() == "made meanwhile"
     told = capsys.readouterr().err
-    draft = Path(told.rpartition("see ")[2].strip())
+    draft = Path(told.rpartition("new content is in ")[2].strip())
     assert "Built a booking pipeline" in draft.read_text(encoding="utf-8")
 
 

@@ -51,7 +51,9 @@ class Sends(Provider, Protocol):
     model: str
 
     @property
-    def sampling(self) -> Mapping[str, Any]: ...
+    def sampling(self) -> Mapping[str, Any]:
+        """Sampling options by name."""
+        ...
 
 
 def make_client(provider: str, **options: Any) -> "Client":

@@ -105,7 +105,7 @@ class Config:
     group_size: Annotated[int, Field(ge=2)] = 8
     temperature: PositiveFloat = 0.7
     max_tokens: PositiveInt = 96
-    learning_rate: PositiveFloat = 2.5e-4
+    learning_rate: PositiveFloat = 8e-5
     max_grad_norm: PositiveFloat = 1.0
     weight_decay: NonNegativeFloat = 0.0
     engine: Literal["transformers", "vllm"] = "transformers"

@@ -1,4 +1,4 @@
-"""What the default run learns: three seeds, before and after on 20 held-out mini tasks x 16.
+"""What the default run learns: three seeds, before and after on 40 held-out mini tasks x 4.
 
     python benchmarks/main_job.py            # three whole runs, one after the other
     python benchmarks/main_job.py --quick    # one run of two steps, to see that it works

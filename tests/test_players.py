@@ -189,11 +189,13 @@ def test_who_asks_to_wait_is_waited_for():
 
 def test_a_store_tells_servers_apart(tmp_path):
     store = str(tmp_path / "answers.sqlite")
-    for said in ((REVIEW, SUBMIT), (SUBMIT,)):
-        with model(said.__getitem__) as server:
+    scripts = ((REVIEW, SUBMIT), (SUBMIT,))
+    # both run at once: a server that starts after another has ended may get its port
+    with model(scripts[0].__getitem__) as first, model(scripts[1].__getitem__) as second:
+        for script, server in zip(scripts, (first, second), strict=True):
             session = Session(make_task())
             play(player(server, store=store), session)
-        assert [text for text, _ in session.state.transcript] == list(said)
+            assert [text for text, _ in session.state.transcript] == list(script)
 
 
 def test_a_turn_that_was_cut_off_is_the_models_own():

@@ -1,21 +1,24 @@
 """Causal attention within packed rows: each response attends to its group's prompt and itself.
 
-Implementations: blocks of a flash kernel on CPUs, a variable-length flash kernel for half precision
-on CUDA, and otherwise a loop over PyTorch's SDPA, the reference in tests.
+Implementations: blocks of a flash kernel, on CPUs and for half precision on CUDA, and otherwise a
+loop over PyTorch's SDPA, the reference in tests.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
+from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
-_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+_cpu_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_cpu_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+# what `varlen_attn` calls; its own backward pass does not take a merged log-sum-exp
+_flash = torch.ops.aten._flash_attention_forward
+_flash_backward = torch.ops.aten._flash_attention_backward
 
 
 class Span(NamedTuple):
@@ -47,12 +50,12 @@ def packed_attention(
 
 def _implementation(value: Tensor) -> Callable[..., Tensor]:
     if value.device.type == "cpu":
-        return _in_blocks
+        return _in_cpu_blocks
     size = value.shape[3]
     # the flash kernel's limits on dtype and head size
     half = value.dtype in (torch.bfloat16, torch.float16)
     fits = value.is_cuda and half and size % 8 == 0 and size <= 256
-    return _in_one_kernel if fits else _in_a_loop
+    return _in_cuda_blocks if fits else _in_a_loop
 
 
 def repeat_heads(states: Tensor, heads: int) -> Tensor:
@@ -61,12 +64,52 @@ def repeat_heads(states: Tensor, heads: int) -> Tensor:
     return states if times == 1 else states.repeat_interleave(times, dim=1)
 
 
-def _in_blocks(
+class _Block(NamedTuple):
+    """Queries and keys of one call of a kernel.
+
+    Attributes:
+        rows: positions of the queries.
+        columns: positions of the keys.
+        queries: lengths of the segments of the queries; each sees one segment of the keys.
+        keys: lengths of the segments of the keys.
+        causal: whether each segment attends to itself, causally.
+    """
+
+    rows: slice
+    columns: slice
+    queries: tuple[int, ...]
+    keys: tuple[int, ...]
+    causal: bool
+
+
+class _Kernel(NamedTuple):
+    """Attention within one block, and its gradient.
+
+    Attributes:
+        forward: maps query, key, value, block and scaling to outputs and log-sum-exps.
+        backward: maps the gradient of the output, query, key, value, output, log-sum-exps, block
+            and scaling to the gradients of query, key and value.
+        segmented: whether a block may have several segments.
+    """
+
+    forward: Callable[..., tuple[Tensor, Tensor]]
+    backward: Callable[..., Sequence[Tensor]]
+    segmented: bool
+
+
+def _in_cpu_blocks(
     query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
 ) -> Tensor:
     heads = query.shape[1]
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    return _Blocks.apply(query, key, value, scaling, spans)  # type: ignore[no-any-return,no-untyped-call]
+    return _Blocks.apply(query, key, value, scaling, spans, _CPU)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def _in_cuda_blocks(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
+) -> Tensor:
+    # without repeated keys and values: the kernel knows grouped queries
+    return _Blocks.apply(query, key, value, scaling, spans, _CUDA)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Blocks(torch.autograd.Function):
@@ -74,7 +117,7 @@ class _Blocks(torch.autograd.Function):
 
     Partial outputs are merged by the log-sum-exp of their scores. The backward kernel needs only
     the merged output and log-sum-exp, so gradients use the same blocks. No scores are computed
-    that a mask between responses would hide.
+    that a mask between responses would hide, and no prompt is copied.
     """
 
     @staticmethod
@@ -85,13 +128,15 @@ class _Blocks(torch.autograd.Function):
         value: Tensor,
         scaling: float | None,
         spans: tuple[Span, ...],
+        kernel: _Kernel,
     ) -> Tensor:
         out = torch.empty_like(query)
         sums = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float))
-        for rows, columns, causal in _blocks(spans):
+        for block in _blocks(spans, kernel.segmented):
+            rows, columns = block.rows, block.columns
             q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
-            part, part_sum = _flash(q, k, v, 0.0, causal, scale=scaling)
-            if rows == columns:  # `_blocks` yields the self-block of a response before its prompt
+            part, part_sum = kernel.forward(q, k, v, block, scaling)
+            if block.causal:  # `_blocks` yields the self-block of a response before its prompt
                 out[:, :, rows], sums[:, :, rows] = part, part_sum
                 continue
             # each part of the softmax has the weight exp(its log-sum-exp - the total one)
@@ -100,35 +145,90 @@ class _Blocks(torch.autograd.Function):
             out[:, :, rows] = out[:, :, rows] * (1 - share) + part * share
             sums[:, :, rows] = total
         ctx.save_for_backward(query, key, value, out, sums)
-        ctx.scaling, ctx.spans = scaling, spans
+        ctx.scaling, ctx.spans, ctx.kernel = scaling, spans, kernel
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, sums = ctx.saved_tensors
         grads = [torch.zeros_like(states) for states in (query, key, value)]
-        for rows, columns, causal in _blocks(ctx.spans):
+        for block in _blocks(ctx.spans, ctx.kernel.segmented):
+            rows, columns = block.rows, block.columns
             q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
             # The kernel recomputes the weights as exp(score - log-sum-exp). With the merged values,
             # these are the weights of the whole softmax, so gradients of blocks only need a sum.
             merged = out[:, :, rows], sums[:, :, rows]
-            parts = _flash_backward(
-                grad[:, :, rows], q, k, v, *merged, 0.0, causal, scale=ctx.scaling
-            )
+            parts = ctx.kernel.backward(grad[:, :, rows], q, k, v, *merged, block, ctx.scaling)
             for total, part, place in zip(grads, parts, (rows, columns, columns), strict=True):
                 total[:, :, place] += part
-        return *grads, None, None
+        return *grads, None, None, None
 
 
-def _blocks(spans: tuple[Span, ...]) -> Iterator[tuple[slice, slice, bool]]:
-    """Yield the queries and keys of each block, and whether it is a causal self-block."""
+def _blocks(spans: tuple[Span, ...], segmented: bool) -> Iterator[_Block]:
+    """Yield the self-blocks, one for the row if `segmented`, and the blocks to the prompts."""
+    own = [part for span in spans for part in (span.prompt, *span.responses) if part[1] > part[0]]
+    lengths = tuple(stop - start for start, stop in own)
+    if segmented:
+        row = slice(own[0][0], own[-1][1])
+        yield _Block(row, row, lengths, lengths, True)
+    else:
+        for (start, stop), length in zip(own, lengths, strict=True):
+            yield _Block(slice(start, stop), slice(start, stop), (length,), (length,), True)
     for prompt, responses in spans:
-        for start, stop in (prompt, *responses):
-            if stop > start:
-                yield slice(start, stop), slice(start, stop), True
         # one block for all responses: they are adjacent, and each sees the whole prompt
         if responses and responses[-1][1] > prompt[1]:
-            yield slice(prompt[1], responses[-1][1]), slice(*prompt), False
+            rows, columns = slice(prompt[1], responses[-1][1]), slice(*prompt)
+            lengths = (rows.stop - rows.start,)
+            yield _Block(rows, columns, lengths, (prompt[1] - prompt[0],), False)
+
+
+def _on_cpu(
+    query: Tensor, key: Tensor, value: Tensor, block: _Block, scaling: float | None
+) -> tuple[Tensor, Tensor]:
+    return _cpu_flash(query, key, value, 0.0, block.causal, scale=scaling)  # type: ignore[no-any-return]
+
+
+def _on_cpu_backward(*states: Any) -> Sequence[Tensor]:
+    *tensors, block, scaling = states
+    return _cpu_flash_backward(*tensors, 0.0, block.causal, scale=scaling)  # type: ignore[no-any-return]
+
+
+def _on_cuda(
+    query: Tensor, key: Tensor, value: Tensor, block: _Block, scaling: float | None
+) -> tuple[Tensor, Tensor]:
+    q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
+    bounds = _bounds(block.queries, block.keys, query.device)
+    out, sums, *_ = _flash(q, k, v, *bounds, 0.0, block.causal, False, scale=scaling)
+    return out.transpose(0, 1)[None], sums[None]
+
+
+def _on_cuda_backward(*states: Any) -> Sequence[Tensor]:
+    *tensors, sums, block, scaling = states
+    parts = (states[0].transpose(0, 1) for states in tensors)
+    bounds = _bounds(block.queries, block.keys, sums.device)
+    # the kernel reads log-sum-exps as [heads, queries] without strides
+    sums = sums[0].contiguous()
+    unused = sums.new_empty(2, dtype=torch.uint64)  # state of the random numbers for dropout
+    settings = 0.0, block.causal, unused, unused
+    grads = _flash_backward(*parts, sums, *bounds, *settings, scale=scaling)
+    return [grad.transpose(0, 1)[None] for grad in grads]
+
+
+@lru_cache(maxsize=64)  # all layers use the same lengths, and a copy to a GPU waits for it
+def _bounds(
+    queries: tuple[int, ...], keys: tuple[int, ...], device: torch.device
+) -> tuple[Tensor, Tensor, int, int]:
+    """Return cumulative lengths of queries and keys, int32 [segments + 1], and their limits."""
+    sums = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
+    with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
+        of_queries, of_keys = torch.tensor(sums, dtype=torch.int32, device=device)
+    # For a limit of one query and grouped heads, the kernel reorders queries, and returns the
+    # log-sum-exps of several segments in another order: a limit of two avoids that.
+    return of_queries, of_keys, max(2, *queries), max(keys)
+
+
+_CPU = _Kernel(_on_cpu, _on_cpu_backward, segmented=False)
+_CUDA = _Kernel(_on_cuda, _on_cuda_backward, segmented=True)
 
 
 def _in_a_loop(
@@ -148,70 +248,8 @@ def _in_a_loop(
         parts.append(scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling))
         for _ in responses:
             q = next(queries)
-            mask = _mask(k.shape[2], q.shape[2], q.dtype, q.device)
+            # `is_causal` would align the first query with the first key, which is the prompt's
+            mask = causal_lower_right(q.shape[2], k.shape[2] + q.shape[2])
             all_k, all_v = torch.cat([k, next(keys)], dim=2), torch.cat([v, next(values)], dim=2)
             parts.append(scaled_dot_product_attention(q, all_k, all_v, mask, scale=scaling))
     return torch.cat(parts, dim=2)
-
-
-@lru_cache(maxsize=64)  # all layers use the same masks
-def _mask(prompt: int, response: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a response's additive mask [r, p + r]: all of the prompt is visible, the rest causal.
-
-    `is_causal` would align the first query with the first key, which belongs to the prompt.
-    """
-    with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
-        hidden = torch.full((response, prompt + response), -torch.inf, dtype=dtype, device=device)
-        return hidden.triu(prompt + 1)
-
-
-def _in_one_kernel(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
-) -> Tensor:
-    """Attend in one call, with a copy of the prompt's keys and values for each response.
-
-    The copies cost memory, but no computation: projections and MLPs run once a prompt.
-    """
-    q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
-    segments = _segments(spans)
-    k, v = _after_prompts(k, segments), _after_prompts(v, segments)
-    causal = (-1, 0)  # left and right window; the last query is aligned with the last key
-    lengths = _lengths(spans, value.device)
-    out = varlen_attn(q, k, v, *lengths, scale=scaling, window_size=causal, enable_gqa=True)
-    assert isinstance(out, Tensor)
-    return out.transpose(0, 1)[None]
-
-
-def _segments(spans: tuple[Span, ...]) -> list[tuple[int, int]]:
-    """Return the numbers of queries and keys of each prompt and each non-empty response."""
-    segments: list[tuple[int, int]] = []
-    for (first, end), responses in spans:
-        prompt = end - first
-        lengths = [stop - start for start, stop in responses if stop > start]
-        segments += [(prompt, prompt), *((length, prompt + length) for length in lengths)]
-    return segments
-
-
-def _after_prompts(states: Tensor, segments: list[tuple[int, int]]) -> Tensor:
-    """Lay out keys or values [t, heads, size] as [P | P R1 | P R2 ...] for each group."""
-    blocks = []
-    prompt = states[:0]
-    # split and cat, since the backward pass of an index gather uses atomic additions
-    parts = states.split([queries for queries, _ in segments])
-    for part, (queries, keys) in zip(parts, segments, strict=True):
-        if queries == keys:  # a prompt
-            prompt = part
-            blocks.append(part)
-        else:
-            blocks += [prompt, part]
-    return torch.cat(blocks)
-
-
-@lru_cache(maxsize=64)  # all layers use the same lengths
-def _lengths(spans: tuple[Span, ...], device: torch.device) -> tuple[Tensor, Tensor, int, int]:
-    """Return cumulative lengths of queries and keys, int32 [segments + 1], and their maxima."""
-    queries, keys = zip(*_segments(spans), strict=True)
-    bounds = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
-    with torch.inference_mode(False):  # as for `_mask`
-        of_queries, of_keys = torch.tensor(bounds, dtype=torch.int32, device=device)
-    return of_queries, of_keys, max(queries), max(keys)

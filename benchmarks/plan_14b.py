@@ -23,9 +23,11 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from learners.config import Config
 from learners.planning.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
+from learners.planning.machine import Machine
+from learners.training import packed_attention
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import PackedRow, Sample, distribute, pack, unshare
-from learners.training.head import CHUNK
+from learners.training.head import chunk_size
 from learners.training.packed_attention import Span
 from learners.training.policy import Policy
 
@@ -95,7 +97,8 @@ def plan(args: argparse.Namespace) -> list[Figure]:
         for sample in group_of(args.prompt, args.response, args.group_size, group)
     ]
     row = args.row_tokens or args.prompt + args.group_size * args.response
-    memory = training_bytes(sizes, args.gpus, row, CHUNK)
+    chunk = chunk_size(sizes.vocabulary, Machine.named(args.gpu).gpus[0][1])
+    memory = training_bytes(sizes, args.gpus, row, chunk)
     figures = [
         Figure("parameters, billions", sizes.parameters / 1e9),
         *(Figure(f"GB a GPU, {name}", value / 1e9) for name, value in memory._asdict().items()),
@@ -128,6 +131,7 @@ def check() -> list[Figure]:
     sizes = Sizes.of(SMALL)
     (batch,) = pack(group_of(96, 40, 6) + group_of(64, 24, 3, group=1), 1000)
     # attention in plain products, which are counted; they fill the rectangles that it masks
+    packed_attention._implementation = lambda value: packed_attention._in_a_loop
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         policy(batch)[0].sum().backward()
     needed = train_flops(sizes, batch)

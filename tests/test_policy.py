@@ -4,11 +4,12 @@ import pytest
 import torch
 from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_model, tiny_policy
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from learners.config import ConfigError
 from learners.training import head
 from learners.training.batching import PackedRow, Sample, pack
-from learners.training.head import Head
+from learners.training.head import Head, chunk_size
 from learners.training.policy import Policy
 
 PROMPT = [3, 1, 4]
@@ -96,6 +97,68 @@ def test_gradients_of_halves_are_summed_in_single(monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(logprobs, wanted, atol=1e-5, rtol=0)
     # one rounding to bf16, which is up to 1 / 256
     assert ((gradient - exact).abs() <= exact.abs() / 256 + 1e-4).all()
+
+
+def test_products_of_halves_are_as_exact_as_their_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU under autocast: fp32 weights, products in bf16 with fp32 results."""
+    dtypes: list[torch.dtype] = []
+
+    def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        dtypes.extend((left.dtype, right.dtype))
+        return left.float() @ right.float()
+
+    monkeypatch.setattr(head, "_dtype", lambda weight: torch.bfloat16)
+    monkeypatch.setattr(head, "_product", product)
+    torch.manual_seed(0)
+    layer = nn.Linear(64, 301, bias=False)
+    hidden, targets = torch.randn(50, 64, requires_grad=True), torch.randint(0, 301, (50,))
+    logprobs, _ = Head(layer)(hidden, targets)
+    found = [logprobs, *torch.autograd.grad(logprobs.sum(), (hidden, layer.weight))]
+    assert dtypes == [torch.bfloat16] * 6  # logits twice, the gradient of the weight
+
+    exact = [one.detach().double().requires_grad_() for one in (hidden, layer.weight)]
+    wanted = (exact[0] @ exact[1].T).log_softmax(1)[torch.arange(50), targets]
+    for near, far in zip(found, [wanted, *torch.autograd.grad(wanted.sum(), exact)], strict=True):
+        assert near.dtype == torch.float32
+        assert (near - far).norm() < 0.01 * far.norm()
+
+
+@pytest.mark.parametrize(
+    ("device", "weight", "half", "wanted"),
+    [
+        ("cpu", torch.bfloat16, True, torch.float32),
+        ("cuda", torch.float32, True, torch.bfloat16),
+        ("cuda", torch.float32, False, torch.float32),
+        ("cuda", torch.bfloat16, False, torch.bfloat16),
+    ],
+)
+def test_products_follow_device_and_autocast(
+    device: str, weight: torch.dtype, half: bool, wanted: torch.dtype
+) -> None:
+    # not `torch.autocast`, which refuses a device that is missing
+    was = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    torch.set_autocast_enabled(device, half)
+    torch.set_autocast_dtype(device, torch.bfloat16)
+    try:
+        with FakeTensorMode():
+            assert head._dtype(torch.empty(3, 2, dtype=weight, device=device)) is wanted
+    finally:
+        torch.set_autocast_enabled(device, was[0])
+        torch.set_autocast_dtype(device, was[1])
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "gigabytes", "tokens"),
+    [
+        (151_936, 0, 1024),  # a CPU
+        (151_936, 24, 1024),
+        (151_936, 80, 2048),
+        (151_936, 141, 4096),
+        (4096, 80, 4096),
+    ],
+)
+def test_chunks_follow_the_memory(vocabulary: int, gigabytes: int, tokens: int) -> None:
+    assert chunk_size(vocabulary, gigabytes * 10**9) == tokens
 
 
 def test_a_head_with_a_bias_is_refused() -> None:

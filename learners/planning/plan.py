@@ -18,7 +18,7 @@ from learners.rollouts.workload import Workload
 from learners.training import models
 from learners.training.backends.step import make_cost, make_policy
 from learners.training.batching import PackedRow, Sample, distribute, pack
-from learners.training.head import CHUNK
+from learners.training.head import chunk_size
 
 UTILISATION = 0.45
 """Assumed share of a GPU's peak that training reaches."""
@@ -77,6 +77,7 @@ class Plan:
         parameters: number of parameters, adapters included.
         trained: number of trained parameters.
         context: maximum sequence length of the model, in tokens.
+        chunk: number of loss tokens whose logits exist at a time.
         memory: memory on the device of each trainer, in bytes.
         offloaded: bytes that each trainer keeps in CPU memory instead.
         copy: bytes of the full copy of the weights that samples, on rank 0's device.
@@ -90,6 +91,7 @@ class Plan:
     parameters: int
     trained: int
     context: int
+    chunk: int
     memory: Memory
     offloaded: int
     copy: int
@@ -111,7 +113,10 @@ def make_plan(config: Config, machine: Machine) -> Plan:
     weights = list(make_policy(config, model, config.precision).parameters())
     parameters = sum(weight.numel() for weight in weights)
     trained = sum(weight.numel() for weight in weights if weight.requires_grad)
-    memory = _training(config, sizes, (parameters, trained), world, step.row)
+    chunk = chunk_size(
+        sizes.vocabulary, machine.gpus[first_trainer(config)][1] if machine.gpus else 0
+    )
+    memory = _training(config, sizes, (parameters, trained), world, step.row, chunk)
     # sharded weights cannot sample, so rank 0 has a full fp32 copy
     embedded = config.engine == "transformers" and config.backend != "local"
     plan = Plan(
@@ -121,6 +126,7 @@ def make_plan(config: Config, machine: Machine) -> Plan:
         parameters=parameters,
         trained=trained,
         context=model.config.max_position_embeddings,
+        chunk=chunk,
         memory=memory._replace(weights=0, gradients=0, optimizer=0) if config.offload else memory,
         offloaded=sum(memory[:3]) if config.offload else 0,
         copy=4 * sizes.parameters if embedded else 0,
@@ -197,14 +203,14 @@ def moments(config: Config) -> int:
 
 
 def _training(
-    config: Config, sizes: Sizes, counts: tuple[int, int], world: int, row: int
+    config: Config, sizes: Sizes, counts: tuple[int, int], world: int, row: int, chunk: int
 ) -> Memory:
     """Estimate a trainer's memory; rough for setups that `flops.training_bytes` does not cover."""
     parameters, trained = counts
     shards, checkpointed = world // config.replicas, config.activation_checkpointing
     # `training_bytes` assumes bf16, which fp32 doubles
     wide = 1 if config.precision == "bfloat16" else 2
-    base = training_bytes(sizes, shards, row, CHUNK)
+    base = training_bytes(sizes, shards, row, chunk)
     gathered, reduced = wide * base.gathered, base.reduced
     if config.backend == "local":  # unsharded weights, of which autocast caches a bf16 copy
         gathered, reduced = (2 * parameters if wide == 1 else 0), 4 * sizes.embeddings

@@ -8,7 +8,6 @@ from rich.table import Table
 
 from learners.config import Config
 from learners.planning.plan import UTILISATION, Plan, Row, Serving, first_trainer, in_bytes, moments
-from learners.training.head import CHUNK
 
 
 def show(plan: Plan, console: Console) -> None:
@@ -50,7 +49,7 @@ def _memory_rows(plan: Plan) -> Iterator[Row]:
         "reduced": ("gradients in use", "whole, of one layer or the head"),
         "checkpoints": ("inputs of layers", f"kept for {row}"),
         "layer": ("activations", f"of {layers}, {row}"),
-        "logits": ("logits", f"{CHUNK:,} tokens at a time"),
+        "logits": ("logits", f"{plan.chunk:,} tokens at a time"),
     }
     for name, value in plan.memory._asdict().items():
         if value:

@@ -12,7 +12,23 @@ from torch import Tensor, nn
 from learners.config import ConfigError
 
 CHUNK = 1024
-"""Chunk size in tokens."""
+"""Least chunk size in tokens, and the chunk size on CPUs."""
+_SHARE = 1 / 16
+
+
+def chunk_size(vocabulary: int, memory: int = 0) -> int:
+    """Return the number of tokens whose logits exist at a time.
+
+    After each chunk the whole weight gradient is read and written, in fp32, so GPUs use up to four
+    times as many tokens as CPUs, if the logits need at most a sixteenth of the memory.
+
+    Args:
+        vocabulary: number of logits per token.
+        memory: memory of the GPU in bytes; 0 for a CPU.
+    """
+    # logits, log-probabilities and their gradient, in fp32
+    fits = int(_SHARE * memory) // (3 * 4 * vocabulary)
+    return max(CHUNK, min(4 * CHUNK, fits // CHUNK * CHUNK))
 
 
 class Head(nn.Linear):
@@ -44,7 +60,7 @@ class Head(nn.Linear):
             temperature: divisor of the logits.
         """
         if targets is None:
-            return _logits(hidden, self.weight) / temperature
+            return _logits(hidden, self.weight.to(_dtype(self.weight))) / temperature
         return _Selected.apply(hidden, self.weight, targets, temperature)  # type: ignore[no-untyped-call]
 
 
@@ -56,10 +72,11 @@ class _Selected(torch.autograd.Function):
         # the first part of each `cat`, which fails without parts for a row without loss tokens
         empty = hidden.new_zeros(0, dtype=torch.float32)
         logprobs, entropies, totals = [empty], [empty], [empty[:, None]]
-        wide = _wide(weight)
-        for part, ids in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
+        dtype, size = _dtype(weight), _chunk_size(weight)
+        operand = weight.to(dtype)
+        for part, ids in zip(hidden.split(size), targets.split(size), strict=True):
             # in place, since a chunk of logits is the largest tensor of the step
-            logits = _logits(part, wide).div_(temperature)
+            logits = _logits(part, operand).div_(temperature)
             total = logits.logsumexp(1, keepdim=True)
             normalised = logits.sub_(total)
             logprobs.append(normalised.gather(1, ids[:, None])[:, 0])
@@ -67,7 +84,7 @@ class _Selected(torch.autograd.Function):
             totals.append(total)
         # one log-sum-exp per token is all that the backward pass needs to rebuild the softmax
         ctx.save_for_backward(hidden, weight, targets, torch.cat(totals))
-        ctx.temperature = temperature
+        ctx.temperature, ctx.dtype = temperature, dtype
         entropy = torch.cat(entropies)
         ctx.mark_non_differentiable(entropy)
         return torch.cat(logprobs), entropy
@@ -75,39 +92,47 @@ class _Selected(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, targets, totals = ctx.saved_tensors
-        wide = _wide(weight)
+        operand = weight.to(ctx.dtype)  # autocast is over here
         # a head frozen under adapters needs no weight gradient, a third of the products here;
         # accumulated in fp32, since a bf16 sum over chunks would lose small terms
         trained = ctx.needs_input_grad[1]
         weight_grad = torch.zeros_like(weight, dtype=torch.float32) if trained else None
         hidden_grads = [hidden.new_zeros(0, hidden.shape[1])]
-        chunks = (column.split(CHUNK) for column in (hidden, targets, totals, grad))
+        size = _chunk_size(weight)
+        chunks = (column.split(size) for column in (hidden, targets, totals, grad))
         for part, ids, total, slope in zip(*chunks, strict=True):
-            logits = _logits(part, wide).div_(ctx.temperature)
+            logits = _logits(part, operand).div_(ctx.temperature)
             slope = slope[:, None] / ctx.temperature
             # gradient with respect to the logits: slope * (onehot(target) - softmax)
             errors = logits.sub_(total).exp_().mul_(-slope)
             errors.scatter_add_(1, ids[:, None], slope)
-            # in the weight's dtype, as in the backward pass of an ordinary linear layer
-            errors = errors.to(wide.dtype)
-            hidden_grads.append((errors @ wide).to(hidden.dtype))
+            # in the products' dtype, as in the backward pass of an ordinary linear layer
+            errors = errors.to(ctx.dtype)
+            hidden_grads.append((errors @ operand).to(hidden.dtype))
             if weight_grad is not None:
-                weight_grad += _product(errors.T, part.to(wide.dtype))
+                weight_grad += _product(errors.T, part.to(ctx.dtype))
         if weight_grad is not None:
             weight_grad = weight_grad.to(weight.dtype)
         return torch.cat(hidden_grads), weight_grad, None, None
 
 
-def _wide(weight: Tensor) -> Tensor:
-    """Return the weight for `_product`: in fp32 on CPUs, whose bf16 kernels return no fp32."""
-    return weight if weight.is_cuda else weight.float()
+def _dtype(weight: Tensor) -> torch.dtype:
+    """Return the dtype of the products' inputs: that of autocast, and fp32 on CPUs."""
+    kind = weight.device.type
+    if kind == "cpu":  # whose half-precision products are not in fp32
+        return torch.float32
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 
 
-def _logits(hidden: Tensor, weight: Tensor) -> Tensor:
-    # logits need fp32: autocast would round the product to bf16
+def _chunk_size(weight: Tensor) -> int:
+    gpu = torch.cuda.get_device_properties(weight.device) if weight.is_cuda else None
+    return chunk_size(len(weight), gpu.total_memory if gpu else 0)
+
+
+def _logits(hidden: Tensor, operand: Tensor) -> Tensor:
+    # logits need fp32: autocast would round the product
     with torch.autocast(hidden.device.type, enabled=False):
-        wide = _wide(weight)
-        return _product(hidden.to(wide.dtype), wide.T)
+        return _product(hidden.to(operand.dtype), operand.T)
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:

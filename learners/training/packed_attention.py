@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 _cpu_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -248,8 +247,9 @@ def _in_a_loop(
         parts.append(scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling))
         for _ in responses:
             q = next(queries)
-            # `is_causal` would align the first query with the first key, which is the prompt's
-            mask = causal_lower_right(q.shape[2], k.shape[2] + q.shape[2])
             all_k, all_v = torch.cat([k, next(keys)], dim=2), torch.cat([v, next(values)], dim=2)
+            # `is_causal` would align the first query with the first key, which is the prompt's;
+            # not cached, since 64 masks of long rollouts take gigabytes
+            mask = q.new_full((q.shape[2], all_k.shape[2]), -torch.inf).triu(k.shape[2] + 1)
             parts.append(scaled_dot_product_attention(q, all_k, all_v, mask, scale=scaling))
     return torch.cat(parts, dim=2)

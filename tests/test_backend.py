@@ -9,11 +9,14 @@ import pytest
 import torch
 from rank_worker import exploding
 from tiny import ARCHITECTURES, save_tiny, tiny_group, tiny_policy
-from torch import Tensor
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from learners.config import Config
 from learners.losses import LOSSES, aipo
+from learners.training import ranks
 from learners.training.backends.local import LocalBackend
+from learners.training.backends.step import make_optimizer
 from learners.training.batching import Sample, pack, unshare
 from learners.training.lora import merged
 
@@ -124,6 +127,39 @@ def test_a_loaded_backend_continues_bit_for_bit(
     assert same(weights(other), saved)
     assert timeless(other.train_step(batches, aipo)) == first
     assert same(weights(other), weights(backend))
+
+
+def test_a_checkpoint_of_another_gpu_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = make()
+    backend.train_step(pack(tiny_group(backend._policy), 1000), aipo)
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.serialization.location_tag", lambda storage: "cuda:7")
+        backend.save(tmp_path)
+    other = make()
+    other.load(tmp_path)
+    states = [one._optimizer.state_dict()["state"] for one in (backend, other)]
+    for number, state in states[0].items():
+        assert all(torch.equal(state[name], states[1][number][name]) for name in state)
+
+
+def test_speed_counts_what_the_device_has_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU updates the weights after the call that starts it."""
+    now = [0.0]
+    monkeypatch.setattr("learners.training.backends.step.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(ranks, "synchronize", lambda: now.append(now.pop() + 2))
+    backend = make()
+    batches = pack(tiny_group(backend._policy), 1000)
+    seen = backend.train_step(batches, aipo)
+    assert seen["trained_tokens_per_s"] == len(batches[0].tokens) / 2
+
+
+@pytest.mark.parametrize(("device", "fused"), [("cpu", None), ("cuda", True)])
+def test_adamw_is_fused_on_gpus_only(device: str, fused: bool | None) -> None:
+    with FakeTensorMode():
+        optimizer = make_optimizer([nn.Parameter(torch.ones(2, device=device))], Config())
+    assert optimizer.param_groups[0]["fused"] is fused
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing() -> None:

@@ -60,6 +60,12 @@ def device() -> torch.device:
     return torch.device("cuda", _reserved + local_rank())
 
 
+def synchronize() -> None:
+    """Wait until the device of this process has finished its work."""
+    if device().type == "cuda":
+        torch.cuda.synchronize()
+
+
 def cores() -> int:
     """Return this rank's share of the machine's CPU cores, at least 1."""
     return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))

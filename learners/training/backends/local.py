@@ -80,5 +80,6 @@ class LocalBackend:
     def load(self, folder: Path) -> None:
         """Load a checkpoint."""
         load_model(self._policy, str(folder / "policy.safetensors"))
-        state = torch.load(folder / "optimizer.pt", weights_only=True)
+        # by default, tensors go to the GPU that saved them, which may be another or none
+        state = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)
         self._optimizer.load_state_dict(state)

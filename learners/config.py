@@ -72,6 +72,7 @@ class Config:
         precision: precision of the forward pass; weights are always float32.
         row_tokens: limit of a packed row, in tokens; smaller rows need less memory.
         activation_checkpointing: recompute each layer in the backward pass to save memory.
+        compile: compile MLPs, norms and rotary embeddings for speed, for local and fsdp2.
         lora_rank: rank of LoRA adapters on the frozen model; 0 trains all weights.
         lora_alpha: scales the output of the adapters by lora_alpha / lora_rank.
         optimizer: adamw, or adamw8bit for an 8-bit AdamW state.
@@ -119,6 +120,7 @@ class Config:
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: PositiveInt = 16384
     activation_checkpointing: bool = False
+    compile: bool = False
     lora_rank: NonNegativeInt = 0
     lora_alpha: PositiveInt = 32
     optimizer: Literal["adamw", "adamw8bit"] = "adamw"
@@ -192,6 +194,7 @@ _ONLY_WITH: Mapping[str, tuple[str, Sequence[str]]] = {
     **dict.fromkeys(("engine_urls", "engine_procs", "engine_gpus", "colocated"), _VLLM),
     **dict.fromkeys(("trainer_procs", "offload"), _SHARDED),
     **dict.fromkeys(("replicas", "async_save"), _FSDP2),
+    "compile": ("backend", ("local", "fsdp2")),
 }
 _TYPES: Mapping[str, Any] = {
     name: (kind, ...) for name, kind in get_type_hints(Config, include_extras=True).items()

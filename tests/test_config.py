@@ -227,6 +227,10 @@ VLLM = {"engine": "vllm"}
         ({"replicas": 2, "backend": "deepspeed"}, "replicas: 2 needs backend 'fsdp2', got"),
         ({"offload": True}, "offload: True needs backend 'fsdp2' or 'deepspeed', got 'local'"),
         ({"async_save": True}, "async_save: True needs backend 'fsdp2', got 'local'"),
+        (
+            {"compile": True, "backend": "deepspeed"},
+            "compile: True needs backend .local. or .fsdp2.",
+        ),
         ({"async_save": True, "backend": "fsdp2", "optimizer": "adamw8bit"}, "expected adamw"),
         ({"offload": 1}, "offload: expected true or false, got 1"),
         ({"lora_rank": -1}, "lora_rank: expected at least 0, got -1"),

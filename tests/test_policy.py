@@ -1,10 +1,14 @@
+from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 import torch
 from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_model, tiny_policy
 from torch import nn
+from torch._dynamo.utils import counters
 from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers.models.qwen3 import modeling_qwen3
 
 from learners.config import ConfigError
 from learners.training import head
@@ -72,6 +76,47 @@ def test_half_precision_is_near_and_its_logprobs_are_single() -> None:
     ours, theirs = gradient(half, batch), gradient(exact, batch)
     assert ours.dtype == torch.float32
     assert (ours - theirs).norm() < 0.05 * theirs.norm()
+
+
+@pytest.fixture
+def rotary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore afterwards what is compiled for the whole process."""
+    plain = modeling_qwen3.apply_rotary_pos_emb
+    monkeypatch.setattr(modeling_qwen3, "apply_rotary_pos_emb", plain)
+
+
+@pytest.mark.usefixtures("rotary")
+def test_norms_mlps_and_rotary_embeddings_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+
+    def compile_nothing(function: Callable[..., Any], *, dynamic: bool) -> Callable[..., Any]:
+        assert dynamic
+        names.append(function.__qualname__)
+        return function
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    whole = tiny_policy("qwen3")[0](row(5))
+    parts = Policy(tiny_model("qwen3"), 1.0, "float32", compiled=True)(row(5))
+    assert sorted(names) == ["Qwen3MLP.forward", "Qwen3RMSNorm.forward", "apply_rotary_pos_emb"]
+    assert all(map(torch.equal, whole, parts))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("rotary")
+def test_a_compiled_policy_gives_the_same_for_rows_of_any_length() -> None:
+    rows = [row(5), row(7, 3), row(2, 1, 9)]
+    plain = tiny_policy("qwen3")[0].train()
+    wanted = [(*plain(one), gradient(plain, one)) for one in rows]
+    compiled = Policy(tiny_model("qwen3"), 1.0, "float32", checkpointing=True, compiled=True)
+    counters.clear()
+    for one, expected in zip(rows, wanted, strict=True):
+        logprobs, entropies = compiled.train()(one)
+        torch.testing.assert_close(logprobs, expected[0], atol=5e-6, rtol=0)
+        torch.testing.assert_close(entropies, expected[1], atol=5e-6, rtol=0)
+        ours = gradient(compiled, one)
+        assert (ours - expected[2]).norm() <= 1e-5 * expected[2].norm()
+        # norms of two widths, the MLP and rotary embeddings, once for all layers and rows
+        assert counters["stats"]["unique_graphs"] == 4
 
 
 def test_a_row_without_targets_has_no_logprobs() -> None:

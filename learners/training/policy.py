@@ -1,6 +1,10 @@
 """Policy module: a transformers causal LM that returns log-probabilities of loss tokens."""
 
+import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import MethodType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +25,7 @@ class Policy(nn.Module):
         precision: "float32", or "bfloat16" for autocast with fp32 weights.
         checkpointing: in training mode, store only the input of each layer and recompute the
             layer in the backward pass.
+        compiled: compile MLPs, norms and rotary embeddings; see `compile_parts`.
     """
 
     def __init__(
@@ -29,12 +34,15 @@ class Policy(nn.Module):
         temperature: float,
         precision: str,
         checkpointing: bool = False,
+        compiled: bool = False,
     ) -> None:
         super().__init__()
         model.config._attn_implementation = NAME
         model.set_output_embeddings(Head(model.get_output_embeddings()))
         if checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
+        if compiled:
+            compile_parts(model)
         self.model = model
         self.temperature = temperature
         self.precision = precision
@@ -62,3 +70,22 @@ class Policy(nn.Module):
             head = self.model.get_output_embeddings()
             # the head runs only where a loss token is predicted
             return head(hidden[batch.predicts], batch.targets, self.temperature)  # type: ignore[no-any-return]
+
+
+def compile_parts(model: PreTrainedModel) -> None:
+    """Compile the MLPs, norms and rotary embeddings of a model in place, for rows of any length.
+
+    Attention and whole layers are left out: they receive the positions of groups, so each new row
+    would be compiled again. Rotary embeddings are a function of the model's source module, so
+    they are compiled for all its models in this process.
+    """
+    compiled: dict[type, Callable[..., Any]] = {}
+    for module in model.get_decoder().modules():
+        kind = type(module)
+        if kind.__name__.endswith(("MLP", "RMSNorm")):
+            # one function per class: `module.compile()` would compile each layer by itself
+            if kind not in compiled:
+                compiled[kind] = torch.compile(kind.forward, dynamic=True)
+            module.forward = MethodType(compiled[kind], module)
+    source: Any = sys.modules[type(model).__module__]
+    source.apply_rotary_pos_emb = torch.compile(source.apply_rotary_pos_emb, dynamic=True)

@@ -18,12 +18,13 @@ from learners.training.policy import Policy
 
 
 def make_policy(config: Config, model: PreTrainedModel, precision: str) -> Policy:
-    """Create the policy to train, with adapters and activation checkpointing as configured."""
+    """Create the policy to train, with adapters, checkpointing and compilation as configured."""
     if config.lora_rank:
         from learners.training import lora
 
         lora.inject(model, config.lora_rank, config.lora_alpha)
-    return Policy(model, config.temperature, precision, config.activation_checkpointing)
+    speed = config.activation_checkpointing, config.compile
+    return Policy(model, config.temperature, precision, *speed)
 
 
 def merge_adapters(

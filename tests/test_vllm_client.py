@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import pytest
 import requests
@@ -29,6 +29,7 @@ from learners.engines.server import Server
 from learners.engines.vllm import VLLMEngine, own_address
 from learners.rollouts.orchestrator import StepRollouts
 from learners.rollouts.rollout import NOT_SAMPLED
+from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.sampler import BackgroundSampler
 from learners.rollouts.tokens import ChatTokens
 from learners.rollouts.trajectories import Trajectories
@@ -458,6 +459,26 @@ def test_an_engine_that_samples_with_something_else_stops_the_run(
     assert "after weights 0: sampler and trainer differ by" in told
     assert server.version == "0"
     assert server.weights.keys() == dict(models.load("nano").named_parameters()).keys()
+
+
+@pytest.mark.parametrize(
+    ("precision", "temperature", "limit"),
+    [("float32", 0.7, 1e-3), ("bfloat16", 0.7, 0.1), ("bfloat16", 1.0, 0.07)],
+)
+def test_a_difference_beyond_rounding_stops_the_run(
+    precision: Literal["float32", "bfloat16"],
+    temperature: float,
+    limit: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = Config(precision=precision, temperature=temperature)
+    trainer: Any = SimpleNamespace(gaps=lambda probes: torch.tensor(probes))
+    source = RolloutSource(config, trainer)
+    monkeypatch.setattr(source, "_update", lambda version: [0.0, 1.98 * limit])
+    assert source.publish(1) == pytest.approx(0.99 * limit)
+    monkeypatch.setattr(source, "_update", lambda version: [0.0, 2.02 * limit])
+    with pytest.raises(EngineError, match=f"differ by .*, more than {limit:.3g}"):
+        source.publish(2)
 
 
 @pytest.mark.vllm

@@ -75,7 +75,7 @@ def saved(runs: Path) -> dict[str, bytes]:
     """The files of the last checkpoint: weights and optimizer state."""
     folder = runs / "test" / "checkpoints" / "step-000002"
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert len(files) == 2
+    assert len(files) == 3
     return files
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.serialization import safe_globals
 
 from learners.config import Config
 from learners.losses import Loss
@@ -25,6 +26,7 @@ from learners.training.backends.step import (
     train_step,
 )
 from learners.training.batching import PackedRow
+from learners.training.checkpoint import only_data
 from learners.training.policy import Policy
 
 if not torch.cuda.is_available():
@@ -33,6 +35,8 @@ if not torch.cuda.is_available():
 import deepspeed
 import deepspeed.comm
 from deepspeed.checkpoint.ds_to_universal import main as convert_to_universal
+from deepspeed.runtime.fp16.loss_scaler import LossScaler
+from deepspeed.runtime.zero.config import ZeroStageEnum
 from deepspeed.utils import logger
 
 _TAG = "state"
@@ -96,6 +100,10 @@ class DeepSpeedBackend:
 
     def load(self, folder: Path) -> None:
         """Load a checkpoint; rank 0 converts it first if the number of ranks has changed."""
+        with only_data(), safe_globals([LossScaler, ZeroStageEnum]):
+            self._load(folder)
+
+    def _load(self, folder: Path) -> None:
         shards = len(list((folder / _TAG).glob("*_optim_states.pt")))
         if shards == ranks.world():
             self._engine.load_checkpoint(str(folder), tag=_TAG)

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.checkpoint import FileSystemReader, metadata
-from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint import metadata
+from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
@@ -58,7 +58,7 @@ _METADATA: dict[tuple[str, str], Any] = {
         _StorageInfo,
         PosixPath,
         torch.Size,
-        torch.serialization._get_layout,  # type: ignore[attr-defined]
+        torch.serialization._get_layout,
     )
 }
 

@@ -228,7 +228,23 @@ def attacked(backend: str, folder: Path) -> dict[str, Any]:
                     errors.append((name, str(error)))
                 errors[-1] = (*errors[-1], marker.exists())
             shutil.rmtree(checkpoints / "step-000001")
-    return {"errors": errors}
+    return {"errors": errors, "outside": outside(trainer, folder) if backend != "fsdp2" else ""}
+
+
+def outside(trainer: Trainer, folder: Path) -> str:
+    """The error of a checkpoint of two processes in which the name of a weight is a path."""
+    saved = folder / "attacked-deepspeed" / "step-000001"
+    shutil.copytree(folder / "deepspeed-2", saved)
+    for file in saved.rglob("*_model_states.pt"):
+        state = torch.load(file, weights_only=False)
+        shapes = state["param_shapes"][0]
+        shapes[str(folder / "outside")] = shapes.pop(next(iter(shapes)))
+        torch.save(state, file)
+    try:
+        trainer.resume()
+    except CheckpointError as error:
+        return f"{error}{' outside' if (folder / 'outside').exists() else ''}"
+    return ""
 
 
 if __name__ == "__main__":

@@ -285,6 +285,7 @@ def garble(file: Path, at: int = 0) -> None:
     file.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_damaged_run_falls_back_and_has_the_same_result(
     whole: Path,
     tmp_path: Path,
@@ -312,7 +313,7 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
         "Damaged lines of step-000002.jsonl, now left out: 1.",
         "Damaged lines of metrics.jsonl, now left out: 1.",
         "Command: aipo.py --steps 2",
-        "Ended after 2 steps and 0.0",
+        "Ended: 2 steps took 0.0",
     ):
         assert sentence in journal
 

@@ -125,15 +125,8 @@ def _commit(folder: Path) -> list[str]:
 
 def hours(metrics: Sequence[Metrics]) -> float:
     """Return the time of all steps, also of those before the run was resumed."""
-    return (
-        sum(
-            seconds
-            for step in metrics
-            for name, seconds in step.items()
-            if name in ("seconds_rollout", "seconds_train", "seconds_publish")
-        )
-        / 3600
-    )
+    phases = ("seconds_rollout", "seconds_train", "seconds_publish")
+    return sum(step.get(phase, 0.0) for step in metrics for phase in phases) / 3600
 
 
 def write(run: RunFolder, target: Path) -> None:
@@ -185,7 +178,7 @@ def make(run: RunFolder) -> ModelCard:
         episodes=len(metrics) * config.groups * config.group_size - total("dropped_episodes"),
         tokens=total("sampled_tokens"),
         hours=hours(metrics),
-        sample=_sample(run, facts["tasks"]["source"], len(metrics)),
+        sample=_sample(run, facts["tasks"]["source"], metrics),
         settings=_settings(config),
         picture=PICTURE,
         bundled=BUNDLED,
@@ -195,9 +188,13 @@ def make(run: RunFolder) -> ModelCard:
     return card
 
 
-def _sample(run: RunFolder, source: str | None, step: int) -> Mapping[str, Any] | None:
-    """Return an episode of a step; None if its tasks may be somebody's private documents."""
-    return next(iter(run.trajectories.graded(step)), None) if source in BUNDLED else None
+def _sample(
+    run: RunFolder, source: str | None, metrics: Sequence[Metrics]
+) -> Mapping[str, Any] | None:
+    """Return an episode of the last step; None if tasks may be somebody's private documents."""
+    if source not in BUNDLED or not metrics:
+        return None
+    return next(iter(run.trajectories.graded(int(metrics[-1]["step"]))), None)
 
 
 def _metadata(

@@ -158,7 +158,7 @@ class Report:
             return
         if not (self.model / model_card.CARD).exists():
             hours = model_card.hours(self._run.metrics())
-            self._run.note(f"Ended after {self._config.steps} steps and {hours:.2f} hours of them.")
+            self._run.note(f"Ended: {self._config.steps} steps took {hours:.2f} hours.")
             model_card.write(self._run, self.model)
         self._update_loggers()
         self._progress.stop()

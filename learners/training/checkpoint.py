@@ -98,8 +98,10 @@ def _damage(folder: Path) -> str | None:
     try:
         written = dict(json.loads((folder / _MANIFEST).read_text(encoding="utf-8")))
         found = _digests(folder)
-    except (OSError, TypeError, ValueError, RecursionError) as error:
-        return str(getattr(error, "strerror", None) or f"{_MANIFEST}: {error}")
+    except OSError as error:
+        return str(error)
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"{_MANIFEST}: {error}"
     changed = [name for name, digest in written.items() if found.get(name) != digest]
     return f"{', '.join(changed)} changed after it was saved" if changed else None
 

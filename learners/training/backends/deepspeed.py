@@ -111,6 +111,7 @@ class DeepSpeedBackend:
         with contextlib.ExitStack() as stack:
             target = ""
             if ranks.rank() == 0:
+                self._check_names(folder / _TAG)
                 target = stack.enter_context(tempfile.TemporaryDirectory(dir=folder.parent.parent))
                 with contextlib.redirect_stdout(io.StringIO()):
                     convert_to_universal(_conversion(folder / _TAG, Path(target) / _TAG))
@@ -119,6 +120,20 @@ class DeepSpeedBackend:
             self._engine.load_checkpoint(target, tag=_TAG)
             self._engine._config.load_universal_checkpoint = False
             ranks.barrier()  # rank 0 removes the folder next
+
+    def _check_names(self, folder: Path) -> None:
+        """Check that only weights of this policy are named: the conversion uses names as paths.
+
+        Raises:
+            ValueError: others are named, or the files are not those of ZeRO-3.
+        """
+        ours = {name for name, _ in self._engine.module.named_parameters()}
+        for file in folder.glob("*.pt"):
+            state = torch.load(file, mmap=True, weights_only=True)
+            names = set().union(*state.get("param_shapes", ()))
+            stage = state["optimizer_state_dict"]["zero_stage"] if "_optim_" in file.name else 3
+            if stage != 3 or not names <= ours:
+                raise ValueError(f"{file.name}: expected weights of {self._config.model}")
 
 
 def _settings(config: Config) -> dict[str, object]:

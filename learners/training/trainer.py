@@ -1,5 +1,7 @@
 """The trainer: a backend, its checkpoints and the exported model."""
 
+import pickle
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -39,12 +41,20 @@ class Trainer:
         self.policy = self._backend.prepare(config)
 
     def resume(self) -> int:
-        """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint."""
+        """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint.
+
+        Raises:
+            CheckpointError: it cannot be loaded, or holds something else than data.
+        """
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if last is None:
             return 0
         step, folder = last
-        self._backend.load(folder)
+        try:
+            self._backend.load(folder)
+        # whatever a file that somebody else wrote can raise; PyTorch's is no Exception
+        except (Exception, CheckpointException) as error:
+            raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
         return int(step)
 
     def step(self, samples: Sequence[Sample]) -> Mapping[str, float]:
@@ -128,6 +138,19 @@ class Trainer:
         latest = f"{last[1]} is the last one" if last else "there is none yet"
         message = f"the checkpoint of step {step} could not be saved: {error}; {latest}"
         return CheckpointError(message)
+
+
+def _cause(error: BaseException) -> str:
+    """Return the reason why a checkpoint could not be loaded, in one line."""
+    while isinstance(error, CheckpointException):
+        error = next(iter(error.failures.values()))[0]
+    message = str(error)
+    # not PyTorch's message, which recommends to load the file nevertheless
+    if name := re.search(r"GLOBAL ([\w.]+)", message):
+        return f"expected tensors and plain values, got {name[1]}"
+    if isinstance(error, pickle.UnpicklingError):
+        return "expected a pickle of tensors and plain values"
+    return next(iter(message.splitlines()), type(error).__name__)
 
 
 def _first() -> bool:

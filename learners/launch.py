@@ -3,6 +3,7 @@
 `learners/aipo.py` is the algorithm that runs in every process.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,9 +14,10 @@ from rich.console import Console
 
 from learners.config import Config, ConfigError, dry_run, load, stop
 from learners.engines import Engine, EngineError
-from learners.engines.server import Server, transfer
+from learners.engines.server import Server, make_key, transfer
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine
+from learners.engines.vllm_plugin import KEY
 from learners.planning.machine import Machine
 from learners.planning.plan import make_plan
 from learners.planning.table import show
@@ -117,6 +119,8 @@ def _run(config: Config, train: Train) -> None:
 def serving(config: Config, folder: RunFolder) -> Iterator[list[Server]]:
     """Start this machine's engine servers in its first process, and stop them at the end."""
     servers: list[Server] = []
+    if config.starts_servers:  # one key for the servers of all machines
+        os.environ[KEY] = ranks.broadcast(make_key())
     starts = config.starts_servers and ranks.local_rank() == 0
     try:
         for number in range(config.engine_procs if starts else 0):

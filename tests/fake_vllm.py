@@ -28,6 +28,7 @@ class FakeVLLM:
         weights: weights of the last update.
         status: HTTP status of completions.
         broken: a path that answers with status 500.
+        key: bearer token that all requests need; empty for none.
     """
 
     def __init__(self, speak: Speak, delay_s: float = 0.0) -> None:
@@ -37,6 +38,7 @@ class FakeVLLM:
         self.weights: dict[str, Tensor] = {}
         self.status = 200
         self.broken = ""
+        self.key = ""
         self._speak = speak
         self._delay_s = delay_s
         self._port = 0
@@ -56,7 +58,14 @@ class FakeVLLM:
         self._loop.run_forever()
 
     async def _start(self) -> None:
-        app = web.Application()
+        @web.middleware
+        async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
+            if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
+                return web.Response(status=401)
+            answer: web.StreamResponse = await handler(request)
+            return answer
+
+        app = web.Application(middlewares=[guarded])
         app.router.add_get("/weight_info", self._weight_info)
         app.router.add_post("/inference/v1/generate", self._generate)
         app.router.add_post("/{path}", self._control)

@@ -1,6 +1,5 @@
 """Weight transfer from rank 0's GPU to those of vLLM servers, with vLLM's NCCL sender."""
 
-import socket
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -9,6 +8,7 @@ from torch import Tensor, dtype
 from vllm.distributed.weight_transfer import ParamMeta, WeightSource, WeightTransferTrainerFactory
 from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
 
+from learners.engines.server import free_port, headers
 from learners.training import models
 from learners.training.policy import Policy
 
@@ -43,12 +43,9 @@ class NCCLSender:
         # NCCL rank 0 is the trainer; the workers of each server follow
         offsets = [1 + sum(sizes[:i]) for i in range(len(sizes))]
         self._source = _Source(model, kind)
-        with socket.socket() as free:
-            free.bind(("", 0))
-            port = int(free.getsockname()[1])
         info = NCCLTrainerInitInfo(
             master_address=address,
-            master_port=port,
+            master_port=free_port(),
             world_size=1 + sum(sizes),
             rank=0,
         )
@@ -69,4 +66,5 @@ class NCCLSender:
 
 
 def _workers(url: str) -> int:
-    return int(requests.get(f"{url}/get_world_size", timeout=30).json()["world_size"])
+    answer = requests.get(f"{url}/get_world_size", headers=headers(), timeout=30)
+    return int(answer.json()["world_size"])

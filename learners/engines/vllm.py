@@ -13,13 +13,11 @@ import asyncio
 import contextlib
 import math
 import os
-import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 import requests
@@ -28,6 +26,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from learners.engines import Completion, EngineError, RefusedError, Sampling, Weights
+from learners.engines.server import headers, own_address
+from learners.engines.vllm_plugin import KEY
 
 _UNTRAINED = "default"
 """Version that vLLM assigns to the weights from the model's folder."""
@@ -35,7 +35,7 @@ _CHUNK_BYTES = 2**26
 # pause before a retry, and time for which a failed server is avoided
 _RETRY_S, _COOL_S = 0.25, 5.0
 _TRIED_S = 30.0  # timeout of a version query
-_HTTP_BAD_REQUEST, _HTTP_SERVER_ERROR = 400, 500
+_HTTP_BAD_REQUEST, _HTTP_UNAUTHORIZED, _HTTP_SERVER_ERROR = 400, 401, 500
 
 
 class VLLMEngine:
@@ -106,9 +106,12 @@ class VLLMEngine:
     async def _ask(self, url: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._session is None:  # here, since it belongs to the running event loop
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=None),
+                headers=headers(),
             )
         async with self._session.post(f"{url}/inference/v1/generate", json=request) as answer:
+            _check_key(url, answer.status)
             if _HTTP_BAD_REQUEST <= answer.status < _HTTP_SERVER_ERROR:
                 raise RefusedError(f"{url} refuses: {(await answer.text())[:500]}")
             if answer.status >= _HTTP_SERVER_ERROR:
@@ -293,7 +296,9 @@ class _Control:
 
     def _post(self, url: str, body: Mapping[str, Any]) -> None:
         try:
-            answer = requests.post(url, json=body or None, timeout=self._timeout_s)
+            answer = requests.post(
+                url, json=body or None, headers=headers(), timeout=self._timeout_s
+            )
             if not answer.ok:
                 raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
         except requests.RequestException:
@@ -323,29 +328,19 @@ class _Control:
         self.post("finish_weight_update", {"weight_version": str(self._version)})
 
 
-def own_address(urls: Iterable[str]) -> str:
-    """Return the IPv4 address of this machine under which servers reach it.
-
-    Args:
-        urls: addresses of the servers. Only if all are on this machine, the result is loopback.
-    """
-    addresses = []
-    for url in urls:
-        parts = urlsplit(url)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            # sends nothing: for UDP, `connect` only selects the network interface
-            probe.connect((parts.hostname, parts.port or 80))
-            addresses.append(str(probe.getsockname()[0]))
-    return next((address for address in addresses if not address.startswith("127.")), "127.0.0.1")
-
-
 def _version(url: str) -> str | None:
     """Return the version of a server's weights, or None if it does not answer."""
     try:
-        answer = requests.get(f"{url}/weight_info", timeout=_TRIED_S)
+        answer = requests.get(f"{url}/weight_info", headers=headers(), timeout=_TRIED_S)
+        _check_key(url, answer.status_code)
         return str(answer.json()["weight_version"]) if answer.ok else None
     except requests.RequestException:
         return None
+
+
+def _check_key(url: str, status: int) -> None:
+    if status == _HTTP_UNAUTHORIZED:
+        raise EngineError(f"{url}: expected the key of this server in the variable {KEY}")
 
 
 def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:

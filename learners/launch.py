@@ -19,7 +19,7 @@ from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine
 from learners.engines.vllm_plugin import KEY
 from learners.planning.machine import Machine
-from learners.planning.plan import make_plan
+from learners.planning.plan import check_gpus, make_plan
 from learners.planning.table import show
 from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.sampler import BackgroundSampler, InProcessSampler, Sampler
@@ -58,6 +58,8 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
             show(make_plan(config, Machine.named(machine)), Console())
             return
         require(config)
+        trainers = int(os.environ.get("LOCAL_WORLD_SIZE", config.trainer_procs))
+        check_gpus(config, torch.cuda.device_count(), trainers)
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     run = config.runs / config.name
@@ -102,6 +104,9 @@ def _run(config: Config, train: Train) -> None:
     torch.manual_seed(config.seed)
     folder = RunFolder(config.runs / config.name)
     with serving(config, folder) as servers:
+        if config.colocated:  # while a server starts, it measures the free memory of its GPU
+            for server in servers:
+                server.ready()
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
         work = None
         if ranks.rank() == 0:

@@ -67,6 +67,7 @@ class FakeVLLM:
 
         app = web.Application(middlewares=[guarded])
         app.router.add_get("/weight_info", self._weight_info)
+        app.router.add_get("/get_world_size", self._world_size)
         app.router.add_post("/inference/v1/generate", self._generate)
         app.router.add_post("/{path}", self._control)
         self._runner = web.AppRunner(app, shutdown_timeout=0)
@@ -94,6 +95,9 @@ class FakeVLLM:
     async def _weight_info(self, request: web.Request) -> web.Response:
         return web.json_response({"weight_version": self.version})
 
+    async def _world_size(self, request: web.Request) -> web.Response:
+        return web.json_response({"world_size": 1})
+
     async def _control(self, request: web.Request) -> web.Response:
         path = request.match_info["path"]
         self.calls.append(path)
@@ -101,7 +105,7 @@ class FakeVLLM:
             return web.Response(status=500, text="it broke")
         body = await request.json() if request.can_read_body else {}
         if path == "update_weights":
-            for name in body["update_info"]["paths"]:
+            for name in body["update_info"].get("paths", ()):
                 with safe_open(name, "pt") as file:
                     self.weights |= {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118
         if path == "finish_weight_update":

@@ -175,6 +175,28 @@ def test_a_server_samples_with_what_it_was_given(
     engine.close()
 
 
+def test_an_update_that_was_left_open_is_followed_by_another(
+    server: Callable[[str], Server], folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server refuses to begin an update before the last one has ended."""
+
+    def lose(*_: object) -> None:
+        monkeypatch.undo()
+        raise requests.ConnectionError("the connection is lost")
+
+    monkeypatch.setattr("learners.engines.vllm._Control.finish_weight_update", lose)
+    model = models.load(str(folders["tied"]))
+    changed(model, 9)
+    named = list(model.named_parameters())
+    tries = iter([named[:9], named])
+    engine = VLLMEngine([server("tied").url], str(folders["tied"]), "float32", 60.0)
+    engine.load_weights(9, lambda: next(tries))
+    (said,) = ask(engine, [PROMPT])
+    assert gap(model, PROMPT, said.ids, said.logprobs) < 1e-4
+    assert set(said.versions) == {9}
+    engine.close()
+
+
 @pytest.mark.slow
 def test_a_conversation_after_an_update_holds_nothing_of_the_old_weights(
     server: Callable[[str], Server],

@@ -334,6 +334,23 @@ def test_servers_elsewhere_are_given_an_address_that_they_reach(
     assert own_address(["http://127.0.0.1:8000", "https://node-2"]) == "10.0.0.1"
 
 
+@pytest.mark.parametrize("path", ["sleep", "wake_up"])
+def test_a_server_that_does_not_sleep_or_wake_is_an_error(path: str, two: list[FakeVLLM]) -> None:
+    two[1].broken = path
+    one = engine(two, timeout_s=0.5)
+    with pytest.raises(EngineError, match=rf"{path}.*: {two[1].url}.*it broke"):
+        getattr(one, path.removesuffix("_up"))()
+    assert two[1].calls.count(path) > 1
+
+    def mend() -> None:
+        two[1].broken = ""
+
+    threading.Timer(0.5, mend).start()
+    one = engine(two, timeout_s=60.0)
+    getattr(one, path.removesuffix("_up"))()
+    assert two[1].broken == ""
+
+
 def test_every_request_carries_the_key(
     two: list[FakeVLLM], monkeypatch: pytest.MonkeyPatch
 ) -> None:

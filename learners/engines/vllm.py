@@ -16,7 +16,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from typing import Any
 
 import aiohttp
@@ -162,9 +162,18 @@ class VLLMEngine:
                 self._send(behind, version, source)
             except requests.RequestException as error:
                 reason = f": {error}"
+                self._abandon(behind)
                 time.sleep(_RETRY_S)
             except (OSError, RuntimeError) as error:  # of this process: a retry would not help
                 raise EngineError(f"weights {version} could not be sent: {error}") from error
+
+    def _abandon(self, urls: Sequence[str]) -> None:
+        """End an update that a failure has left open, during which a server would begin no other.
+
+        An update that cannot be read ends it.
+        """
+        with contextlib.suppress(requests.RequestException):
+            _Control(urls, 0, _TRIED_S).update_weights({})
 
     def _send(self, behind: Sequence[str], version: int, source: Weights) -> None:
         if self._by_nccl:
@@ -241,12 +250,24 @@ class VLLMEngine:
         self._held.clear()
 
     def sleep(self) -> None:
-        """Free the servers' GPU memory for the trainer."""
-        _Control(self.urls, 0, self._timeout_s).post("sleep?level=1")
+        """Free the servers' GPU memory for the trainer; see `Engine`."""
+        self._insist("sleep?level=1")
 
     def wake(self) -> None:
-        """Allocate the GPU memory again."""
-        _Control(self.urls, 0, self._timeout_s).post("wake_up")
+        """Allocate the GPU memory again; see `Engine`."""
+        self._insist("wake_up")
+
+    def _insist(self, path: str) -> None:
+        """Post to all servers, again while one fails; both endpoints can be called twice."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                _Control(self.urls, 0, self._timeout_s).post(path)
+                return
+            except requests.RequestException as error:
+                if time.monotonic() > deadline:
+                    raise EngineError(f"{path}: {error}") from error
+            time.sleep(_RETRY_S)
 
     async def leave(self) -> None:
         """Close the HTTP session, in the event loop in which `generate` has opened it."""
@@ -255,8 +276,9 @@ class VLLMEngine:
             self._session = None
 
     def close(self) -> None:
-        """Free the memory of the weights."""
+        """Free the memory of the weights, and leave the NCCL group."""
         self._drop()
+        self._leave_group()
 
 
 class _NotReadyError(Exception):
@@ -273,6 +295,9 @@ class _Control:
         version: of the weights.
         timeout_s: timeout of a call in seconds.
         on_failure: called as soon as a call fails, while others may still be waiting.
+
+    Attributes:
+        failure: raises the error of the first call that has failed.
     """
 
     def __init__(
@@ -283,6 +308,7 @@ class _Control:
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.urls = urls
+        self.failure: Future[Any] = Future()
         self._on_failure = on_failure
         self.offsets: Sequence[int] = ()
         self._version = version
@@ -301,8 +327,10 @@ class _Control:
             )
             if not answer.ok:
                 raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
-        except requests.RequestException:
+        except requests.RequestException as error:
             # the sender and the other servers would wait in NCCL for the server that has failed
+            with contextlib.suppress(InvalidStateError):  # another has failed before
+                self.failure.set_exception(error)
             self._on_failure()
             raise
 
@@ -314,7 +342,11 @@ class _Control:
         self.post("resume")
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        """Let the servers join the sender's group, each with a separate range of ranks."""
+        """Let the servers join the sender's group, each with a separate range of ranks.
+
+        They leave the group before it, which would keep its memory.
+        """
+        self.post("shutdown_weight_transfer_engine")
         infos = ({"init_info": {**init_info, "rank_offset": offset}} for offset in self.offsets)
         self.post("init_weight_transfer_engine", *infos)
 

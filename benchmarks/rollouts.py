@@ -44,7 +44,7 @@ from record import Figure, finish, options, resident_kb
 
 from learners.config import Config
 from learners.engines import Completion, Sampling, Weights
-from learners.engines.server import Server
+from learners.engines.server import Server, headers
 from learners.engines.vllm import VLLMEngine
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.rollout import Rollout
@@ -268,7 +268,7 @@ async def replay_s(engine: Recorder) -> float:
 
     told = [[(lasting(body, n), n) for body, n in one] for one in engine.said.values()]
     limit, patience = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(connector=limit, timeout=patience) as http:
+    async with aiohttp.ClientSession(connector=limit, timeout=patience, headers=headers()) as http:
         began = time.perf_counter()
         await asyncio.gather(*map(conversation, told))
         seconds = time.perf_counter() - began

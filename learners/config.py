@@ -60,7 +60,8 @@ class Config:
         weight_decay: weight decay of AdamW.
         engine: sampling engine: transformers in the trainer process, between training steps, or
             vllm servers.
-        engine_urls: URLs of running vllm servers; empty to start servers with the job.
+        engine_urls: URLs of running vllm servers, whose key is in VLLM_API_KEY; empty to start
+            servers with the job.
         engine_procs: vllm servers to start on each machine.
         engine_gpus: GPUs per server; servers get a machine's first GPUs, trainers the rest.
         colocated: alternate sampling and training on the same GPUs; the engine sleeps in training.

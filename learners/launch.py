@@ -3,6 +3,7 @@
 `learners/aipo.py` is the algorithm that runs in every process.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,11 +14,12 @@ from rich.console import Console
 
 from learners.config import Config, ConfigError, dry_run, load, stop
 from learners.engines import Engine, EngineError
-from learners.engines.server import Server, transfer
+from learners.engines.server import Server, make_key, transfer
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine
+from learners.engines.vllm_plugin import KEY
 from learners.planning.machine import Machine
-from learners.planning.plan import make_plan
+from learners.planning.plan import check_gpus, make_plan
 from learners.planning.table import show
 from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.sampler import BackgroundSampler, InProcessSampler, Sampler
@@ -56,6 +58,8 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
             show(make_plan(config, Machine.named(machine)), Console())
             return
         require(config)
+        trainers = int(os.environ.get("LOCAL_WORLD_SIZE", config.trainer_procs))
+        check_gpus(config, torch.cuda.device_count(), trainers)
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     run = config.runs / config.name
@@ -101,6 +105,9 @@ def _run(config: Config, train: Train) -> None:
     folder = RunFolder(config.runs / config.name)
     first = ranks.rank() == 0
     with folder.lock() if first else nullcontext(), serving(config, folder) as servers:
+        if config.colocated:  # while a server starts, it measures the free memory of its GPU
+            for server in servers:
+                server.ready()
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
         work = None
         if first:
@@ -122,6 +129,8 @@ def _run(config: Config, train: Train) -> None:
 def serving(config: Config, folder: RunFolder) -> Iterator[list[Server]]:
     """Start this machine's engine servers in its first process, and stop them at the end."""
     servers: list[Server] = []
+    if config.starts_servers:  # one key for the servers of all machines
+        os.environ[KEY] = ranks.broadcast(make_key())
     starts = config.starts_servers and ranks.local_rank() == 0
     try:
         for number in range(config.engine_procs if starts else 0):

@@ -47,11 +47,19 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(8, (os.cpu_count() or 1) + 1)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide the GPUs, except with `-m gpu`."""
+    if config.getoption("markexpr") != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that no worker ends long after the others.
 
-    By far the longest is test_faults.py.
+    By far the longest is test_faults.py. Tests that need a GPU are left out where they see none.
     """
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        items[:] = [item for item in items if item.get_closest_marker("gpu") is None]
     heavy = {
         item.path for item in items for name in HEAVY if item.get_closest_marker(name) is not None
     }

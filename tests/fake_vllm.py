@@ -28,6 +28,7 @@ class FakeVLLM:
         weights: weights of the last update.
         status: HTTP status of completions.
         broken: a path that answers with status 500.
+        key: bearer token that all requests need; empty for none.
     """
 
     def __init__(self, speak: Speak, delay_s: float = 0.0) -> None:
@@ -37,6 +38,7 @@ class FakeVLLM:
         self.weights: dict[str, Tensor] = {}
         self.status = 200
         self.broken = ""
+        self.key = ""
         self._speak = speak
         self._delay_s = delay_s
         self._port = 0
@@ -56,8 +58,16 @@ class FakeVLLM:
         self._loop.run_forever()
 
     async def _start(self) -> None:
-        app = web.Application()
+        @web.middleware
+        async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
+            if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
+                return web.Response(status=401)
+            answer: web.StreamResponse = await handler(request)
+            return answer
+
+        app = web.Application(middlewares=[guarded])
         app.router.add_get("/weight_info", self._weight_info)
+        app.router.add_get("/get_world_size", self._world_size)
         app.router.add_post("/inference/v1/generate", self._generate)
         app.router.add_post("/{path}", self._control)
         self._runner = web.AppRunner(app, shutdown_timeout=0)
@@ -85,6 +95,9 @@ class FakeVLLM:
     async def _weight_info(self, request: web.Request) -> web.Response:
         return web.json_response({"weight_version": self.version})
 
+    async def _world_size(self, request: web.Request) -> web.Response:
+        return web.json_response({"world_size": 1})
+
     async def _control(self, request: web.Request) -> web.Response:
         path = request.match_info["path"]
         self.calls.append(path)
@@ -92,7 +105,7 @@ class FakeVLLM:
             return web.Response(status=500, text="it broke")
         body = await request.json() if request.can_read_body else {}
         if path == "update_weights":
-            for name in body["update_info"]["paths"]:
+            for name in body["update_info"].get("paths", ()):
                 with safe_open(name, "pt") as file:
                     self.weights |= {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118
         if path == "finish_weight_update":

@@ -55,7 +55,10 @@ def prepared(settings: Config) -> tuple[Backend, Policy]:
 
 
 def whole(backend: Backend) -> dict[str, Tensor]:
-    return {name: weight.clone() for name, weight in backend.iter_weights()}
+    weights = {name: weight.clone() for name, weight in backend.iter_weights()}
+    for name, weight in backend.iter_weights(torch.bfloat16):
+        assert torch.equal(weight.bfloat16(), weights[name].bfloat16()), name
+    return weights
 
 
 def first_moments(backend: Any) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 from tempfile import mkdtemp
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,16 +21,16 @@ from torch.distributed.checkpoint.metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from learners.config import Config
 from learners.losses import LOSSES, aipo
-from learners.training import ranks
-from learners.training.backends.fsdp2 import MetadataReader
+from learners.training import lora, ranks
+from learners.training.backends.fsdp2 import FSDP2Backend, MetadataReader
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import Sample, pack, unshare
 from learners.training.checkpoint import CheckpointError
-from learners.training.lora import merged
 from learners.training.trainer import Trainer
 
 
@@ -304,4 +305,58 @@ def test_adapters_train_alone_and_merge_into_the_model(architecture: str) -> Non
 
 def test_weights_without_adapters_are_not_merged() -> None:
     plain = [("a.weight", torch.ones(2)), ("b.bias", torch.zeros(1))]
-    assert list(merged(plain, 4, 8)) == plain
+    assert list(lora.merged(plain, 4, 8)) == plain
+
+
+def test_merged_weights_are_in_the_order_of_the_model() -> None:
+    """vLLM's sender refuses another order; adapted layers name their bias before the adapters."""
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "vocab_size": 9}
+    biases = {"attention_bias": True, "mlp_bias": True, "num_hidden_layers": 2}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, **biases))
+    plain = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    lora.inject(model, 2, 4)
+    merged = dict(lora.merged(model.named_parameters(), 2, 4))
+    assert list(merged) == list(plain)
+    assert all(torch.equal(merged[name], plain[name]) for name in plain)
+
+
+@pytest.mark.parametrize(("rank", "dtype"), [(0, torch.bfloat16), (4, torch.float32)])
+def test_shards_are_gathered_on_the_device_in_the_dtype_that_is_sent(
+    rank: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in the CPU's memory, where offloaded shards are; adapters are merged in fp32."""
+
+    class Shard(SimpleNamespace):
+        def detach(self) -> "Shard":
+            return self
+
+        def to(self, device: torch.device, dtype: torch.dtype) -> "Shard":
+            return Shard(device=device, dtype=dtype)
+
+        def full_tensor(self) -> Tensor:
+            return torch.empty(2, device=self.device, dtype=self.dtype)
+
+    monkeypatch.setattr("learners.training.ranks.device", lambda: torch.device("meta"))
+    backend = FSDP2Backend()
+    backend._config = Config(backend="fsdp2", offload=True, lora_rank=rank)
+    named = [("norm.weight", Shard(device="cpu", dtype=torch.float32))]
+    backend._policy = SimpleNamespace(model=SimpleNamespace(named_parameters=lambda: named))  # type: ignore[assignment]
+    ((name, full),) = backend.iter_weights(torch.bfloat16)
+    assert (name, full.device.type, full.dtype) == ("norm.weight", "meta", dtype)
+
+
+@pytest.mark.gpu
+def test_a_step_on_a_gpu_is_that_of_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    for device in ("cpu", "cuda"):
+        monkeypatch.setattr(
+            "learners.training.ranks.device", lambda device=device: torch.device(device)
+        )
+        backend = make()
+        batches = pack(tiny_group(tiny_policy("qwen3")[0]), 1000)
+        metrics = timeless(backend.train_step(batches, aipo))
+        metrics.pop("mfu", None)
+        seen.append((metrics, [weight.cpu() for weight in weights(backend)]))
+    (metrics, trained), (expected, after) = seen
+    assert metrics == pytest.approx(expected, abs=1e-4)
+    torch.testing.assert_close(trained, after, atol=1e-4, rtol=0)

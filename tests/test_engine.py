@@ -5,13 +5,13 @@ from statistics import fmean
 
 import pytest
 import torch
-from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_policy
+from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_model, tiny_policy
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from learners.engines import Completion, Sampling
 from learners.engines import transformers as embedded
-from learners.engines.transformers import Request, TransformersEngine, draw, noise
+from learners.engines.transformers import Request, TransformersEngine, _Ragged, draw, noise
 from learners.training.batching import Sample, pack
 from learners.training.policy import Policy
 
@@ -294,3 +294,15 @@ def test_all_waiting_requests_receive_a_failure() -> None:
         return list(await asyncio.gather(*asked, return_exceptions=True))
 
     assert [type(one) for one in asyncio.run(together())] == [IndexError] * 3
+
+
+def test_a_forward_pass_reads_nothing_from_the_device() -> None:
+    """A GPU would finish all its work first, once a layer; the meta device has no values at all."""
+    policy = Policy(tiny_model("qwen3").to("meta"), 1.0, "float32")
+    with torch.inference_mode(), torch.device("meta"):
+        cache = _Ragged([torch.zeros(2, 2, 2, 0, 16)] * 2)
+        assert cache.feed(policy, [[1, 2, 3], [4]]).shape == (2, 32)
+        assert cache.feed(policy, [[5], [6]]).shape == (2, 32)
+        cache.keep([1])
+        assert cache.feed(policy, [[7]]).shape == (1, 32)
+        assert cache.park(0).shape == (2, 2, 2, 3, 16)

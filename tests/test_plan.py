@@ -121,9 +121,42 @@ def test_it_does_not_fit_four_h100_but_does_with_its_state_in_the_cpu_s_memory(
     offloaded = make_plan(replace(source, offload=True), machine)
     assert offloaded.memory.total < 80e9
     assert offloaded.offloaded / 1e9 == pytest.approx(78.8, abs=0.05)
-    told = r"the CPU's memory .*: expected at most 128\.0 GB, got 236\.\d GB"
+    told = r"the CPU's memory .*: expected at most 128\.0 GB, got 413\.\d GB"
     with pytest.raises(ConfigError, match=told):
         make_plan(replace(source, offload=True), machine._replace(memory_bytes=128 * 10**9))
+
+
+def test_a_checkpoint_that_is_written_beside_training_is_copied_first(source: Config) -> None:
+    machine = H200._replace(memory_bytes=200 * 10**9)
+    plan = make_plan(source, machine)
+    assert source.async_save
+    assert 3 * plan.staged / 1e9 == pytest.approx(12 * 14.7683, abs=0.01)
+    assert "59.1 GB   weights, optimizer, while saved; each" in printed(plan)
+    told = r"the CPU's memory .*: expected at most 128\.0 GB, got 177\.2 GB"
+    with pytest.raises(ConfigError, match=told):
+        make_plan(source, machine._replace(memory_bytes=128 * 10**9))
+    assert make_plan(replace(source, async_save=False), machine).staged == 0
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_a_run_names_the_gpus_that_it_lacks(
+    launched: bool,
+    alone: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A rank without a GPU would end in an error of CUDA."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    settings = {"model": alone.model, "engine-urls": "http://far:1", "backend": "fsdp2"}
+    if launched:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    else:
+        settings["trainer-procs"] = "3"
+    flags = [f"--{name}={value}" for name, value in {**settings, "engine": "vllm"}.items()]
+    with pytest.raises(SystemExit, match="2"):
+        aipo.main(flags)
+    told = "error: GPUs: expected at least 3 (0 for engines, 3 for trainers), got 2\n"
+    assert capsys.readouterr().err == told
 
 
 def test_memory_follows_the_settings(alone: Config) -> None:
@@ -147,7 +180,7 @@ def test_memory_follows_the_settings(alone: Config) -> None:
 
 
 def test_too_few_gpus_are_refused(source: Config) -> None:
-    told = r"GPUs: expected at least 4 \(1 for engines, 3 for trainers\), got 3"
+    told = r"GPUs: expected at least 4 \(1 for engines, 3 for trainers\), got 3; with --colocated"
     with pytest.raises(ConfigError, match=told):
         make_plan(source, Machine.named("3 x H200"))
     told = "GPUs: expected at least 2 .*, got 1"
@@ -205,7 +238,7 @@ def test_two_machines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_on_a_cpu_only_state_and_engines_count(source: Config) -> None:
-    told = r"the CPU's memory .*: expected at most 16\.0 GB, got 26\d\.\d GB"
+    told = r"the CPU's memory .*: expected at most 16\.0 GB, got 44\d\.\d GB"
     with pytest.raises(ConfigError, match=told):
         make_plan(source, SMALL)
     plan = make_plan(Config(), SMALL)

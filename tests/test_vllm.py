@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
+import psutil
 import pytest
 import requests
 import torch
@@ -19,7 +20,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from learners.config import Config
 from learners.engines import Completion, Sampling
-from learners.engines.server import Server
+from learners.engines.server import Server, headers, make_key
 from learners.engines.vllm import VLLMEngine
 from learners.rollouts.model_player import FoundModel
 from learners.training import models
@@ -111,10 +112,34 @@ def ask(engine: VLLMEngine, prompts: list[list[int]], max_tokens: int = 24) -> l
 
 def sampled(url: str) -> float:
     """The number of tokens that a server has sampled, by its own metrics."""
-    told = requests.get(f"{url}/metrics", timeout=30).text
+    told = requests.get(f"{url}/metrics", headers=headers(), timeout=30).text
     found = re.search(r"^vllm:generation_tokens_total.* (\S+)$", told, re.MULTILINE)
     assert found, told
     return float(found[1])
+
+
+@pytest.mark.parametrize("head", ["tied"])
+def test_only_the_run_can_use_its_server(
+    head: str, server: Callable[[str], Server], folders: dict[str, Path]
+) -> None:
+    url = server(head).url
+    completion = {"model": str(folders[head]), "prompt": [20, 21], "max_tokens": 1}
+    requested = {
+        **{"v1/completions": completion, "inference/v1/generate": {"token_ids": [20]}},
+        **{"invocations": completion, "update_weights": {"update_info": {"paths": ["/any"]}}},
+        **{"collective_rpc": {"method": "get_model"}, "pause": {}, "resume": {}, "sleep": {}},
+    }
+    for path, body in requested.items():
+        for given in ({}, {"Authorization": "Bearer guessed"}, {"X-Api-Key": make_key()}):
+            answer = requests.post(f"{url}/{path}", json=body, headers=given, timeout=30)
+            assert answer.status_code == 401, path
+    assert requests.get(f"{url}/metrics", timeout=30).status_code == 401
+    assert requests.get(f"{url}/health", timeout=30).ok
+    answer = requests.post(f"{url}/v1/completions", json=completion, headers=headers(), timeout=60)
+    assert answer.ok, answer.text
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    assert not any(make_key() in " ".join(process.cmdline()) for process in processes)
+    assert make_key() not in server(head)._log.read_text()
 
 
 @pytest.mark.slow
@@ -147,6 +172,28 @@ def test_a_server_samples_with_what_it_was_given(
             assert len(said.ids) == 24 or said.ids[-1] == STOP
             seen.add(tuple(said.ids))
     assert len(seen) > 4 * UPDATES, "members of a group and versions are drawn apart"
+    engine.close()
+
+
+def test_an_update_that_was_left_open_is_followed_by_another(
+    server: Callable[[str], Server], folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server refuses to begin an update before the last one has ended."""
+
+    def lose(*_: object) -> None:
+        monkeypatch.undo()
+        raise requests.ConnectionError("the connection is lost")
+
+    monkeypatch.setattr("learners.engines.vllm._Control.finish_weight_update", lose)
+    model = models.load(str(folders["tied"]))
+    changed(model, 9)
+    named = list(model.named_parameters())
+    tries = iter([named[:9], named])
+    engine = VLLMEngine([server("tied").url], str(folders["tied"]), "float32", 60.0)
+    engine.load_weights(9, lambda: next(tries))
+    (said,) = ask(engine, [PROMPT])
+    assert gap(model, PROMPT, said.ids, said.logprobs) < 1e-4
+    assert set(said.versions) == {9}
     engine.close()
 
 

@@ -25,8 +25,9 @@ from fake_vllm import FakeVLLM
 from learners import aipo
 from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
-from learners.engines.server import Server
-from learners.engines.vllm import VLLMEngine, own_address
+from learners.engines.server import Server, command, environment, own_address
+from learners.engines.vllm import VLLMEngine
+from learners.engines.vllm_plugin import KEY
 from learners.rollouts.orchestrator import StepRollouts
 from learners.rollouts.rollout import NOT_SAMPLED
 from learners.rollouts.rollout_source import RolloutSource
@@ -332,6 +333,82 @@ def test_servers_elsewhere_are_given_an_address_that_they_reach(
     assert own_address(["http://127.0.0.1:8000", "http://localhost:8001"]) == "127.0.0.1"
     assert own_address(["http://node-2:8000", "http://node-2:8001"]) == "10.0.0.1"
     assert own_address(["http://127.0.0.1:8000", "https://node-2"]) == "10.0.0.1"
+
+
+@pytest.mark.parametrize("path", ["sleep", "wake_up"])
+def test_a_server_that_does_not_sleep_or_wake_is_an_error(path: str, two: list[FakeVLLM]) -> None:
+    two[1].broken = path
+    one = engine(two, timeout_s=0.5)
+    with pytest.raises(EngineError, match=rf"{path}.*: {two[1].url}.*it broke"):
+        getattr(one, path.removesuffix("_up"))()
+    assert two[1].calls.count(path) > 1
+
+    def mend() -> None:
+        two[1].broken = ""
+
+    threading.Timer(0.5, mend).start()
+    one = engine(two, timeout_s=60.0)
+    getattr(one, path.removesuffix("_up"))()
+    assert two[1].broken == ""
+
+
+def test_every_request_carries_the_key(
+    two: list[FakeVLLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in two:
+        one.key = "secret"
+    monkeypatch.setenv(KEY, "secret")
+    one = engine(two)
+    one.load_weights(4, {"a": torch.zeros(2)}.items)
+    assert {said.versions[0] for said in talk(one, range(4))} == {4}
+    one.sleep()
+    one.wake()
+    assert two[0].calls[-2:] == ["sleep", "wake_up"]
+
+
+@pytest.mark.parametrize("key", ["", "another"])
+def test_a_wrong_key_is_an_error_at_once(
+    key: str, two: list[FakeVLLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for one in two:
+        one.key = "secret"
+    monkeypatch.setenv(KEY, key)
+    one = engine(two, timeout_s=600.0)
+    expected = rf"{two[0].url}: expected the key of this server in the variable VLLM_API_KEY"
+    with pytest.raises(EngineError, match=expected):
+        talk(one, [1])
+    with pytest.raises(EngineError, match=expected):
+        one.load_weights(4, {"a": torch.zeros(2)}.items)
+
+
+def test_each_run_makes_a_key_that_no_command_line_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+    for given in ("", "", "mine"):
+        monkeypatch.setenv(KEY, given)
+        key = environment(Config(engine="vllm"), 0)[KEY]
+        assert key == os.environ[KEY], "it is there for the clients"
+        assert key not in " ".join(command(Config(engine="vllm"), 0, "127.0.0.1", 8000))
+        keys.append(key)
+    assert len(set(keys)) == 3
+    assert min(map(len, keys[:2])) > 40
+    assert keys[2] == "mine"
+
+
+@pytest.mark.vllm
+def test_a_server_listens_where_rank_0_reaches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not on every interface, although there are several machines."""
+    monkeypatch.setattr("learners.engines.server.own_address", lambda urls: f"facing {urls[0]}")
+    monkeypatch.setattr(Server, "_spawn", lambda self: SimpleNamespace(poll=lambda: None))
+    monkeypatch.setattr(Server, "_watch", lambda self: None)
+    monkeypatch.setenv("MASTER_ADDR", "node-1")
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    for rank, address in ((0, "127.0.0.1"), (8, "facing http://node-1:29500")):
+        monkeypatch.setattr("learners.training.ranks.rank", lambda rank=rank: rank)
+        server = Server(Config(engine="vllm"), 0, tmp_path / "engine.log", print)
+        assert server.url.startswith(f"http://{address}:")
+        assert server._command[server._command.index("--host") + 1] == address
 
 
 CHAT = ChatTokens(models.load_tokenizer("nano"), TOOLS)

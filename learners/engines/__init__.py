@@ -104,11 +104,15 @@ class Engine(Protocol):
         ...
 
     def sleep(self) -> None:
-        """Free GPU memory for the trainer."""
+        """Free GPU memory for the trainer.
+
+        Raises:
+            EngineError: a server did not do so, restarts included.
+        """
         ...
 
     def wake(self) -> None:
-        """Allocate the memory again."""
+        """Allocate the memory again; see `sleep`."""
         ...
 
     def close(self) -> None:

@@ -1,15 +1,18 @@
 """Weight transfer from rank 0's GPU to those of vLLM servers, with vLLM's NCCL sender."""
 
-import socket
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, as_completed
 from typing import Any
 
 import requests
+import torch
 from torch import Tensor, dtype
 from vllm.distributed.weight_transfer import ParamMeta, WeightSource, WeightTransferTrainerFactory
 from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
 
-from learners.training import models
+from learners.engines.server import free_port, headers
+from learners.training import models, ranks
 from learners.training.policy import Policy
 
 
@@ -36,6 +39,9 @@ class NCCLSender:
         model: name of the model, for the names and shapes of its weights.
         kind: dtype of the transferred weights.
         address: of this machine, reachable from all servers.
+
+    Raises:
+        RequestException: a server did not join the group.
     """
 
     def __init__(self, control: Any, model: str, kind: dtype, address: str) -> None:
@@ -43,24 +49,26 @@ class NCCLSender:
         # NCCL rank 0 is the trainer; the workers of each server follow
         offsets = [1 + sum(sizes[:i]) for i in range(len(sizes))]
         self._source = _Source(model, kind)
-        with socket.socket() as free:
-            free.bind(("", 0))
-            port = int(free.getsockname()[1])
         info = NCCLTrainerInitInfo(
             master_address=address,
-            master_port=port,
+            master_port=free_port(),
             world_size=1 + sum(sizes),
             rank=0,
         )
         control.offsets = offsets
-        self._sender = WeightTransferTrainerFactory.trainer_init(
-            info, client=control, source=self._source
+        self._sender = _unless(
+            control.failure,
+            lambda: WeightTransferTrainerFactory.trainer_init(
+                info, client=control, source=self._source
+            ),
         )
 
     def send(self, control: Any, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Send all weights, as (name, full tensor), once; `control` is this update's client."""
         self._source.tensors = tensors
         self._sender.client = control
+        # vLLM reads the weights on a stream of its own, which does not wait for this one's step
+        torch.cuda.current_stream().synchronize()
         self._sender.send_weights()
 
     def close(self) -> None:
@@ -68,5 +76,22 @@ class NCCLSender:
         self._sender.shutdown()
 
 
+def _unless(failure: Future[Any], join: Callable[[], Any]) -> Any:
+    """Return the result of `join`, or raise the failure of a server, for which it would wait."""
+    joined: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            torch.cuda.set_device(ranks.device())  # which each thread has to choose
+            joined.set_result(join())
+        except BaseException as error:
+            joined.set_exception(error)
+
+    # a daemon, since NCCL has no timeout here
+    threading.Thread(target=run, daemon=True).start()
+    return next(as_completed((joined, failure))).result()
+
+
 def _workers(url: str) -> int:
-    return int(requests.get(f"{url}/get_world_size", timeout=30).json()["world_size"])
+    answer = requests.get(f"{url}/get_world_size", headers=headers(), timeout=30)
+    return int(answer.json()["world_size"])

@@ -4,13 +4,15 @@ import contextlib
 import ctypes
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import requests
@@ -18,7 +20,7 @@ import torch
 
 from learners.config import Config
 from learners.engines import EngineError, serve
-from learners.engines.vllm_plugin import OWNED, SHARED_MEMORY
+from learners.engines.vllm_plugin import KEY, OWNED, SHARED_MEMORY, KeyRequired
 from learners.training import models, ranks
 
 START_TIMEOUT_S = 900.0
@@ -60,10 +62,9 @@ class Server:
         self, config: Config, number: int, log: Path, note: Callable[[str], object]
     ) -> None:
         _require_libnuma()
-        port = _free_port()
-        several = ranks.machines() > 1
-        self.url = f"http://{socket.gethostname() if several else '127.0.0.1'}:{port}"
-        self._command = command(config, number, "0.0.0.0" if several else "127.0.0.1", port)
+        address, port = _address(), free_port()
+        self.url = f"http://{address}:{port}"
+        self._command = command(config, number, address, port)
         self._environment = environment(config, number)
         self._log = log
         self._note = note
@@ -180,6 +181,7 @@ def command(config: Config, number: int, host: str, port: int) -> list[str]:
         "logprobs-mode": "processed_logprobs",
         "max-logprobs": 1,
         "generation-config": "vllm",
+        "middleware": f"{KeyRequired.__module__}.{KeyRequired.__name__}",
     }
     switches = ["enable-scale-out", "disable-uvicorn-access-log"]
     if cuda:
@@ -210,6 +212,7 @@ def environment(config: Config, number: int) -> Mapping[str, str]:
     }
     variables |= {
         OWNED: "1",
+        KEY: make_key(),  # not in the command line, which all users of the machine can read
         "VLLM_SERVER_DEV_MODE": "1",  # enables the endpoints for weight updates
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_NO_USAGE_STATS": "1",
@@ -256,7 +259,43 @@ def _require_libnuma() -> None:
             raise EngineError(message) from None
 
 
-def _free_port() -> int:
+def make_key() -> str:
+    """Return the servers' key from the environment; if it has none, put a random one there."""
+    os.environ[KEY] = os.environ.get(KEY) or secrets.token_urlsafe()
+    return os.environ[KEY]
+
+
+def headers() -> Mapping[str, str]:
+    """Return the headers of requests to servers: the key, if the environment has one."""
+    key = os.environ.get(KEY)
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def own_address(urls: Iterable[str]) -> str:
+    """Return the IPv4 address of this machine under which servers reach it.
+
+    Args:
+        urls: addresses of the servers. Only if all are on this machine, the result is loopback.
+    """
+    addresses = []
+    for url in urls:
+        parts = urlsplit(url)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            # sends nothing: for UDP, `connect` only selects the network interface
+            probe.connect((parts.hostname, parts.port or 80))
+            addresses.append(str(probe.getsockname()[0]))
+    return next((address for address in addresses if not address.startswith("127.")), "127.0.0.1")
+
+
+def _address() -> str:
+    """Return the address under which rank 0, the only client, reaches this machine's servers."""
+    if ranks.rank() == 0:
+        return "127.0.0.1"
+    return own_address(["http://{MASTER_ADDR}:{MASTER_PORT}".format_map(os.environ)])
+
+
+def free_port() -> int:
+    """Return a TCP port that no program uses."""
     with socket.socket() as free:
         free.bind(("", 0))
         return int(free.getsockname()[1])

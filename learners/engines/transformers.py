@@ -28,13 +28,19 @@ class _RaggedLayer(CacheLayerMixin):
     """KV cache of one layer, [rows, key heads, capacity, head size], with a length for each row.
 
     Slots behind a row's end hold garbage, which the mask hides and later tokens overwrite.
+
+    Attributes:
+        starts: length of each row [rows].
+        longest: the largest of them, on the CPU: reading it from a GPU would wait for the GPU.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, starts: Tensor) -> None:
+    starts: Tensor
+    longest: int
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.keys: Tensor = keys
         self.values: Tensor = values
-        self.starts = starts
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -45,7 +51,7 @@ class _RaggedLayer(CacheLayerMixin):
     ) -> tuple[Tensor, Tensor]:
         """Write new tokens at each row's end; return all keys and values."""
         rows, heads, q, size = key_states.shape
-        end = int(self.starts.max()) + q
+        end = self.longest + q
         # grows in steps, since `torch.cat` copies the whole cache
         if end > self.keys.shape[2]:
             room = self.keys.new_zeros(rows, heads, end + _GROW - self.keys.shape[2], size)
@@ -63,7 +69,7 @@ class _RaggedLayer(CacheLayerMixin):
         return self.get_seq_length() + query_length, 0
 
     def get_seq_length(self) -> int:
-        return int(self.starts.max())
+        return self.longest
 
     def get_max_length(self) -> int:
         """Return -1, for no limit."""
@@ -80,27 +86,27 @@ class _Ragged:
     """
 
     def __init__(self, caches: Sequence[Tensor], prompts: Sequence[Tensor] | None = None) -> None:
-        self.starts = torch.tensor([cache.shape[3] for cache in caches])
+        self.lengths = [cache.shape[3] for cache in caches]
         self.shared = Shared.of(prompts) if prompts else None
         layers, _, heads, _, size = caches[0].shape
-        capacity = int(self.starts.max()) + _GROW
+        capacity = max(self.lengths) + _GROW
         stacked = caches[0].new_zeros(layers, 2, len(caches), heads, capacity, size)
         for row, cache in enumerate(caches):
             stacked[:, :, row, :, : cache.shape[3]] = cache
-        self.layers = [_RaggedLayer(keys, values, self.starts) for keys, values in stacked]
+        self.layers = [_RaggedLayer(keys, values) for keys, values in stacked]
 
     def feed(self, policy: Policy, tokens: list[list[int]]) -> Tensor:
         """Run new tokens through the model; return each row's last hidden state [rows, width]."""
-        counts = torch.tensor([len(row) for row in tokens])
-        q = int(counts.max())
+        counts = [len(row) for row in tokens]
+        q, longest = max(counts), max(self.lengths)
         padded = torch.tensor([row + [0] * (q - len(row)) for row in tokens])
-        slots = self.starts[:, None] + torch.arange(q)
-        end = int(self.starts.max()) + q
+        starts = torch.tensor(self.lengths)
+        slots = starts[:, None] + torch.arange(q)
         # causal; also hides the garbage behind each row's end
-        mask = torch.arange(end) <= slots[:, :, None]
+        mask = torch.arange(longest + q) <= slots[:, :, None]
         shared = self.shared
         for layer in self.layers:
-            layer.starts = self.starts
+            layer.starts, layer.longest = starts, longest
         hidden = policy.hidden(
             padded,
             # positions count the prompt, whose keys are in a cache of their own
@@ -111,18 +117,18 @@ class _Ragged:
             use_cache=True,
         )
         # the padding of shorter rows was written too, but lies behind their new ends
-        self.starts = self.starts + counts
-        return hidden[torch.arange(len(tokens)), counts - 1]
+        self.lengths = [n + more for n, more in zip(self.lengths, counts, strict=True)]
+        return hidden[torch.arange(len(tokens)), torch.tensor(counts) - 1]
 
     def park(self, row: int) -> Tensor:
         """Return a copy of one row's cache, [layers, 2, key heads, tokens, head size]."""
-        n = int(self.starts[row])
+        n = self.lengths[row]
         # copied, since a view would keep the cache of the whole batch in memory
         pairs = [(layer.keys[row, :, :n], layer.values[row, :, :n]) for layer in self.layers]
         return torch.stack([torch.stack(pair) for pair in pairs])
 
     def keep(self, rows: list[int]) -> None:
-        self.starts = self.starts[rows]
+        self.lengths = [self.lengths[row] for row in rows]
         if self.shared is not None:
             self.shared = self.shared.keep(rows)
         for layer in self.layers:

@@ -13,13 +13,11 @@ import asyncio
 import contextlib
 import math
 import os
-import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 import requests
@@ -28,6 +26,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from learners.engines import Completion, EngineError, RefusedError, Sampling, Weights
+from learners.engines.server import headers, own_address
+from learners.engines.vllm_plugin import KEY
 
 _UNTRAINED = "default"
 """Version that vLLM assigns to the weights from the model's folder."""
@@ -35,7 +35,7 @@ _CHUNK_BYTES = 2**26
 # pause before a retry, and time for which a failed server is avoided
 _RETRY_S, _COOL_S = 0.25, 5.0
 _TRIED_S = 30.0  # timeout of a version query
-_HTTP_BAD_REQUEST, _HTTP_SERVER_ERROR = 400, 500
+_HTTP_BAD_REQUEST, _HTTP_UNAUTHORIZED, _HTTP_SERVER_ERROR = 400, 401, 500
 
 
 class VLLMEngine:
@@ -106,9 +106,12 @@ class VLLMEngine:
     async def _ask(self, url: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._session is None:  # here, since it belongs to the running event loop
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0), timeout=aiohttp.ClientTimeout(total=None)
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=None),
+                headers=headers(),
             )
         async with self._session.post(f"{url}/inference/v1/generate", json=request) as answer:
+            _check_key(url, answer.status)
             if _HTTP_BAD_REQUEST <= answer.status < _HTTP_SERVER_ERROR:
                 raise RefusedError(f"{url} refuses: {(await answer.text())[:500]}")
             if answer.status >= _HTTP_SERVER_ERROR:
@@ -159,9 +162,18 @@ class VLLMEngine:
                 self._send(behind, version, source)
             except requests.RequestException as error:
                 reason = f": {error}"
+                self._abandon(behind)
                 time.sleep(_RETRY_S)
             except (OSError, RuntimeError) as error:  # of this process: a retry would not help
                 raise EngineError(f"weights {version} could not be sent: {error}") from error
+
+    def _abandon(self, urls: Sequence[str]) -> None:
+        """End an update that a failure has left open, during which a server would begin no other.
+
+        An update that cannot be read ends it.
+        """
+        with contextlib.suppress(requests.RequestException):
+            _Control(urls, 0, _TRIED_S).update_weights({})
 
     def _send(self, behind: Sequence[str], version: int, source: Weights) -> None:
         if self._by_nccl:
@@ -238,12 +250,24 @@ class VLLMEngine:
         self._held.clear()
 
     def sleep(self) -> None:
-        """Free the servers' GPU memory for the trainer."""
-        _Control(self.urls, 0, self._timeout_s).post("sleep?level=1")
+        """Free the servers' GPU memory for the trainer; see `Engine`."""
+        self._insist("sleep?level=1")
 
     def wake(self) -> None:
-        """Allocate the GPU memory again."""
-        _Control(self.urls, 0, self._timeout_s).post("wake_up")
+        """Allocate the GPU memory again; see `Engine`."""
+        self._insist("wake_up")
+
+    def _insist(self, path: str) -> None:
+        """Post to all servers, again while one fails; both endpoints can be called twice."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                _Control(self.urls, 0, self._timeout_s).post(path)
+                return
+            except requests.RequestException as error:
+                if time.monotonic() > deadline:
+                    raise EngineError(f"{path}: {error}") from error
+            time.sleep(_RETRY_S)
 
     async def leave(self) -> None:
         """Close the HTTP session, in the event loop in which `generate` has opened it."""
@@ -252,8 +276,9 @@ class VLLMEngine:
             self._session = None
 
     def close(self) -> None:
-        """Free the memory of the weights."""
+        """Free the memory of the weights, and leave the NCCL group."""
         self._drop()
+        self._leave_group()
 
 
 class _NotReadyError(Exception):
@@ -270,6 +295,9 @@ class _Control:
         version: of the weights.
         timeout_s: timeout of a call in seconds.
         on_failure: called as soon as a call fails, while others may still be waiting.
+
+    Attributes:
+        failure: raises the error of the first call that has failed.
     """
 
     def __init__(
@@ -280,6 +308,7 @@ class _Control:
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.urls = urls
+        self.failure: Future[Any] = Future()
         self._on_failure = on_failure
         self.offsets: Sequence[int] = ()
         self._version = version
@@ -293,11 +322,15 @@ class _Control:
 
     def _post(self, url: str, body: Mapping[str, Any]) -> None:
         try:
-            answer = requests.post(url, json=body or None, timeout=self._timeout_s)
+            answer = requests.post(
+                url, json=body or None, headers=headers(), timeout=self._timeout_s
+            )
             if not answer.ok:
                 raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
-        except requests.RequestException:
+        except requests.RequestException as error:
             # the sender and the other servers would wait in NCCL for the server that has failed
+            with contextlib.suppress(InvalidStateError):  # another has failed before
+                self.failure.set_exception(error)
             self._on_failure()
             raise
 
@@ -309,7 +342,11 @@ class _Control:
         self.post("resume")
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        """Let the servers join the sender's group, each with a separate range of ranks."""
+        """Let the servers join the sender's group, each with a separate range of ranks.
+
+        They leave the group before it, which would keep its memory.
+        """
+        self.post("shutdown_weight_transfer_engine")
         infos = ({"init_info": {**init_info, "rank_offset": offset}} for offset in self.offsets)
         self.post("init_weight_transfer_engine", *infos)
 
@@ -323,29 +360,19 @@ class _Control:
         self.post("finish_weight_update", {"weight_version": str(self._version)})
 
 
-def own_address(urls: Iterable[str]) -> str:
-    """Return the IPv4 address of this machine under which servers reach it.
-
-    Args:
-        urls: addresses of the servers. Only if all are on this machine, the result is loopback.
-    """
-    addresses = []
-    for url in urls:
-        parts = urlsplit(url)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            # sends nothing: for UDP, `connect` only selects the network interface
-            probe.connect((parts.hostname, parts.port or 80))
-            addresses.append(str(probe.getsockname()[0]))
-    return next((address for address in addresses if not address.startswith("127.")), "127.0.0.1")
-
-
 def _version(url: str) -> str | None:
     """Return the version of a server's weights, or None if it does not answer."""
     try:
-        answer = requests.get(f"{url}/weight_info", timeout=_TRIED_S)
+        answer = requests.get(f"{url}/weight_info", headers=headers(), timeout=_TRIED_S)
+        _check_key(url, answer.status_code)
         return str(answer.json()["weight_version"]) if answer.ok else None
     except requests.RequestException:
         return None
+
+
+def _check_key(url: str, status: int) -> None:
+    if status == _HTTP_UNAUTHORIZED:
+        raise EngineError(f"{url}: expected the key of this server in the variable {KEY}")
 
 
 def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:

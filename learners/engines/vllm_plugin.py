@@ -1,4 +1,4 @@
-"""vLLM plugin, which adds parent-death signals and a weight transfer backend without NCCL.
+"""vLLM plugin: parent-death signals, a weight transfer backend without NCCL, and access by key.
 
 vLLM calls `register` of every installed plugin in all its processes. It has no effect in servers
 that were not started by a run.
@@ -6,6 +6,9 @@ that were not started by a run.
 
 import multiprocessing
 import os
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
 
 from learners.training.ranks import die_with_parent
 
@@ -13,6 +16,10 @@ OWNED = "RESUME_GYM_ENGINE"
 """Environment variable that marks the servers of a run."""
 SHARED_MEMORY = "shared_memory"
 """Name of the weight transfer backend for CPUs, and for GPUs shared with a trainer."""
+KEY = "VLLM_API_KEY"
+"""Environment variable with the key of the servers, which is vLLM's own name for it."""
+
+_Message = MutableMapping[str, Any]
 
 
 def register() -> None:
@@ -28,3 +35,28 @@ def register() -> None:
         WeightTransferEngineFactory.register_engine(
             SHARED_MEMORY, "learners.engines.vllm_weights", "SharedMemoryEngine"
         )
+
+
+class KeyRequired:
+    """ASGI middleware: all routes but /health need the key from `KEY`, as a bearer token.
+
+    vLLM's own check covers completions, but not the routes that pause a server, load weights from
+    any path, or call any method of its workers.
+    """
+
+    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
+        self._app = app
+        self._expected = f"Bearer {os.environ[KEY]}".encode()
+
+    async def __call__(
+        self, scope: _Message, receive: Callable[..., Any], send: Callable[..., Any]
+    ) -> None:
+        """Pass a request on, or answer with status 401."""
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        known = secrets.compare_digest(given, self._expected)
+        if known or scope["type"] == "lifespan" or scope["path"] == "/health":
+            await self._app(scope, receive, send)
+        else:
+            empty = [(b"content-length", b"0")]
+            await send({"type": "http.response.start", "status": 401, "headers": empty})
+            await send({"type": "http.response.body"})

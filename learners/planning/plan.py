@@ -80,6 +80,7 @@ class Plan:
         chunk: number of loss tokens whose logits exist at a time.
         memory: memory on the device of each trainer, in bytes.
         offloaded: bytes that each trainer keeps in CPU memory instead.
+        staged: bytes that each trainer copies to CPU memory while it writes a checkpoint.
         copy: bytes of the full copy of the weights that samples, on rank 0's device.
         serving: memory of a server, if the run starts any.
         step: costs of a step.
@@ -94,6 +95,7 @@ class Plan:
     chunk: int
     memory: Memory
     offloaded: int
+    staged: int
     copy: int
     serving: Serving | None
     step: Step
@@ -129,6 +131,7 @@ def make_plan(config: Config, machine: Machine) -> Plan:
         chunk=chunk,
         memory=memory._replace(weights=0, gradients=0, optimizer=0) if config.offload else memory,
         offloaded=sum(memory[:3]) if config.offload else 0,
+        staged=memory.weights + memory.optimizer if config.async_save else 0,
         copy=4 * sizes.parameters if embedded else 0,
         serving=_serving(config, sizes, machine) if _engines(config) else None,
         step=step,
@@ -151,13 +154,24 @@ def first_trainer(config: Config) -> int:
     return 0 if config.colocated else _engines(config)
 
 
-def _world(config: Config, machine: Machine) -> int:
-    engines, trainers = _engines(config), config.trainer_procs
+def check_gpus(config: Config, gpus: int, trainers: int) -> None:
+    """Check the number of a machine's GPUs, with which so many processes train.
+
+    Raises:
+        ConfigError: there are too few; a machine without any uses its CPU.
+    """
+    engines = _engines(config)
     needed = max(engines, first_trainer(config) + trainers)
-    if 0 < len(machine.gpus) < needed:
+    if 0 < gpus < needed:
         shared = ", which share" if config.colocated else ""
         expected = f"{needed} ({engines} for engines, {trainers} for trainers{shared})"
-        raise ConfigError(f"GPUs: expected at least {expected}, got {len(machine.gpus)}")
+        less = "; with --colocated they share" if engines and not config.colocated else ""
+        raise ConfigError(f"GPUs: expected at least {expected}, got {gpus}{less}")
+
+
+def _world(config: Config, machine: Machine) -> int:
+    trainers = config.trainer_procs
+    check_gpus(config, len(machine.gpus), trainers)
     world = trainers * machine.number
     if machine.number > 1 and config.backend == "local":
         expected = f"'fsdp2' or 'deepspeed' for {machine.number} machines"
@@ -275,12 +289,13 @@ def _check_gpus(plan: Plan) -> None:
     if config.colocated and served and rest + served.device > size:
         limits = f"at most {in_bytes(size - served.device)} beside an engine, got {in_bytes(rest)}"
         raise ConfigError(f"a trainer's weights and optimizer: expected {limits}")
-    _check_memory(plan, config.trainer_procs * plan.offloaded)
+    _check_memory(plan, config.trainer_procs * (plan.offloaded + plan.staged))
 
 
 def _check_cpu(plan: Plan) -> None:
     config, served = plan.config, plan.serving
-    trainers = config.trainer_procs * (sum(plan.memory[:3]) + plan.offloaded) + plan.copy
+    each = sum(plan.memory[:3]) + plan.offloaded + plan.staged
+    trainers = config.trainer_procs * each + plan.copy
     _check_memory(plan, trainers + (config.engine_procs * served.device if served else 0))
 
 

@@ -63,6 +63,9 @@ def _memory_rows(plan: Plan) -> Iterator[Row]:
     yield "in all", in_bytes(plan.memory.total + plan.copy), f"of {in_bytes(there)} {whose}"
     if plan.offloaded:
         yield "in the CPU's memory", in_bytes(plan.offloaded), "weights, gradients, optimizer; each"
+    if plan.staged:
+        note = "weights, optimizer, while saved; each"
+        yield "in the CPU's memory", in_bytes(plan.staged), note
 
 
 def _serving_rows(plan: Plan, served: Serving) -> Iterator[Row]:

@@ -112,6 +112,9 @@ class RolloutSource:
         if sampler:
             sampler.idle = self._bring_up_to_date
         self._servers = servers
+        # servers hold weights in the precision of the run, the transformers engine in fp32
+        served = config.precision if config.engine == "vllm" else "float32"
+        self._dtype: torch.dtype = getattr(torch, served)
         self._note = note
         self._version = 0
         self._checked = 0.0
@@ -177,14 +180,21 @@ class RolloutSource:
 
     @contextmanager
     def asleep(self) -> Iterator[None]:
-        """Free the engine's GPU memory for the trainer, where they share a GPU."""
-        if self._config.colocated and self._engine:
-            self._engine.sleep()
+        """Free the engine's GPU memory for the trainer, where they share a GPU.
+
+        No rank trains before the engine sleeps, and it wakes up when all ranks have made room.
+
+        Raises:
+            EngineError: the engine did not free or allocate its memory.
+        """
+        if not self._config.colocated:
+            yield
+            return
+        self._from_rank_0(lambda: self._engine.sleep())
         yield
-        if self._config.colocated:
-            torch.cuda.empty_cache()  # memory cached by PyTorch is not free for the engine
-            if self._engine:
-                self._engine.wake()
+        torch.cuda.empty_cache()  # memory cached by PyTorch is not free for the engine
+        ranks.barrier()
+        self._from_rank_0(lambda: self._engine.wake())
 
     def close(self) -> None:
         """Stop sampling, and close the engine."""
@@ -216,12 +226,12 @@ class RolloutSource:
             if finished:
                 return value  # type: ignore[no-any-return]
             # rank 0 gathers weights: take part, and discard them
-            deque(self._trainer.iter_weights(), maxlen=0)
+            deque(self._trainer.iter_weights(self._dtype), maxlen=0)
 
     def _weights(self) -> Iterable[tuple[str, Tensor]]:
         """Start to gather the weights on all ranks; call on rank 0, within `_from_rank_0`."""
         ranks.broadcast((False, None, None))
-        return self._trainer.iter_weights()
+        return self._trainer.iter_weights(self._dtype)
 
     def _bring_up_to_date(self) -> None:
         """Send the weights to servers that were restarted; called while rank 0 waits."""

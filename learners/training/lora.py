@@ -60,6 +60,7 @@ def merged(
     """
     base: Tensor | None = None
     down: Tensor | None = None
+    bias: tuple[str, Tensor] | None = None
     for name, weight in weights:
         if name.endswith(".base_layer.weight"):
             base = weight
@@ -70,5 +71,10 @@ def merged(
             assert down is not None
             layer = name.partition(".lora_B.")[0]
             yield f"{layer}.weight", base + (weight @ down) * (alpha / rank)
+            if bias is not None:
+                yield bias
+                bias = None
+        elif name.endswith(".base_layer.bias"):
+            bias = name.replace(".base_layer.", "."), weight  # the model has it after the weight
         else:
-            yield name.replace(".base_layer.", "."), weight
+            yield name, weight

@@ -48,11 +48,6 @@ def local_rank() -> int:
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
-def machines() -> int:
-    """Return the number of machines on which a launcher has started processes."""
-    return int(os.environ.get("GROUP_WORLD_SIZE", "1"))
-
-
 def device() -> torch.device:
     """Return the device of this process: a GPU not reserved for engines, or the CPU."""
     if not torch.cuda.is_available():

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
@@ -68,12 +69,15 @@ class Trainer:
         (row,) = pack(samples, tokens)
         return (self._backend.score(row).cpu() - row.logprobs).abs()
 
-    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
         """Return a fresh iterator over (name, full tensor), named as in Hugging Face checkpoints.
 
         Every rank has to exhaust it: sharded tensors are gathered one at a time.
+
+        Args:
+            dtype: see `Backend.iter_weights`.
         """
-        return self._backend.iter_weights()
+        return self._backend.iter_weights(dtype)
 
     def export(self, folder: Path, replace: bool) -> None:
         """Write the policy in Hugging Face format.

@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from learners.config import Config
@@ -43,8 +44,12 @@ class Backend(Protocol):
         """Return log-probabilities [n] of a row's loss tokens; all ranks pass the same row."""
         ...
 
-    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor), named as in Hugging Face checkpoints, in step on all ranks."""
+    def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
+        """Yield (name, full tensor), named as in Hugging Face checkpoints, in step on all ranks.
+
+        Args:
+            dtype: what the caller converts the tensors to; a backend may do so before it gathers.
+        """
         ...
 
     def save(self, folder: Path) -> "Future[Any] | None":

@@ -84,7 +84,7 @@ class DeepSpeedBackend:
         logprobs: Tensor = self._engine(batch.to(ranks.device()))[0]
         return logprobs
 
-    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""
         return merge_adapters(self._config, self._gathered())
 

@@ -132,11 +132,13 @@ class FSDP2Backend:
         self._policy.reshard()  # type: ignore[operator]
         return logprobs
 
-    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""
-        # lazily, so that only one gathered tensor exists at a time
+        gathered = torch.float32 if self._config.lora_rank else dtype  # merged in fp32
+        # Offloaded shards move to the GPU first, since NCCL sends no tensor of the CPU's memory.
+        # Lazily, so that only one gathered tensor exists at a time.
         named = (
-            (name, weight.detach().full_tensor())  # type: ignore[attr-defined]
+            (name, weight.detach().to(ranks.device(), gathered).full_tensor())  # type: ignore[attr-defined]
             for name, weight in self._policy.model.named_parameters()
         )
         return merge_adapters(self._config, named)

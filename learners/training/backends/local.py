@@ -64,7 +64,7 @@ class LocalBackend:
         logprobs: Tensor = self._policy(batch.to(ranks.device()))[0]
         return logprobs
 
-    def iter_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, tensor) with adapters merged."""
         # a tied head is not listed twice, as in the model's files
         weights = self._policy.model.named_parameters()

@@ -111,14 +111,22 @@ def test_a_hedge_that_is_gone_is_flagged_and_pays_nothing(folder: Path) -> None:
     (folder / "ada.md").write_text(HEDGED, encoding="utf-8")
     assert served([tool_call("str_replace", old="Helped build", new="Built"), SUBMIT]) == 3
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
-    assert 'leaves out "helped": see whether that is true' in report
+    assert 'claims a larger part than the original ("helped"): was it yours?' in report
     assert "action verbs: better" not in report
     assert "| support | objects |" not in report
 
 
+def test_a_verb_that_nothing_supports_is_flagged(folder: Path) -> None:
+    (folder / "ada.md").write_text(HEDGED, encoding="utf-8")
+    assert served([tool_call("str_replace", old="Helped build", new="Achieved"), SUBMIT]) == 3
+    report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
+    assert 'The verb changed, its object did not: is "achieved" true of "Helped build a' in report
+    assert "| support | no objection |" in report
+
+
 def test_a_claim_that_a_later_edit_takes_back_is_told_of_that_edit_only(folder: Path) -> None:
-    back = tool_call("str_replace", old="Wrote 40 reports with Tableau", new="Wrote reports")
-    assert served([INVENTED, back, SUBMIT]) == 0
+    back = tool_call("str_replace", old="Wrote 40 reports with Tableau", new="Worked on reports")
+    assert served([INVENTED, back, STRONGER, SUBMIT]) == 0
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
     assert "**Without support:**" in report.split("### Edit ")[1]
     assert "No claim without support was found." in report

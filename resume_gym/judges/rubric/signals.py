@@ -389,7 +389,8 @@ def _deletions(page: _Page) -> Iterator[Change]:
         gains = {"clarity", "jd_alignment"} if idle >= _ROOM else {"clarity"}
         figures = any(reference.lines[unit].content.figures for unit in units)
         harms = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
-        body, key = reference.lines[units[0]].body, ("gone", units[0])
+        line, key = reference.lines[units[0]], ("gone", units[0])
+        body = line.body or line.raw.strip()  # "---" has no body
         fields = (gains if outcome > 0 else _NONE, harms if outcome < 0 else _NONE)
         yield _weigh(*fields, False, body, "", key)
 

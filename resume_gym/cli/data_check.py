@@ -40,8 +40,8 @@ def add_command(commands: Commands) -> None:
         "--page-lines",
         type=positive,
         metavar="N",
-        help="page height in lines (default: 20 for mini tasks, as the manifest beside FILE or the "
-        "name of the source says; else 55)",
+        help="page height in lines (default: 20 for mini tasks, by the manifest beside FILE or the "
+        "name of the source; else 55)",
     )
     add_options(add, "--json")
     command.set_defaults(run=_run)

@@ -383,6 +383,24 @@ def test_moved_and_deleted_lines_of_a_word_file_keep_their_type(folder: Path) ->
         assert [run.text for run in of_built.runs if run.bold] == ["12 harbours"]
 
 
+def test_a_header_gets_no_new_lines(folder: Path) -> None:
+    file = docx.Document()
+    file.sections[0].header.paragraphs[0].text = "Ada Moreno"
+    file.add_heading("Skills", 1)
+    file.save(str(folder / "ada.docx"))
+    text = read_source(folder / "ada.docx").text
+    new = text.replace("## Skills", "An engineer who likes boats, ships and ferries.\n\n## Skills")
+    content, notes = revise_word((folder / "ada.docx").read_bytes(), text, new)
+    found = docx.Document(io.BytesIO(content))
+    assert [line.text for line in found.sections[0].header.paragraphs] == ["Ada Moreno"]
+    lines = [(line.style and line.style.name, line.text) for line in found.paragraphs]
+    assert lines == [
+        ("Normal", "An engineer who likes boats, ships and ferries."),
+        ("Heading 1", "Skills"),
+    ]
+    assert notes == []
+
+
 def test_what_a_word_file_cannot_keep_is_noted(folder: Path) -> None:
     word_resume(folder / "ada.docx")
     text = read_source(folder / "ada.docx").text

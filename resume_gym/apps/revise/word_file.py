@@ -161,10 +161,14 @@ class _Writer:
         return last
 
     def _after(self, last: Any, paragraph: Any) -> Any:
-        if last is None:
-            self._document.element.body.insert(0, paragraph)
-        else:
+        """Insert a paragraph after another; headers and footers get no new ones."""
+        body = self._document.element.body
+        root = body.getparent() if last is None else last.getroottree().getroot()
+        if last is not None and root is body.getparent():
             last.addnext(paragraph)
+        else:
+            # the last element of the body is the section
+            body.insert(len(body) - 1 if root.tag == f"{W}ftr" else 0, paragraph)
         return paragraph
 
     def _paragraph(self, line: str, place: int) -> Any:

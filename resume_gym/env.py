@@ -19,6 +19,7 @@ from resume_gym.tasks import TaskError
 from resume_gym.user_errors import did_you_mean
 
 MAX_OBSERVATION = 1_048_576
+_FAR_TOO_LONG = 1.5  # least pages of every document for a warning
 
 
 class EditEnv(gym.Env[str, str]):
@@ -108,7 +109,20 @@ class EditEnv(gym.Env[str, str]):
             if not self._tasks:
                 raise TaskError(f"{self._source}: no tasks in split {self._split!r}")
             self._numbers = {task.task_id: number for number, task in enumerate(self._tasks)}
+            self._warn_of_long_documents()
         return self._tasks
+
+    def _warn_of_long_documents(self) -> None:
+        limit, least = self.rules.page_lines, 0
+        for task in self._tasks:
+            lines = self.session_type(task, self.rules).state.document.lines
+            if lines < _FAR_TOO_LONG * limit:
+                return
+            least = min(least or lines, lines)
+        gym.logger.warn(
+            f"no document of {self._source} comes near the page of {limit} lines: the shortest has "
+            f"{least}; choose other tasks (procedural-mini:SEED:COUNT for 20 lines) or page_lines"
+        )
 
     @property
     def judge(self) -> Judge | None:

@@ -29,7 +29,9 @@ def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]
         raise TaskError(f"split: expected one of {', '.join(SPLITS)}; got {split!r}")
     tasks = tuple(task for task in _load(source, split) if split in (None, task.split))
     if not tasks:
-        raise TaskError(f"{source}: no tasks in split {split!r}")
+        count, other = len(_load(source, None)), SPLITS[split == SPLITS[0]]
+        hint = f"; split {other!r} has {count}, and None selects both" if count else ""
+        raise TaskError(f"{source}: no tasks in split {split!r}{hint}")
     return tasks
 
 

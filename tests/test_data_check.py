@@ -15,6 +15,7 @@ from resume_gym.corpus.check import Report, check
 from resume_gym.corpus.duplicates import bare, bare_resume, bullet_lines, near_duplicates
 from resume_gym.corpus.findings import JOB_MATCH
 from resume_gym.synthesis.drafts import LIMITS
+from resume_gym.synthesis.generate import Plan, generate
 from resume_gym.tasks import Evidence, TaskError, write_jsonl
 
 ROW = {"task_id": "a", "job": "A job", "resume": "# A\n- b\n", "weakness": "weak_verbs"}
@@ -397,10 +398,19 @@ def test_the_command_prints_findings_and_sets_its_exit_status(
 def test_the_command_takes_other_sources_and_page_sizes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert command("procedural-mini:3:6", "--page-lines", "20") == 0
+    assert command("procedural-mini:3:6") == 0
     assert "tasks: 12" in capsys.readouterr().out
-    assert command("procedural-mini:3:6") == 1
+    assert command("procedural-mini:3:6", "--page-lines", "55") == 1
     assert "tasks too_long that fit 55 lines: 2" in capsys.readouterr().out
+
+
+def test_the_manifest_beside_a_file_has_its_page_height(tmp_path: Path) -> None:
+    mini, full = tmp_path / "mini.jsonl", tmp_path / "full.jsonl"
+    for file, size in ((mini, "mini"), (full, "full")):
+        generate(Plan(generator="procedural", count=12, seed=3, out=file, size=size))
+    assert command(str(mini)) == command(str(full)) == 0
+    with pytest.raises(TaskError, match="pages of several heights; --page-lines chooses one"):
+        command(str(mini), str(full))
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,14 @@ def test_construction_is_cheap_and_reads_no_tasks() -> None:
     env.close()
 
 
+def test_tasks_of_which_none_fits_the_page_are_warned_of() -> None:
+    made = gym.make("ResumeEditMini-v0", tasks="procedural:7:6")
+    with pytest.warns(UserWarning, match="no document of procedural:7:6 comes near the page of 20"):
+        made.reset()
+    gym.make("ResumeEditMini-v0", tasks="procedural-mini:7:6").reset()
+    gym.make("ResumeEdit-v0", tasks="procedural:7:6").reset()
+
+
 def test_bad_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="render_mode: expected None, ansi, human, rgb_array"):
         ResumeEditEnv(render_mode="html")

@@ -204,6 +204,20 @@ def test_overlaps_weigh_rare_words_more() -> None:
     assert choose(row, "best", "") == [0]
 
 
+def test_a_lone_candidate_in_eval_is_pointed_out(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = files / "engineer.md"
+    for number, split in ((0, "eval"), (1, "train")):
+        out = files / f"{split}.jsonl"
+        resume = put(files, "one.md", f"# Ada Moreno\n\n- Helped with {number} ships\n")
+        run(resume, "--jobs", job, "--out", out)
+        assert [task.split for task in load_tasks(str(out))] == [split]
+        assert ("All are in eval" in capsys.readouterr().out) == (split == "eval")
+    run(resume, "--jobs", job, "--out", out, "--split", "eval")
+    assert "All are in eval" not in capsys.readouterr().out
+
+
 def test_one_bad_file_does_not_lose_the_others(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

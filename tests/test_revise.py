@@ -1,6 +1,7 @@
 """`resume-gym revise`: what it writes, what it says of it, and what it leaves alone."""
 
 import codecs
+import io
 import json
 import stat
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ from resume_gym.agents import make_agent
 from resume_gym.apps.revise.files import Source, read_source
 from resume_gym.apps.revise.report import _quoted
 from resume_gym.apps.revise.revision import words
+from resume_gym.apps.revise.selection import apply_hunks, find_hunks
+from resume_gym.apps.revise.word_file import revise_word
 from resume_gym.cli import main
 from resume_gym.evaluation.episodes import play
 from resume_gym.judges import JudgeError, JudgeMisconfigured
@@ -43,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def revise(agent: str, *options: str, resume: str = "ada.md") -> int:
-    return main(["revise", resume, "--job", "job.txt", "--model", agent, *options])
+    return main(["revise", resume, "--job", "job.txt", "--agent", agent, *options])
 
 
 def served(turns: Sequence[str], *options: str, resume: str = "ada.md") -> int:
@@ -111,14 +114,22 @@ def test_a_hedge_that_is_gone_is_flagged_and_pays_nothing(folder: Path) -> None:
     (folder / "ada.md").write_text(HEDGED, encoding="utf-8")
     assert served([tool_call("str_replace", old="Helped build", new="Built"), SUBMIT]) == 3
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
-    assert 'leaves out "helped": see whether that is true' in report
+    assert 'claims a larger part than the original ("helped"): was it yours?' in report
     assert "action verbs: better" not in report
     assert "| support | objects |" not in report
 
 
+def test_a_verb_that_nothing_supports_is_flagged(folder: Path) -> None:
+    (folder / "ada.md").write_text(HEDGED, encoding="utf-8")
+    assert served([tool_call("str_replace", old="Helped build", new="Achieved"), SUBMIT]) == 3
+    report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
+    assert 'The verb changed, its object did not: is "achieved" true of "Helped build a' in report
+    assert "| support | no objection |" in report
+
+
 def test_a_claim_that_a_later_edit_takes_back_is_told_of_that_edit_only(folder: Path) -> None:
-    back = tool_call("str_replace", old="Wrote 40 reports with Tableau", new="Wrote reports")
-    assert served([INVENTED, back, SUBMIT]) == 0
+    back = tool_call("str_replace", old="Wrote 40 reports with Tableau", new="Worked on reports")
+    assert served([INVENTED, back, STRONGER, SUBMIT]) == 0
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
     assert "**Without support:**" in report.split("### Edit ")[1]
     assert "No claim without support was found." in report
@@ -196,6 +207,7 @@ def test_scripted_agents_and_models_of_ones_own_revise(
         (["--out", "n.md", "--report", "job.txt", "--force"], "--report: 'job.txt' is one of"),
         (["--out", "n.md", "--report", "n.md"], "--report: 'n.md' is one of the files"),
         (["--out", "nowhere/n.md"], "--out: there is no folder 'nowhere'"),
+        (["--out", "n.docx"], "--out: a .docx needs a Word file as the resume, got Markdown"),
         (["--out", "."], "--out: expected a file, '.' is a folder"),
         (["--out", "n.md", "--judge", "rubrik"], "--judge: expected module:name"),
         (["--out", "n.md", "--env", "CartPole-v1"], "CartPole-v1 edits no documents"),
@@ -281,22 +293,201 @@ def test_unedited_lines_stay_byte_for_byte(rows: list[tuple[str, str]]) -> None:
     assert Source(Path("a.md"), text, "Markdown", (), raw).encoded(text) == raw
 
 
-def test_of_other_formats_the_revision_is_markdown(folder: Path) -> None:
+def word_resume(path: Path) -> None:
+    """A Word file with a header, a line in bold and italics, two tab stops and a table."""
     file = docx.Document()
+    file.sections[0].header.paragraphs[0].text = "ada@example.com"
     file.add_heading("Ada Moreno", 0)
     file.add_heading("Experience", 1)
-    file.add_paragraph(
-        "Responsible for building a booking pipeline for 12 harbours", style="List Bullet"
-    )
-    file.save(str(folder / "ada.docx"))
+    head = file.add_paragraph()
+    head.add_run("Data Engineer, Ferry Lines").bold = True
+    head.add_run("\t2019 - 2024")
+    bullet = file.add_paragraph("Responsible for building a ", style="List Bullet")
+    bullet.add_run("booking").italic = True
+    bullet.add_run(" pipeline for ")
+    bullet.add_run("12 harbours").bold = True
+    file.add_paragraph("Worked on reports", style="List Bullet")
+    file.add_heading("Languages", 1)
+    cells = file.add_table(1, 2).rows[0].cells
+    cells[0].text, cells[1].text = "Portuguese", "English"
+    file.save(str(path))
+
+
+def test_word_stays_word_with_its_styles(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    word_resume(folder / "ada.docx")
     before = (folder / "ada.docx").read_bytes()
-    assert served([STRONGER, SUBMIT], resume="ada.docx") in (0, 3)
-    revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
-    assert "- Built a booking pipeline for 12 harbours\n" in revised
+    more = tool_call(
+        "str_replace",
+        old="- Worked on reports",
+        new="- Worked on *monthly* reports with **SQL**\n- Spoke, see [slides](https://a.org/s)\n\n"
+        "## Talks",
+    )
+    assert served([STRONGER, more, SUBMIT], resume="ada.docx") == 3
     assert (folder / "ada.docx").read_bytes() == before
+    file = docx.Document(str(folder / "ada.revised.docx"))
+    found = [
+        (line.style.name, [(run.text, run.bold, run.italic) for run in line.runs if run.text])
+        for line in file.paragraphs
+        if line.style
+    ]
+    assert found == [
+        ("Title", [("Ada Moreno", None, None)]),
+        ("Heading 1", [("Experience", None, None)]),
+        ("Normal", [("Data Engineer, Ferry Lines", True, None), ("\t2019 - 2024", None, None)]),
+        (
+            "List Bullet",
+            [
+                ("Built a ", None, None),
+                ("booking", None, True),
+                (" pipeline for ", None, None),
+                ("12 harbours", True, None),
+            ],
+        ),
+        (
+            "List Bullet",
+            [
+                ("Worked on ", None, None),
+                ("monthly", None, True),
+                (" reports with ", None, None),
+                ("SQL", True, None),
+            ],
+        ),
+        ("List Bullet", [("Spoke, see ", None, None)]),
+        ("Heading 1", [("Talks", None, None)]),
+        ("Heading 1", [("Languages", None, None)]),
+    ]
+    assert [link.address for line in file.paragraphs for link in line.hyperlinks] == [
+        "https://a.org/s"
+    ]
+    assert file.sections[0].header.paragraphs[0].text == "ada@example.com"
+    assert [cell.text for cell in file.tables[0].rows[0].cells] == ["Portuguese", "English"]
+    assert "note:" not in capsys.readouterr().out
+    text = read_source(folder / "ada.revised.docx").text
+    assert "- Spoke, see [slides](https://a.org/s)\n\n## Talks\n" in text
+
+
+def test_moved_and_deleted_lines_of_a_word_file_keep_their_type(folder: Path) -> None:
+    word_resume(folder / "ada.docx")
+    text = read_source(folder / "ada.docx").text
+    built, worked = (line for line in text.split("\n") if line.startswith("- "))
+    moved = text.replace(f"{built}\n{worked}", f"{worked}\n{built}")
+    for new, bullets in ((moved, [worked, built]), (text.replace(f"{worked}\n", ""), [built])):
+        content, notes = revise_word((folder / "ada.docx").read_bytes(), text, new)
+        (folder / "new.docx").write_bytes(content)
+        assert notes == []
+        assert read_source(folder / "new.docx").text == new
+        lines = docx.Document(str(folder / "new.docx")).paragraphs
+        found = [line for line in lines if line.style and line.style.name == "List Bullet"]
+        assert [line.text for line in found] == [one[2:] for one in bullets]
+        of_built = next(line for line in found if "12 harbours" in line.text)
+        assert [run.text for run in of_built.runs if run.bold] == ["12 harbours"]
+
+
+def test_a_header_gets_no_new_lines(folder: Path) -> None:
+    file = docx.Document()
+    file.sections[0].header.paragraphs[0].text = "Ada Moreno"
+    file.add_heading("Skills", 1)
+    file.save(str(folder / "ada.docx"))
+    text = read_source(folder / "ada.docx").text
+    new = text.replace("## Skills", "An engineer who likes boats, ships and ferries.\n\n## Skills")
+    content, notes = revise_word((folder / "ada.docx").read_bytes(), text, new)
+    found = docx.Document(io.BytesIO(content))
+    assert [line.text for line in found.sections[0].header.paragraphs] == ["Ada Moreno"]
+    lines = [(line.style and line.style.name, line.text) for line in found.paragraphs]
+    assert lines == [
+        ("Normal", "An engineer who likes boats, ships and ferries."),
+        ("Heading 1", "Skills"),
+    ]
+    assert notes == []
+
+
+def test_what_a_word_file_cannot_keep_is_noted(folder: Path) -> None:
+    word_resume(folder / "ada.docx")
+    text = read_source(folder / "ada.docx").text
+    new = text.replace("2019 - 2024", "2019 to 2024")
+    content, notes = revise_word((folder / "ada.docx").read_bytes(), text, new)
+    (folder / "new.docx").write_bytes(content)
+    assert notes == ["paragraphs written anew, without their tabs or cells: 1; look at it"]
+    assert "2019 to 2024" in read_source(folder / "new.docx").text
+
+
+def test_word_becomes_markdown_on_request(folder: Path) -> None:
+    word_resume(folder / "ada.docx")
+    assert served([STRONGER, SUBMIT], "--out", "new.md", resume="ada.docx") in (0, 3)
+    revised = (folder / "new.md").read_text(encoding="utf-8")
+    assert "- Built a booking pipeline for 12 harbours\n" in revised
     assert read_source(folder / "ada.docx").text == revised.replace(
         "Built", "Responsible for building"
     )
+
+
+TWO = [STRONGER, INVENTED, SUBMIT]
+
+
+@pytest.mark.parametrize(
+    ("answers", "taken", "status"),
+    [
+        ("y\nn\n", [STRONGER], 0),
+        ("?\nn\ny\n", [INVENTED], 3),
+        ("a\n", [STRONGER, INVENTED], 3),
+        ("y\nq\n", [STRONGER], 0),
+        ("y\n", [STRONGER], 0),
+        ("n\nn\n", [], 1),
+        ("", [], 1),
+    ],
+)
+def test_only_changes_that_are_taken_are_written(
+    answers: str,
+    taken: list[str],
+    status: int,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(answers))
+    assert served(TWO, "--interactive", "--json") == status
+    told = capsys.readouterr()
+    assert 'without support: Nothing supports the figure "40"' in told.err or len(answers) < 4
+    assert ("y  take this change" in told.err) == ("?" in answers)
+    session = Session(Task("revise", JOB, RESUME, "weak_verbs"))
+    for call in taken:
+        session.step(call)
+    found = json.loads(told.out)
+    assert found["text"] == session.text
+    if not taken:
+        assert "no change was taken; nothing is written" in told.err
+        assert files(folder) == {"ada.md", "job.txt"}
+        return
+    assert (folder / "ada.revised.md").read_text(encoding="utf-8") == session.text
+    assert found["verdict"]["hallucination"] == (-1 if INVENTED in taken else 1)
+    assert (found["score"] is None) == (len(taken) < 2)
+    assert bool(found["claims"]) == (INVENTED in taken)
+    report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
+    assert f"| taken by you | {len(taken)} of 2 changes |" in report
+
+
+LINES = st.lists(st.sampled_from(["- a b c", "- a b d", "- e f", "", "## G"]), max_size=8)
+
+
+@given(LINES, LINES)
+def test_hunks_make_the_revision_and_none_the_original(old: list[str], new: list[str]) -> None:
+    original, revised = "\n".join(old), "\n".join(new)
+    hunks = find_hunks(original, revised)
+    assert apply_hunks(original, hunks) == revised
+    assert apply_hunks(original, []) == original
+
+
+def test_versions_of_lines_are_hunks_of_their_own_and_a_move_is_one() -> None:
+    old = ["- led a b c", "- gone", "- made d e f", "- stays", "- moves"]
+    new = ["- moves", "- ran a b c", "- built d e f", "- stays"]
+    hunks = find_hunks("\n".join(old), "\n".join(new))
+    found = [[(span.old, span.new) for span in hunk] for hunk in hunks]
+    assert found == [
+        [((), ("- moves",)), (("- moves",), ())],
+        [(("- led a b c",), ("- ran a b c",))],
+        [(("- gone",), ())],
+        [(("- made d e f",), ("- built d e f",))],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +519,7 @@ def test_documents_that_cannot_be_read(
     before = files(folder)
     resume, job = (name, "job.txt") if which == "resume" else ("ada.md", name)
     with model(lambda turn: SUBMIT) as server:
-        assert main(["revise", resume, "--job", job, "--model", f"m@{server.url}"]) == 2
+        assert main(["revise", resume, "--job", job, "--agent", f"m@{server.url}"]) == 2
         assert server.requests == []
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
@@ -339,11 +530,11 @@ def test_documents_that_cannot_be_read(
 @pytest.mark.parametrize(
     ("agent", "message"),
     [
-        ("carefull", "--model: expected one of noop, random, careful, oracle"),
-        ("m@ftp://h", "--model: expected one of"),
-        ('{"model": "m", "base_url": "http://h", "heat": 1}', "--model: expected options among"),
-        ('{"model": "nano", "max_tokens": 0}', "--model: max_tokens: expected more than 0"),
-        (".", "--model: "),
+        ("carefull", "--agent: expected one of noop, random, careful, oracle"),
+        ("m@ftp://h", "--agent: expected one of"),
+        ('{"model": "m", "base_url": "http://h", "heat": 1}', "--agent: expected options among"),
+        ('{"model": "nano", "max_tokens": 0}', "--agent: max_tokens: expected more than 0"),
+        (".", "--agent: "),
     ],
 )
 def test_invalid_models_are_errors(
@@ -482,6 +673,33 @@ def test_what_a_veto_finds_is_flagged(folder: Path, capsys: pytest.CaptureFixtur
     assert served([edit, SUBMIT], "--json") == 3
     told = json.loads(capsys.readouterr().out)
     assert any("objects: " in one for one in told["warnings"])
+
+
+def test_a_resume_without_bullets_is_noted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "ada.md").write_text(RESUME.replace("\n- ", "\n"), encoding="utf-8")
+    assert served([STRONGER, SUBMIT]) in (0, 3)
+    assert "note: ada.md: no bullets were found in it" in capsys.readouterr().out
+    assert "Note: ada.md: no bullets" in (folder / "ada.revised.diff.md").read_text()
+
+
+def test_a_deleted_rule_is_quoted(folder: Path) -> None:
+    (folder / "ada.md").write_text(RESUME.replace("## Skills", "***\n\n## Skills"))
+    assert served([tool_call("str_replace", old="***\n\n", new=""), SUBMIT]) in (0, 3)
+    report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
+    assert '""' not in report
+    assert '"\\*\\*\\*" is gone.' in report
+
+
+def test_a_line_that_moved_is_shown_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = RESUME.split("\n")[5:7]
+    moved = tool_call("str_replace", old=f"{first}\n{second}", new=f"{second}\n{first}")
+    assert served([moved, SUBMIT]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"edit 1\nmoved up: {second}\nwhy: ")
+    assert "by rule: only the place of lines has changed" in out
+    assert "of 100: of the agent, not your resume" in " ".join(out.split())
 
 
 def test_an_edit_that_only_moves_text_is_called_so(folder: Path) -> None:

@@ -59,7 +59,7 @@ _COMMANDS: Mapping[str, Group | None] = {
 _EXAMPLES = (
     "eval --agent careful --agent oracle --env ResumeEditMini-v0",
     "view runs/nano",
-    "revise ada.md --job job.txt --model runs/qwen",
+    "revise ada.md --job job.txt --agent runs/qwen",
     "COMMAND --help",
 )
 # Packages whose versions `--version` prints

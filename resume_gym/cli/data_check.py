@@ -5,8 +5,8 @@ from pathlib import Path
 
 from resume_gym.cli.arguments import Commands, add_options, add_parser, positive, print_json
 from resume_gym.corpus.check import THRESHOLD, read_rows, report
-from resume_gym.corpus.difficulty import PAGE_LINES
 from resume_gym.sources import load_tasks
+from resume_gym.synthesis.manifest import find_page_lines
 from resume_gym.tasks import TaskError
 
 
@@ -18,7 +18,7 @@ def add_command(commands: Commands) -> None:
         "check whether tasks are suitable for training",
         "Check whether tasks are suitable for training: invalid rows, near-duplicates, leaks "
         "between splits, wrong page lengths, fixes that do not apply, figures without evidence.",
-        ["data check tasks.jsonl", "data check mini --page-lines 20 --json"],
+        ["data check tasks.jsonl", "data check mini --json"],
         done="the tasks are suitable",
         failed="failure, or the tasks are not suitable",
     )
@@ -39,9 +39,9 @@ def add_command(commands: Commands) -> None:
     add(
         "--page-lines",
         type=positive,
-        default=PAGE_LINES,
         metavar="N",
-        help="page height in lines; 20 for mini tasks (default: %(default)s)",
+        help="page height in lines (default: 20 for mini tasks, by the manifest beside FILE or the "
+        "name of the source; else 55)",
     )
     add_options(add, "--json")
     command.set_defaults(run=_run)
@@ -61,7 +61,10 @@ def _run(options: argparse.Namespace) -> int:
         tasks, bad = read_rows(files)
     else:
         tasks, bad = list(load_tasks(options.files[0])), []
-    checked = report(tasks, bad, options.threshold, options.page_lines)
+    heights = {options.page_lines} if options.page_lines else {*map(find_page_lines, options.files)}
+    if len(heights) > 1:
+        raise TaskError("check: the files have pages of several heights; --page-lines chooses one")
+    checked = report(tasks, bad, options.threshold, heights.pop())
     if options.json:
         print_json(checked.to_json())
     else:

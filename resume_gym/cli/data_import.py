@@ -118,6 +118,8 @@ def _run(options: argparse.Namespace) -> None:
         print_json(to_json(report))
     else:
         print_report(report, out)
+        if not options.split and {task.split for task in report.tasks} == {"eval"}:
+            print("All are in eval; environments play train by default: see --split.")
     if report.failed or not report.made:
         outcome = f"the tasks of the others are in {out}" if report.made else "nothing is written"
         raise Incomplete(f"files that could not be used: {len(report.failed)}; {outcome}")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from resume_gym.cli.arguments import Commands, add_parser, positive
 from resume_gym.corpus.card import card_path, is_of_others, make_card
-from resume_gym.corpus.difficulty import PAGE_LINES
 from resume_gym.corpus.hub import push
 from resume_gym.sources import load_tasks
+from resume_gym.synthesis.manifest import find_page_lines
 
 
 def add_command(commands: Commands) -> None:
@@ -29,10 +29,8 @@ def add_command(commands: Commands) -> None:
     add(
         "--page-lines",
         type=positive,
-        default=PAGE_LINES,
         metavar="N",
-        help="page height in lines, for a card that is made; 20 for mini tasks "
-        "(default: %(default)s)",
+        help="page height in lines, for a card that is made (default: as for `data check`)",
     )
     command.set_defaults(run=_run)
 
@@ -45,7 +43,8 @@ def _run(options: argparse.Namespace) -> int:
     if card and is_of_others(card, tasks):
         print(f"{card_file} describes other tasks than {path}; a new one is made", file=sys.stderr)
         card = None
-    card = card or make_card(path.stem, tasks, {"page_lines": options.page_lines})
+    height = options.page_lines or find_page_lines(options.file)
+    card = card or make_card(path.stem, tasks, {"page_lines": height})
     push(tasks, options.to, card, options.private)
     print(f"{len(tasks)} tasks in {options.to}")
     return 0

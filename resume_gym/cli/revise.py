@@ -5,11 +5,19 @@ import asyncio
 import sys
 from pathlib import Path
 
+from rich.console import Console
 from rich.markup import escape
 
-from resume_gym.apps.revise.files import Source, check_places, read_source, write_files
+from resume_gym.apps.revise.files import (
+    Source,
+    check_format,
+    check_places,
+    read_source,
+    write_files,
+)
 from resume_gym.apps.revise.report import as_json, report
 from resume_gym.apps.revise.revision import Revision, graded, play
+from resume_gym.apps.revise.selection import apply_hunks, find_hunks, select
 from resume_gym.apps.revise.summary import print_summary
 from resume_gym.cli.arguments import (
     Commands,
@@ -27,6 +35,7 @@ from resume_gym.judges import Judge
 from resume_gym.llm import ModelError
 from resume_gym.session import Session
 from resume_gym.tasks import Task, TaskError
+from resume_gym.text.lines import parse
 
 FLAGGED = 3
 _ABOUT = """\
@@ -36,8 +45,9 @@ An agent revises your resume for a job. Two files are written next to the resume
   RESUME.revised.diff.md   a report: each edit with its reason, new claims that
                            your resume does not support, and the judge's verdict
 
-A resume in Markdown or plain text keeps its format and line ends; the revision of a Word, PDF or \
-JSON Resume file is in Markdown. The resume itself is never changed. The agent is one of
+The revision of a Word file is RESUME.revised.docx, with the styles of the resume; plain text \
+stays plain text; PDF and JSON Resume become Markdown. The resume itself is never changed. The \
+agent is one of
 
   runs/NAME, FOLDER, nano      a local model, or one of its checkpoints
   MODEL@http://HOST:PORT/v1    a server, to which both documents are sent
@@ -49,9 +59,9 @@ A revision is flagged if it has a claim without support, if the agent ran out of
 judge objects or gives no verdict.
 """
 _EXAMPLES = (
-    "revise ada.md --job job.txt --model careful",
-    "revise ada.md --job job.txt --model runs/qwen --out second.md",
-    "revise ada.docx --job job.pdf --model gpt-5-mini@openai",
+    "revise ada.md --job job.txt --agent careful",
+    "revise ada.md --job job.txt --agent runs/qwen --interactive --out second.md",
+    "revise ada.docx --job job.pdf --agent gpt-5-mini@openai",
 )
 
 
@@ -64,13 +74,19 @@ def add_command(commands: Commands) -> None:
         _ABOUT,
         _EXAMPLES,
         done="revised, and not flagged",
-        failed="nothing written: the agent failed, or changed nothing",
+        failed="nothing written: the agent failed or changed nothing, or you took no change",
         flagged="revised, but flagged: see above",
     )
     add = command.add_argument
     add("resume", type=Path, metavar="RESUME", help="your resume: .md, .txt, .docx, .pdf, .json")
     add("--job", type=Path, required=True, metavar="FILE", help="the job description")
-    add("--model", required=True, metavar="SPEC", help="the agent, as above")
+    add("--agent", required=True, metavar="SPEC", help="the agent, as above")
+    add(
+        "--interactive",
+        action="store_true",
+        help="ask which changes to take, as `git add -p` does; a change that is not taken leaves "
+        "the lines of the resume",
+    )
     add_options(add, "--env", "--judge", "--seed", "--json")
     add(
         "--out",
@@ -94,36 +110,48 @@ def _run(options: argparse.Namespace) -> int:
     out: Path = options.out or resume.path.with_name(f"{resume.path.stem}.revised{resume.suffix}")
     report_path: Path = options.report or out.parent / f"{out.stem}.diff.md"
     inputs = [options.resume, options.job]
+    check_format(out, resume)
     check_places({"--out": out, "--report": report_path}, inputs, force=options.force)
     contest = make_contest(options.env, None, "eval", options.judge, 1, options.seed)
-    session_type = contest.session_type
-    if not issubclass(session_type, Session):
-        raise TaskError(f"--env: expected an environment for resumes, got {options.env}")
-    session = session_type(_task(resume, job), contest.rules)
-    agent = _agent(options.model, contest)
+    session = _session(contest, resume, job)
+    agent = _agent(options.agent, contest)
     _play(agent, session, options.seed)
-    revision = _compared(session, contest.judge)
-    names = {"resume": str(options.resume), "job": str(options.job), "model": agent.name}
-    notes = [f"{source.path}: {note}" for source in (resume, job) for note in source.notes]
+    text, choice = _taken(session, contest.judge) if options.interactive else (session.text, "")
+    revision = _compared(session, contest.judge, text, choice)
+    names = {"resume": str(options.resume), "job": str(options.job), "agent": agent.name}
+    notes = _notes(resume, job)
     outputs = {"out": str(out), "report": str(report_path)}
     if revision.changed:
-        text = report(revision, names | outputs, notes)
+        content, losses = resume.written(text, out)
+        notes += [f"{out}: {note}" for note in losses]
+        changes = report(revision, names | outputs, notes)
         # model output may contain lone surrogates, which UTF-8 cannot encode
-        contents = {report_path: text.encode("utf-8", "replace"), out: resume.encoded(session.text)}
+        contents = {report_path: changes.encode("utf-8", "replace"), out: content}
         write_files(contents, options.resume, force=options.force)
     if options.json:
         files = outputs if revision.changed else dict.fromkeys(outputs)
         settings = {"spec": agent.spec, "env": options.env, "seed": options.seed}
         print_json({**names, **files, **settings, **as_json(revision, notes)})
     elif revision.changed:
-        print_summary(revision, notes, outputs.values())
+        print_summary(revision, notes, outputs.values(), edits=not options.interactive)
     return _status(revision, agent.name)
 
 
-def _task(resume: Source, job: Source) -> Task:
-    """Make the task; its weakness, hidden from agents, is diagnosed as in `data import`."""
+def _session(contest: Contest, resume: Source, job: Source) -> Session:
+    """Make the episode; the weakness of its task, hidden from agents, is diagnosed."""
+    session_type = contest.session_type
+    if not issubclass(session_type, Session):
+        raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
     weakness = diagnose(resume.text, job.text).weakness
-    return Task("revise", job.text, resume.text, weakness, "eval")
+    return session_type(Task("revise", job.text, resume.text, weakness, "eval"), contest.rules)
+
+
+def _notes(resume: Source, job: Source) -> list[str]:
+    """Return the notes on the input files, as `data import` prints them."""
+    notes = [f"{source.path}: {note}" for source in (resume, job) for note in source.notes]
+    if not any(line.kind == "bullet" for line in parse(resume.text)):
+        notes.append(f"{resume.path}: no bullets were found in it")
+    return notes
 
 
 def _agent(text: str, contest: Contest) -> Entry:
@@ -131,8 +159,8 @@ def _agent(text: str, contest: Contest) -> Entry:
     try:
         spec = read_spec(text)
     except ValueError as problem:
-        raise TaskError(f"--model: {problem}") from None
-    return make_entry("--model", spec, contest, 1, find_model)
+        raise TaskError(f"--agent: {problem}") from None
+    return make_entry("--agent", spec, contest, 1, find_model)
 
 
 def _play(agent: Entry, session: Session, seed: int) -> None:
@@ -148,11 +176,23 @@ def _play(agent: Entry, session: Session, seed: int) -> None:
             raise ModelError(f"{agent.name} failed {done}, nothing is written: {reason}") from None
 
 
-def _compared(session: Session, judge: Judge) -> Revision:
+def _taken(session: Session, judge: Judge) -> tuple[str, str]:
+    """Ask which changes to take; return the resume with these, and their number as text."""
+    revision = Revision(session, session.text, judge.name)
+    if not revision.changed:
+        return session.text, ""
+    hunks = find_hunks(revision.task.resume, session.text)
+    # the answer to --json is on stdout
+    console = Console(stderr=True, highlight=False)
+    taken = select(revision, hunks, console, sys.stdin.readline)
+    return apply_hunks(revision.task.resume, taken), f"{len(taken)} of {len(hunks)} changes"
+
+
+def _compared(session: Session, judge: Judge, text: str, choice: str) -> Revision:
     """Grade the revision and analyse each edit; takes seconds for a long resume."""
     with progress_bars() as bars:
         bars.add_task("comparing it with your resume", total=None)
-        revision = graded(session, judge)
+        revision = graded(session, judge, text, choice)
         _ = revision.changes  # computed here, under the progress bar, and cached
     return revision
 
@@ -162,6 +202,9 @@ def _status(revision: Revision, name: str) -> int:
     if revision.changed:
         return FLAGGED if revision.warnings else 0
     session = revision.session
+    if not revision.whole:
+        print("resume-gym: no change was taken; nothing is written", file=sys.stderr)
+        return 1
     outcome = "changed nothing that a reader would see" if session.state.edits else "made no edit"
     turns = f"{session.turns} of {session.rules.max_turns} turns"
     effort = f"{turns}, {revision.failed_calls} failed calls"

@@ -112,6 +112,14 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def find_page_lines(source: str) -> int:
+    """Return the page height of a task source in lines: by its manifest or its name, else 55."""
+    path = Path(f"{source}.manifest.json")
+    small = source == "mini" or source.startswith("procedural-mini:")
+    size = read_manifest(path)["settings"].get("size") if path.is_file() else None
+    return SIZES[size or ("mini" if small else "full")].page_lines
+
+
 def find_manifest(
     path: Path, out: Path, journal: Path, settings: Mapping[str, Any], wanted: int
 ) -> dict[str, Any] | None:

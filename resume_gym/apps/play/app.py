@@ -7,6 +7,7 @@ from textual import events, on, work
 from textual.app import App, ComposeResult, RenderResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer, Static, Tab, Tabs
 
@@ -106,6 +107,15 @@ def _meter(name: str, value: int, limit: int, width: int, style: str) -> Text:
     return row.append("  ")
 
 
+class _GameScreen(Screen[None]):
+    """Screen on which Tab goes from the page to the form, and to the read-only panes last."""
+
+    @property
+    def focus_chain(self) -> list[Widget]:
+        """Widgets in the order of Tab."""
+        return sorted(super().focus_chain, key=lambda widget: widget.id in ("given", "turn"))
+
+
 class PlayApp(App[None]):
     """Textual application that plays one episode."""
 
@@ -127,6 +137,10 @@ class PlayApp(App[None]):
     def __init__(self, episode: PlayedEpisode) -> None:
         super().__init__()
         self.episode = episode
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the screen of the game."""
+        return _GameScreen(id="_default")
 
     def compose(self) -> ComposeResult:
         """Yield the widgets; on narrow terminals, tabs select the visible pane."""

@@ -100,15 +100,20 @@ class PlayedEpisode:
         if not text or session.done:
             return Preview(None, False, "")
         matches = len(self.spans(text))
+        if fault := self.fault(name, arguments):
+            return Preview(matches, False, fault)
         twin = session.fork()
-        step = twin.step(tool_call(name, **arguments))  # with all checks of a real turn
-        if step.error != "none":
-            reply = step.observation.removeprefix(f"error ({step.error}): ")
-            return Preview(matches, False, reply.rpartition("\n")[0])  # without the turn budget
+        step = twin.step(tool_call(name, **arguments))
         if "edit" not in step.ledger:
             return Preview(matches, True, "shows text")
         lines, limit = twin.state.document.lines, session.rules.page_lines
         return Preview(matches, True, f"lines would be {lines}/{limit}")
+
+    def fault(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return why a call would fail, by all checks of a real turn; empty if it would not."""
+        step = self.session.fork().step(tool_call(name, **arguments))
+        reply = step.observation.removeprefix(f"error ({step.error}): ")
+        return "" if step.error == "none" else reply.rpartition("\n")[0]  # without the turn budget
 
     async def ask(self) -> None:
         """Ask the judge if a verdict is needed; store the error of a failed call in `failure`."""

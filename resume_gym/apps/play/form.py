@@ -161,8 +161,12 @@ class ToolForm(Vertical):
         areas[following[0] if following else anchor].focus()
 
     def call(self) -> None:
-        """Request a call of the active tool."""
-        if self.tool and not self.disabled:
+        """Request a call of the active tool, unless it would fail."""
+        if not self.tool or self.disabled:
+            return
+        if fault := self._episode.fault(self.tool, self.arguments):
+            self.tell(f"not called, no turn is used: {fault}", bad=True)
+        else:
             self.post_message(self.Called(self.tool, self.arguments))
 
     def clear(self) -> None:

@@ -104,14 +104,14 @@ class Page(ScrollView, can_focus=True):
     Page .page--cursor { background: $primary-muted; }
     """
     BINDINGS = [  # noqa: RUF012
-        Binding("up,k", "move(-1)", "Line up", show=False),
-        Binding("down,j", "move(1)", "Line down", show=False),
+        Binding("up", "move(-1)", "Line up", show=False),
+        Binding("down", "move(1)", "Line down", show=False),
         Binding("shift+up", "move(-1, True)", "Extend", show=False),
         Binding("shift+down", "move(1, True)", "Extend", show=False),
         Binding("pageup", "move(-10)", "Up", show=False),
         Binding("pagedown", "move(10)", "Down", show=False),
         Binding("enter,space", "pick", "Take text"),
-        Binding("delete,x", "pick(True)", "Take line"),
+        Binding("delete", "pick(True)", "Take line"),
     ]
 
     class Picked(Message):

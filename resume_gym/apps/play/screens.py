@@ -95,10 +95,10 @@ class Ending(ModalScreen[str]):
             dialog.border_title = Text("The end")
             yield Static(id="outcome", markup=False)
             with Horizontal(classes="choices"):
-                yield Button("ask again", compact=True, id="again", variant="primary")
-                yield Button("look at the page", compact=True, id="look")
-                yield Button("undo", compact=True, id="undo")
-                yield Button("quit", compact=True, id="quit")
+                yield Button("ask again (a)", compact=True, id="again", variant="primary")
+                yield Button("look at the page (Escape)", compact=True, id="look")
+                yield Button("undo (u)", compact=True, id="undo")
+                yield Button("quit (q)", compact=True, id="quit")
             yield Static(id="terms", markup=False)
 
     def on_mount(self) -> None:

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from resume_gym.apps.revise.word_file import open_word, revise_word
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import read_document
 from resume_gym.tasks import TaskError
 
 _TEXTS = ("Markdown", "plain text")
+_WORD = ".docx"
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le",
@@ -32,7 +34,7 @@ class Source:
         text: Markdown, or plain text as it is, with line feeds and one final newline.
         kind: format, a value of `corpus.documents.FORMATS`.
         notes: losses in the conversion from another format.
-        raw: bytes of a text file; empty for a converted format.
+        raw: bytes of a file whose format is kept (text, Word); empty for another format.
     """
 
     path: Path
@@ -43,16 +45,22 @@ class Source:
 
     @property
     def suffix(self) -> str:
-        """Extension of the revision: unchanged for text files, `.md` for converted formats."""
+        """Extension of the revision: that of the file if its format is kept, else `.md`."""
         return self.path.suffix if self.raw else ".md"
 
+    def written(self, revised: str, out: Path) -> tuple[bytes, list[str]]:
+        """Return the content of the file `out` for a revision of `text`, and notes on losses."""
+        if out.suffix.lower() == _WORD:
+            return revise_word(self.raw, self.text, revised)
+        return self.encoded(revised), []
+
     def encoded(self, revised: str) -> bytes:
-        """Encode a revision of `text` like the original file.
+        """Encode a revision of `text` like the original text file, else in UTF-8.
 
         Keeps encoding, byte order mark, line ends and the blank lines around the text, so that
         unedited lines stay identical byte for byte. New lines get the most frequent line end.
         """
-        if not self.raw:
+        if self.kind not in _TEXTS:
             return revised.encode()
         mark = next((mark for mark in _MARKS if self.raw.startswith(mark)), b"")
         encoding = _MARKS.get(mark, "utf-8")
@@ -82,7 +90,7 @@ def read_source(path: Path) -> Source:
     """
     try:
         document = read_document(path, outline=False)
-        raw = path.read_bytes() if document.kind in _TEXTS else b""
+        raw = path.read_bytes() if document.kind in (*_TEXTS, "Word") else b""
     except DocumentError as problem:
         raise TaskError(f"{path}: {problem}") from None
     return Source(path, document.text, document.kind, document.notes, raw)
@@ -115,6 +123,24 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
         if not os.access(path.parent, os.W_OK):
             raise TaskError(f"{option}: the folder {str(path.parent)!r} may not be written to")
         taken.append(path)
+
+
+def check_format(out: Path, resume: Source) -> None:
+    """Check that a revision can be written in the format of an output file.
+
+    Raises:
+        TaskError: it would be a Word file, but the resume is none, or cannot be written again.
+        ModuleNotFoundError: the package for the format is not installed.
+    """
+    if out.suffix.lower() != _WORD:
+        return
+    if resume.kind == "Word":
+        try:
+            open_word(resume.raw)
+        except DocumentError as problem:
+            raise TaskError(f"{resume.path}: {problem}; --out NAME.md writes Markdown") from None
+    else:
+        raise TaskError(f"--out: a .docx needs a Word file as the resume, got {resume.kind}")
 
 
 def _same(path: Path, other: Path) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from resume_gym.apps.revise.diffs import merge_moves
 from resume_gym.apps.revise.revision import Change, Claim, Revision
 from resume_gym.render import visible
 
@@ -29,7 +30,7 @@ def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:
 
     Args:
         revision: revision to describe.
-        names: display names, with the keys "resume", "job", "out" and "model".
+        names: display names, with the keys "resume", "job", "out" and "agent".
         notes: notes on the input files.
     """
     parts = [
@@ -52,21 +53,21 @@ def report(revision: Revision, names: dict[str, str], notes: list[str]) -> str:
 def outcome(revision: Revision) -> dict[str, str]:
     """Return labelled results in a few words each."""
     session = revision.session
-    lines, limit = session.state.document.lines, session.rules.page_lines
+    lines, limit = revision.lines, session.rules.page_lines
     fits = "fits" if revision.fits else f"{lines - limit} lines too long"
     turns = f"{session.turns} of {session.rules.max_turns}"
     verdict = revision.verdict
-    reward = f"{session.reward:+.2f}"
-    return {
+    results = {
         "edits": f"{session.state.edits} in {turns} turns; failed calls: {revision.failed_calls}",
         "handed in": "yes" if session.state.submitted else "no: it ran out of turns",
         "page": f"{lines} of {limit} lines: {fits}",
         "lines with new claims that lack support": str(len(revision.flagged)),
         "judge": f"{revision.judge}: " + (_overall(verdict.preference) if verdict else "none"),
-        "reward": f"{reward}, score {session.score:.0f} of 100"
-        if verdict
-        else f"{reward} without a verdict",
     }
+    if revision.whole:
+        share = f", score {session.score:.0f} of 100" if verdict else " without a verdict"
+        results["training reward"] = f"{session.reward:+.2f}{share}: of the agent, not your resume"
+    return results | ({"taken by you": revision.choice} if revision.choice else {})
 
 
 def _overall(preference: int) -> str:
@@ -88,7 +89,7 @@ def _warnings(revision: Revision) -> Iterator[str]:
 def _facts(revision: Revision, names: dict[str, str]) -> str:
     rows = {
         "revision": names["out"],
-        "made by": names["model"],
+        "made by": names["agent"],
         "for": names["job"],
         **outcome(revision),
     }
@@ -112,6 +113,8 @@ def _change(change: Change) -> Iterator[str]:
 def by_rule(change: Change) -> str:
     """Describe the effect of a single edit, as judged by rules."""
     effects = ["the same words in another order"] if change.moved else []
+    if change.moved and all(row.startswith("moved") for row in merge_moves(change.rows)):
+        effects = ["only the place of lines has changed"]
     reasons: set[str] = set()
     for field, grade in change.grades.items():
         reason = change.reasons.get(field, "").rstrip(".")
@@ -162,8 +165,12 @@ def _verdict(revision: Revision) -> Iterator[str]:
         yield "\n".join(rows)
     else:
         yield f"The judge gave none: {_text(revision.no_verdict)}"
-    terms = ", ".join(f"{name} {value:+.2f}" for name, value in session.ledger.items() if value)
-    yield f"Reward {session.reward:+.2f}, as agents are trained by: {terms}."
+    if revision.whole:
+        terms = ", ".join(f"{name} {value:+.2f}" for name, value in session.ledger.items() if value)
+        yield (
+            f"Reward {session.reward:+.2f}, by which agents are trained; it grades the agent's "
+            f"episode, not your resume: {terms}."
+        )
 
 
 _SUPPORT = {-1: "objects", 1: "no objection"}
@@ -206,11 +213,13 @@ def as_json(revision: Revision, notes: list[str]) -> dict[str, Any]:
         "diff": revision.diff,
         "original": revision.task.resume,
         "fits": revision.fits,
-        "lines": session.state.document.lines,
+        "lines": revision.lines,
+        "text": revision.text,
         "submitted": session.state.submitted,
         "judge": revision.judge,
         "no_verdict": revision.no_verdict,
         "weakness": revision.task.weakness,
         "score": session.score if session.done and not session.needs_verdict else None,
+        "verdict": revision.verdict and asdict(revision.verdict),
         "episode": session.record(),
     }

@@ -1,13 +1,14 @@
 """Revision of a resume by an agent: the episode, its edits and their unsupported claims."""
 
 import asyncio
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from resume_gym.apps.revise.diffs import unified
+from resume_gym.document import wrapped_lines
 from resume_gym.evaluation.players import Player
 from resume_gym.judges import Judge
 from resume_gym.judges.rubric import RubricJudge, compare
@@ -69,20 +70,31 @@ class Change:
     reasons: Mapping[str, str]
     claims: tuple[Claim, ...]
 
+    @property
+    def rows(self) -> list[str]:
+        """Lines of the diff that start with + or -."""
+        return [row for row in self.diff.split("\n") if row.startswith(("+", "-"))]
+
 
 @dataclass(frozen=True)
 class Revision:
-    """Finished episode on a user's resume.
+    """Finished episode on a user's resume, and the text that the user takes from it.
 
     Attributes:
         session: finished session.
+        text: the agent's text, or what is left of it after the user's choice.
         judge: name of the judge.
+        verdict: verdict on `text`, if there is one.
         no_verdict: why there is no verdict; empty if there is one or none is needed.
+        choice: how many changes the user took; empty if none was asked about.
     """
 
     session: Session
+    text: str
     judge: str
+    verdict: Verdict | None = None
     no_verdict: str = ""
+    choice: str = ""
 
     @property
     def task(self) -> Task:
@@ -90,15 +102,14 @@ class Revision:
         return self.session.task
 
     @property
-    def verdict(self) -> Verdict | None:
-        """Verdict of the judge, if there is one."""
-        verdict: Verdict | None = self.session.state.verdict
-        return verdict
+    def whole(self) -> bool:
+        """Whether the user took all that the agent did."""
+        return self.text == self.session.text
 
     @cached_property
     def changed(self) -> bool:
         """Whether a reader can tell the revision from the original."""
-        veto = find_veto(self.task, self.session.text)
+        veto = find_veto(self.task, self.text)
         return veto is None or veto.kind != "unchanged"
 
     @cached_property
@@ -115,12 +126,14 @@ class Revision:
     def claims(self) -> tuple[Claim, ...]:
         """Claims of the revision that the original does not support."""
         history = [edit.claims for edit in self._edits]
+        if not self.whole:
+            history.append(_claims(self.task, self.text))
         claims = []
         for key, claim in history[-1].items():
             if key in history[0]:
                 continue
             # trace the claim back by kind and quote: a later edit may have changed its line
-            edit = len(history) - 1
+            edit = len(self._edits) - 1
             while edit and any(earlier[:2] == key[:2] for earlier in history[edit - 1]):
                 edit -= 1
             claims.append(claim._replace(edit=edit))
@@ -137,12 +150,17 @@ class Revision:
     @property
     def diff(self) -> str:
         """Unified diff of all edits together, with three lines of context."""
-        return unified(self.task.resume, self.session.text, 3)
+        return unified(self.task.resume, self.text, 3)
+
+    @property
+    def lines(self) -> int:
+        """Lines of the revision on the page, wrapped."""
+        return wrapped_lines(self.text, self.session.rules.page_width)
 
     @property
     def fits(self) -> bool:
         """Whether the revision fits on the page."""
-        return self.session.state.document.lines <= self.session.rules.page_lines
+        return self.lines <= self.session.rules.page_lines
 
     @property
     def failed_calls(self) -> int:
@@ -200,21 +218,21 @@ async def play(
     return session
 
 
-def graded(session: Session, judge: Judge) -> Revision:
-    """Grade a finished episode; an error of the judge is reported in `Revision.no_verdict`."""
+def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revision:
+    """Grade the text that the user takes from a finished episode.
+
+    The reward of the episode needs the whole of the agent's text. An error of the judge is
+    reported in `Revision.no_verdict`.
+    """
+    verdict, fault = None, ""
     try:
         if session.needs_verdict:
-            session.grade(judge.judge(session.task, session.text))
+            verdict = judge.judge(session.task, text)
+            if text == session.text:
+                session.grade(verdict)
     except Exception as problem:  # user-defined judges may raise anything
-        return Revision(session, judge.name, f"{type(problem).__name__}: {problem}")
-    return Revision(session, judge.name)
-
-
-def unified(before: str, after: str, context: int) -> str:
-    """Return a unified diff without file names; empty if the texts are equal."""
-    old, new = (text.removesuffix("\n").split("\n") for text in (before, after))
-    rows = difflib.unified_diff(old, new, n=context, lineterm="")
-    return "\n".join(list(rows)[2:])  # without the file names
+        fault = f"{type(problem).__name__}: {problem}"
+    return Revision(session, text, judge.name, None if fault else verdict, fault, choice)
 
 
 def words(action: str) -> tuple[str, str]:

@@ -6,25 +6,29 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from resume_gym.apps.revise.diffs import merge_moves
 from resume_gym.apps.revise.report import by_rule, outcome
 from resume_gym.apps.revise.revision import Change, Revision
 from resume_gym.render import visible as _visible
 
 _MAX_LINES = 4
 _MAX_REASON = 300  # characters
-_COLOURS = {"-": "red", "+": "green"}
+_COLOURS = {"-": "red", "+": "green", "m": "cyan"}  # m: moved lines
 
 
-def print_summary(revision: Revision, notes: Sequence[str], files: Iterable[str]) -> None:
+def print_summary(
+    revision: Revision, notes: Sequence[str], files: Iterable[str], *, edits: bool
+) -> None:
     """Print the summary.
 
     Args:
         revision: revision to describe.
         notes: notes on the input files.
         files: paths of the written files.
+        edits: whether to print the edits, unless the user has just seen them.
     """
     console = Console(highlight=False)
-    for change in revision.changes:
+    for change in revision.changes if edits else ():
         _print_change(console, change)
     for name, value in outcome(revision).items():
         console.print(Text.assemble((f"{name}: ", "dim"), visible(value)))
@@ -46,17 +50,28 @@ def visible(text: str) -> str:
     return _visible(text).encode("utf-8", "replace").decode()
 
 
-def _print_change(console: Console, change: Change) -> None:
-    console.print(Text(f"edit {change.number}", "bold"))
+def print_rows(console: Console, rows: Sequence[str]) -> None:
+    """Print the changed rows of a diff, the first few of each kind."""
+    merged = merge_moves(rows)
     for sign, colour in _COLOURS.items():
-        lines = [row for row in change.diff.split("\n") if row.startswith(sign) and row[1:].strip()]
+        lines = [row for row in merged if row[0] == sign]
         for row in lines[:_MAX_LINES]:
             console.print(Text(visible(row), colour))
         if len(lines) > _MAX_LINES:
             console.print(Text(f"{sign} and {len(lines) - _MAX_LINES} lines more", colour))
+
+
+def reason_of(change: Change) -> str:
+    """Return the agent's reason for an edit, as one line."""
     reason = " ".join((change.said or change.thought).split())
     if len(reason) > _MAX_REASON:
         reason = f"{reason[:_MAX_REASON]}..."
-    console.print(Text(f"why: {visible(reason) or 'the agent gave no reason'}", "italic"))
+    return visible(reason) or "the agent gave no reason"
+
+
+def _print_change(console: Console, change: Change) -> None:
+    console.print(Text(f"edit {change.number}", "bold"))
+    print_rows(console, change.rows)
+    console.print(Text(f"why: {reason_of(change)}", "italic"))
     console.print(Text(f"by rule: {visible(by_rule(change))}", "dim"))
     console.print()

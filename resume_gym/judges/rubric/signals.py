@@ -45,6 +45,7 @@ _NEARER = 0.1  # least progress towards the fix
 _KEPT = 0.2  # greatest share of its meaning that a better line may lose
 _BARE = 3  # most words in which two lines differ, if only the verb was exchanged
 _BROKEN_ORDER, _CUT_OFF = 0.35, 0.4  # least order and greatest lost share of an unharmed line
+_SAME_OBJECT = 0.5  # greatest share of its meaning that a line with the same object has lost
 _SLIP = 1  # ungrammatical word pairs allowed, as slips
 _BY_THE_WAY = 3  # most content words added to a line that absorbs others
 _ROOM = 4  # deleted padding lines from which the rest fits the job better
@@ -77,7 +78,7 @@ class Signals:
     Attributes:
         changes: the changes, each repeated change once.
         findings: unsupported claims.
-        doubts: claims that cannot be decided, such as a dropped hedge.
+        doubts: claims that cannot be decided, such as a dropped hedge; they change no grade.
         needless: number of changes that are not better, repetitions included.
     """
 
@@ -162,7 +163,11 @@ def _line_change(
     if not rewording.plain:
         sources = [source for unit in units for source in reference.sources(unit, line.content)]
         rewording = rewrite(old, line.content, sources, fixed, reference)
-    claims = [*rewording.claims, *_hedges(old, line.content, rewording, units, reference)]
+    claims = [
+        *rewording.claims,
+        *_hedges(old, line.content, rewording, units, reference),
+        *_other_verb(old, line.content, rewording),
+    ]
     for claim in claims:
         (findings if claim.confidence > 0.5 else doubts).append(Finding(index, *claim))
     false = any(finding.line == index for finding in findings)
@@ -350,8 +355,17 @@ def _hedges(
     elif not any(
         new.keys[head(new).at] in s.keys for u in units for s in reference.sources(u, new)
     ):
-        reason = f'"{cut(new.body)}" leaves out "{quote}": see whether that is true.'
+        reason = f'It claims a larger part than the original ("{quote}"): was it yours?'
         yield Claim("hedge", quote, reason, 0.4)
+
+
+def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Claim]:
+    """Yield a doubt about an unsupported opening verb, unless the line has a claim anyway."""
+    if rewording.verb == "swapped" and not rewording.claims and not is_weak(new):
+        quote = new.tokens[head(new).at]
+        still = ", its object did not" * (rewording.lost <= _SAME_OBJECT)
+        reason = f'The verb changed{still}: is "{quote}" true of "{cut(old.body)}"?'
+        yield Claim("verb", quote, reason, 0.4)
 
 
 def _difference(old: Content, new: Content) -> object:
@@ -375,7 +389,8 @@ def _deletions(page: _Page) -> Iterator[Change]:
         gains = {"clarity", "jd_alignment"} if idle >= _ROOM else {"clarity"}
         figures = any(reference.lines[unit].content.figures for unit in units)
         harms = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
-        body, key = reference.lines[units[0]].body, ("gone", units[0])
+        line, key = reference.lines[units[0]], ("gone", units[0])
+        body = line.body or line.raw.strip()  # "---" has no body
         fields = (gains if outcome > 0 else _NONE, harms if outcome < 0 else _NONE)
         yield _weigh(*fields, False, body, "", key)
 

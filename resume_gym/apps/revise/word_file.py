@@ -1,0 +1,283 @@
+"""Write a revision into a copy of the Word file that the resume was read from.
+
+Lines of the Markdown are matched with paragraphs by their letters and digits. Only paragraphs of
+changed lines are touched: a reworded one keeps its style and the type of the words that stay, a new
+one has the style of the nearest line of its kind. Tables, pictures, headers and margins stay.
+"""
+
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from copy import deepcopy
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+from resume_gym.apps.revise.diffs import changed_spans
+from resume_gym.apps.revise.word_xml import (
+    W,
+    add_run,
+    clear,
+    loosen,
+    paragraphs_of,
+    remove,
+    splice,
+    text_of,
+    texts_of,
+)
+from resume_gym.corpus.document_error import DocumentError
+from resume_gym.corpus.outline import clean, split_bullet, write_markdown
+from resume_gym.corpus.word import word_rows
+from resume_gym.user_errors import missing
+
+_STYLES = {"# ": "Title", "## ": "Heading 1", "### ": "Heading 2", "- ": "List Bullet"}
+_KIND = re.compile(r"(#{1,6} |\s*(?:[-*+]|\d{1,2}[.)]) +)")
+_MARKUP = re.compile(
+    r"\*\*(?P<bold>\S|\S.*?\S)\*\*|(?<![\w*])\*(?P<italic>[^\s*]|[^\s*][^*]*?[^\s*])\*(?![\w*])"
+    r"|\[(?P<link>[^\]]+)\]\((?P<address>[^)\s]+)\)"
+)
+
+
+def open_word(data: bytes) -> Any:
+    """Open a Word file for writing.
+
+    Raises:
+        DocumentError: python-docx cannot read it.
+        ModuleNotFoundError: python-docx is not installed.
+    """
+    try:
+        import docx
+    except ImportError:
+        raise missing("writing Word files needs", "python-docx", "data") from None
+    try:
+        return docx.Document(io.BytesIO(data))
+    except Exception as problem:  # it may raise anything
+        why = f"{type(problem).__name__}: {problem}"[:200]
+        raise DocumentError(f"it cannot be written as Word again ({why})") from problem
+
+
+def revise_word(data: bytes, old: str, new: str) -> tuple[bytes, list[str]]:
+    """Return a Word file with the changes of its Markdown, and notes on what it could not hold.
+
+    Args:
+        data: Word file.
+        old: Markdown that `read_document` made of it.
+        new: revised Markdown.
+
+    Raises:
+        DocumentError, ModuleNotFoundError: see `open_word`.
+    """
+    document = open_word(data)
+    writer = _Writer(document, _lines(old))
+    writer.write(_lines(new))
+    file = io.BytesIO()
+    document.save(file)
+    rows, _ = word_rows(file.getvalue())
+    wanted, written = (Counter(map(_key, _lines(text))) for text in (new, write_markdown(rows)))
+    lines = (wanted - written).total()
+    notes = {
+        "paragraphs written anew, without their tabs or cells": writer.anew,
+        "lines of the revision that the Word file has differently": lines,
+    }
+    return file.getvalue(), [
+        f"{note}: {count}; look at it" for note, count in notes.items() if count
+    ]
+
+
+class _Unit(NamedTuple):
+    """Lines of the original, as a range, and the paragraphs that hold them."""
+
+    start: int
+    stop: int
+    paragraphs: list[Any]
+
+
+class _Writer:
+    """The paragraphs of a document, by the lines of its Markdown.
+
+    Attributes:
+        anew: number of paragraphs that matched no single line and were written anew.
+    """
+
+    def __init__(self, document: Any, lines: Sequence[str]) -> None:
+        self._document, self._lines = document, lines
+        self._styles = {style.name: style.style_id for style in document.styles}
+        paragraphs = list(paragraphs_of(document))
+        keys, theirs = [*map(_key, lines)], [_key(text_of(one)) for one in paragraphs]
+        self._units = []
+        for kind, i, stop, j, end in SequenceMatcher(None, keys, theirs, False).get_opcodes():
+            if kind == "equal":
+                pairs = zip(range(i, stop), paragraphs[j:end], strict=True)
+                self._units += [_Unit(n, n + 1, [paragraph]) for n, paragraph in pairs]
+            elif i < stop:
+                self._units.append(_Unit(i, stop, paragraphs[j:end]))
+        self.anew = 0
+        # copies, since the paragraphs themselves change
+        self._models = {
+            unit.start: deepcopy(unit.paragraphs[0])
+            for unit in self._units
+            if len(unit.paragraphs) == unit.stop - unit.start == 1
+        }
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Change the document to hold these lines."""
+        now = _owned(self._lines, lines)
+        last = None
+        for unit in self._units:
+            wanted = [line for number in range(unit.start, unit.stop) for line in now[number]]
+            own = list(self._lines[unit.start : unit.stop])
+            if wanted[: len(own)] != own:
+                last = self._change(unit, wanted, last)
+                continue
+            last = unit.paragraphs[-1] if unit.paragraphs else last
+            for line in wanted[len(own) :]:
+                last = self._after(last, self._paragraph(line, unit.start))
+
+    def _change(self, unit: _Unit, wanted: Sequence[str], last: Any) -> Any:
+        """Write the lines of a unit after the paragraph `last`; return its last paragraph."""
+        line = self._lines[unit.start]
+        alike = [n for n, one in enumerate(wanted) if _kind(one) == _kind(line)]
+        same = [n for n in alike if wanted[n] == line]
+        kept = (same or alike or [-1])[0] if unit.start in self._models else -1
+        if kept < 0 and unit.paragraphs:
+            last = unit.paragraphs[-1]
+        for number, text in enumerate(wanted):
+            if number == kept:
+                last = unit.paragraphs[0]
+                if text != line:
+                    self._reword(last, line, text)
+                continue
+            paragraph = self._paragraph(text, unit.start)
+            if number < kept:
+                unit.paragraphs[0].addprevious(paragraph)
+            else:
+                self._after(last, paragraph)
+            last = paragraph
+        if kept < 0:
+            self.anew += len(unit.paragraphs) * (unit.start not in self._models)
+            for paragraph in unit.paragraphs:
+                last = paragraph.getprevious() if last is paragraph else last
+                remove(paragraph)
+        return last
+
+    def _after(self, last: Any, paragraph: Any) -> Any:
+        """Insert a paragraph after another; headers and footers get no new ones."""
+        body = self._document.element.body
+        root = body.getparent() if last is None else last.getroottree().getroot()
+        if last is not None and root is body.getparent():
+            last.addnext(paragraph)
+        else:
+            # the last element of the body is the section
+            body.insert(len(body) - 1 if root.tag == f"{W}ftr" else 0, paragraph)
+        return paragraph
+
+    def _paragraph(self, line: str, place: int) -> Any:
+        """Return a new paragraph: a copy of the same line, or one like the nearest of its kind."""
+        if line in self._lines and (model := self._models.get(self._lines.index(line))) is not None:
+            return loosen(deepcopy(model))
+        near = [n for n in self._models if _kind(self._lines[n]) == _kind(line)]
+        if near:
+            paragraph = loosen(deepcopy(self._models[min(near, key=lambda n: abs(n - place))]))
+        else:
+            paragraph = self._document.element.body.makeelement(f"{W}p")
+            self._style(paragraph, _kind(line).lstrip())
+        self._fill(paragraph, _body(line))
+        return paragraph
+
+    def _style(self, paragraph: Any, kind: str) -> None:
+        if style := self._styles.get(_STYLES.get(kind, "")):
+            paragraph.get_or_add_pPr().get_or_add_pStyle().set(f"{W}val", style)
+        elif kind == "- ":
+            add_run(paragraph, "• ", None)
+
+    def _reword(self, paragraph: Any, old: str, new: str) -> None:
+        """Change the words of a paragraph; the runs of the other words stay as they are."""
+        before, after = _body(old), _body(new)
+        texts = texts_of(paragraph)
+        start = "".join(text.text or "" for text in texts).find(_plain(before))
+        if start < 0 or _addresses(before) != _addresses(after):
+            self._fill(paragraph, after)
+            return
+        words, others = (re.findall(r"\s+|\S+", _plain(body)) for body in (before, after))
+        codes = SequenceMatcher(None, words, others, autojunk=False).get_opcodes()
+        for kind, i, stop, j, end in reversed(codes):  # the last first: places before it stay
+            if kind != "equal":
+                first = start + len("".join(words[:i]))
+                gone = len("".join(words[i:stop]))
+                splice(texts, first, first + gone, "".join(others[j:end]))
+
+    def _fill(self, paragraph: Any, body: str) -> None:
+        """Replace the text of a paragraph, with its most frequent type and the markup of `body`."""
+        texts = texts_of(paragraph)
+        main = max(reversed(texts), key=lambda text: len(text.text or ""), default=None)
+        style = None if main is None else main.getparent().find(f"{W}rPr")
+        whole = text_of(paragraph)
+        marker = whole[: len(whole) - len(split_bullet(whole)[1])]
+        clear(paragraph)
+        at = 0
+        if marker:
+            add_run(paragraph, marker, style)
+        for match in _MARKUP.finditer(body):
+            add_run(paragraph, body[at : match.start()], style)
+            at = match.end()
+            if match["link"]:
+                self._link(paragraph, match["link"], match["address"], style)
+            else:
+                mark = "b" if match["bold"] else "i"
+                add_run(paragraph, match["bold"] or match["italic"], style, mark)
+        add_run(paragraph, body[at:], style)
+
+    def _link(self, paragraph: Any, text: str, address: str, style: Any) -> None:
+        from docx.opc.constants import RELATIONSHIP_TYPE
+
+        part = self._document.part
+        target = address if ":" in address else f"mailto:{address}" if "@" in address else address
+        link = paragraph.makeelement(f"{W}hyperlink")
+        name = part.relate_to(target, RELATIONSHIP_TYPE.HYPERLINK, is_external=True)
+        link.set("{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id", name)
+        add_run(link, text, style)
+        if look := self._styles.get("Hyperlink"):
+            link[0].get_or_add_rPr().style = look
+        paragraph.append(link)
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _kind(line: str) -> str:
+    """Return the marker of a line, with "- " for any bullet; empty for a paragraph."""
+    marker = match[0] if (match := _KIND.match(line)) else ""
+    return marker if marker[:1] in ("#", "") else " " * (len(marker) - len(marker.lstrip())) + "- "
+
+
+def _body(line: str) -> str:
+    return _KIND.sub("", line, count=1).strip()
+
+
+def _plain(body: str) -> str:
+    """Return a text without its inline markup."""
+    return _MARKUP.sub(lambda match: match["bold"] or match["italic"] or match["link"], body)
+
+
+def _addresses(body: str) -> list[str]:
+    """Return what is marked up in a text: bold and italic passages, and addresses of links."""
+    return [match["address"] or match[0] for match in _MARKUP.finditer(body)]
+
+
+def _key(line: str) -> str:
+    """Return the letters and digits of a line or paragraph, or the line if it has none."""
+    body = split_bullet(_plain(clean(_body(line))))[1]
+    return re.sub(r"[\W_]+", "", body).casefold() or line.strip()
+
+
+def _owned(old: Sequence[str], new: Sequence[str]) -> list[list[str]]:
+    """Return, for each old line, the new lines that take its place or follow it."""
+    now = [[line] for line in old]
+    first: list[str] = []
+    for i, stop, j, end in changed_spans(old, new):
+        for number in range(i, stop):
+            now[number] = []
+        (now[stop - 1] if stop else first).extend(new[j:end])
+    now[0][:0] = first
+    return now

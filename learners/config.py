@@ -43,7 +43,8 @@ class Config:
     Attributes:
         name: name of the run; its folder is RUNS/NAME, and the same name resumes it.
         runs: folder of all runs.
-        model: "nano", "smollm2", or a folder in Hugging Face format.
+        model: "nano", "smollm2", a folder in Hugging Face format, or OWNER/NAME of a model of the
+            Hugging Face Hub, which is downloaded.
         env: environment id, or module:id to import the module that registers it.
         tasks: task source; empty for the environment's default.
         task_sampling: uniform, or informative to prefer tasks with a high reward spread in groups.

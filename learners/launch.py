@@ -51,11 +51,11 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
     arguments = sys.argv[1:] if arguments is None else arguments
     config = load(arguments)
     try:
-        models.folder(config.model)
         if (machine := dry_run(arguments)) is not None:
             show(make_plan(config, Machine.named(machine)), Console())
             return
         require(config)
+        models.download(config.model)  # once, before there are further processes
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     run = config.runs / config.name

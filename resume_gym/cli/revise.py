@@ -40,6 +40,7 @@ A resume in Markdown or plain text keeps its format and line ends; the revision 
 JSON Resume file is in Markdown. The resume itself is never changed. The agent is one of
 
   runs/NAME, FOLDER, nano      a local model, or one of its checkpoints
+  OWNER/NAME                   a model of the Hugging Face Hub
   MODEL@http://HOST:PORT/v1    a server, to which both documents are sent
   MODEL@openai                 OpenAI, likewise
   careful                      a scripted agent, which gives no reasons

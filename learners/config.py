@@ -154,7 +154,6 @@ class Config:
             if not url.startswith(("http://", "https://")):
                 raise ConfigError(f"engine_urls: expected http://HOST:PORT, got {url!r}")
         self._check_combinations()
-        self._check_packages()
 
     @property
     def starts_servers(self) -> bool:
@@ -174,7 +173,12 @@ class Config:
         if self.async_save and self.optimizer == "adamw8bit":
             raise ConfigError("async_save: the state of adamw8bit cannot be copied; expected adamw")
 
-    def _check_packages(self) -> None:
+    def check_packages(self) -> None:
+        """Check that the packages of the settings are installed, which a dry run does not need.
+
+        Raises:
+            ConfigError: a package is missing; the message names the extra to install.
+        """
         for extra, package, needed in (
             ("vllm", "vllm", self.starts_servers),
             ("deepspeed", "deepspeed", self.backend == "deepspeed"),

@@ -54,6 +54,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
         if (machine := dry_run(arguments)) is not None:
             show(make_plan(config, Machine.named(machine)), Console())
             return
+        config.check_packages()
         require(config)
         models.download(config.model)  # once, before there are further processes
     except (ConfigError, TaskError, FileNotFoundError) as error:

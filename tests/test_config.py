@@ -50,13 +50,6 @@ def test_both_spellings_of_a_flag_and_a_value_that_looks_like_a_flag() -> None:
     assert config.runs == Path("a b")
 
 
-@pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Presets may need packages that are not installed here."""
-    monkeypatch.setattr("learners.config.find_spec", lambda name: True)
-
-
-@pytest.mark.usefixtures("installed")
 def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default() -> None:
     names = sorted(path.stem for path in PRESETS.glob("*.toml"))
     assert names == [
@@ -77,14 +70,12 @@ def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default() -> Non
     assert len({one.name for one in configs.values()}) == len(names), "they share a run's folder"
 
 
-@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("name", ["nano", "smollm2"])
 def test_vllm_presets_differ_from_the_plain_ones_in_who_samples(name: str) -> None:
     plain, beside = (load(["--config", one]) for one in (name, f"{name}_vllm"))
     assert set(differences(plain, beside)) == {"name", "engine", "threads"}
 
 
-@pytest.mark.usefixtures("installed")
 def test_the_preset_of_the_source_has_its_settings() -> None:
     config = load(["--config", "qwen3_14b_4xh200"])
     assert '"gemini"' in config.judge
@@ -281,8 +272,8 @@ def test_a_missing_package_is_named_with_its_extra(
     values: dict[str, Any], extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("learners.config.find_spec", lambda name: True)
-    Config(**values)
+    Config(**values).check_packages()
     monkeypatch.setattr("learners.config.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=rf"needs `pip install -e \.\[{extra}\]`"):
-        Config(**values)
-    Config()
+        Config(**values).check_packages()
+    Config().check_packages()

@@ -39,14 +39,9 @@ MACHINES = {
 
 
 @pytest.fixture(autouse=True)
-def everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan may be for a machine that has what this one lacks."""
-    monkeypatch.setattr("learners.config.find_spec", lambda name: True)
-
-
-@pytest.fixture(autouse=True)
 def nothing_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan needs no weights, no network and no key."""
+    """A plan needs no weights, no network, no key and no package for GPUs."""
+    monkeypatch.setattr("learners.config.find_spec", lambda name: None)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     for name in KEYS:
         monkeypatch.delenv(name, raising=False)

@@ -83,6 +83,7 @@ class FoundModel:
             names = ("engine", "engine_procs", "engine_gpus")
             settings = {name: getattr(trained, name) for name in names} | settings
         config = replace(_untrained(trained), **settings)
+        config.check_packages()
         models.download(config.model)
         folder = models.folder(config.model)
         files = sorted(folder.glob("*.safetensors")) if weights is None else [weights]

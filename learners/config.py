@@ -43,7 +43,8 @@ class Config:
     Attributes:
         name: name of the run; its folder is RUNS/NAME, and the same name resumes it.
         runs: folder of all runs.
-        model: "nano", "smollm2", or a folder in Hugging Face format.
+        model: "nano", "smollm2", a folder in Hugging Face format, or OWNER/NAME of a model of the
+            Hugging Face Hub, which is downloaded.
         env: environment id, or module:id to import the module that registers it.
         tasks: task source; empty for the environment's default.
         task_sampling: uniform, or informative to prefer tasks with a high reward spread in groups.
@@ -156,7 +157,6 @@ class Config:
             if not url.startswith(("http://", "https://")):
                 raise ConfigError(f"engine_urls: expected http://HOST:PORT, got {url!r}")
         self._check_combinations()
-        self._check_packages()
 
     @property
     def starts_servers(self) -> bool:
@@ -176,7 +176,12 @@ class Config:
         if self.async_save and self.optimizer == "adamw8bit":
             raise ConfigError("async_save: the state of adamw8bit cannot be copied; expected adamw")
 
-    def _check_packages(self) -> None:
+    def check_packages(self) -> None:
+        """Check that the packages of the settings are installed, which a dry run does not need.
+
+        Raises:
+            ConfigError: a package is missing; the message names the extra to install.
+        """
         for extra, package, needed in (
             ("vllm", "vllm", self.starts_servers),
             ("deepspeed", "deepspeed", self.backend == "deepspeed"),

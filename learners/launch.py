@@ -53,13 +53,14 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
     arguments = sys.argv[1:] if arguments is None else arguments
     config = load(arguments)
     try:
-        models.folder(config.model)
         if (machine := dry_run(arguments)) is not None:
             show(make_plan(config, Machine.named(machine)), Console())
             return
+        config.check_packages()
         require(config)
         trainers = int(os.environ.get("LOCAL_WORLD_SIZE", config.trainer_procs))
         check_gpus(config, torch.cuda.device_count(), trainers)
+        models.download(config.model)  # once, before there are further processes
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     run = config.runs / config.name

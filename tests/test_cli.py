@@ -73,8 +73,9 @@ def test_eval_knows_registered_variants(capsys):
     ("arguments", "message"),
     [
         (["--agent", "orcale"], "--agent: expected one of noop, random, careful, oracle, the "
-         "folder of a model or a run, or MODEL@URL; got 'orcale'; did you mean 'oracle'?"),
-        (["--agent", "."], ": model: expected 'nano', 'smollm2' or a folder"),
+         "folder of a model or a run, OWNER/NAME, or MODEL@URL; got 'orcale'; did you mean "
+         "'oracle'?"),
+        (["--agent", "."], ": model: expected 'nano', 'smollm2', a folder"),
         (["--agent", '{"model": "nano", "heat": 1}'], "expected options among temperature"),
         (["--agent", '{"model": "nano", "max_tokens": 0}'], "max_tokens: expected more than 0"),
         (["--agent", "noop", "--agent", "noop=careful"], "two are called 'noop'; name them"),

@@ -17,6 +17,7 @@ from learners.config import (
     read_toml,
     to_toml,
 )
+from resume_gym.judges import make_judge
 
 
 def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -49,43 +50,37 @@ def test_both_spellings_of_a_flag_and_a_value_that_looks_like_a_flag() -> None:
     assert config.runs == Path("a b")
 
 
-@pytest.fixture
-def downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Change to a folder with an empty folder for each model that presets expect."""
-    for name in ("Qwen3-14B", "Qwen3-1.7B"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path)
-    # presets may need packages that are not installed here
-    monkeypatch.setattr("learners.config.find_spec", lambda name: True)
-    return tmp_path
-
-
-def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default(downloaded: Path) -> None:
+def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default() -> None:
     names = sorted(path.stem for path in PRESETS.glob("*.toml"))
     assert names == [
+        "four_gpus_24gb",
         "nano",
         "nano_vllm",
         "one_gpu",
+        "one_gpu_24gb",
         "qwen3_14b_4xh200",
+        "qwen3_14b_vllm_judge",
         "smollm2",
         "smollm2_vllm",
         "two_nodes",
     ]
     configs = {name: load(["--config", name]) for name in names}
-    assert configs["nano"] == Config()
+    assert configs["nano"] == Config(judge="rubric"), "the default of its environment"
+    assert all(make_judge(one.judge) for one in configs.values())
     assert len({one.name for one in configs.values()}) == len(names), "they share a run's folder"
 
 
 @pytest.mark.parametrize("name", ["nano", "smollm2"])
-def test_vllm_presets_differ_from_the_plain_ones_in_who_samples(
-    name: str, downloaded: Path
-) -> None:
+def test_vllm_presets_differ_from_the_plain_ones_in_who_samples(name: str) -> None:
     plain, beside = (load(["--config", one]) for one in (name, f"{name}_vllm"))
     assert set(differences(plain, beside)) == {"name", "engine", "threads"}
 
 
-def test_the_preset_of_the_source_has_its_settings(downloaded: Path) -> None:
+def test_the_preset_of_the_source_has_its_settings() -> None:
     config = load(["--config", "qwen3_14b_4xh200"])
+    assert '"gemini"' in config.judge
+    other = load(["--config", "qwen3_14b_vllm_judge"])
+    assert set(differences(config, other)) == {"name", "judge"}
     assert config.groups * config.group_size == 48
     assert (config.group_size, config.steps, config.temperature) == (16, 160, 0.7)
     assert (config.learning_rate, config.precision) == (5e-6, "bfloat16")
@@ -139,9 +134,7 @@ def test_a_dry_run_may_be_for_another_machine() -> None:
         ),
         (
             "--config nanno",
-            "error: --config: expected a TOML file or a preset (nano, nano_vllm, one_gpu, "
-            "qwen3_14b_4xh200, smollm2, smollm2_vllm, two_nodes), got 'nanno'; "
-            "did you mean 'nano'?",
+            "two_nodes), got 'nanno'; did you mean 'nano'?",
         ),
     ],
 )
@@ -283,8 +276,8 @@ def test_a_missing_package_is_named_with_its_extra(
     values: dict[str, Any], extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("learners.config.find_spec", lambda name: True)
-    Config(**values)
+    Config(**values).check_packages()
     monkeypatch.setattr("learners.config.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=rf"needs `pip install -e \.\[{extra}\]`"):
-        Config(**values)
-    Config()
+        Config(**values).check_packages()
+    Config().check_packages()

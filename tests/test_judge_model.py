@@ -106,6 +106,8 @@ def test_one_order_is_the_same_whichever_text_is_the_original() -> None:
         back = next(documents(p.user) for p in back_asks.prompts if "compare" in p.kind)
         assert there["A"] == back["A"]
         assert len(asks.prompts) == len(back_asks.prompts) == 2
+        foreseen = ModelJudge(asks, orders=1).prompts(TASK, revised)
+        assert sorted(one.kind for one in foreseen) == sorted(one.kind for one in asks.prompts)
         first_shown.add(VAGUE in there["A"])
     assert first_shown == {True, False}
 

@@ -1,75 +1,76 @@
-import shutil
+import json
 import sys
 from dataclasses import replace
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import constants
 from rich.console import Console
-from transformers import Qwen3Config
 
 from learners import aipo
 from learners.config import PRESETS, Config, ConfigError, read_toml
 from learners.engines.server import command
+from learners.planning.flops import peak_bandwidth
 from learners.planning.machine import Machine
 from learners.planning.plan import Plan, make_plan
 from learners.planning.table import show
 from learners.training import models
+from resume_gym.llm.gemini import KEYS
 
 H200 = Machine.named("4 x NVIDIA H200")
 SMALL = Machine((), memory_bytes=16 * 10**9, cores=2)
-QWEN3_14B: dict[str, Any] = {
-    "hidden_size": 5120,
-    "intermediate_size": 17408,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 40,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "vocab_size": 151936,
-    "max_position_embeddings": 40960,
-    "tie_word_embeddings": False,
-}
-QWEN3_600M = QWEN3_14B | {
-    "hidden_size": 1024,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "tie_word_embeddings": True,
+# a machine that each preset is made for
+MACHINES = {
+    "nano": SMALL,
+    "nano_vllm": SMALL,
+    "smollm2": SMALL,
+    "smollm2_vllm": SMALL,
+    "one_gpu": Machine.named("A100"),
+    "one_gpu_24gb": Machine.named("RTX 4090"),
+    "four_gpus_24gb": Machine.named("4 x L4"),
+    "qwen3_14b_4xh200": H200,
+    "qwen3_14b_vllm_judge": H200,
+    "two_nodes": Machine.named("2 x 8 x H200"),
 }
 
 
 @pytest.fixture(autouse=True)
-def everything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan may be for a machine that has what this one lacks."""
-    monkeypatch.setattr("learners.config.find_spec", lambda name: True)
+def nothing_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan needs no weights, no network, no key and no package for GPUs."""
+    monkeypatch.setattr("learners.config.find_spec", lambda name: None)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+
+    def no_network(*address: object, **options: object) -> None:
+        raise AssertionError(f"{address}: a plan needs no network")
+
+    monkeypatch.setattr("socket.getaddrinfo", no_network)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models without weights: configs, and the nano policy's tokenizer."""
-    made = tmp_path_factory.mktemp("models")
-    for name, sizes in {"Qwen3-14B": QWEN3_14B, "Qwen3-0.6B": QWEN3_600M}.items():
-        Qwen3Config(**sizes).save_pretrained(made / name)
-        for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-            shutil.copy(models.NANO / file, made / name)
-    return made
+planned = cache(make_plan)
+
+
+def preset(name: str) -> Config:
+    return read_toml(PRESETS / f"{name}.toml")
 
 
 @pytest.fixture
-def source(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+def source() -> Config:
     """The source's experiment."""
-    monkeypatch.chdir(folder)
-    return read_toml(PRESETS / "qwen3_14b_4xh200.toml")
+    return preset("qwen3_14b_4xh200")
 
 
 @pytest.fixture
-def alone(folder: Path) -> Config:
+def alone() -> Config:
     """A small model on one GPU, with an engine that sleeps while it trains."""
-    model = str(folder / "Qwen3-0.6B")
     own: dict[str, Any] = {"engine": "vllm", "colocated": True, "max_staleness": 0}
-    return Config(model=model, precision="bfloat16", activation_checkpointing=True, **own)
+    own |= {"precision": "bfloat16", "activation_checkpointing": True}
+    return Config(model="Qwen/Qwen3-0.6B", **own)
 
 
 def printed(plan: Plan, width: int = 100) -> str:
@@ -78,8 +79,120 @@ def printed(plan: Plan, width: int = 100) -> str:
     return out.getvalue()
 
 
+@pytest.mark.parametrize("name", sorted(path.stem for path in PRESETS.glob("*.toml")))
+def test_every_preset_fits_its_machine(name: str) -> None:
+    plan = planned(preset(name), MACHINES[name])
+    assert plan.verdicts is not None
+    assert (plan.duration is None) == (not plan.machine.gpus)
+    assert plan.step.counted == ("Qwen" not in plan.config.model)
+    text = printed(plan)
+    assert ("characters each" in text) == ("Qwen" in plan.config.model)
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_four_gpus_of_80_gb_train_all_weights() -> None:
+    config = replace(preset("four_gpus_24gb"), lora_rank=0)
+    assert make_plan(config, Machine.named("4 x A100")).memory.total < 60e9
+    small = replace(config, optimizer="adamw8bit")
+    assert make_plan(small, Machine.named("4 x L40S")).memory.total < 40e9
+    with pytest.raises(ConfigError, match="a trainer's memory"):
+        make_plan(small, MACHINES["four_gpus_24gb"])
+
+
+@pytest.mark.parametrize(
+    ("size", "parameters"),
+    [
+        ("0.6B", 596_049_920),
+        ("1.7B", 1_720_574_976),
+        ("4B", 4_022_468_096),
+        ("8B", 8_190_735_360),
+        ("14B", 14_768_307_200),
+    ],
+)
+def test_the_sizes_of_qwen3_are_known_without_its_files(size: str, parameters: int) -> None:
+    """The published numbers of parameters."""
+    model = models.outline(f"Qwen/Qwen3-{size}")
+    assert sum(weight.numel() for weight in model.parameters()) == parameters
+    assert model.config.max_position_embeddings == 40_960
+
+
+def test_a_tokenizer_is_replaced_by_characters_where_it_is_missing() -> None:
+    counted = make_plan(Config(env="ResumeEdit-v0"), SMALL).step.prompt
+    estimated = planned(preset("one_gpu"), MACHINES["one_gpu"]).step.prompt
+    assert estimated == pytest.approx(counted, rel=0.1)
+
+
+def test_the_source_s_verdicts_and_their_cost(source: Config) -> None:
+    plan = planned(source, H200)
+    verdicts = plan.verdicts
+    assert verdicts is not None
+    assert verdicts.training == 160 * 48
+    assert verdicts.held_out == 40 * 16 * (8 + 2)
+    assert verdicts.requests == 3 * 2  # votes, each with a comparison and a check of the claims
+    assert verdicts.model == "gemini-3-flash-preview"
+    assert verdicts.dollars == pytest.approx((0.5 * verdicts.read + 3 * verdicts.written) / 1e6)
+    once = make_plan(replace(source, judge="gemini"), H200).verdicts
+    assert once is not None
+    assert once.requests == 3
+    assert 7_000 < once.read < 10_000  # docs/judges.md
+    text = printed(plan)
+    for told in ("14,080   7,680 in training, 6,400 in", "84,480   6 a verdict, to", "$265   by"):
+        assert told in text
+
+
+def test_a_budget_below_an_answer_is_refused(source: Config) -> None:
+    small = {"name": "votes", "judge": {"name": "gemini", "answer_tokens": 500}}
+    told = "judge: answer_tokens: expected at least 750, the estimate of an answer; got 500"
+    with pytest.raises(ConfigError, match=told):
+        make_plan(replace(source, judge=json.dumps(small)), H200)
+
+
+def test_other_judges_have_no_price(source: Config) -> None:
+    own = planned(preset("qwen3_14b_vllm_judge"), H200)
+    assert own.verdicts is not None
+    assert (own.verdicts.requests, own.verdicts.dollars) == (3, None)
+    assert "unknown   the model has no list price" in printed(own)
+    tiers = json.dumps({"name": "tiers", "local": "rubric", "frontier": "gemini"})
+    assert "unknown   tiers(rubric, gemini/" in printed(
+        make_plan(replace(source, judge=tiers), H200)
+    )
+    offline = planned(preset("two_nodes"), MACHINES["two_nodes"])
+    assert offline.verdicts is not None
+    assert (offline.verdicts.training, offline.verdicts.requests) == (160 * 14 * 16, 0)
+    assert "the judge reads" not in printed(offline)
+
+
+def test_sampling_takes_as_long_as_reading_weights_and_caches(source: Config) -> None:
+    plan = planned(source, H200)
+    times, served = plan.duration, plan.serving
+    assert times is not None
+    assert served is not None
+    assert plan.step.seconds is not None
+    # 48 episodes fit at once, with half of their replies on average
+    read = served.weights + 48 * (plan.step.prompt + 5_120) * served.cache
+    assert times.sampling == pytest.approx(10_240 * read / (0.7 * 4.8e12))
+    assert times.step == times.sampling > plan.step.seconds
+    assert times.total == 160 * times.step + 10 * times.evaluation
+    text = printed(plan)
+    assert f"{times.total / 3600:.1f} h   at most" in text
+    assert f"{4 * times.total / 3600:.0f}   at most" in text
+    waiting = 1 - plan.step.seconds / times.step
+    assert f"of which the trainers wait {waiting:.0%}" in text
+    turns = make_plan(replace(source, max_staleness=0), H200).duration
+    assert turns is not None
+    assert turns.step == times.sampling + plan.step.seconds
+
+
+def test_engine_and_trainer_in_turns_and_small_models(alone: Config) -> None:
+    small = replace(alone, groups=1, group_size=2)
+    times = make_plan(small, Machine.named("H200")).duration
+    assert times is not None
+    assert times.sampling == pytest.approx(0.005 * 6 * 96)  # launches, not reads, take the time
+    assert make_plan(small, Machine((("X", 80 * 10**9),))).duration is None
+
+
 def test_the_source_s_experiment_fits_four_h200(source: Config) -> None:
-    plan = make_plan(source, H200)
+    plan = planned(source, H200)
     assert plan.parameters == plan.trained == 14_768_307_200
     assert sum(plan.memory[:3]) / 1e9 == pytest.approx(78.8, abs=0.05)
     assert 110e9 < plan.memory.total < 125e9
@@ -224,10 +337,9 @@ def test_a_trainer_s_weights_stay_while_the_engine_is_awake(source: Config) -> N
     make_plan(config, Machine((("X", 300 * 10**9),)))
 
 
-def test_two_machines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    config = read_toml(PRESETS / "two_nodes.toml")
-    plan = make_plan(config, Machine.named("2 x 8 x NVIDIA H200"))
+def test_two_machines() -> None:
+    config = preset("two_nodes")
+    plan = planned(config, MACHINES["two_nodes"])
     assert ("trainer, rank 0 and 7", "GPU 1", "trains, drives") in plan.processes
     assert sum(plan.memory[:3]) == pytest.approx(16 * plan.parameters / 7, rel=1e-6)
     assert "Processes of each machine" in printed(plan)
@@ -245,7 +357,7 @@ def test_on_a_cpu_only_state_and_engines_count(source: Config) -> None:
     assert [one[:2] for one in plan.processes] == [("trainer, rank 0", "CPU")]
     assert plan.trained < plan.parameters  # its first layer is frozen
     assert plan.step.seconds is None
-    beside = make_plan(read_toml(PRESETS / "nano_vllm.toml"), SMALL)
+    beside = make_plan(preset("nano_vllm"), SMALL)
     names = [name for name, *_ in beside.processes]
     assert names == ["vLLM server 0", "trainer, rank 0", "rollout process"]
     assert beside.serving is not None
@@ -290,6 +402,7 @@ def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch)
         ("1 x L40S", 1, 1),
         ("nvidia h100", 1, 1),
         ("B200", 1, 1),
+        ("4 x NVIDIA RTX 4090", 4, 1),
         ("2 x 8 x NVIDIA A100", 8, 2),
     ],
 )
@@ -297,6 +410,7 @@ def test_machines_by_name(text: str, gpus: int, number: int) -> None:
     machine = Machine.named(text)
     assert (len(machine.gpus), machine.number) == (gpus, number)
     assert str(machine).upper().endswith(text.split()[-1].upper())
+    assert (peak_bandwidth(machine.gpus[0][0]) or 0) > 1e11
 
 
 @pytest.mark.parametrize(
@@ -317,7 +431,7 @@ def test_this_machine_has_cores_and_memory() -> None:
 
 @pytest.mark.parametrize("width", [100, 200])
 def test_the_table_fits_in_100_columns(width: int, source: Config) -> None:
-    text = printed(make_plan(source, H200), width)
+    text = printed(planned(source, H200), width)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
     for told in (
         "14.8 B parameters, on 4 x NVIDIA H200. Nothing is started.",

@@ -16,24 +16,25 @@ from learners.training.packed_attention import Span
 # supported architectures, and whether they normalise queries and keys
 _QK_NORM = {"llama": False, "mistral": False, "qwen2": False, "qwen3": True}
 
-# Dense bf16 with fp32 accumulation, in TFLOP/s, from the vendors' data sheets, which often print
-# the doubled value "with sparsity". The first match counts, so variants precede their base model.
+# Dense bf16 with fp32 accumulation, in TFLOP/s, and memory bandwidth in GB/s, from the vendors'
+# data sheets, which often print the doubled FLOP/s "with sparsity". The first match counts, so
+# variants precede their base model.
 _PEAKS = (
-    ("GH200", 989.5),
-    ("B200", 2250.0),
-    ("H200 NVL", 835.5),
-    ("H200", 989.5),
-    ("H100 PCIe", 756.0),
-    ("H100 NVL", 835.5),
-    ("H100", 989.5),
-    ("A100", 312.0),
-    ("A10", 125.0),
-    ("L40S", 362.0),
-    ("L40", 181.0),
-    ("L4", 121.0),
-    ("RTX 5090", 209.5),
-    ("RTX 4090", 165.2),
-    ("RTX 3090", 71.0),
+    ("GH200", 989.5, 4000),
+    ("B200", 2250.0, 8000),
+    ("H200 NVL", 835.5, 4800),
+    ("H200", 989.5, 4800),
+    ("H100 PCIe", 756.0, 2000),
+    ("H100 NVL", 835.5, 3900),
+    ("H100", 989.5, 3350),
+    ("A100", 312.0, 2039),
+    ("A10", 125.0, 600),
+    ("L40S", 362.0, 864),
+    ("L40", 181.0, 864),
+    ("L4", 121.0, 300),
+    ("RTX 5090", 209.5, 1792),
+    ("RTX 4090", 165.2, 1008),
+    ("RTX 3090", 71.0, 936),
 )
 # MIG slices, and slower chips sold under the name of a larger one
 _SLOWER = re.compile(r"\bMIG\b|\bLaptop\b|\bD\b")
@@ -187,11 +188,22 @@ def peak_flops(name: str) -> float | None:
     Args:
         name: name from `torch.cuda.get_device_name`, such as "NVIDIA H100 80GB HBM3".
     """
+    peaks = _peaks(name)
+    return peaks[0] * 1e12 if peaks else None
+
+
+def peak_bandwidth(name: str) -> float | None:
+    """Return the memory bandwidth of a GPU in bytes/s, or None for an unknown GPU."""
+    peaks = _peaks(name)
+    return peaks[1] * 1e9 if peaks else None
+
+
+def _peaks(name: str) -> tuple[float, float] | None:
     if _SLOWER.search(name):
         return None
-    for key, teraflops in _PEAKS:
+    for key, teraflops, gigabytes in _PEAKS:
         if re.search(rf"\b{key}\b", name):
-            return teraflops * 1e12
+            return teraflops, gigabytes
     return None
 
 

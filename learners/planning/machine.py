@@ -8,9 +8,12 @@ import torch
 
 from learners.config import ConfigError
 
-_MEMORY_GB = {"B200": 180, "H200": 141, "H100": 80, "A100": 80, "L40S": 48}
+_MEMORY_GB = {
+    **{"B200": 180, "H200": 141, "H100": 80, "A100": 80, "L40S": 48, "L4": 24, "A10": 24},
+    **{"RTX 5090": 32, "RTX 4090": 24, "RTX 3090": 24},
+}
 # the first count is lazy, so that a single count is the number of GPUs
-_MACHINE = re.compile(r"(?:([1-9]\d*) x )??(?:([1-9]\d*) x )?(?:NVIDIA )?(\S+)", re.IGNORECASE)
+_MACHINE = re.compile(r"(?:([1-9]\d*) x )??(?:([1-9]\d*) x )?(?:NVIDIA )?((?:RTX )?\S+)", re.I)
 
 
 class Machine(NamedTuple):

@@ -1,19 +1,22 @@
 """Plan of a run for `--dry-run`: processes, memory and time, checked against the machine.
 
-`make_plan` reads the model's config and tokenizer, but no weights. It assumes turns of maximum
-length, so tokens, FLOPs and activations are upper bounds. The overhead of CUDA, NCCL and the
-allocator, a few GB per GPU, is not included.
+`make_plan` reads the model's config and tokenizer, but no weights, and of a model that has not been
+downloaded nothing but its config. It assumes turns of maximum length, so tokens, FLOPs, activations
+and times are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per GPU, is not
+included.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
 from learners.config import Config, ConfigError
 from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
+from learners.planning.duration import Duration, Serving, duration
 from learners.planning.flops import Memory, Sizes, layer_bytes, peak_flops, training_bytes
 from learners.planning.machine import Machine
+from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.rollouts.workload import Workload
 from learners.training import models
 from learners.training.backends.step import make_cost, make_policy
@@ -27,30 +30,12 @@ _TASKS = 32  # tasks whose prompts are tokenized
 Row = tuple[str, str, str]
 
 
-class Serving(NamedTuple):
-    """Memory of a vLLM server that the run starts, on each of its devices.
-
-    Attributes:
-        device: bytes available to the server.
-        weights: bytes of the weights.
-        cache: bytes per token in the KV cache.
-    """
-
-    device: int
-    weights: int
-    cache: int
-
-    @property
-    def tokens(self) -> int:
-        """Capacity of the KV cache in tokens."""
-        return max(0, self.device - self.weights) // self.cache
-
-
 class Step(NamedTuple):
     """Costs of one optimizer step with turns of maximum length.
 
     Attributes:
         prompt: mean prompt length of real tasks, in tokens.
+        counted: whether the model's tokenizer counted them, instead of their characters.
         rollout: length of the longest episode, in tokens.
         row: length of the longest packed row, in tokens.
         tokens: number of training tokens, each group's prompt counted once.
@@ -59,6 +44,7 @@ class Step(NamedTuple):
     """
 
     prompt: int
+    counted: bool
     rollout: int
     row: int
     tokens: int
@@ -84,6 +70,8 @@ class Plan:
         copy: bytes of the full copy of the weights that samples, on rank 0's device.
         serving: memory of a server, if the run starts any.
         step: costs of a step.
+        verdicts: verdicts of the judge; None without one.
+        duration: time of the run; None without servers on known GPUs.
     """
 
     config: Config
@@ -99,6 +87,8 @@ class Plan:
     copy: int
     serving: Serving | None
     step: Step
+    verdicts: Verdicts | None
+    duration: Duration | None
 
 
 def make_plan(config: Config, machine: Machine) -> Plan:
@@ -110,8 +100,13 @@ def make_plan(config: Config, machine: Machine) -> Plan:
         TaskError: the tasks cannot be loaded.
     """
     world = _world(config, machine)
-    model = models.skeleton(config.model)
-    sizes, step = Sizes.of(model.config), _step(config, machine, world, make_cost(config, model))
+    model = models.outline(config.model)
+    counted = models.is_here(config.model)
+    # the nano policy's chat template writes what Qwen3's does
+    work = Workload.of(config if counted else replace(config, model="nano"))
+    sizes = Sizes.of(model.config)
+    step = _step(config, machine, world, make_cost(config, model), work, counted)
+    serving = _serving(config, sizes, machine) if _engines(config) else None
     weights = list(make_policy(config, model, config.precision).parameters())
     parameters = sum(weight.numel() for weight in weights)
     trained = sum(weight.numel() for weight in weights if weight.requires_grad)
@@ -133,8 +128,17 @@ def make_plan(config: Config, machine: Machine) -> Plan:
         offloaded=sum(memory[:3]) if config.offload else 0,
         staged=memory.weights + memory.optimizer if config.async_save else 0,
         copy=4 * sizes.parameters if embedded else 0,
-        serving=_serving(config, sizes, machine) if _engines(config) else None,
+        serving=serving,
         step=step,
+        verdicts=Verdicts.of(config, work),
+        duration=duration(
+            config,
+            machine,
+            serving,
+            (step.prompt, work.rules.max_turns * config.max_tokens),
+            step.seconds,
+            len(work.held_out),
+        ),
     )
     if machine.gpus:
         _check_gpus(plan)
@@ -154,19 +158,23 @@ def first_trainer(config: Config) -> int:
     return 0 if config.colocated else _engines(config)
 
 
-def check_gpus(config: Config, gpus: int, trainers: int) -> None:
+def gpus(config: Config, trainers: int) -> int:
+    """Return the number of GPUs that engines and trainers take on each machine."""
+    return max(_engines(config), first_trainer(config) + trainers)
+
+
+def check_gpus(config: Config, available: int, trainers: int) -> None:
     """Check the number of a machine's GPUs, with which so many processes train.
 
     Raises:
         ConfigError: there are too few; a machine without any uses its CPU.
     """
-    engines = _engines(config)
-    needed = max(engines, first_trainer(config) + trainers)
-    if 0 < gpus < needed:
+    engines, needed = _engines(config), gpus(config, trainers)
+    if 0 < available < needed:
         shared = ", which share" if config.colocated else ""
         expected = f"{needed} ({engines} for engines, {trainers} for trainers{shared})"
         less = "; with --colocated they share" if engines and not config.colocated else ""
-        raise ConfigError(f"GPUs: expected at least {expected}, got {gpus}{less}")
+        raise ConfigError(f"GPUs: expected at least {expected}, got {available}{less}")
 
 
 def _world(config: Config, machine: Machine) -> int:
@@ -182,10 +190,17 @@ def _world(config: Config, machine: Machine) -> int:
     return world
 
 
-def _step(config: Config, machine: Machine, world: int, cost: Callable[[PackedRow], float]) -> Step:
-    work = Workload.of(config)
+def _step(
+    config: Config,
+    machine: Machine,
+    world: int,
+    cost: Callable[[PackedRow], float],
+    work: Workload,
+    counted: bool,
+) -> Step:
     sessions = (work.session(task) for task in work.tasks[:_TASKS])
-    prompts = [len(work.chat.prompt(session.system_prompt, session.prompt)) for session in sessions]
+    ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
+    prompts = [len(one) if counted else round(len(work.chat.read(one)) / CHARACTERS) for one in ids]
     prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
     columns = [0] * prompt, [0] * response, [True] * response, [0.0] * response
     samples = [
@@ -203,6 +218,7 @@ def _step(config: Config, machine: Machine, world: int, cost: Callable[[PackedRo
     limit = max(group, -(-config.groups * group // world))
     return Step(
         prompt,
+        counted,
         rollout,
         max(rollout, min(config.row_tokens, limit)),
         sum(len(row.tokens) for row in rows),

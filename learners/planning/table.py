@@ -7,7 +7,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from learners.config import Config
-from learners.planning.plan import UTILISATION, Plan, Row, Serving, first_trainer, in_bytes, moments
+from learners.planning.duration import BANDWIDTH, Duration, Serving
+from learners.planning.plan import UTILISATION, Plan, Row, first_trainer, gpus, in_bytes, moments
+from learners.planning.verdicts import CHARACTERS, Verdicts, evaluations
 
 
 def show(plan: Plan, console: Console) -> None:
@@ -33,6 +35,8 @@ def _sections(plan: Plan) -> Iterator[tuple[str, list[Row]]]:
     if plan.serving:
         yield "Memory of an engine", list(_serving_rows(plan, plan.serving))
     yield "A step, turns at full length", list(_step_rows(plan))
+    if plan.verdicts:
+        yield "Verdicts", list(_verdict_rows(plan.config, plan.verdicts))
     yield "The run", list(_run_rows(plan))
 
 
@@ -83,7 +87,8 @@ def _step_rows(plan: Plan) -> Iterator[Row]:
     config, step = plan.config, plan.step
     groups = f"{config.groups} groups of {config.group_size}"
     yield "episodes", f"{config.groups * config.group_size:,}", groups
-    yield "prompt", f"{step.prompt:,}", "tokens, mean of real ones"
+    how = "" if step.counted else f", {CHARACTERS} characters each"
+    yield "prompt", f"{step.prompt:,}", f"tokens, mean of real ones{how}"
     note = "but for what the tools reply"
     if step.rollout > plan.context:
         note = f"and the model reads {plan.context:,}"
@@ -92,7 +97,36 @@ def _step_rows(plan: Plan) -> Iterator[Row]:
     yield "computation", _count(step.operations, "FLOP"), "to train, at most; without recomputation"
     if step.seconds:
         share = f"at most, to train at {UTILISATION:.0%} of the GPUs' peak"
-        yield "time", f"{step.seconds:,.0f} s", share
+        yield "time to train", f"{step.seconds:,.0f} s", share
+    if plan.duration:
+        yield from _sampling_rows(config, step.seconds or 0.0, plan.duration)
+
+
+def _sampling_rows(config: Config, training: float, times: Duration) -> Iterator[Row]:
+    share = f"at most, to decode at {BANDWIDTH:.0%} of their bandwidth"
+    yield "time to sample", f"{times.sampling:,.0f} s", share
+    note = f"of which the trainers wait {1 - training / times.step:.0%}"
+    yield "time", f"{times.step:,.0f} s", "both, in turns" if config.colocated else note
+
+
+def _verdict_rows(config: Config, verdicts: Verdicts) -> Iterator[Row]:
+    parts = f"{verdicts.training:,} in training, {verdicts.held_out:,} in evaluations"
+    yield "verdicts", f"{verdicts.total:,}", parts
+    if verdicts.requests is None:
+        yield "requests", "unknown", f"{verdicts.judge} decides how many"
+    if not verdicts.requests:
+        return
+    each = f"{verdicts.requests} a verdict, to {verdicts.model}"
+    yield "requests", f"{verdicts.requests * verdicts.total:,}", each
+    step = config.groups * config.group_size
+    how = f"tokens a step, {CHARACTERS} characters each"
+    yield "the judge reads", f"{step * verdicts.read:,}", how
+    yield "the judge writes", f"{step * verdicts.written:,}", "tokens a step, without thinking"
+    if verdicts.dollars is None:
+        yield "cost", "unknown", "the model has no list price"
+    else:
+        cost = verdicts.dollars * verdicts.total
+        yield "cost", f"${cost:,.0f}", "by list prices, without thinking and retries"
 
 
 def _run_rows(plan: Plan) -> Iterator[Row]:
@@ -106,6 +140,15 @@ def _run_rows(plan: Plan) -> Iterator[Row]:
     every = f", every {config.eval_every} steps" if config.eval_every else ""
     episodes = f"{config.eval_tasks * config.eval_rollouts:,}"
     yield "an evaluation", episodes, f"episodes; before and after{every}"
+    if plan.duration:
+        hours, count = plan.duration.total / 3600, evaluations(config)
+        played = count * plan.duration.evaluation / 3600
+        yield "time", f"{hours:,.1f} h", f"at most; {played:,.1f} h for {count} evaluations"
+        yield (
+            "GPU-hours",
+            f"{hours * gpus(config, config.trainer_procs) * plan.machine.number:,.0f}",
+            "at most",
+        )
 
 
 def _kind(config: Config) -> str:

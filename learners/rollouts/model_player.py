@@ -63,7 +63,8 @@ class FoundModel:
         Args:
             options: `model`, and optionally fields listed in `OPTIONS`, which default to the
                 run's configuration. `model` is "nano", "smollm2", a folder in Hugging Face format,
-                the folder of a run, or a checkpoint, which needs the transformers engine.
+                a model of the Hub, which is downloaded, the folder of a run, or a checkpoint,
+                which needs the transformers engine.
 
         Raises:
             ConfigError: an option is unknown, or its value is invalid.
@@ -82,6 +83,8 @@ class FoundModel:
             names = ("engine", "engine_procs", "engine_gpus")
             settings = {name: getattr(trained, name) for name in names} | settings
         config = replace(_untrained(trained), **settings)
+        config.check_packages()
+        models.download(config.model)
         folder = models.folder(config.model)
         files = sorted(folder.glob("*.safetensors")) if weights is None else [weights]
         if not files and not any(folder.glob("*.bin")):

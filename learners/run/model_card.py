@@ -82,7 +82,7 @@ def _base(model: str) -> Mapping[str, str | None]:
     """Return name, name on the Hub and license of a base model; None where unknown."""
     if model in _BUNDLED_BASES:
         return _BUNDLED_BASES[model]
-    folder = Path(model).absolute()
+    folder = models.folder(model).absolute()
     cached = _CACHED.search(f"{folder}/")
     hub = f"{cached[1]}/{cached[2]}" if cached else None
     license_ = None

@@ -1,14 +1,17 @@
-"""Loading and export of models: the bundled nano policy, SmolLM2, or a Hugging Face folder."""
+"""Loading and export of models: bundled, SmolLM2, a Hugging Face folder, or one of the Hub."""
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-from huggingface_hub import save_torch_state_dict
+from huggingface_hub import save_torch_state_dict, snapshot_download
+from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors import safe_open
 from torch import Tensor
 from transformers import (
@@ -16,8 +19,10 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
+    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+    Qwen3Config,
 )
 from transformers.utils import logging
 
@@ -25,14 +30,24 @@ from resume_gym.user_errors import did_you_mean
 
 NANO = Path(__file__).parents[1] / "nano" / "policy"
 NAMES = ("nano", "smollm2")
-"""Reserved model names; `folder` treats any other name as a path."""
+"""Reserved model names; `folder` treats any other name as a path or as a model of the Hub."""
+_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+")  # OWNER/NAME
+_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "README.md"]
+# hidden size, size of the MLP, layers, heads, whether the head is tied: from each config.json
+_QWEN3 = {
+    "Qwen/Qwen3-0.6B": (1024, 3072, 28, 16, True),
+    "Qwen/Qwen3-1.7B": (2048, 6144, 28, 16, True),
+    "Qwen/Qwen3-4B": (2560, 9728, 36, 32, True),
+    "Qwen/Qwen3-8B": (4096, 12288, 36, 32, False),
+    "Qwen/Qwen3-14B": (5120, 17408, 40, 40, False),
+}
 
 
 def load(name: str) -> PreTrainedModel:
     """Load a model in fp32, with the first layers frozen; see `freeze`.
 
     Args:
-        name: "nano", "smollm2", or a folder in Hugging Face format.
+        name: "nano", "smollm2", a folder in Hugging Face format, or a downloaded model of the Hub.
 
     Raises:
         FileNotFoundError: the model does not exist, or its weights are not safetensors.
@@ -60,8 +75,38 @@ def skeleton(name: str) -> PreTrainedModel:
     Raises:
         FileNotFoundError: the model does not exist.
     """
+    return _skeleton(AutoConfig.from_pretrained(folder(name)))
+
+
+def outline(name: str) -> PreTrainedModel:
+    """Create a model like `skeleton`, without its files if its dimensions are known.
+
+    Raises:
+        FileNotFoundError: the model does not exist.
+    """
+    if not _is_on_hub(name):
+        return skeleton(name)
+    if name in _QWEN3:
+        return _skeleton(_qwen3(*_QWEN3[name]))
+    return _skeleton(AutoConfig.from_pretrained(_fetch(name, ["config.json"])))
+
+
+def _qwen3(width: int, intermediate: int, layers: int, heads: int, tied: bool) -> Qwen3Config:
+    return Qwen3Config(
+        hidden_size=width,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=8,
+        head_dim=128,
+        vocab_size=151936,
+        max_position_embeddings=40960,
+        tie_word_embeddings=tied,
+    )
+
+
+def _skeleton(config: PretrainedConfig) -> PreTrainedModel:
     with torch.device("meta"):
-        config = AutoConfig.from_pretrained(folder(name))
         return freeze(AutoModelForCausalLM.from_config(config, dtype=torch.float32))
 
 
@@ -77,17 +122,54 @@ def freeze(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def folder(name: str) -> Path:
-    """Return the folder of a model.
+    """Return the folder of a model; `download` must have fetched a model of the Hub.
 
     Raises:
-        FileNotFoundError: the model does not exist.
+        FileNotFoundError: the model does not exist here.
     """
     path = {"nano": lambda: NANO, "smollm2": smollm2}.get(name, lambda: Path(name))()
+    if _is_on_hub(name):
+        path = _fetch(name, _FILES, here_only=True)
     if not (path / "config.json").is_file():
-        expected = "'nano', 'smollm2' or a folder in Hugging Face's format"
+        expected = "'nano', 'smollm2', a folder in Hugging Face's format or a model of its Hub"
         hint = did_you_mean(name, NAMES)
         raise FileNotFoundError(f"model: expected {expected}, got {name!r}{hint}")
     return path
+
+
+def download(name: str) -> None:
+    """Check that a model exists; download what is missing of a model of the Hub.
+
+    Raises:
+        FileNotFoundError: the model does not exist, or the Hub cannot be reached.
+    """
+    if _is_on_hub(name):
+        _fetch(name, _FILES)
+    folder(name)
+
+
+def is_here(name: str) -> bool:
+    """Return whether the files of a model are on this machine."""
+    with suppress(FileNotFoundError):
+        return folder(name).is_dir()
+    return False
+
+
+def _is_on_hub(name: str) -> bool:
+    return name not in NAMES and not Path(name).exists() and bool(_ON_HUB.fullmatch(name))
+
+
+def _fetch(name: str, files: list[str], here_only: bool = False) -> Path:
+    """Return the folder of a model of the Hub, with these files; without a network, if it has."""
+    try:
+        path = snapshot_download(name, allow_patterns=files, local_files_only=here_only)
+    except Exception as error:  # transport errors have no common base class
+        said = str(error).strip().partition("\n")[0]
+        why = "" if isinstance(error, LocalEntryNotFoundError) else f" ({said})"
+        expected = f"a folder, or a model of the Hub that is on this machine, got {name!r}{why}"
+        message = f"model: expected {expected}; with a network: hf download {name}"
+        raise FileNotFoundError(message) from None
+    return Path(path)
 
 
 def export(name: str, weights: Iterable[tuple[str, Tensor]], target: Path) -> None:

@@ -51,6 +51,7 @@ can be added. An agent is one of
   runs/NAME                       the model of a training run
   runs/NAME/checkpoints/step-...  a checkpoint of a run (backend local)
   FOLDER, nano, smollm2           a model in Hugging Face's format
+  OWNER/NAME                      a model of the Hugging Face Hub
   MODEL@http://HOST:PORT/v1       a server with OpenAI's protocol that supports
                                   tool calls; MODEL@openai for OpenAI itself.
                                   The API key is read from OPENAI_API_KEY, or

@@ -50,6 +50,7 @@ stays plain text; PDF and JSON Resume become Markdown. The resume itself is neve
 agent is one of
 
   runs/NAME, FOLDER, nano      a local model, or one of its checkpoints
+  OWNER/NAME                   a model of the Hugging Face Hub
   MODEL@http://HOST:PORT/v1    a server, to which both documents are sent
   MODEL@openai                 OpenAI, likewise
   careful                      a scripted agent, which gives no reasons

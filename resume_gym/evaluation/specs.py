@@ -2,6 +2,7 @@
 
 careful                           a scripted agent
 runs/nano                         model of a run, or the folder of a checkpoint or a model
+Qwen/Qwen3-4B                     a model of the Hugging Face Hub, which is downloaded
 MODEL@http://localhost:8000/v1    an OpenAI-compatible server; MODEL@openai for OpenAI itself
 {"model": ..., ...}               a model or server with options, as JSON
 NAME=...                          any of these with another display name
@@ -20,6 +21,7 @@ from resume_gym.user_errors import did_you_mean
 # NAME excludes {}@/, so that an "=" within JSON, a URL or a path does not end a name
 _NAMED = re.compile(r"([^={}@/\s][^={}@/]*)=(.+)", re.DOTALL)
 _AT = re.compile(r"(.+)@(https?://\S+|openai)", re.DOTALL)
+_ON_HUB = re.compile(r"[\w.-]+/[\w.-]+")
 _CHECKPOINT = re.compile(r"step-\d{6,}")
 
 
@@ -46,7 +48,8 @@ def read_spec(text: str) -> AgentSpec:
     """Parse an agent spec; no model is loaded.
 
     Raises:
-        ValueError: the spec is invalid, or names no known agent or existing folder.
+        ValueError: the spec is invalid, or names no known agent, existing folder or possible model
+            of the Hub.
     """
     named = _NAMED.fullmatch(text)
     name, spec = (named[1], named[2]) if named else ("", text)
@@ -65,7 +68,7 @@ def read_spec(text: str) -> AgentSpec:
         if len(options) > 1:
             raise ValueError(f"{model}: a scripted agent takes no options")
         return AgentSpec(name or model, "scripted", options)
-    _check_folder(model)
+    _check_local(model)
     return AgentSpec(name or _model_name(model), "model", options)
 
 
@@ -92,11 +95,11 @@ def _check_url(url: object) -> None:
         raise ValueError("base_url: expected no key in it; key_name names a variable that has one")
 
 
-def _check_folder(model: str) -> None:
+def _check_local(model: str) -> None:
     """Check that a model name or folder exists; the content is checked when it is loaded."""
-    if model in ("nano", "smollm2") or Path(model).is_dir():
+    if model in ("nano", "smollm2") or Path(model).is_dir() or _ON_HUB.fullmatch(model):
         return
-    wanted = f"{', '.join(AGENTS)}, the folder of a model or a run, or MODEL@URL"
+    wanted = f"{', '.join(AGENTS)}, the folder of a model or a run, OWNER/NAME, or MODEL@URL"
     raise ValueError(f"expected one of {wanted}; got {model!r}{did_you_mean(model, AGENTS)}")
 
 

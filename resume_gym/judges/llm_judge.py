@@ -101,6 +101,16 @@ class ModelJudge(AsyncJudge):
         """Model version of the latest answer; empty before any, or if the client reports none."""
         return getattr(self._asks, "served", None) or ""
 
+    @property
+    def answer_tokens(self) -> int | None:
+        """Token budget of an answer, without thinking; None if the client does not report it."""
+        return getattr(self._asks, "answer_tokens", None)
+
+    def prompts(self, task: Task, revised: str) -> Sequence[Prompt]:
+        """Return the requests that a verdict takes, without retries."""
+        comparison = comparison_prompt(task, task.resume, revised)
+        return [support_prompt(task, revised), *[comparison] * self._orders]
+
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
         """Return the verdict on a revised resume; see `AsyncJudge`.
 

@@ -146,6 +146,11 @@ class Client:
         return Usage(self._calls, self._stored, self._tokens_in, self._tokens_out, spent)
 
     @property
+    def answer_tokens(self) -> int:
+        """Token budget of an answer, without thinking."""
+        return int(self._provider.sampling["answer_tokens"])
+
+    @property
     def served(self) -> str | None:
         """Model version of the latest answer; None before the first."""
         return self._served

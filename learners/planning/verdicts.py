@@ -1,0 +1,86 @@
+"""Requests and cost of a run's judge, for `--dry-run`. No model is asked, and no key is needed."""
+
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from learners.config import Config, ConfigError
+from learners.rollouts.workload import Workload
+from resume_gym.judges import AsyncJudge
+from resume_gym.judges.prompt import COMPARISON, SUPPORT
+from resume_gym.judges.votes import Votes
+from resume_gym.llm import Answer
+from resume_gym.llm.prices import dollars
+
+CHARACTERS = 3.6
+"""Characters per token, for want of a tokenizer.
+
+SmolLM2's tokenizer has 3.5 to 3.9 on the prompts of real tasks; larger vocabularies have more."""
+# an answer with eight changes, and one with ten and a claim, in the lengths that the prompts allow
+_ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400}
+_TASKS = 32  # tasks whose prompts are measured
+
+
+class Verdicts(NamedTuple):
+    """Verdicts of a run, and what each takes.
+
+    Attributes:
+        judge: name of the judge.
+        training: verdicts on training episodes.
+        held_out: verdicts in all evaluations.
+        requests: requests per verdict; 0 if no model is asked, None if unknown.
+        model: model that is asked; empty without one.
+        read: tokens per verdict in the prompts, estimated from their characters.
+        written: tokens per verdict in the answers, without thinking.
+        dollars: cost of a verdict by list prices; None if unknown.
+    """
+
+    judge: str
+    training: int
+    held_out: int
+    requests: int | None = 0
+    model: str = ""
+    read: int = 0
+    written: int = 0
+    dollars: float | None = None
+
+    @property
+    def total(self) -> int:
+        """Number of verdicts."""
+        return self.training + self.held_out
+
+    @classmethod
+    def of(cls, config: Config, work: Workload) -> "Verdicts | None":
+        """Estimate the verdicts of a run; None if it has no judge.
+
+        Raises:
+            ConfigError: an answer of estimated length exceeds the judge's budget.
+        """
+        judge: Any = work.judge
+        if judge is None:
+            return None
+        held_out = len(work.held_out) * config.eval_rollouts * evaluations(config)
+        own = cls(judge.name, config.steps * config.groups * config.group_size, held_out)
+        votes, asked = 1, judge
+        while isinstance(asked, Votes):
+            votes, (asked,) = votes * asked.votes, asked.parts
+        if not hasattr(asked, "prompts"):
+            return own._replace(requests=None if isinstance(judge, AsyncJudge) else 0)
+        # a revision is about as long as its original
+        sent = [asked.prompts(task, task.resume) for task in work.tasks[:_TASKS]]
+        answers = [_ANSWER_TOKENS[prompt.kind] for prompt in sent[0]]
+        budget = asked.answer_tokens
+        if budget is not None and budget < max(answers):
+            expected = f"at least {max(answers)}, the estimate of an answer"
+            raise ConfigError(f"judge: answer_tokens: expected {expected}; got {budget}")
+        sizes = [sum(len(one.system) + len(one.user) for one in prompts) for prompts in sent]
+        read, written = round(votes * fmean(sizes) / CHARACTERS), votes * sum(answers)
+        model = asked.name.partition("/")[2]
+        price = dollars(model, Answer("", model, read, written, 0.0))
+        return own._replace(
+            requests=votes * len(answers), model=model, read=read, written=written, dollars=price
+        )
+
+
+def evaluations(config: Config) -> int:
+    """Return the number of evaluations: before, during and after training."""
+    return 2 + (config.steps // config.eval_every if config.eval_every else 0)

@@ -15,7 +15,7 @@ from learners.config import Config, ConfigError, dry_run, load, stop
 from learners.engines import Engine, EngineError
 from learners.engines.server import Server, transfer
 from learners.engines.transformers import TransformersEngine
-from learners.engines.vllm import VLLMEngine
+from learners.engines.vllm import VLLMEngine, unreachable
 from learners.planning.machine import Machine
 from learners.planning.plan import make_plan
 from learners.planning.table import show
@@ -98,13 +98,16 @@ def _run(config: Config, train: Train) -> None:
     ranks.start(config.engine_procs * config.engine_gpus if reserved else 0)
     prepare_cpu(config.threads or ranks.cores())
     torch.manual_seed(config.seed)
+    work = None
+    if ranks.rank() == 0:  # before a folder is made or a server started
+        work = Workload.of(config)
+        if absent := unreachable(config.engine_urls):
+            raise ConfigError(f"engine_urls: no server runs at {' and '.join(absent)}")
     folder = RunFolder(config.runs / config.name)
     with serving(config, folder) as servers:
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
-        work = None
         if ranks.rank() == 0:
             folder.configure(config)
-            work = Workload.of(config)
         trainer = Trainer(config, folder.checkpoints)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)

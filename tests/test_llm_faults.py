@@ -11,7 +11,7 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -135,6 +135,14 @@ FAULTS = (
         0,
         "nowhere.invalid",
         {"base_url": "http://nowhere.invalid", "deadline_s": 3.0},
+    ),
+    Fault(
+        "no server at the address, and never was",
+        (),
+        "Misconfigured",
+        0,
+        "no server runs there: check base_url",
+        {"base_url": "http://127.0.0.1:1", "deadline_s": 3.0},
     ),
     Fault("truncated JSON, once", (Say(GOOD[:20]),), "answer", TWICE),
     Fault("truncated JSON, twice", (Say(GOOD[:20]),) * 2, "Malformed", TWICE, "Invalid JSON"),
@@ -334,6 +342,17 @@ def test_a_too_long_retry_after_is_an_error(provider: str, say: Say, tmp_path: P
     assert (told.error.retry_after_s, told.error.status) == (3600.0, 429)
     assert "it asks to wait 3600 s" in str(told.error)
     assert told.requests == 1
+
+
+def test_a_server_that_has_answered_is_waited_for_while_it_restarts() -> None:
+    with openai_server() as server:
+        server.script += [Say(GOOD)]
+        options = {"model": "judge-1", "base_url": server.url, "deadline_s": 0.5}
+        client = make_client("openai", **options)
+        client.ask_now(PROMPT, Colour.model_validate_json)
+    with pytest.raises(Unavailable, match=r"no answer within 0.5 s"):
+        client.ask_now(replace(PROMPT, draw=1), Colour.model_validate_json)
+    asyncio.run(client.close())
 
 
 @pytest.mark.parametrize("asked", ["1000000000", "9" * 400])

@@ -87,7 +87,10 @@ def test_replay_of_a_store_that_is_not_there(path: Path) -> None:
     close(replayed)
 
 
-def test_a_file_that_is_not_a_store_is_an_error(path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_an_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", "none")
     path.parent.mkdir()
     path.write_text("A shopping list, and a long one at that. " * 50)
     broken = client(path, "http://nowhere.invalid")

@@ -90,6 +90,14 @@ async def _limit_size(response: "httpx2.Response") -> None:
     response.stream = httpx2.ByteStream(bytes(body))
 
 
+def _is_no_server(problem: BaseException) -> bool:
+    """Return whether an exception says that a connection was refused."""
+    # one of several addresses of a host is reported in a group
+    causes = (problem.__cause__, problem.__context__, *getattr(problem, "exceptions", ()))
+    refused = isinstance(problem, ConnectionRefusedError)
+    return refused or any(_is_no_server(cause) for cause in causes if cause)
+
+
 def are_counts(values: Iterable[object]) -> bool:
     """Return whether all values are plausible token counts."""
     return all(type(value) is int and 0 <= value <= _MOST_TOKENS for value in values)
@@ -124,6 +132,18 @@ class SDKProvider(ABC, Generic[C]):
         self._key_names: Sequence[str] = ()
         self._needs_key = True
 
+    def read_key(self) -> str:
+        """Return the API key; empty if the server needs none.
+
+        Raises:
+            Misconfigured: the key is missing or malformed.
+        """
+        key = read_key(self._key_names, self.name)
+        if self._needs_key and not key:
+            where = " or ".join(self._key_names)
+            raise Misconfigured(f"{self.name}: expected a key in {where}; it is not set")
+        return key
+
     async def send(self, prompt: Prompt) -> Answer:
         """See `resume_gym.llm.Provider`."""
         async with self._connecting:
@@ -146,10 +166,7 @@ class SDKProvider(ABC, Generic[C]):
             extra = self.name.partition("/")[0]
             message = f"{self.name}: {problem}; pip install resume-gym[{extra}]"
             raise Misconfigured(message) from None
-        self._key = read_key(self._key_names, self.name)
-        if self._needs_key and not self._key:
-            where = " or ".join(self._key_names)
-            raise Misconfigured(f"{self.name}: expected a key in {where}; it is not set")
+        self._key = self.read_key()
         try:
             return Pools(make, self.concurrency)
         except ValueError as problem:
@@ -189,7 +206,8 @@ class SDKProvider(ABC, Generic[C]):
         if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
             return Misconfigured(f"{message}; check base_url, {self.base_url!r}")
         if disconnected or isinstance(cause, httpx2.TransportError):
-            return Unavailable(f"{message} at {self.base_url}" if self.base_url else message)
+            where = f"{message} at {self.base_url}" if self.base_url else message
+            return Unavailable(where, no_server=_is_no_server(cause))
         if isinstance(cause, (*invalid, httpx2.HTTPError)):
             return Malformed(message)
         raise cause

@@ -16,7 +16,7 @@ from learners.config import Config, ConfigError, dry_run, load, stop
 from learners.engines import Engine, EngineError
 from learners.engines.server import Server, make_key, transfer
 from learners.engines.transformers import TransformersEngine
-from learners.engines.vllm import VLLMEngine
+from learners.engines.vllm import VLLMEngine, unreachable
 from learners.engines.vllm_plugin import KEY
 from learners.planning.machine import Machine
 from learners.planning.plan import check_gpus, make_plan
@@ -103,20 +103,22 @@ def _run(config: Config, train: Train) -> None:
     ranks.start(config.engine_procs * config.engine_gpus if reserved else 0)
     prepare_cpu(config.threads or ranks.cores())
     torch.manual_seed(config.seed)
+    work, first = None, ranks.rank() == 0
+    if first:  # before a folder is made or a server started
+        work = Workload.of(config)
+        if absent := unreachable(config.engine_urls):
+            raise ConfigError(f"engine_urls: no server runs at {' and '.join(absent)}")
     folder = RunFolder(config.runs / config.name)
-    first = ranks.rank() == 0
     with folder.lock() if first else nullcontext(), serving(config, folder) as servers:
         if config.colocated:  # while a server starts, it measures the free memory of its GPU
             for server in servers:
                 server.ready()
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
-        work = None
         if first:
             folder.configure(config)
             for sentence in checkpoint.set_damaged_aside(folder.checkpoints):
                 folder.note(sentence)
                 print(f"warning: {sentence}", file=sys.stderr)
-            work = Workload.of(config)
         ranks.barrier()  # reading large checkpoints takes longer than a collective may
         trainer = Trainer(config, folder.checkpoints)
         urls = config.engine_urls or started

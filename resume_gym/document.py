@@ -16,7 +16,9 @@ from typing import Literal, NamedTuple
 
 Match = Literal["exact", "fuzzy"]
 
-_AROUND_LINES, _BLANKS = re.compile(r"[ \t]*+\n[ \t]*+"), re.compile(r"\s++")
+# Blanks count only from their first one: a search from each blank takes quadratic time
+_AROUND_LINES = re.compile(r"\n[ \t]*+|(?<![ \t])[ \t]++\n[ \t]*+")
+_BLANKS = re.compile(r"\s++")
 _FINE_DIFF_LINES = 200
 """Largest text in lines for a fine-grained diff by difflib, which takes quadratic time."""
 

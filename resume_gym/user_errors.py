@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a message on an unknown name; empty if no known name is similar."""
-    matches = get_close_matches(name, list(known), n=1)
+    matches = get_close_matches(name, list(known), n=1, cutoff=0.65)
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 

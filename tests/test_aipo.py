@@ -354,6 +354,11 @@ def test_a_finished_run_shows_its_result_again(
         ({"model": "nanoo"}, "nano"),
         ({"tasks": "nowhere.jsonl", "name": "other"}, "nowhere.jsonl"),
         ({"judge": "rubrik", "name": "another"}, "did you mean 'rubric'"),
+        ({"judge": "gemini", "name": "third"}, "expected a key in GOOGLE_API_KEY"),
+        (
+            {"engine": "vllm", "engine-urls": "http://127.0.0.1:1", "name": "fourth"},
+            "engine_urls: no server runs at http://127.0.0.1:1",
+        ),
     ],
 )
 def test_an_invalid_setting_is_an_error_without_a_traceback(
@@ -363,10 +368,13 @@ def test_an_invalid_setting_is_an_error_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "argv", command(whole, **changes)[1:])
     with pytest.raises(SystemExit, match="2"):
         aipo.main()
     assert message in capsys.readouterr().err
+    assert not (whole / str(changes.get("name", "other"))).exists()
 
 
 @pytest.mark.slow

@@ -85,6 +85,12 @@ def test_eval_knows_registered_variants(capsys):
         (["--env", "ResumeEdit-v1"], "got 'ResumeEdit-v1'; did you mean 'ResumeEdit-v0'?"),
         (["--env", "CartPole-v1"], "or module:ID; CartPole-v1 edits no documents"),
         (["--judge", "rubrik"], "rubric"),
+        (["--judge", "nope"], "critique; got 'nope'\n"),
+        (["--judge", "gemini"], "gemini-3-flash-preview: expected a key in GOOGLE_API_KEY or"),
+        (["--judge", '{"name": "votes"}'], "--judge: judge 'votes': expected the option 'judge'"),
+        (["--judge", '{"name": "votes", "judge": "rubric", "vote": 3}'], "did you mean 'votes'?"),
+        (["--judge", '{"name": "rubric", "draws": 3}'], "expected no options; got 'draws'"),
+        (["--agent", "gpt-5@openai"], "--agent gpt-5: openai/gpt-5: expected a key in OPENAI"),
         (["--tasks", "missing.jsonl"], "got 'missing.jsonl'"),
         (["--agent", "m@http://h:99999/v1"], "Port out of range"),
         (["--judge", '{"name": ["rubric"]}'], "got ['rubric']; did you mean 'rubric'?"),
@@ -94,6 +100,8 @@ def test_eval_knows_registered_variants(capsys):
 )  # fmt: skip
 def test_user_errors_are_one_line(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / "file").touch()
     assert main(["eval", *arguments]) == 2
     out, err = capsys.readouterr()

@@ -201,6 +201,7 @@ def test_fuzzy_keeps_the_margin_of_the_document() -> None:
     ("text", "old"),
     [
         ("a\n" + " \t" * 30_000, "a\n\n\n\n\nb"),
+        ("a" + " " * 100_000 + "b", "a\nb c"),
         # beginnings of what is wanted, everywhere
         (" a\n" * 16_000, "a\n" * 8_000 + "b"),
         ("a  " * 16_000, "a " * 8_000 + "b"),

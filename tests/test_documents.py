@@ -561,10 +561,10 @@ def test_a_page_without_text_is_noted(tmp_path: Path) -> None:
     assert read.notes == ("no text on page 2; run OCR first",)
 
 
-def bomb() -> bytes:
+def bomb(content: bytes) -> bytes:
     data = io.BytesIO(word_file())
     with zipfile.ZipFile(data, "a", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/media/zeros", bytes(101_000_000))
+        archive.writestr("word/media/part", content)
     return data.getvalue()
 
 
@@ -585,7 +585,9 @@ LOCKED_WORD = b"\xd0\xcf\x11\xe0" + bytes(20) + "EncryptedPackage".encode("utf-1
         ("a.docx", b"PK\x03\x04 word/document.xml", "it is damaged"),
         ("a.docx", b"\xd0\xcf\x11\xe0 old", r"old format \(.doc\); save it as .docx"),
         ("a.docx", LOCKED_WORD, "protected by a password"),
-        ("a.docx", bomb, "expected at most 100,000,000 bytes unpacked, got 101,"),
+        ("a.docx", lambda: bomb(bytes(101_000_000)), "at most 100,000,000 bytes unpacked, got 101"),
+        ("a.docx", lambda: bomb(b"<w:p/>" * 5_000), "expected at most 5,000 paragraphs, got 5,0"),
+        ("a.docx", lambda: bomb(b"\xef\xbb\xbf" + b"<x/>" * 90_000), "at most 100,000 XML tags"),
         ("a.doc", b"Ada", "expected .md, .*; got .doc; save it as .docx"),
         ("ada", b"Ada", "got no extension"),
         ("a.txt", b"a" * 20_000_001, "expected at most 20,000,000 bytes, got 20,000,001"),

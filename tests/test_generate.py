@@ -581,7 +581,7 @@ def test_without_a_key_no_request_is_sent(
 ) -> None:
     monkeypatch.delenv("GEMINI_API_KEY")
     with gemini_server() as server:
-        assert status(*arguments_for(server, out)) == 1
+        assert status(*arguments_for(server, out)) == 2
     assert "expected a key in" in capsys.readouterr().err
     assert not server.requests
 

@@ -244,7 +244,9 @@ def test_no_file_is_written_without_tasks(files: Path) -> None:
     run(files / "ada.md", "--jobs", files / "engineer.md", "--out", out)
     before = out.read_bytes()
     with pytest.raises(Incomplete, match="nothing is written"):
-        run(files / "ada.md", "--jobs", files / "nowhere.md", "--out", out)
+        run(files / "ada.md", "--jobs", put(files, "empty.md", b""), "--out", out)
+    with pytest.raises(FileNotFoundError, match=r"No such file .*nowhere\.pdf"):
+        run(files / "nowhere.pdf", "--jobs", files / "job", "--out", out)
     assert out.read_bytes() == before
     assert not list(files.glob(".*"))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import gymnasium as gym
 import pytest
 from loopback import Loopback, Say, gemini_server, openai_server, system_text, user_text
 
@@ -97,15 +99,15 @@ def test_options_that_make_no_sense(provider: str, options: dict[str, Any], word
 
 
 @pytest.mark.parametrize("provider", ["gemini", "openai"])
-def test_a_key_is_needed_when_it_is_first_used(
-    provider: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_key_is_an_error_at_once(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name)
-    client = make_client(provider, model="some")
-    with pytest.raises(Misconfigured, match=r"expected a key in \w+_API_KEY"):
-        client.ask_now(PROMPT, json.loads)
-    asyncio.run(client.close())
+    with pytest.raises(ValueError, match=rf"{provider}/some: expected a key in \w+_API_KEY"):
+        make_client(provider, model="some")
+    with pytest.raises(ValueError, match="expected a key"):
+        gym.make("ResumeEditMini-v0", judge={"name": provider, "model": "some"}).reset()
+    if provider == "openai":
+        make_client(provider, model="some", base_url="http://nowhere.invalid/v1")
 
 
 def test_gemini_requests(server: Loopback, caplog: pytest.LogCaptureFixture) -> None:
@@ -318,5 +320,12 @@ def test_the_sdks_are_imported_when_needed() -> None:
         "make_client('gemini'); make_client('openai', model='x');"
         "print({'google.genai', 'openai', 'httpx2'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    keys = {"GOOGLE_API_KEY": "none", "OPENAI_API_KEY": "none"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **keys},
+    )
     assert done.stdout.strip() == "set()"

@@ -6,11 +6,12 @@ Every fault goes over the wire to the providers' real SDKs.
 """
 
 import asyncio
+import json
 import logging
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -83,6 +84,17 @@ HTML = "<html><h1>Service Unavailable</h1></html>"
 ECHO = f'{{"error": {{"code": 401, "message": "{KEY} is no key"}}}}'
 LONG = '{"error": {"code": 400, "message": "maximum context length is 8192 tokens"}}'
 HALF = '{"choices": [{"index": 0, "finish_reason": "stop"}], "candidates": [{"content": 1}]}'
+MANY = 10**30  # more tokens than SQLite can count
+COUNTS = {
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"content": GOOD}}],
+    "usage": {"prompt_tokens": MANY, "completion_tokens": 1},
+    "candidates": [{"content": {"parts": [{"text": GOOD}]}, "finishReason": "STOP"}],
+    "usageMetadata": {"promptTokenCount": MANY},
+}
+CHOICES = f'{{"choices": [{"{}, " * 200_000}{{}}], "candidates": []}}'
+DEEP = "[" * 900 + "]" * 900
+NESTED = f'{{"choices": {DEEP}, "candidates": {DEEP}}}'
+GZIP = {"Content-Encoding": "gzip"}
 TWICE = 2  # a malformed answer is asked for once more
 
 FAULTS = (
@@ -124,6 +136,14 @@ FAULTS = (
         "nowhere.invalid",
         {"base_url": "http://nowhere.invalid", "deadline_s": 3.0},
     ),
+    Fault(
+        "no server at the address, and never was",
+        (),
+        "Misconfigured",
+        0,
+        "no server runs there: check base_url",
+        {"base_url": "http://127.0.0.1:1", "deadline_s": 3.0},
+    ),
     Fault("truncated JSON, once", (Say(GOOD[:20]),), "answer", TWICE),
     Fault("truncated JSON, twice", (Say(GOOD[:20]),) * 2, "Malformed", TWICE, "Invalid JSON"),
     Fault("JSON in a fence", (Say(f"```json\n{GOOD}\n```"),) * 2, "Malformed", TWICE, "JSON"),
@@ -149,6 +169,19 @@ FAULTS = (
     Fault("200 with JSON of another kind", (Say(body="[]"), Say(body="7")), "Malformed", TWICE),
     Fault("200 with null", (Say(body="null"),) * 2, "Malformed", TWICE),
     Fault("200 with half an answer", (Say(body=HALF),) * 2, "Malformed", TWICE),
+    Fault("200 with more than 4 MB", (Say("x" * 5_000_000),) * 2, "Malformed", TWICE, "4,000,000"),
+    Fault("200 with 200,000 empty choices", (Say(body=CHOICES),) * 2, "Malformed", TWICE, "20,000"),
+    Fault("200, compressed", (Say(headers=GZIP),) * 2, "Malformed", TWICE, "not compressed"),
+    Fault("200, deeply nested", (Say(body=NESTED),) * 2, "Malformed", TWICE),
+    Fault("200, nested without end", (Say(body="[" * 10_000),) * 2, "Malformed", TWICE),
+    Fault("500, deeply nested", (Say(status=500, body=NESTED),) * 2, "answer", TWICE + 1),
+    Fault(
+        "200 with an impossible number of tokens",
+        (Say(body=json.dumps(COUNTS)),) * 2,
+        "Malformed",
+        TWICE,
+        "expected",
+    ),
     Fault("400, the prompt is too long for the model", (Say(status=400, body=LONG),), "Refused", 1),
     Fault("the prompt is blocked, the model refuses", (Say(blocked=True),), "Refused", 1),
     Fault("the answer is blocked", (Say(finish="safety"),), "Refused", 1),
@@ -309,6 +342,24 @@ def test_a_too_long_retry_after_is_an_error(provider: str, say: Say, tmp_path: P
     assert (told.error.retry_after_s, told.error.status) == (3600.0, 429)
     assert "it asks to wait 3600 s" in str(told.error)
     assert told.requests == 1
+
+
+def test_a_server_that_has_answered_is_waited_for_while_it_restarts() -> None:
+    with openai_server() as server:
+        server.script += [Say(GOOD)]
+        options = {"model": "judge-1", "base_url": server.url, "deadline_s": 0.5}
+        client = make_client("openai", **options)
+        client.ask_now(PROMPT, Colour.model_validate_json)
+    with pytest.raises(Unavailable, match=r"no answer within 0.5 s"):
+        client.ask_now(replace(PROMPT, draw=1), Colour.model_validate_json)
+    asyncio.run(client.close())
+
+
+@pytest.mark.parametrize("asked", ["1000000000", "9" * 400])
+def test_an_absurd_retry_after_is_obeyed_for_an_hour(asked: str, tmp_path: Path) -> None:
+    told = suffer(Fault("", (wait(asked),), "Unavailable", 1), "openai", tmp_path)
+    assert isinstance(told.error, Unavailable)
+    assert told.error.retry_after_s == 3600
 
 
 @pytest.mark.parametrize("answer", ["enforces", "copies"])

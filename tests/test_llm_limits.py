@@ -89,6 +89,19 @@ def test_tokens_are_guessed_and_put_right() -> None:
     assert in_no_time(take()) == pytest.approx(100 * 1000 / 100, rel=0.02)
 
 
+def test_a_false_count_of_tokens_does_not_stop_the_pacing() -> None:
+    async def take() -> float:
+        loop = asyncio.get_running_loop()
+        gate, began = Gate(4, None, 60_000), loop.time()
+        for tokens in (10_000_000, 300, 300):
+            prompt = Prompt("", "a" * 1_000, {}, "any")
+            guess = await gate.pace(prompt)
+            gate.settle(prompt, guess, Answer("", "", tokens, 0, 0.0))
+        return loop.time() - began
+
+    assert 90 < in_no_time(take()) < 300
+
+
 class Provider:
     """Answers after a while, or fails.
 

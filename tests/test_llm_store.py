@@ -87,7 +87,10 @@ def test_replay_of_a_store_that_is_not_there(path: Path) -> None:
     close(replayed)
 
 
-def test_a_file_that_is_not_a_store_is_an_error(path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_an_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_API_KEY", "none")
     path.parent.mkdir()
     path.write_text("A shopping list, and a long one at that. " * 50)
     broken = client(path, "http://nowhere.invalid")
@@ -245,3 +248,14 @@ def test_a_file_that_cannot_be_written_loses_no_answer(
     assert one.ask_now(replace(PROMPT, draw=1), json.loads) == {"sum": 2}
     assert "the answer is used and not kept" in caplog.text
     close(one)
+
+
+def test_an_answer_that_sqlite_cannot_hold_is_used_and_not_kept(
+    path: Path, server: Loopback, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script.append(Say("half of a \ud83d"))
+    asked = client(path, server.url)
+    assert asked.ask_now(PROMPT, str) == "half of a \ud83d"
+    close(asked)
+    assert "the answer is used and not kept" in caplog.text
+    assert keys(path) == []

@@ -214,3 +214,24 @@ def test_a_garbled_original_may_stay_so() -> None:
     clumsy = "- Wrote the and SQL checks that caught late scans for of a depot"
     task = replace(TASK, resume=swap(WORKED, clumsy))
     assert judged(task.resume.replace("depot", "hub"), task).clarity == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ("\n- Led the team" * 601, "600 lines"),
+        ("\n- " + "parcel " * 5_001, "5,000 words"),
+        ("\n- " + "1," * 4_000, "1,000 numbers"),
+    ],
+)
+def test_what_takes_too_long_is_refused(more: str, what: str) -> None:
+    """The work grows with the square of these numbers."""
+    resume = RESUME.rstrip() + more
+    long = replace(TASK, resume=resume)
+    for text in resume, swap(VAGUE, STRONG, resume):
+        with pytest.raises(JudgeRefused, match=f"at most {what}"):
+            make_judge("rubric").judge(long, text)
+    with pytest.raises(JudgeRefused, match=what):
+        compare(long, RESUME, resume)
+    # growth beyond the original is vetoed before, and a revision alone cannot avoid its grade
+    assert judged(resume).preference == -1

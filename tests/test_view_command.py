@@ -177,7 +177,7 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
     for arguments, message in (
         (["nowhere"], "view: there is no folder 'nowhere'"),
         ([run.path, "--export", tmp_path / "nowhere" / "run.html"], "--export: there is no folder"),
-        ([tmp_path / "notes.txt"], "notes.txt'\n"),
+        ([tmp_path / "notes.txt"], f"view: expected a folder, '{tmp_path}/notes.txt' is a file\n"),
         ([run.path, "--export", tmp_path], "is a folder"),
         ([run.path, "--port", server.server_port], "choose another"),
     ):

@@ -26,7 +26,7 @@ from learners import aipo
 from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
 from learners.engines.server import Server, command, environment, own_address
-from learners.engines.vllm import VLLMEngine
+from learners.engines.vllm import VLLMEngine, unreachable
 from learners.engines.vllm_plugin import KEY
 from learners.rollouts.orchestrator import StepRollouts
 from learners.rollouts.rollout import NOT_SAMPLED
@@ -212,6 +212,28 @@ def test_a_server_that_cannot_take_weights_is_an_error(two: list[FakeVLLM]) -> N
     with pytest.raises(EngineError, match=rf"{two[1].url} did not take weights 4.*it broke"):
         engine(two, timeout_s=1.0).load_weights(4, {"a": torch.zeros(2)}.items)
     assert "resume" not in two[1].calls, "half updated, it must not sample"
+
+
+def test_weights_are_sent_although_the_versions_came_late(
+    two: list[FakeVLLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = engine(two, timeout_s=0.5)
+    behind = one.behind
+
+    def late(version: int) -> list[str]:
+        time.sleep(0.6)
+        return behind(version)
+
+    monkeypatch.setattr(one, "behind", late)
+    one.load_weights(4, {"a": torch.zeros(2)}.items)
+    assert [server.version for server in two] == ["4", "4"]
+
+
+def test_addresses_without_a_server(two: list[FakeVLLM]) -> None:
+    two[0].__exit__()
+    assert unreachable([server.url for server in two]) == [two[0].url]
+    assert unreachable(["http://nowhere.invalid:1"]) == [], "that may pass"
+    two[0].__enter__()
 
 
 class BrokenSender:

@@ -13,11 +13,13 @@ import asyncio
 import contextlib
 import math
 import os
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import requests
@@ -34,7 +36,7 @@ _UNTRAINED = "default"
 _CHUNK_BYTES = 2**26
 # pause before a retry, and time for which a failed server is avoided
 _RETRY_S, _COOL_S = 0.25, 5.0
-_TRIED_S = 30.0  # timeout of a version query
+_TRIED_S, _REACHED_S = 30.0, 5.0  # timeout of a version query, and of a connection
 _HTTP_BAD_REQUEST, _HTTP_UNAUTHORIZED, _HTTP_SERVER_ERROR = 400, 401, 500
 
 
@@ -153,11 +155,13 @@ class VLLMEngine:
     def load_weights(self, version: int, source: Weights) -> None:
         """Update all servers, and wait for those that are being restarted; see `Engine`."""
         deadline = time.monotonic() + self._timeout_s
-        reason = ""
+        reason, tried = "", False
         while behind := self.behind(version):
-            if time.monotonic() > deadline:
+            # at least one try: asking for the versions alone can take longer than the timeout
+            if tried and time.monotonic() > deadline:
                 urls = " and ".join(behind)
                 raise EngineError(f"{urls} did not take weights {version}{reason}")
+            tried = True
             try:
                 self._send(behind, version, source)
             except requests.RequestException as error:
@@ -358,6 +362,21 @@ class _Control:
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         self.post("finish_weight_update", {"weight_version": str(self._version)})
+
+
+def unreachable(urls: Iterable[str]) -> list[str]:
+    """Return the addresses at which no server runs; a slow server is not among them."""
+    refused = []
+    for url in urls:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            socket.create_connection((parts.hostname or "", port), _REACHED_S).close()
+        except ConnectionRefusedError:
+            refused.append(url)
+        except OSError:
+            continue  # a timeout or an unknown name, which may pass
+    return refused
 
 
 def _version(url: str) -> str | None:

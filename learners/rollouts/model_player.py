@@ -21,7 +21,7 @@ from learners.config import Config, ConfigError, read_toml
 from learners.engines import EngineError, RefusedError, Sampling
 from learners.engines.server import Server
 from learners.engines.transformers import TransformersEngine
-from learners.engines.vllm import VLLMEngine
+from learners.engines.vllm import VLLMEngine, unreachable
 from learners.rollouts import rollout
 from learners.rollouts.tokens import ChatTokens
 from learners.training import checkpoint, models, ranks
@@ -198,6 +198,8 @@ class ModelPlayer:
     def _serve(self, model: FoundModel) -> VLLMEngine:
         config = model.config
         named = config.model, config.precision, config.timeout_s
+        if absent := unreachable(config.engine_urls):
+            raise ConfigError(f"engine_urls: no server runs at {' and '.join(absent)}")
         try:
             if config.engine_urls:
                 engine = VLLMEngine(config.engine_urls, *named)

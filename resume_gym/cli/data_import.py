@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,9 @@ def _run(options: argparse.Namespace) -> None:
         raise TaskError(str(problem)) from None
     except ValueError as problem:
         raise TaskError(f"--phone-region: {problem}") from None  # --mask was validated before
+    absent = next((file for file in files if not file.exists()), None)
+    if absent and not report.made:
+        raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(absent))
     if options.json:
         print_json(to_json(report))
     else:

@@ -9,7 +9,7 @@ from typing import Literal
 from resume_gym.corpus.difficulty import PAGE_WIDTH, difficulty
 from resume_gym.corpus.duplicates import Pair, bare, bare_resume, bullet_lines, near_duplicates
 from resume_gym.document import wrapped_lines
-from resume_gym.judges import Judge
+from resume_gym.judges import Judge, JudgeRefused
 from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 from resume_gym.text.lines import Number, plain, read
@@ -248,9 +248,13 @@ def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
         text, problem = apply(task)
         if problem or text == task.resume:
             continue
+        try:
+            verdict = judge.judge(task, text)
+        except JudgeRefused:
+            continue  # too long for it
         repaired += 1
         metric = WEAKNESS_METRIC[task.weakness]
-        if getattr(judge.judge(task, text), metric) != 1:
+        if getattr(verdict, metric) != 1:
             idle.append(f"{task.task_id}: {task.weakness}, {metric}")
     text = "tasks whose fixes do not better the metric of their weakness, by the rubric judge"
     yield from _finding("warning", "idle_repair", idle, f"{text}, of {repaired} looked at")

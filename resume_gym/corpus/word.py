@@ -24,6 +24,8 @@ from resume_gym.user_errors import missing
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MOST_BYTES = 100_000_000  # unpacked, against ZIP bombs
+_MOST_PARAGRAPHS, _MOST_TAGS = 5_000, 100_000  # mammoth takes a millisecond for a paragraph
+_PARAGRAPH = re.compile(rb"<(?:\w+:)?p[\s/>]")
 _STYLES = """\
 p[style-name='Title'] => p.name:fresh
 p[style-name='List Bullet 2']:unordered-list(1) => ul|ol > li > ul > li:fresh
@@ -47,10 +49,7 @@ def word_rows(data: bytes) -> tuple[list[Row], list[str]]:
     no_image = mammoth.images.img_element(lambda image: {})
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-            if size > _MOST_BYTES:
-                limit = f"{_MOST_BYTES:,} bytes unpacked"
-                raise DocumentError(f"expected at most {limit}, got {size:,}")
+            _check_size(archive)
             above, below = _margin(archive, "header"), _margin(archive, "footer")
         html = mammoth.convert_to_html(
             io.BytesIO(data),
@@ -65,6 +64,24 @@ def word_rows(data: bytes) -> tuple[list[Row], list[str]]:
     if pictures := len([*body.iter("img")]):
         notes.append(f"pictures left out: {pictures}")
     return [*above, *_rows(body), *below], notes
+
+
+def _check_size(archive: zipfile.ZipFile) -> None:
+    """Check the size of a file before it is converted, which takes much longer than counting."""
+    size = sum(member.file_size for member in archive.infolist())
+    paragraphs = tags = 0
+    for name in archive.namelist() if size <= _MOST_BYTES else ():
+        data = archive.read(name)
+        if b"<" in data.lstrip()[:4]:  # XML, perhaps after a byte order mark
+            paragraphs += len(_PARAGRAPH.findall(data))
+            tags += data.count(b"<")
+    for count, most, what in (
+        (size, _MOST_BYTES, "bytes unpacked"),
+        (paragraphs, _MOST_PARAGRAPHS, "paragraphs"),
+        (tags, _MOST_TAGS, "XML tags"),
+    ):
+        if count > most:
+            raise DocumentError(f"expected at most {most:,} {what}, got {count:,}")
 
 
 def _margin(archive: zipfile.ZipFile, place: str) -> list[Row]:

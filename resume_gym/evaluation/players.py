@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from resume_gym.agents import Agent
 from resume_gym.editing import EditSession
-from resume_gym.llm.client import Client
+from resume_gym.llm.client import Client, check_key
 from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
 from resume_gym.llm.settings import Settings, check
 from resume_gym.tools import with_calls
@@ -117,7 +117,7 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
         max_concurrency: number of concurrent episodes and requests.
 
     Raises:
-        ValueError: an option is unknown or out of range.
+        ValueError: an option is unknown or out of range, or the API key is missing.
     """
     of_chat = {field.name for field in fields(OpenAIChat) if field.init} - {"canary", "concurrency"}
     of_client = {field.name for field in fields(Settings)} - {"concurrency"}
@@ -134,8 +134,9 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
         {name: value for name, value in given.items() if name in {*names, "concurrency"}}
         for names in (of_chat, of_client)
     )
-    client = Client(OpenAIChat(**chat_options), Settings(**client_options))
-    return Endpoint(client, max_concurrency)
+    provider, settings = OpenAIChat(**chat_options), Settings(**client_options)
+    check_key(provider, settings)
+    return Endpoint(Client(provider, settings), max_concurrency)
 
 
 def action(said: Said) -> str:

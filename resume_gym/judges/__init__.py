@@ -8,9 +8,10 @@ subclass `AsyncJudge`, which allows thousands of concurrent verdicts. `make_judg
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any, Protocol, TypeAlias
 
 from resume_gym import llm
@@ -31,6 +32,8 @@ JUDGES = {
     "critique": ("resume_gym.judges.critique", "Critique"),
 }
 
+
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 Outcome: TypeAlias = "Verdict | JudgeError"
 """A verdict, or the failure in its place."""
@@ -146,7 +149,8 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
             a custom judge: that attribute of the module is called with the options.
 
     Raises:
-        ValueError: the judge or an option is unknown, or a required package is missing.
+        ValueError: the judge or an option is unknown, or an option, the key of an API or a required
+            package is missing.
     """
     if isinstance(spec, str) and spec.lstrip().startswith("{"):
         try:
@@ -164,7 +168,9 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
         raise ValueError(f"judge: expected module:name or one of {names}; got {name!r}{hint}")
     module, kind = str(name).split(":", 1) if custom else JUDGES[str(name)]
     try:
-        judge: Judge = getattr(import_module(module), kind)(**options)
+        make = getattr(import_module(module), kind)
+        _check_options(str(name), make, options)
+        judge: Judge = make(**options)
     except ModuleNotFoundError as missing:
         extra = "" if custom else f": pip install resume-gym[{name}]"
         raise ValueError(f"judge {name!r}: needs {missing.name}{extra}") from None
@@ -173,3 +179,18 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "name"):
         raise ValueError(f"judge {name!r}: expected an object with `name` and `judge`")
     return judge
+
+
+def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, Any]) -> None:
+    try:
+        parameters = signature(make).parameters
+    except ValueError:  # of a class written in C
+        return
+    fixed = {key: value for key, value in parameters.items() if value.kind not in _VARIADIC}
+    for key, value in fixed.items():
+        if value.default is Parameter.empty and key not in options:
+            raise ValueError(f"judge {name!r}: expected the option {key!r}")
+    anything = any(value.kind is Parameter.VAR_KEYWORD for value in parameters.values())
+    for key in () if anything else options.keys() - fixed.keys():
+        known = f"options among {', '.join(fixed)}" if fixed else "no options"
+        raise ValueError(f"judge {name!r}: expected {known}; got {key!r}{did_you_mean(key, fixed)}")

@@ -135,11 +135,12 @@ def _client(critic: str | Mapping[str, Any] | Asks | None) -> Asks | None:
 def remarks(task: Task, revised: str) -> list[str]:
     """Return the findings of the rubric's rules: at most one sentence per kind and per line."""
     reference = make_reference(task)
+    claims = measure(revised, reference).findings[:1]  # first, since it refuses what is too long
     lines = parse(revised)
     origins = align(lines, reference)
     seen: set[int] = set()
     sentences: list[str] = []
-    for claim in measure(revised, reference).findings[:1]:
+    for claim in claims:
         raw = lines[claim.line].raw
         # A finding may quote normalized text.
         kind = "claim" if claim.quote in raw and '"' not in claim.quote else "line_claim"

@@ -35,11 +35,15 @@ class Unavailable(ModelError):  # noqa: N818
 
     Attributes:
         retry_after_s: delay in seconds that the server requests; None if it names none.
+        no_server: whether nothing listens at the address.
     """
 
-    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, retry_after_s: float | None = None, no_server: bool = False
+    ) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+        self.no_server = no_server
 
 
 class Refused(ModelError):  # noqa: N818

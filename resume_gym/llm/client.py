@@ -65,8 +65,8 @@ def make_client(provider: str, **options: Any) -> "Client":
             `openai.OpenAI`.
 
     Raises:
-        ValueError: the provider or an option is unknown, an option is out of range, or "openai"
-            got no `model`.
+        ValueError: the provider or an option is unknown, an option is out of range, the API key is
+            missing, or "openai" got no `model`.
     """
     if provider not in _PROVIDERS:
         raise ValueError(f"provider: expected one of {', '.join(_PROVIDERS)}; got {provider!r}")
@@ -81,9 +81,22 @@ def make_client(provider: str, **options: Any) -> "Client":
     if provider == "openai" and "model" not in options:
         raise ValueError("openai: expected the option 'model', the name that the server knows")
     settings = Settings(**{name: options[name] for name in client_options & options.keys()})
-    return Client(
-        kind(**{name: options[name] for name in provider_options & options.keys()}), settings
-    )
+    made = kind(**{name: options[name] for name in provider_options & options.keys()})
+    check_key(made, settings)
+    return Client(made, settings)
+
+
+def check_key(provider: Gemini | OpenAI, settings: Settings) -> None:
+    """Check the API key now rather than at the first request, unless no request will be sent.
+
+    Raises:
+        ValueError: the key is missing or malformed.
+    """
+    if not settings.replay:
+        try:
+            provider.read_key()
+        except Misconfigured as problem:
+            raise ValueError(str(problem)) from None
 
 
 class _TooLateError(Exception):
@@ -129,7 +142,7 @@ class Client:
         self._calls = self._stored = self._tokens_in = self._tokens_out = 0
         self._dollars = 0.0
         self._served: str | None = None
-        self._down = False
+        self._down = self._reached = False
 
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
         """See `Asks`. A request is cancelled when no caller waits for it any longer."""
@@ -261,20 +274,29 @@ class Client:
                 began, sent = time.perf_counter(), True  # excludes the wait at the breaker
                 answer = await self._provider.send(prompt)
             value = self._read(answer, parse)
-        except ModelError as problem:
+        except ModelError as raised:
+            problem = self._wrong_address(raised)
             self._tell_outage(problem)
             if problem.answer:
                 self._gate.settle(prompt, estimate, problem.answer)
             await self._count(prompt, began, problem.answer, problem)
-            raise
+            raise problem from None
         except _TooLateError:
             if sent:
                 await self._count(prompt, began, None, Unavailable("cut off by the deadline"))
             raise
-        self._down = False
+        self._down, self._reached = False, True
         self._gate.settle(prompt, estimate, answer)
         await self._count(prompt, began, answer, key=key)
         return answer.text, value
+
+    def _wrong_address(self, problem: ModelError) -> ModelError:
+        """Replace the error of an address at which there has been no server yet."""
+        no_server = isinstance(problem, Unavailable) and problem.no_server
+        if no_server and not self._reached:
+            return Misconfigured(f"{problem}; no server runs there: check base_url")
+        self._reached = self._reached or problem.status is not None
+        return problem
 
     def _tell_outage(self, problem: ModelError) -> None:
         """Log an outage once, since requests to a wrong address are retried for minutes."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from resume_gym.llm import Answer, Malformed, ModelError, Prompt, Refused
 from resume_gym.llm.http_errors import cut_off, failed, shown
-from resume_gym.llm.sdk_provider import SDKProvider
+from resume_gym.llm.sdk_provider import SDKProvider, are_counts
 
 if TYPE_CHECKING:
     import httpx2
@@ -114,7 +114,7 @@ class Gemini(SDKProvider["genai.Client"]):
             headers = getattr(problem.response, "headers", None) or {}
             message = f"{self.name}: {problem.code}: {reply}"
             return failed(problem.code, message, headers, problem.details, " or ".join(KEYS))
-        return self._no_response(problem, (ValueError, TypeError, RecursionError))
+        return self._no_response(problem, (ValueError, TypeError))
 
     def _answer(self, response: "types.GenerateContentResponse", seconds: float) -> Answer:
         usage = response.usage_metadata  # any field may be missing
@@ -124,6 +124,8 @@ class Gemini(SDKProvider["genai.Client"]):
             else ()
         )
         tokens_in, *written = [count or 0 for count in counts] or [0]
+        if not are_counts((tokens_in, sum(written))):
+            raise Malformed(f"{self.name}: expected token counts, got {shown(counts)}")
         candidate = response.candidates[0] if response.candidates else None
         parts = (candidate.content and candidate.content.parts) if candidate else None
         text = "".join(part.text or "" for part in parts or () if not part.thought)

@@ -24,6 +24,8 @@ _OF_ONE_PROMPT = re.compile(
 """Messages of a 400 response that concern the prompt, not the configuration."""
 _LONGEST = 300
 """Maximum length of a quoted message, in characters."""
+_LONGEST_WAIT_S = 3600.0
+"""Longest delay for which a server's request is obeyed, in seconds."""
 
 
 def failed(
@@ -42,7 +44,7 @@ def failed(
     if status in _PASSING or status >= 500:
         wait_s = retry_after(headers, body)
         asks = "" if wait_s is None else f"; it asks to wait {wait_s:g} s"
-        problem = Unavailable(message + asks, wait_s)
+        problem = Unavailable(message + asks, wait_s and min(wait_s, _LONGEST_WAIT_S))
     elif status == 413 or (status == 400 and _OF_ONE_PROMPT.search(f"{message} {body}")):
         problem = Refused(message)
     else:
@@ -102,7 +104,7 @@ def retry_after(headers: Mapping[str, str], body: Any = None) -> float | None:
     if text:
         try:
             at = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         at = at if at.tzinfo else at.replace(tzinfo=UTC)
         return max(0.0, (at - datetime.now(UTC)).total_seconds())

@@ -9,6 +9,8 @@ from resume_gym.llm import Answer, ModelError, Prompt, Unavailable
 _STARTS_A_MINUTE = 15_000
 """More requests than one thread can build. Without this pacing, hundreds of simultaneous requests,
 and those that follow their answers, are all built before any is sent."""
+_THINKING = 100_000
+"""Tokens that an answer may take beyond what the length of its prompt makes plausible."""
 
 
 class Rate:
@@ -135,7 +137,8 @@ class Gate:
 
     def settle(self, prompt: Prompt, guess: float, answer: Answer) -> None:
         """Replace the estimate by the billed tokens, and adapt the ratio."""
-        tokens = answer.tokens_in + answer.tokens_out
+        # one false count must not stop the pacing for hours
+        tokens = min(answer.tokens_in + answer.tokens_out, 10 * guess + _THINKING)
         self._tokens.settle(tokens - guess)
         # Exponential moving average
         self._tokens_per_character += 0.1 * (tokens / _length(prompt) - self._tokens_per_character)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from resume_gym.llm import Answer, CutOff, Malformed, Misconfigured, ModelError, Prompt, Refused
 from resume_gym.llm.http_errors import cut_off, failed, shown
-from resume_gym.llm.sdk_provider import Pools, SDKProvider
+from resume_gym.llm.sdk_provider import Pools, SDKProvider, are_counts
 
 if TYPE_CHECKING:
     import httpx2
@@ -150,7 +150,7 @@ class OpenAI(SDKProvider["AsyncOpenAI"]):
             refusal = choice.message.refusal if choice else None
             usage = response.usage
             spent = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
-            fit = isinstance(text, str) and all(isinstance(count, int) for count in spent)
+            fit = isinstance(text, str) and are_counts(spent)
         except (AttributeError, LookupError, TypeError):
             fit = False
         if not fit:

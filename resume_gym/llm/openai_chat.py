@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from resume_gym.llm import Answer, Malformed, Prompt, Refused
 from resume_gym.llm.http_errors import shown
 from resume_gym.llm.openai import OpenAI
+from resume_gym.llm.sdk_provider import are_counts
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
@@ -92,7 +93,7 @@ class OpenAIChat(OpenAI):
             usage = completion.get("usage", {})
             spent = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
             end, model = choice.get("finish_reason"), str(completion.get("model") or self.model)
-            fit = all(type(count) is int for count in spent)
+            fit = are_counts(spent)
         except (AttributeError, LookupError, TypeError, ValueError):
             fit = False
         if not fit:

@@ -7,7 +7,7 @@ connections it takes more CPU time than everything else. Pools here serve 16 req
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 _A_POOL = 16
+_MOST_BYTES, _MOST_BRACES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms for an object
+_MOST_TOKENS = 10_000_000  # of a request; a larger count is an error of the server
 
 
 class Pools(Generic[C]):
@@ -37,7 +39,13 @@ class Pools(Generic[C]):
         # One spare: a request may start before the previous one has released its connection
         limits = httpx2.Limits(max_connections=_A_POOL + 1, max_keepalive_connections=_A_POOL + 1)
         self._connections = [
-            httpx2.AsyncClient(verify=secure, limits=limits, timeout=None)
+            httpx2.AsyncClient(
+                verify=secure,
+                limits=limits,
+                timeout=None,
+                headers={"Accept-Encoding": "identity"},
+                event_hooks={"response": [_limit_size]},
+            )
             for _ in range(-(-concurrency // _A_POOL))
         ]
         self._clients = [make(connections) for connections in self._connections]
@@ -57,6 +65,42 @@ class Pools(Generic[C]):
         """Close the connections."""
         for connections in self._connections:
             await connections.aclose()
+
+
+class _TooLargeError(Exception):
+    """A response takes too much memory or time to read."""
+
+
+async def _limit_size(response: "httpx2.Response") -> None:
+    """Read a response before the SDK does, and stop at the limits of its size."""
+    import httpx2
+
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        # a megabyte could unpack to a gigabyte
+        raise _TooLargeError("expected an answer that is not compressed")
+    body = bytearray()
+    stream: Any = response.stream
+    async for chunk in stream:
+        body += chunk
+        if len(body) > _MOST_BYTES:
+            raise _TooLargeError(f"expected an answer of at most {_MOST_BYTES:,} bytes")
+    await stream.aclose()
+    if (braces := body.count(b"{")) > _MOST_BRACES:
+        raise _TooLargeError(f"expected at most {_MOST_BRACES:,} JSON objects, got {braces:,}")
+    response.stream = httpx2.ByteStream(bytes(body))
+
+
+def _is_no_server(problem: BaseException) -> bool:
+    """Return whether an exception says that a connection was refused."""
+    # one of several addresses of a host is reported in a group
+    causes = (problem.__cause__, problem.__context__, *getattr(problem, "exceptions", ()))
+    refused = isinstance(problem, ConnectionRefusedError)
+    return refused or any(_is_no_server(cause) for cause in causes if cause)
+
+
+def are_counts(values: Iterable[object]) -> bool:
+    """Return whether all values are plausible token counts."""
+    return all(type(value) is int and 0 <= value <= _MOST_TOKENS for value in values)
 
 
 @dataclass(kw_only=True)
@@ -88,6 +132,18 @@ class SDKProvider(ABC, Generic[C]):
         self._key_names: Sequence[str] = ()
         self._needs_key = True
 
+    def read_key(self) -> str:
+        """Return the API key; empty if the server needs none.
+
+        Raises:
+            Misconfigured: the key is missing or malformed.
+        """
+        key = read_key(self._key_names, self.name)
+        if self._needs_key and not key:
+            where = " or ".join(self._key_names)
+            raise Misconfigured(f"{self.name}: expected a key in {where}; it is not set")
+        return key
+
     async def send(self, prompt: Prompt) -> Answer:
         """See `resume_gym.llm.Provider`."""
         async with self._connecting:
@@ -110,10 +166,7 @@ class SDKProvider(ABC, Generic[C]):
             extra = self.name.partition("/")[0]
             message = f"{self.name}: {problem}; pip install resume-gym[{extra}]"
             raise Misconfigured(message) from None
-        self._key = read_key(self._key_names, self.name)
-        if self._needs_key and not self._key:
-            where = " or ".join(self._key_names)
-            raise Misconfigured(f"{self.name}: expected a key in {where}; it is not set")
+        self._key = self.read_key()
         try:
             return Pools(make, self.concurrency)
         except ValueError as problem:
@@ -122,14 +175,20 @@ class SDKProvider(ABC, Generic[C]):
     async def _send(self, pools: Pools[C], prompt: Prompt) -> Answer:
         began = time.perf_counter()
         try:
-            with pools.client() as client:
-                async with asyncio.timeout(self.timeout_s):
-                    response = await self._request(client, prompt)
-        except TimeoutError:
-            raise Unavailable(f"{self.name}: a request took {self.timeout_s:g} s") from None
-        except Exception as problem:
-            raise self._failure(problem) from None  # the SDK's exception may contain the key
-        return self._answer(response, time.perf_counter() - began)
+            try:
+                with pools.client() as client:
+                    async with asyncio.timeout(self.timeout_s):
+                        response = await self._request(client, prompt)
+            except TimeoutError:
+                raise Unavailable(f"{self.name}: a request took {self.timeout_s:g} s") from None
+            except Exception as problem:
+                for cause in (problem, problem.__cause__):  # some SDKs wrap it
+                    if isinstance(cause, _TooLargeError):
+                        raise Malformed(f"{self.name}: {cause}") from None
+                raise self._failure(problem) from None  # the SDK's exception may contain the key
+            return self._answer(response, time.perf_counter() - began)
+        except RecursionError:
+            raise Malformed(f"{self.name}: expected an answer with less nesting") from None
 
     def _no_response(
         self, cause: Exception, invalid: tuple[type[Exception], ...], disconnected: bool = False
@@ -147,7 +206,8 @@ class SDKProvider(ABC, Generic[C]):
         if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
             return Misconfigured(f"{message}; check base_url, {self.base_url!r}")
         if disconnected or isinstance(cause, httpx2.TransportError):
-            return Unavailable(f"{message} at {self.base_url}" if self.base_url else message)
+            where = f"{message} at {self.base_url}" if self.base_url else message
+            return Unavailable(where, no_server=_is_no_server(cause))
         if isinstance(cause, (*invalid, httpx2.HTTPError)):
             return Malformed(message)
         raise cause

@@ -130,7 +130,8 @@ class Store:
     async def _run(self, work: Any, *args: Any) -> Any:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
-        except (sqlite3.Error, OSError) as problem:
+        # the last two: a text or a number of an answer that SQLite cannot hold
+        except (sqlite3.Error, OSError, ValueError, OverflowError) as problem:
             raise Misconfigured(f"store {str(self.path)!r}: {problem}") from None
 
     def _find(self, key: str) -> str | None:

@@ -90,9 +90,11 @@ _MONTH = (
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
 )
 _YEAR = r"(?:19|20)\d\d"
-# Order matters: URLs and dates precede figures, which would match their digits.
+# Order matters: URLs and dates precede figures, which would match their digits. The longest local
+# part and domain label bound the search for an address in a long run of letters and digits.
 _ANY = rf"""
-    (?P<url>(?:https?://|www\.)\S+|[\w.+-]+@[\w-]+\.[\w.]+|\b[\w-]+\.(?:com|org|net|io|dev)\b\S*)
+    (?P<url>(?:https?://|www\.)\S+|[\w.+-]{{1,64}}@[\w-]+\.[\w.]+
+      |\b[\w-]{{1,63}}\.(?:com|org|net|io|dev)\b\S*)
     |\b(?P<mon>{_MONTH})\.?,?\s+(?:\d\d?(?:st|nd|rd|th)?,?\s+)?(?P<mon_year>{_YEAR})\b
     |\b(?P<num>0?[1-9]|1[0-2])[/.](?P<num_year>{_YEAR})\b
     |\b(?P<iso_year>{_YEAR})[-/.](?P<iso>0[1-9]|1[0-2])(?!\d)
@@ -111,7 +113,7 @@ _PLAIN_FIRST = re.compile(
     rf"(?P<low>(?-i:[a-z]+)(?![\w+\#&./'-]))|{_ANY}", re.VERBOSE | re.IGNORECASE
 )
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-_LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
+_LINK = re.compile(r"\[([^\]]{0,999})\]\(([^)]{0,999})\)")  # bounded: each "[" starts a search
 _MARKUP = re.compile(r"\*+|`+|(?<!\w)_+|_+(?!\w)|^>+\s*")
 _MARKED = re.compile(r"[*`_\[>\x00-\x08\x0e-\x1b\x7f]")
 _PLAIN = str.maketrans(

@@ -392,7 +392,11 @@ def _similar(
     ]
     told: dict[int, list[int]] = {}
     taken: set[int] = set()
-    pairs.sort(reverse=True)
+    pairs.sort()
+    rivals: dict[int, list[tuple[float, int]]] = {}  # of each unit, the most similar line last
+    for (score, _), index, unit in pairs:
+        rivals.setdefault(unit, []).append((score, index))
+    pairs.reverse()
     # prefer one-to-one matches: merge only where no other unmatched line is about as similar
     for merging in (False, True):
         for (score, _), index, unit in pairs:
@@ -400,8 +404,10 @@ def _similar(
             if score < enough or unit in taken or len(told.get(index, ())) == _MERGED:
                 continue
             if index in told and not merging:
-                rivals = (s for (s, _), one, u in pairs if u == unit and one not in told)
-                if max(rivals, default=0.0) >= _RIVAL * score:
+                others = rivals[unit]
+                while others and others[-1][1] in told:
+                    others.pop()  # for good: `told` only grows
+                if others and others[-1][0] >= _RIVAL * score:
                     continue
             told.setdefault(index, []).append(unit)
             taken.add(unit)

@@ -45,7 +45,9 @@ class Results:
         if not path.is_dir():
             is_inside = path.is_file() and (_is_run(path.parent) or _is_evaluation(path.parent))
             hint = f", did you mean its folder {str(path.parent)!r}?" if is_inside else ""
-            raise TaskError(f"view: there is no folder {str(path)!r}{hint}")
+            if path.exists():
+                raise TaskError(f"view: expected a folder, {str(path)!r} is a file{hint}")
+            raise TaskError(f"view: there is no folder {str(path)!r}")
         self.path = path
         self.is_run = _is_run(path)
         if not self.is_run and not _is_evaluation(path):

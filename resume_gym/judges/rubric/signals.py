@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from itertools import groupby
 from typing import NamedTuple
 
+from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.claims import Finding, find_claims
 from resume_gym.judges.rubric.licences import (
     MUCH_NEARER,
@@ -49,6 +50,7 @@ _SAME_OBJECT = 0.5  # greatest share of its meaning that a line with the same ob
 _SLIP = 1  # ungrammatical word pairs allowed, as slips
 _BY_THE_WAY = 3  # most content words added to a line that absorbs others
 _ROOM = 4  # deleted padding lines from which the rest fits the job better
+_MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # the time grows with their squares
 
 
 class Change(NamedTuple):
@@ -92,8 +94,14 @@ _NONE: frozenset[str] = frozenset()
 
 
 def measure(text: str, reference: Reference) -> Signals:
-    """Measure a text against the original."""
+    """Measure a text against the original.
+
+    Raises:
+        JudgeRefused: the text or the original is too long.
+    """
     lines = parse(text)
+    _check_size(lines)
+    _check_size(reference.lines)
     if lines == reference.lines:
         return Signals((), (), (), 0)
     origins = align(lines, reference)
@@ -110,6 +118,15 @@ def measure(text: str, reference: Reference) -> Signals:
     worst = {change.key: change for change in sorted(changes, key=lambda change: -change.outcome)}
     needless = sum(change.outcome <= 0 for change in changes)
     return Signals(tuple(worst.values()), tuple(findings), tuple(doubts), needless)
+
+
+def _check_size(lines: Sequence[Line]) -> None:
+    words = sum(len(line.content.words) for line in lines)
+    numbers = sum(len(line.content.numbers) for line in lines)
+    for what, count in {"lines": len(lines), "words": words, "numbers": numbers}.items():
+        if count > _MOST[what]:
+            most = f"{_MOST[what]:,} {what}"
+            raise JudgeRefused(f"the rubric judge reads at most {most}; the resume has {count:,}")
 
 
 class _Page(NamedTuple):

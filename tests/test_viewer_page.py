@@ -388,13 +388,36 @@ def test_an_evaluation_shows_agents_and_what_failed(page, evaluation):
     show(page, evaluation, "")
     figures = page.get_by_role("region", name="Figures of each agent")
     assert figures.locator("thead th").all_inner_texts() == ["good", "bad"]
-    assert page.locator("summary", has_text="bad minus good").count() == 1
+    differences = page.get_by_role("region", name="Differences in mean reward")
+    told = differences.locator("tbody tr").inner_text().split("\t")
+    assert told == ["bad − good", "−5.00", "−6.00 to −4.00", "0.250", "-", "0 / 1 / 2"]
+    page.locator("summary", has_text="Differences in other measures (1)").click()
+    other = page.get_by_role("region", name="Differences in other measures (1)")
+    assert other.locator("tbody th").all_inner_texts() == ["words an episode"]
     assert page.locator("svg").count() == 2  # rewards of each agent
     show(page, evaluation, "episodes?outcome=not+graded")
     assert rows(page).count() == 1
     rows(page).locator("a").click()
     expect(page.locator(".note", has_text="It could not be graded")).to_contain_text("no verdict")
     assert "not graded" in page.locator(".facts").inner_text()
+
+
+def test_four_agents_fit_a_small_screen(page, tmp_path):
+    agents = {"noop": 3, "random": 2, "careful": 1, "oracle": 0}
+    page.set_viewport_size({"width": 1280, "height": 800})
+    with served(write_evaluation(tmp_path / "four", agents=agents)) as address:
+        show(page, address, "")
+        assert page.locator("main h2").first.inner_text() == "Result"
+        tables = page.locator("main .figures:visible")
+        assert [table.locator("tbody tr").count() for table in tables.all()][:2] == [4, 6]
+        for table in tables.all():  # no column that breaks words, none that is out of sight
+            rows = table.locator("tbody tr:not(.title)")
+            assert max(row.bounding_box()["height"] for row in rows.all()) < 60
+            assert table.evaluate("one => one.scrollWidth <= one.parentElement.clientWidth")
+        show(page, address, "episodes?agent=random")
+        assert page.locator(".scroll").evaluate("one => one.scrollWidth <= one.clientWidth")
+        box = page.locator(".episodes tbody tr").first.bounding_box()
+        assert box["height"] < 90
 
 
 # --- for everybody ------------------------------------------------------------------------------

@@ -189,6 +189,7 @@ function tableCell(episode, name, title) {
   }
   if (name === "reward" && known(episode.reward)) content = [h("b", {}, signed(episode.reward))];
   if (name === "score" && known(episode.score)) content = [fixed(episode.score, 1)];
+  if (name === "weakness") content = plain(words(episode.weakness));
   if (name === "lines" && known(episode.lines))
     content = [episode.lines + "/" + episode.page_lines];
   if (name === "flags")
@@ -208,13 +209,11 @@ function tableCell(episode, name, title) {
 
 const chips = (flags) => flags.map((one) => h("span", { class: "chip bad" }, plain(one)));
 
-// What the judge found worse, in one line: a bad episode has it all.
+// In words: a bad episode has so many that chips would fill the screen.
 function brieflyFlagged(flags) {
   const worse = flags.filter((one) => one.startsWith("worse ")).map((one) => one.slice(6));
-  return [
-    chips(flags.filter((one) => !one.startsWith("worse "))),
-    worse.length ? h("small", { class: "bad" }, plain("worse: " + worse.join(", "))) : null,
-  ];
+  const other = flags.filter((one) => !one.startsWith("worse "));
+  return plain([...other, worse.length ? "worse: " + worse.join(", ") : []].flat().join(", "));
 }
 
 function toRow(number) {

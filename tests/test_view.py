@@ -23,6 +23,7 @@ from examples.release_notes import Editor, NotesSession, make_release
 from resume_gym import Rules, Session, tool_call
 from resume_gym.apps.viewer import episode, html
 from resume_gym.apps.viewer.data import Results, UnreadableError
+from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.rows import make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.document import wrapped_lines
@@ -310,10 +311,78 @@ def test_tokens_are_read_with_the_runs_tokenizer(run, tmp_path):
     [
         ("nowhere", "there is no folder"),
         ("run/config.toml", "did you mean its folder"),
-        ("run/trajectories", "expected a run .* or an evaluation"),
+        ("run/trajectories", "expected a run .* an evaluation .* or a folder of them"),
     ],
 )
 def test_other_folders_are_refused(tmp_path, name, message):
     write_run(tmp_path / "run")
     with pytest.raises(TaskError, match=message):
-        Results(tmp_path / name)
+        open_folder(tmp_path / name)
+
+
+def test_episodes_are_searched_for_a_text(run):
+    for text, members in (
+        ("HELPED BUILD", {0, 1, 2, 3}),  # in the document, or in the diff of what was removed
+        ("rust", {1}),  # written in an edit
+        ("error (not_found)", {1}),  # in a reply
+        ("nowhere", set()),
+    ):
+        found = run.search(text)
+        assert {run.rows[number].member for number in found} == members, text
+        assert len(found) == len(members) * STEPS
+
+
+def test_the_version_changes_with_the_files(tmp_path):
+    results = read(write_run(tmp_path / "run"))
+    seen = {results.version()}
+    assert results.version() in seen
+    append(results.path, results.record(0))
+    seen.add(results.version())
+    with (results.path / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"step": 4, "reward": 2.5}\n')
+    seen.add(results.version())
+    assert len(seen) == 3
+
+
+def test_the_prompt_is_that_of_the_environment(run, evaluation):
+    assert run.index()["system_prompt"] == Session.system_prompt
+    assert evaluation.index()["system_prompt"] == ""  # its tasks are nowhere
+
+
+# --- folders of folders -------------------------------------------------------------------------
+
+
+def test_runs_and_evaluations_are_listed(tmp_path):
+    write_run(tmp_path / f"a {EVIL}".replace("/", ""))
+    write_evaluation(tmp_path / "result")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "episodes.jsonl").touch()
+    (tmp_path / "broken" / "evaluation.json").write_text("[]")
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "episodes.jsonl").touch()
+    (tmp_path / "strange" / "evaluation.json").write_text('{"agents": [1e999]}')
+    (tmp_path / "empty").mkdir()
+    listing = open_folder(tmp_path)
+    assert isinstance(listing, Listing)
+    rows = {row["name"].split()[0]: row for row in listing.index()["runs"]}
+    assert set(rows) == {"a", "result", "broken", "strange"}
+    assert rows["a"]["kind"] == "run"
+    assert (rows["a"]["steps"], rows["a"]["rewards"]) == ([STEPS, None], {"": STEPS / 2})
+    assert rows["result"]["kind"] == "evaluation"
+    assert rows["result"]["rewards"]["good"] > rows["result"]["rewards"]["bad"]
+    assert "expected an object" in rows["broken"]["problem"]
+    assert rows["strange"]["problem"]
+
+
+def test_a_list_is_read_again_once_a_run_goes_on(tmp_path):
+    folder = write_run(tmp_path / "run")
+    listing = Listing(tmp_path)
+    before, version = listing.index()["runs"], listing.version()
+    assert listing.version() == version
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"step": 4, "reward": 9.5}\n')
+    assert listing.version() != version
+    (row,) = listing.index()["runs"]
+    assert (before[0]["rewards"], row["rewards"]) == ({"": 1.5}, {"": 9.5})
+    write_evaluation(tmp_path / "new")
+    assert [row["name"] for row in listing.index()["runs"]] == ["new", "run"]

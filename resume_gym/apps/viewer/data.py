@@ -8,6 +8,8 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -16,6 +18,12 @@ from resume_gym.apps.viewer import episode
 from resume_gym.apps.viewer.rows import Row, make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.tasks import TaskError
+
+_FIGURES = (
+    *("metrics.jsonl", "evaluations.jsonl", "before.json", "after.json", "journal.md"),
+    *("evaluation.json", "episodes.jsonl"),
+)
+"""Files that a running job writes, besides those in `trajectories`."""
 
 _PROBLEMS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """Exceptions that malformed records of episodes raise."""
@@ -50,8 +58,8 @@ class Results:
         self.is_run = _is_run(path)
         if not self.is_run and not _is_evaluation(path):
             raise TaskError(
-                "view: expected a run (metrics.jsonl, trajectories) or an evaluation "
-                f"(episodes.jsonl); {str(path)!r} has neither"
+                "view: expected a run (metrics.jsonl, trajectories), an evaluation "
+                f"(episodes.jsonl) or a folder of them; {str(path)!r} is none of these"
             )
         self.rows: list[Row] = []
         self._places: list[_Place] = []
@@ -60,9 +68,13 @@ class Results:
         self._unreadable = 0
         self._lock = Lock()
         self._settings = self._read_settings()
-        env, source = (str(self._settings.get(name) or "") for name in ("env", "tasks"))
-        self.tasks = find_tasks(env, source) if env else Tasks()
         self._decode: Callable[[int], str] | None = None
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """Tasks of the environment; a list of runs does not load them."""
+        env, source = (str(self._settings.get(name) or "") for name in ("env", "tasks"))
+        return find_tasks(env, source) if env else Tasks()
 
     def _read_settings(self) -> Mapping[str, Any]:
         if not self.is_run:  # evaluation.json is written at the end
@@ -80,6 +92,11 @@ class Results:
         if self.is_run:
             return sorted((self.path / "trajectories").glob("step-*.jsonl"))
         return [self.path / "episodes.jsonl"]
+
+    def version(self) -> str:
+        """Return a text that changes when the files do; reads none of them."""
+        sizes = [file.stat().st_size for file in self.files() if file.is_file()]
+        return repr((stamp(self.path), len(sizes), sum(sizes)))
 
     def refresh(self, progress: Callable[[], object] = lambda: None) -> None:
         """Read the episodes added since the last call.
@@ -151,6 +168,20 @@ class Results:
             raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
         return {**data, "has_tokens": bool(record.get("tokens"))}
 
+    def search(self, text: str) -> list[int]:
+        """Return the numbers of the episodes that contain a text; reads all of them.
+
+        The text may be in an action, in a reply or in the final document; case does not matter.
+        """
+        wanted, found = text.lower(), []
+        for number in range(len(self._places)):
+            with suppress(UnreadableError):
+                record = self.record(number)
+                parts = (record["text"], *record["actions"], *record.get("observations", ()))
+                if any(wanted in str(part).lower() for part in parts):
+                    found.append(number)
+        return found
+
     def tokens(self, number: int) -> dict[str, Any]:
         """Return the response tokens of an episode, with texts if the tokenizer is found."""
         tokens = self.record(number).get("tokens") or {}
@@ -177,8 +208,13 @@ class Results:
             "columns": list(Row._fields),
             "rows": rows,
             "notes": notes,
+            "system_prompt": self.tasks.system_prompt,
         }
-        return common | (self._of_run() if self.is_run else self._of_evaluation())
+        return common | self.figures()
+
+    def figures(self) -> dict[str, Any]:
+        """Return settings, metrics and summaries, as JSON values."""
+        return self._of_run() if self.is_run else self._of_evaluation()
 
     def _of_run(self) -> dict[str, Any]:
         before, after = _json(self.path / "before.json"), _json(self.path / "after.json")
@@ -220,6 +256,20 @@ class Results:
             "metrics": [],
             "journal": [],
         }
+
+
+def is_results(folder: Path) -> bool:
+    """Return whether a folder is that of a run or an evaluation."""
+    return _is_run(folder) or _is_evaluation(folder)
+
+
+def stamp(folder: Path) -> tuple[int, int]:
+    """Return when figures of a folder were last written (nanoseconds since 1970), and their size.
+
+    Both are 0 without figures. Reads no file.
+    """
+    files = [file.stat() for name in _FIGURES if (file := folder / name).is_file()]
+    return max((one.st_mtime_ns for one in files), default=0), sum(one.st_size for one in files)
 
 
 def _is_run(folder: Path) -> bool:

@@ -27,6 +27,11 @@ class Tasks(NamedTuple):
     session_type: type[EditSession[Any, Any]] | None = None
     note: str = ""
 
+    @property
+    def system_prompt(self) -> str:
+        """The environment's system prompt, which records do not hold; empty if unknown."""
+        return str(getattr(self.session_type, "system_prompt", ""))
+
     def weakness(self, task_id: str) -> str:
         """Return the weakness of a task; empty if unknown."""
         return str(getattr(self.by_id.get(task_id), "weakness", ""))

@@ -323,6 +323,7 @@ def test_other_folders_are_refused(tmp_path, name, message):
 def test_episodes_are_searched_for_a_text(run):
     for text, members in (
         ("HELPED BUILD", {0, 1, 2, 3}),  # in the document, or in the diff of what was removed
+        (EVIL.upper(), {0, 1, 2, 3}),  # with characters that JSON escapes
         ("rust", {1}),  # written in an edit
         ("error (not_found)", {1}),  # in a reply
         ("nowhere", set()),

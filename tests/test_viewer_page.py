@@ -109,6 +109,15 @@ def agents_exported(hostile_agents, tmp_path_factory):
     return file.as_uri()
 
 
+@pytest.fixture(scope="module")
+def listed(folder, tmp_path_factory):
+    both = tmp_path_factory.mktemp("listed")
+    write_run(both / folder.name)
+    write_evaluation(both / "two", agents={EVIL: 0, f"bad {EVIL}": 1})
+    with served(both) as address:
+        yield address
+
+
 @pytest.fixture
 def page(browser):
     context = browser.new_context(viewport={"width": 1280, "height": 800})
@@ -247,7 +256,7 @@ def test_curves_are_drawn_and_can_be_read(page, run):
 def test_a_step_of_a_curve_leads_to_its_episodes(page, run):
     show(page, run, "")
     chart = page.locator(".chart", has_text="Reward, and its spread")
-    assert chart.locator("circle").count() == 1  # before training, on held-out tasks
+    assert chart.locator("svg[role=img] circle").count() == 1  # before training, on held-out tasks
     assert "on held-out tasks" in chart.locator(".legend").text_content()
     box = chart.locator("svg[role=img]").bounding_box()
     page.mouse.click(box["x"] + 0.7 * box["width"], box["y"] + 0.5 * box["height"])  # of 0 to 3
@@ -337,26 +346,23 @@ def add_step(folder, step):
     (steps / f"step-{step:06d}.jsonl").write_bytes(played)
 
 
-def test_a_list_of_runs(page, folder, tmp_path):
-    write_evaluation(tmp_path / "two")
-    write_run(tmp_path / folder.name)
-    with served(tmp_path) as address:
-        show(page, address, "")
-        assert rows(page).count() == 2
-        run = page.get_by_role("row", name=folder.name)
-        assert "3" in run.inner_text()
-        assert "+1.50" in run.inner_text()
-        page.keyboard.press("j")
-        page.keyboard.press("j")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("h1:has-text('Evaluation two')")
-        page.keyboard.press("0")
-        page.wait_for_selector("h1:has-text('Runs in')")
-        run.get_by_role("link").click()
-        page.wait_for_selector("h1:has-text('Run <img')")
-        show(page, page.url.partition("#")[0], "episode/1")
-        page.get_by_role("link", name="All runs").click()
-        page.wait_for_selector("h1:has-text('Runs in')")
+def test_a_list_of_runs(page, listed, folder):
+    show(page, listed, "")
+    assert SEEN in page.get_by_role("row", name="two").inner_text()
+    assert rows(page).count() == 2
+    run = page.get_by_role("row", name=folder.name)
+    assert "3" in run.inner_text()
+    assert "+1.50" in run.inner_text()
+    page.keyboard.press("j")  # the last to change comes first
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:has-text('Evaluation two')")
+    page.keyboard.press("0")
+    page.wait_for_selector("h1:has-text('Runs in')")
+    run.get_by_role("link").click()
+    page.wait_for_selector("h1:has-text('Run <img')")
+    show(page, page.url.partition("#")[0], "episode/1")
+    page.get_by_role("link", name="All runs").click()
+    page.wait_for_selector("h1:has-text('Runs in')")
     assert page.faults == []
     assert page.evaluate("window.pwned") is None
 
@@ -577,13 +583,13 @@ def test_keys(page, run):
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
-def test_everybody_can_read_it(browser, run, evaluation, width, scheme):
+def test_everybody_can_read_it(browser, run, evaluation, listed, width, scheme):
     context = browser.new_context(
         viewport={"width": width, "height": 740}, color_scheme=scheme, bypass_csp=True
     )
     page = context.new_page()
     paths = ("", "episodes", "episode/0", "compare/0/1")
-    for address, path in [*((run, one) for one in paths), (evaluation, "")]:
+    for address, path in [*((run, one) for one in paths), (evaluation, ""), (listed, "")]:
         show(page, address, path)
         open_all(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path

@@ -67,13 +67,13 @@ class Results:
         self._offsets: dict[Path, int] = {}
         self._unreadable = 0
         self._lock = Lock()
-        self._settings = self._read_settings()
+        self.settings = self._read_settings()
         self._decode: Callable[[int], str] | None = None
 
     @cached_property
     def tasks(self) -> Tasks:
         """Tasks of the environment; a list of runs does not load them."""
-        env, source = (str(self._settings.get(name) or "") for name in ("env", "tasks"))
+        env, source = (str(self.settings.get(name) or "") for name in ("env", "tasks"))
         return find_tasks(env, source) if env else Tasks()
 
     def _read_settings(self) -> Mapping[str, Any]:
@@ -142,15 +142,19 @@ class Results:
         """
         if not 0 <= number < len(self._places):
             raise IndexError(number)
-        file, start, length = self._places[number]
-        with file.open("rb") as opened:
-            opened.seek(start)
-            line = opened.read(length)
+        line = self._line(number)
         try:
             record: dict[str, Any] = _loads(line)
         except ValueError as problem:
+            file = self._places[number].file
             raise UnreadableError(f"{file}: has been changed since ({problem})") from None
         return record
+
+    def _line(self, number: int) -> bytes:
+        file, start, length = self._places[number]
+        with file.open("rb") as opened:
+            opened.seek(start)
+            return opened.read(length)
 
     def episode(self, number: int) -> dict[str, Any]:
         """Return the data of the page for the episode of a row.
@@ -174,7 +178,11 @@ class Results:
         The text may be in an action, in a reply or in the final document; case does not matter.
         """
         wanted, found = text.lower(), []
+        # JSON never escapes these characters: most lines need no parsing
+        literal = wanted.encode() if re.fullmatch(r"[ !#-.0-\[\]-~]*", wanted) else b""
         for number in range(len(self._places)):
+            if literal not in self._line(number).lower():
+                continue
             with suppress(UnreadableError):
                 record = self.record(number)
                 parts = (record["text"], *record["actions"], *record.get("observations", ()))
@@ -186,7 +194,7 @@ class Results:
         """Return the response tokens of an episode, with texts if the tokenizer is found."""
         tokens = self.record(number).get("tokens") or {}
         if self._decode is None:  # a running job may still write its tokenizer
-            self._decode = find_decoder(self.path, str(self._settings.get("model") or ""))
+            self._decode = find_decoder(self.path, str(self.settings.get("model") or ""))
         ids = tokens.get("response", [])
         return {
             "prompt": len(tokens.get("prompt", [])),
@@ -212,6 +220,12 @@ class Results:
         }
         return common | self.figures()
 
+    def metrics(self, backwards: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the metrics of each step, oldest first, or backwards."""
+        for row in _lines(self.path / "metrics.jsonl", backwards):
+            if isinstance(row.get("step"), int | float):
+                yield row
+
     def figures(self) -> dict[str, Any]:
         """Return settings, metrics and summaries, as JSON values."""
         return self._of_run() if self.is_run else self._of_evaluation()
@@ -226,18 +240,14 @@ class Results:
         journal = self.path / "journal.md"
         text = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
         return {
-            "settings": self._settings,
-            "metrics": [
-                row
-                for row in _lines(self.path / "metrics.jsonl")
-                if isinstance(row.get("step"), int | float)
-            ],
+            "settings": self.settings,
+            "metrics": list(self.metrics()),
             "figures": {name: summary for name, summary in figures.items() if summary},
             "journal": [line[2:] for line in text.split("\n") if line.startswith("- ")],
         }
 
     def _of_evaluation(self) -> dict[str, Any]:
-        self._settings = settings = self._read_settings()
+        self.settings = settings = self._read_settings()
         agents = {
             name: agent
             for name, agent in (settings.get("agents") or {}).items()
@@ -295,11 +305,12 @@ def _json(file: Path) -> dict[str, Any]:
     return value
 
 
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
+def _lines(file: Path, backwards: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSONL file; skip invalid lines and an incomplete last line."""
     if not file.is_file():
         return
-    for line in file.read_bytes().split(b"\n")[:-1]:
+    lines = file.read_bytes().split(b"\n")[:-1]
+    for line in reversed(lines) if backwards else lines:
         try:
             value = _loads(line)
         except ValueError:

@@ -71,13 +71,13 @@ class Listing:
 
 def _summary(results: Results) -> dict[str, Any]:
     """Return the figures of a row: rewards of the last step or of each agent."""
-    told = results.figures()
-    settings, metrics = told["settings"], told["metrics"]
+    settings = results.settings
     common = {"env": str(settings.get("env") or "")}
     if not results.is_run:
-        rewards = {agent: _finite(one.get("reward")) for agent, one in told["figures"].items()}
+        agents = results.figures()["figures"].items()
+        rewards = {name: _finite(told.get("reward")) for name, told in agents}
         return {**common, "kind": "evaluation", "steps": None, "rewards": rewards}
-    last = metrics[-1] if metrics else {}
+    last = next(results.metrics(backwards=True), {})
     steps = [_finite(last.get("step", 0)), _finite(settings.get("steps"))]
     return {**common, "kind": "run", "steps": steps, "rewards": {"": _finite(last.get("reward"))}}
 

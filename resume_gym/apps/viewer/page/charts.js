@@ -179,13 +179,13 @@ function readable(svg, legend, cursor, series, frame) {
       // what is measured at some steps only: the last of them
       const point = here || (dots && points.findLast((one) => one.step < steps[at]));
       const when = point && !here ? ` (step ${point.step})` : "";
-      return { place, name: label(name), value: point ? text(point.value) + when : "none" };
+      return { place, dots, name: label(name), value: point ? text(point.value) + when : "none" };
     });
   function read(place, marked) {
     at = Math.max(0, Math.min(steps.length - 1, place));
     for (const end of ["x1", "x2"]) cursor.setAttribute(end, marked ? frame.x(steps[at]) : -9);
-    const values = told().map(({ place, name, value }) =>
-      h("li", {}, swatch(place), plain(name), " ", h("b", {}, value)),
+    const values = told().map(({ place, dots, name, value }) =>
+      h("li", {}, swatch(place, dots), plain(name), " ", h("b", {}, value)),
     );
     const title = "step " + steps[at];
     const link = isPlayed(steps[at]) ? h("a", { href: episodesOf(steps[at]) }, title) : title;
@@ -223,13 +223,15 @@ function readable(svg, legend, cursor, series, frame) {
 const isPlayed = (step) => index.episodes.some((one) => one.step === step);
 const episodesOf = (step) => "#/episodes?step=" + step;
 
-function swatch(place) {
+function swatch(place, dots) {
   const dash = DASHES[place % DASHES.length];
   const line = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: colour(place), "stroke-width": 2.5 };
   return s(
     "svg",
     { class: "swatch", viewBox: "0 0 26 8", "aria-hidden": "true" },
-    s("line", { ...line, "stroke-dasharray": dash }),
+    dots
+      ? s("circle", { cx: 13, cy: 4, r: 3.5, fill: colour(place) })
+      : s("line", { ...line, "stroke-dasharray": dash }),
   );
 }
 

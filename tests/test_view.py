@@ -266,6 +266,7 @@ def test_an_episode_that_makes_no_sense_takes_no_other_with_it(tmp_path, wrong):
     number = len(results.rows) - 1
     with pytest.raises(UnreadableError):
         results.episode(number)
+    assert results.search("Helped build")
     assert html.export(results, tmp_path / "run.html") == 1
     assert packed(tmp_path / "run.html", "index")["chunks"].count(None) == 1
 

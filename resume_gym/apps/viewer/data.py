@@ -183,7 +183,7 @@ class Results:
         for number in range(len(self._places)):
             if literal not in self._line(number).lower():
                 continue
-            with suppress(UnreadableError):
+            with suppress(*_PROBLEMS):
                 record = self.record(number)
                 parts = (record["text"], *record["actions"], *record.get("observations", ()))
                 if any(wanted in str(part).lower() for part in parts):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from learners.config import Config, ConfigError, dry_run, load, stop
+from learners.config import Config, ConfigError, dry_run, load, stop, to_dict
 from learners.engines import Engine, EngineError
 from learners.engines.server import Server, transfer
 from learners.engines.transformers import TransformersEngine
@@ -30,7 +30,7 @@ from learners.training.checkpoint import CheckpointError
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from learners.training.trainer import Trainer
-from resume_gym import TaskError
+from resume_gym import TaskError, trust
 from resume_gym.judges import JudgeError
 
 Train = Callable[[Config, Trainer, RolloutSource, Report], None]
@@ -104,6 +104,7 @@ def _run(config: Config, train: Train) -> None:
         work = None
         if ranks.rank() == 0:
             folder.configure(config)
+            trust.remember(folder.path, to_dict(config))
             work = Workload.of(config)
         trainer = Trainer(config, folder.checkpoints)
         urls = config.engine_urls or started

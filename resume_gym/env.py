@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -16,6 +15,7 @@ from resume_gym.session import Session
 from resume_gym.sources import load_tasks
 from resume_gym.spaces import UnicodeText
 from resume_gym.tasks import TaskError
+from resume_gym.trust import import_named
 from resume_gym.user_errors import did_you_mean
 
 MAX_OBSERVATION = 1_048_576
@@ -332,7 +332,7 @@ def _check_env(name: str) -> None:
     try:
         module, _, env_id = name.rpartition(":")
         if module:
-            import_module(module)
+            import_named(module)
         point: Any = gym.spec(env_id).entry_point
         kind = gym.envs.registration.load_env_creator(point) if isinstance(point, str) else point
     except (gym.error.Error, ImportError, AttributeError) as problem:

@@ -189,16 +189,16 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
         main(["view", str(run.path), "--port", "65536"])
 
 
-def test_what_a_downloaded_run_names_is_not_imported_from_where_it_lies(tmp_path):
+@pytest.mark.parametrize("flags", [[], ["--trust-remote-code"]])
+def test_the_module_that_a_downloaded_run_names_is_imported_only_with_the_flag(tmp_path, flags):
     (tmp_path / "trajectories").mkdir()
     (tmp_path / "config.toml").write_text('env = "planted:Env-v0"\n')
     (tmp_path / "planted.py").write_text('open("planted.txt", "w")\n')
-    call = "from resume_gym.cli import main; raise SystemExit(main())"
     path = str(Path(__file__).parents[1])
     told = subprocess.run(
-        [sys.executable, "-P", "-c", call, "view", ".", "--export", "run.html"],
+        [sys.executable, "-m", "resume_gym", "view", ".", "--export", "run.html", *flags],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
-    assert not (tmp_path / "planted.txt").exists()
-    assert "PYTHONPATH" in packed(tmp_path / "run.html", "index")["notes"][0]
+    assert (tmp_path / "planted.txt").exists() == bool(flags)
+    assert "--trust-remote-code" in packed(tmp_path / "run.html", "index")["notes"][0] or flags

@@ -10,6 +10,7 @@ from resume_gym.apps.viewer.server import PORT, serve
 from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import Commands, add_parser, progress_bars
 from resume_gym.tasks import TaskError
+from resume_gym.trust import FLAG, HELP
 
 
 def add_command(commands: Commands) -> None:
@@ -37,9 +38,8 @@ def add_command(commands: Commands) -> None:
         metavar="FILE.html",
         help="write a file that needs no server, instead of serving; it has no tokens",
     )
-    # the folder may come from someone else: keep the current folder off the import path, so that
-    # modules named by its settings are not imported from there
-    command.set_defaults(run=_run, others_data=True)
+    add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
+    command.set_defaults(run=_run)
 
 
 def _port(text: str) -> int:
@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace) -> None:
     check_new_file("--export", target)
     if target and target.exists() and not is_exported(target):
         raise TaskError(f"--export: {str(target)!r} exists and is no export; name another file")
-    results = _open(options.folder)
+    results = _open(options.folder, options.trust_remote_code)
     if target:
         left_out = export(results, target)
         size = target.stat().st_size / 2**20
@@ -73,9 +73,9 @@ def _run(options: argparse.Namespace) -> None:
         server.serve_forever()
 
 
-def _open(folder: Path) -> Results:
+def _open(folder: Path, trusted: bool) -> Results:
     """Read a folder, with a progress bar on the terminal."""
-    results = Results(folder)
+    results = Results(folder, trusted)
     with progress_bars() as bars:
         bar = bars.add_task("reading episodes", total=len(results.files()))
         results.refresh(lambda: bars.advance(bar))

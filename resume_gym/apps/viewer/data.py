@@ -16,6 +16,7 @@ from resume_gym.apps.viewer import episode
 from resume_gym.apps.viewer.rows import Row, make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.tasks import TaskError
+from resume_gym.trust import is_remembered
 
 _PROBLEMS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """Exceptions that malformed records of episodes raise."""
@@ -36,12 +37,14 @@ class Results:
 
     Args:
         path: folder to read.
+        trusted: whether to import modules that its settings name, and to follow other addresses
+            in them; always done if the run was started on this machine.
 
     Raises:
         TaskError: the folder holds neither, or its settings are invalid.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, trusted: bool = False) -> None:
         if not path.is_dir():
             is_inside = path.is_file() and (_is_run(path.parent) or _is_evaluation(path.parent))
             hint = f", did you mean its folder {str(path.parent)!r}?" if is_inside else ""
@@ -61,7 +64,8 @@ class Results:
         self._lock = Lock()
         self._settings = self._read_settings()
         env, source = (str(self._settings.get(name) or "") for name in ("env", "tasks"))
-        self.tasks = find_tasks(env, source) if env else Tasks()
+        trusted = trusted or is_remembered(path, self._settings)
+        self.tasks = find_tasks(env, source, trusted) if env else Tasks()
         self._decode: Callable[[int], str] | None = None
 
     def _read_settings(self) -> Mapping[str, Any]:

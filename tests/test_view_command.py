@@ -173,6 +173,8 @@ def test_the_command_serves_until_it_is_interrupted(run):
 
 
 def test_user_errors_are_one_line(run, server, tmp_path, capsys):
+    (tmp_path / "garbage").mkdir()
+    (tmp_path / "garbage" / "episodes.jsonl").write_text("no episode\n")
     (tmp_path / "notes.txt").touch()  # in a folder that is none to view
     for arguments, message in (
         (["nowhere"], "view: there is no folder 'nowhere'"),
@@ -180,6 +182,7 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
         ([tmp_path / "notes.txt"], "notes.txt'\n"),
         ([run.path, "--export", tmp_path], "is a folder"),
         ([run.path, "--port", server.server_port], "choose another"),
+        ([tmp_path / "garbage"], "no episode that can be read"),
     ):
         assert main(["view", *map(str, arguments)]) == 2
         told = capsys.readouterr().err

@@ -79,4 +79,6 @@ def _open(folder: Path, trusted: bool) -> Results:
     with progress_bars() as bars:
         bar = bars.add_task("reading episodes", total=len(results.files()))
         results.refresh(lambda: bars.advance(bar))
+    if results.unreadable and not results.rows:
+        raise TaskError(f"view: {str(folder)!r} has no episode that can be read, but other lines")
     return results

@@ -105,5 +105,8 @@ def find_decoder(folder: Path, model: str) -> Callable[[int], str] | None:
         return None
     from tokenizers import Tokenizer  # optional dependency
 
-    tokenizer = Tokenizer.from_file(str(file))
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception:  # the library has no other type for an invalid file
+        return None
     return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))

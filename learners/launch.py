@@ -87,6 +87,12 @@ def _run_or_explain(config: Config, train: Train) -> None:
     except (CheckpointError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except OSError as error:  # such as a full disk
+        if error.filename is None:
+            raise
+        hint = f"the same command resumes {run}"
+        print(f"error: {error.filename}: {error.strerror}; {hint}", file=sys.stderr)
+        raise SystemExit(1) from None
     except KeyboardInterrupt:
         print(f"interrupted; the same command resumes {run}", file=sys.stderr)
         raise SystemExit(ranks.INTERRUPTED) from None
@@ -103,9 +109,9 @@ def _run(config: Config, train: Train) -> None:
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
         work = None
         if ranks.rank() == 0:
+            work = Workload.of(config)  # first: it refuses a judge with a key in its settings
             folder.configure(config)
             trust.remember(folder.path, to_dict(config))
-            work = Workload.of(config)
         trainer = Trainer(config, folder.checkpoints)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import gymnasium
 import pytest
 
+from learners import launch
 from learners.config import Config, ConfigError, load, read_toml, to_dict, to_toml
 from learners.rollouts.model_player import FoundModel
 from learners.training import models
@@ -138,6 +140,32 @@ def test_files_in_the_current_folder_take_no_part(module: str, here: Path) -> No
         [sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device", "runs/a/x"), None])
+def test_a_folder_that_cannot_be_written_is_one_line(
+    failure: OSError | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if failure:
+        monkeypatch.setattr("learners.launch.Workload.of", Mock(side_effect=failure))
+    else:
+        Path("runs").touch()
+    with pytest.raises(SystemExit) as stop:
+        launch.main(Mock(), "aipo.py", [])
+    told = "runs/a/x: No space left on device" if failure else "runs/nano/trajectories: Not a dir"
+    assert stop.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {told}")
+    assert said.count("\n") == 1
+
+
+def test_a_key_in_a_judges_address_is_written_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    judge = {"name": "openai", "model": "m", "base_url": "http://me:secret@host/v1"}
+    with pytest.raises(SystemExit) as stop:
+        launch.main(Mock(), "aipo.py", ["--judge", json.dumps({"name": "votes", "judge": judge})])
+    assert stop.value.code == 2
+    assert "base_url: expected no key in it" in capsys.readouterr().err
+    assert not list(Path("runs").rglob("*.*"))
 
 
 def test_code_beside_the_weights_of_a_model_is_never_run(here: Path) -> None:

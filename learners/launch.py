@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from learners.config import Config, ConfigError, dry_run, load, stop
+from learners.config import Config, ConfigError, dry_run, load, stop, to_dict
 from learners.engines import Engine, EngineError
 from learners.engines.server import Server, transfer
 from learners.engines.transformers import TransformersEngine
@@ -30,7 +30,7 @@ from learners.training.checkpoint import CheckpointError
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from learners.training.trainer import Trainer
-from resume_gym import TaskError
+from resume_gym import TaskError, trust
 from resume_gym.judges import JudgeError
 
 Train = Callable[[Config, Trainer, RolloutSource, Report], None]
@@ -87,6 +87,12 @@ def _run_or_explain(config: Config, train: Train) -> None:
     except (CheckpointError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except OSError as error:  # such as a full disk
+        if error.filename is None:
+            raise
+        hint = f"the same command resumes {run}"
+        print(f"error: {error.filename}: {error.strerror}; {hint}", file=sys.stderr)
+        raise SystemExit(1) from None
     except KeyboardInterrupt:
         print(f"interrupted; the same command resumes {run}", file=sys.stderr)
         raise SystemExit(ranks.INTERRUPTED) from None
@@ -103,8 +109,9 @@ def _run(config: Config, train: Train) -> None:
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
         work = None
         if ranks.rank() == 0:
+            work = Workload.of(config)  # first: it refuses a judge with a key in its settings
             folder.configure(config)
-            work = Workload.of(config)
+            trust.remember(folder.path, to_dict(config))
         trainer = Trainer(config, folder.checkpoints)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)

@@ -29,6 +29,7 @@ from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.document import wrapped_lines
 from resume_gym.evaluation.results import row_of
 from resume_gym.tasks import Task, TaskError
+from resume_gym.trust import remember
 
 
 @pytest.fixture(scope="module")
@@ -269,6 +270,73 @@ def test_an_episode_that_makes_no_sense_takes_no_other_with_it(tmp_path, wrong):
     assert results.search("Helped build")
     assert html.export(results, tmp_path / "run.html") == 1
     assert packed(tmp_path / "run.html", "index")["chunks"].count(None) == 1
+
+
+def nested(depth):
+    return json.loads("[" * depth + "]" * depth)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"reward": 10**400},
+        {"rules": {"page_width": 0, "page_lines": 20}},
+        {"rules": {"page_width": 80, "page_lines": nested(900)}},
+    ],
+)
+def test_a_record_that_is_no_episode_is_counted(tmp_path, wrong):
+    folder = write_run(tmp_path / "run")
+    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
+    append(folder, {**record, "member": 9, **wrong})
+    with (folder / "trajectories" / "step-000003.jsonl").open("a") as file:
+        file.write(json.dumps(record).replace('"reward": ', '"reward": 1e999, "was": ') + "\n")
+        file.write("[" * 100_000 + "\n")
+    results = read(folder)
+    assert len(results.rows) == STEPS * GROUP
+    assert any("3 lines" in note for note in results.index()["notes"])
+
+
+def test_deep_nesting_is_an_error_of_one_file_or_one_episode(tmp_path):
+    folder = write_run(tmp_path / "run")
+    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
+    record["verdict"]["clarity"] = nested(900)
+    append(folder, {**record, "member": 9}, {**record, "member": 10, "tokens": 3, "verdict": {}})
+    results = read(folder)
+    last = len(results.rows) - 1
+    html.export(results, tmp_path / "run.html")  # whether it is too deep depends on the stack
+    with pytest.raises(UnreadableError):
+        results.tokens(last)
+    (folder / "before.json").write_text('{"reward": ' + "[" * 2000)
+    with pytest.raises(TaskError, match=r"before\.json: expected less deeply nested JSON"):
+        results.index()
+
+
+def test_what_settings_of_others_name_is_not_followed():
+    for env, source in (
+        ("examples.release_notes:ReleaseNotes-v0", ""),
+        ("ResumeEdit-v0", "hf://owner/name"),
+        ("ResumeEdit-v0", "procedural:1:100000000"),
+        ("ResumeEdit-v0", "procedural-mini:1:100000000"),
+    ):
+        tasks = find_tasks(env, source, trusted=False)
+        assert tasks.by_id == {}
+        assert "--trust-remote-code" in tasks.note
+    assert find_tasks("ResumeEdit-v0", "procedural:1:2", trusted=False).by_id
+
+
+@pytest.mark.parametrize("name", ["config.toml", "journal.md", "trajectories/step-000001.jsonl"])
+def test_a_link_out_of_a_folder_is_followed_only_with_trust(tmp_path, name):
+    folder = write_run(tmp_path / "run")
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(TaskError, match=f"{name}: expected a file in the folder, it is a link"):
+        read(folder).index()
+    results = Results(folder, trusted=True)
+    results.refresh()
+    assert len(results.rows) == STEPS * GROUP
+    if name != "config.toml":  # which says whose run it is
+        remember(folder, results.index()["settings"])
+        assert read(folder).index() == results.index()
 
 
 def test_a_run_that_was_killed_before_its_first_step(tmp_path):

@@ -214,6 +214,8 @@ def test_the_command_serves_until_it_is_interrupted(run):
 
 def test_user_errors_are_one_line(run, server, tmp_path, capsys):
     list_of_runs = run.path.parent
+    (tmp_path / "garbage").mkdir()
+    (tmp_path / "garbage" / "episodes.jsonl").write_text("no episode\n")
     (tmp_path / "notes.txt").touch()  # in a folder that is none to view
     for arguments, message in (
         (["nowhere"], "view: there is no folder 'nowhere'"),
@@ -222,6 +224,7 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
         ([run.path, "--export", tmp_path], "is a folder"),
         ([list_of_runs, "--export", tmp_path / "run.html"], f"{list_of_runs}: a run\n"),
         ([run.path, "--port", server.server_port], "choose another"),
+        ([tmp_path / "garbage"], "no episode that can be read"),
     ):
         assert main(["view", *map(str, arguments)]) == 2
         told = capsys.readouterr().err
@@ -231,16 +234,16 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
         main(["view", str(run.path), "--port", "65536"])
 
 
-def test_what_a_downloaded_run_names_is_not_imported_from_where_it_lies(tmp_path):
+@pytest.mark.parametrize("flags", [[], ["--trust-remote-code"]])
+def test_the_module_that_a_downloaded_run_names_is_imported_only_with_the_flag(tmp_path, flags):
     (tmp_path / "trajectories").mkdir()
     (tmp_path / "config.toml").write_text('env = "planted:Env-v0"\n')
     (tmp_path / "planted.py").write_text('open("planted.txt", "w")\n')
-    call = "from resume_gym.cli import main; raise SystemExit(main())"
     path = str(Path(__file__).parents[1])
     told = subprocess.run(
-        [sys.executable, "-P", "-c", call, "view", ".", "--export", "run.html"],
+        [sys.executable, "-m", "resume_gym", "view", ".", "--export", "run.html", *flags],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
-    assert not (tmp_path / "planted.txt").exists()
-    assert "PYTHONPATH" in packed(tmp_path / "run.html", "index")["notes"][0]
+    assert (tmp_path / "planted.txt").exists() == bool(flags)
+    assert "--trust-remote-code" in packed(tmp_path / "run.html", "index")["notes"][0] or flags

@@ -7,10 +7,11 @@ the same result is stored once.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from learners.config import ConfigError
 from learners.rollouts.rollout import Rollout
 from learners.training.checkpoint import write_text
 
@@ -38,10 +39,14 @@ class Trajectories:
             return
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         file = os.open(self.path(step), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        end = os.fstat(file).st_size
         # unbuffered, so a killed process truncates at most this line; os.write() may be partial
         try:
             while line:
                 line = line[os.write(file, line) :]
+        except OSError as error:  # such as a full disk; the next line must not follow a part
+            os.ftruncate(file, end)
+            raise OSError(error.errno, error.strerror, str(self.path(step))) from None
         finally:
             os.close(file)
 
@@ -51,23 +56,27 @@ class Trajectories:
         If a rollout has two lines, the later one counts, since it includes the verdict.
 
         Raises:
-            ValueError: the file belongs to another run.
+            ConfigError: the file belongs to another run or step.
         """
-        played = self._restored = self._played(step)
+        played = self._restored = self._played(step, {one.group for one in planned})
         try:
             records = (played.get((rollout.group, rollout.member)) for rollout in planned)
             pairs = zip(planned, records, strict=True)
             return [rollout.restored(record) if record else rollout for rollout, record in pairs]
         except (KeyError, ValueError) as error:
-            raise ValueError(f"{self.path(step)} is of another run: {error}") from None
+            raise ConfigError(f"{self.path(step)} is of another run or step: {error}") from None
 
-    def rewards(self, step: int) -> list[tuple[str, float]]:
-        """Return task id and reward of each graded rollout of a step, by group and member."""
+    def rewards(self, step: int, groups: Collection[int]) -> list[tuple[str, float]]:
+        """Return task id and reward of each graded rollout of a step, by group and member.
+
+        Raises:
+            ConfigError: the file has other groups than those of the step.
+        """
         # lines are in the order of verdicts, which is not reproducible
-        played = sorted(self._played(step).items())
+        played = sorted(self._played(step, groups).items())
         return [(record["task_id"], record["reward"]) for _, record in played if record["graded"]]
 
-    def _played(self, step: int) -> dict[tuple[int, int], dict[str, Any]]:
+    def _played(self, step: int, groups: Collection[int]) -> dict[tuple[int, int], dict[str, Any]]:
         """Read the records by (group, member), and remove a truncated last line."""
         path = self.path(step)
         if not path.exists():
@@ -75,4 +84,7 @@ class Trajectories:
         *lines, rest = path.read_text(encoding="ascii").split("\n")
         if rest:
             write_text(path, "".join(line + "\n" for line in lines))
-        return {(record["group"], record["member"]): record for record in map(json.loads, lines)}
+        records = {(record["group"], record["member"]): record for record in map(json.loads, lines)}
+        if strange := {group for group, _ in records}.difference(groups):
+            raise ConfigError(f"{path} is of another run or step: it has group {min(strange)}")
+        return records

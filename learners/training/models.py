@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict
@@ -21,6 +22,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from learners.config import ConfigError
 from resume_gym.user_errors import did_you_mean
 
 NANO = Path(__file__).parents[1] / "nano" / "policy"
@@ -35,12 +37,12 @@ def load(name: str) -> PreTrainedModel:
         name: "nano", "smollm2", or a folder in Hugging Face format.
 
     Raises:
+        ConfigError: the model needs code from its folder.
         FileNotFoundError: the model does not exist.
     """
     source = folder(name)
     logging.disable_progress_bar()  # noise for models that load at once
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    return freeze(model)
+    return freeze(_read(AutoModelForCausalLM, source, dtype=torch.float32))
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -49,7 +51,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     Raises:
         FileNotFoundError: the model does not exist.
     """
-    return AutoTokenizer.from_pretrained(folder(name))
+    return _read(AutoTokenizer, folder(name))  # type: ignore[no-any-return]
 
 
 def skeleton(name: str) -> PreTrainedModel:
@@ -59,8 +61,19 @@ def skeleton(name: str) -> PreTrainedModel:
         FileNotFoundError: the model does not exist.
     """
     with torch.device("meta"):
-        config = AutoConfig.from_pretrained(folder(name))
+        config = _read(AutoConfig, folder(name))
         return freeze(AutoModelForCausalLM.from_config(config, dtype=torch.float32))
+
+
+def _read(kind: Any, source: Path, **options: Any) -> Any:
+    """Call `from_pretrained`, which by default offers at a prompt to run code of the folder."""
+    try:
+        return kind.from_pretrained(source, trust_remote_code=False, **options)
+    except ValueError as error:
+        if "custom code" not in str(error):
+            raise
+        expected = "a model that transformers supports without code from its folder"
+        raise ConfigError(f"model: expected {expected}, got {str(source)!r}") from None
 
 
 def freeze(model: PreTrainedModel) -> PreTrainedModel:
@@ -96,7 +109,7 @@ def export(name: str, weights: Iterable[tuple[str, Tensor]], target: Path) -> No
         weights: (name, full tensor) pairs.
         target: an empty folder.
     """
-    config = AutoConfig.from_pretrained(folder(name))
+    config = _read(AutoConfig, folder(name))
     state = {name: tensor.to("cpu", config.dtype or torch.float32) for name, tensor in weights}
     save_torch_state_dict(state, target, metadata={"format": "pt"})
     config.save_pretrained(target)

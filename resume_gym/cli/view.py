@@ -2,6 +2,7 @@
 
 import argparse
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from resume_gym.apps.viewer.data import Results
@@ -11,6 +12,7 @@ from resume_gym.apps.viewer.server import PORT, serve
 from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import Commands, add_parser, progress_bars
 from resume_gym.tasks import TaskError
+from resume_gym.trust import FLAG, HELP
 
 
 def add_command(commands: Commands) -> None:
@@ -39,9 +41,8 @@ def add_command(commands: Commands) -> None:
         metavar="FILE.html",
         help="write a file that needs no server, instead of serving; it has no tokens",
     )
-    # the folder may come from someone else: keep the current folder off the import path, so that
-    # modules named by its settings are not imported from there
-    command.set_defaults(run=_run, others_data=True)
+    add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
+    command.set_defaults(run=_run)
 
 
 def _port(text: str) -> int:
@@ -55,7 +56,7 @@ def _run(options: argparse.Namespace) -> None:
     check_new_file("--export", target)
     if target and target.exists() and not is_exported(target):
         raise TaskError(f"--export: {str(target)!r} exists and is no export; name another file")
-    shown = _open(options.folder)
+    shown = _open(options.folder, options.trust_remote_code)
     if isinstance(shown, Listing):
         names = sorted(shown.folders())
         if target:
@@ -86,11 +87,14 @@ def _export(results: Results, target: Path) -> None:
     print(f"{target}: {len(results.rows)} episodes{omitted}, {size:.1f} MB, without tokens")
 
 
-def _open(folder: Path) -> Results | Listing:
+def _open(folder: Path, trusted: bool) -> Results | Listing:
     """Read a folder, with a progress bar on the terminal; of a list, no episodes yet."""
-    shown = open_folder(folder)
+    shown = open_folder(folder, partial(Results, trusted=trusted))
     if isinstance(shown, Results):
         with progress_bars() as bars:
             bar = bars.add_task("reading episodes", total=len(shown.files()))
             shown.refresh(lambda: bars.advance(bar))
+        if shown.unreadable and not shown.rows:
+            told = "has no episode that can be read, but other lines"
+            raise TaskError(f"view: {str(folder)!r} {told}")
     return shown

@@ -10,7 +10,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
 from resume_gym import llm
@@ -18,6 +17,7 @@ from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
+from resume_gym.trust import import_named
 from resume_gym.user_errors import did_you_mean
 
 # Name: module and factory. Imported on first use, since each judge needs different packages.
@@ -31,6 +31,9 @@ JUDGES = {
     "critique": ("resume_gym.judges.critique", "Critique"),
 }
 
+
+# options of judges whose values may have a colon and never specify another judge
+_NEVER_JUDGES = ("model", "base_url", "extra_body")
 
 Outcome: TypeAlias = "Verdict | JudgeError"
 """A verdict, or the failure in its place."""
@@ -164,7 +167,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
         raise ValueError(f"judge: expected module:name or one of {names}; got {name!r}{hint}")
     module, kind = str(name).split(":", 1) if custom else JUDGES[str(name)]
     try:
-        judge: Judge = getattr(import_module(module), kind)(**options)
+        judge: Judge = getattr(import_named(module), kind)(**options)
     except ModuleNotFoundError as missing:
         extra = "" if custom else f": pip install resume-gym[{name}]"
         raise ValueError(f"judge {name!r}: needs {missing.name}{extra}") from None
@@ -173,3 +176,15 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "name"):
         raise ValueError(f"judge {name!r}: expected an object with `name` and `judge`")
     return judge
+
+
+def named_modules(spec: Any) -> list[str]:
+    """Return the `module:name` of each custom judge in a specification, at any depth."""
+    if isinstance(spec, str):
+        try:
+            return named_modules(json.loads(spec))
+        except (ValueError, RecursionError):
+            return [spec] if ":" in spec else []
+    if isinstance(spec, Mapping):
+        spec = [value for key, value in spec.items() if key not in _NEVER_JUDGES]
+    return [name for part in spec for name in named_modules(part)] if isinstance(spec, list) else []

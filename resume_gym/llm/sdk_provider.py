@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from resume_gym.llm import Answer, Malformed, Misconfigured, ModelError, Prompt, Unavailable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 _A_POOL = 16
+_SECRET = 8
 
 
 class Pools(Generic[C]):
@@ -129,7 +130,17 @@ class SDKProvider(ABC, Generic[C]):
             raise Unavailable(f"{self.name}: a request took {self.timeout_s:g} s") from None
         except Exception as problem:
             raise self._failure(problem) from None  # the SDK's exception may contain the key
-        return self._answer(response, time.perf_counter() - began)
+        try:
+            answer = self._answer(response, time.perf_counter() - began)
+        except ModelError as problem:
+            problem.args = (self._masked(str(problem)),)
+            raise
+        return replace(answer, text=self._masked(answer.text))
+
+    def _masked(self, text: str) -> str:
+        """Mask the API key in what a server said, which may be quoted in an error."""
+        # a shorter key is no secret, but a word that a local server accepts
+        return text.replace(self._key, "[key]") if len(self._key) >= _SECRET else text
 
     def _no_response(
         self, cause: Exception, invalid: tuple[type[Exception], ...], disconnected: bool = False

@@ -5,6 +5,7 @@ are viewed: `Results.refresh` reads the new lines.
 """
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from resume_gym.apps.viewer import episode
 from resume_gym.apps.viewer.rows import Row, make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.tasks import TaskError
+from resume_gym.trust import FLAG, is_remembered
 
 _FIGURES = (
     *("metrics.jsonl", "evaluations.jsonl", "before.json", "after.json", "journal.md"),
@@ -25,7 +27,10 @@ _FIGURES = (
 )
 """Files that a running job writes, besides those in `trajectories`."""
 
-_PROBLEMS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+_PROBLEMS = (
+    *(ValueError, LookupError, TypeError, AttributeError),
+    *(RecursionError, ArithmeticError),
+)
 """Exceptions that malformed records of episodes raise."""
 
 
@@ -44,12 +49,15 @@ class Results:
 
     Args:
         path: folder to read.
+        trusted: whether to import modules that its settings name, and to follow other addresses
+            in them; always done if the run was started on this machine.
 
     Raises:
-        TaskError: the folder holds neither, or its settings are invalid.
+        TaskError: the folder holds neither, its settings are invalid, or a link in it leads
+            outside.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, trusted: bool = False) -> None:
         if not path.is_dir():
             is_inside = path.is_file() and (_is_run(path.parent) or _is_evaluation(path.parent))
             hint = f", did you mean its folder {str(path.parent)!r}?" if is_inside else ""
@@ -65,33 +73,43 @@ class Results:
         self._places: list[_Place] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._offsets: dict[Path, int] = {}
-        self._unreadable = 0
+        self.unreadable = 0
         self._lock = Lock()
+        self._trusted = trusted
         self.settings = self._read_settings()
+        self._trusted = trusted or is_remembered(path, self.settings)
         self._decode: Callable[[int], str] | None = None
 
     @cached_property
     def tasks(self) -> Tasks:
         """Tasks of the environment; a list of runs does not load them."""
         env, source = (str(self.settings.get(name) or "") for name in ("env", "tasks"))
-        return find_tasks(env, source) if env else Tasks()
+        return find_tasks(env, source, self._trusted) if env else Tasks()
+
+    def _file(self, name: str) -> Path:
+        """Return the path of a file; a link in a stranger's folder could lead to any file."""
+        file = self.path / name
+        if not (self._trusted or file.resolve().is_relative_to(self.path.resolve())):
+            raise TaskError(f"{file}: expected a file in the folder, it is a link; see {FLAG}")
+        return file
 
     def _read_settings(self) -> Mapping[str, Any]:
         if not self.is_run:  # evaluation.json is written at the end
-            return _json(self.path / "evaluation.json") or _json(self.path / "settings.json")
-        file = self.path / "config.toml"
+            return _json(self._file("evaluation.json")) or _json(self._file("settings.json"))
+        file = self._file("config.toml")
         try:
             config = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
             # JSON has neither the infinities nor the dates of TOML
             return dict(json.loads(json.dumps(config, default=str), parse_constant=str))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        except (ValueError, RecursionError) as problem:
             raise TaskError(f"{file}: {problem}") from None
 
     def files(self) -> list[Path]:
         """Return the episode files, oldest first."""
         if self.is_run:
-            return sorted((self.path / "trajectories").glob("step-*.jsonl"))
-        return [self.path / "episodes.jsonl"]
+            found = sorted((self.path / "trajectories").glob("step-*.jsonl"))
+            return [self._file(f"trajectories/{file.name}") for file in found]
+        return [self._file("episodes.jsonl")]
 
     def version(self) -> str:
         """Return a text that changes when the files do; reads none of them."""
@@ -119,7 +137,7 @@ class Results:
                 try:
                     self._add(file, _loads(line), _Place(file, start, len(line)))
                 except _PROBLEMS:
-                    self._unreadable += 1
+                    self.unreadable += 1
                 start += len(line)
         self._offsets[file] = start
 
@@ -167,7 +185,7 @@ class Results:
         try:
             task_id = str(record["task_id"])
             task, original = self.tasks.by_id.get(task_id), self.tasks.original(task_id)
-            data = episode.episode(record, task, original)
+            data = _sendable(episode.episode(record, task, original))
         except _PROBLEMS as problem:
             raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
         return {**data, "has_tokens": bool(record.get("tokens"))}
@@ -193,6 +211,12 @@ class Results:
     def tokens(self, number: int) -> dict[str, Any]:
         """Return the response tokens of an episode, with texts if the tokenizer is found."""
         tokens = self.record(number).get("tokens") or {}
+        try:
+            return self._tokens(tokens)
+        except _PROBLEMS as problem:
+            raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
+
+    def _tokens(self, tokens: Mapping[str, Any]) -> dict[str, Any]:
         if self._decode is None:  # a running job may still write its tokenizer
             self._decode = find_decoder(self.path, str(self.settings.get("model") or ""))
         ids = tokens.get("response", [])
@@ -208,8 +232,8 @@ class Results:
         with self._lock:
             rows = [list(row) for row in self.rows]
         notes = [self.tasks.note] if self.tasks.note else []
-        if self._unreadable:
-            notes.append(f"{self._unreadable} lines of the files of episodes could not be read.")
+        if self.unreadable:
+            notes.append(f"{self.unreadable} lines of the files of episodes could not be read.")
         common = {
             "kind": "run" if self.is_run else "evaluation",
             "name": self.path.resolve().name,
@@ -218,11 +242,16 @@ class Results:
             "notes": notes,
             "system_prompt": self.tasks.system_prompt,
         }
-        return common | self.figures()
+        try:
+            return _sendable(common | self.figures())
+        except TaskError:
+            raise
+        except _PROBLEMS as problem:
+            raise TaskError(f"{self.path}: {type(problem).__name__}: {problem}") from None
 
     def metrics(self, backwards: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the metrics of each step, oldest first, or backwards."""
-        for row in _lines(self.path / "metrics.jsonl", backwards):
+        for row in _lines(self._file("metrics.jsonl"), backwards):
             if isinstance(row.get("step"), int | float):
                 yield row
 
@@ -231,13 +260,13 @@ class Results:
         return self._of_run() if self.is_run else self._of_evaluation()
 
     def _of_run(self) -> dict[str, Any]:
-        before, after = _json(self.path / "before.json"), _json(self.path / "after.json")
+        before, after = _json(self._file("before.json")), _json(self._file("after.json"))
         between = {
             f"step {row.get('step')}": {name: row[name] for name in row if name != "step"}
-            for row in _lines(self.path / "evaluations.jsonl")
+            for row in _lines(self._file("evaluations.jsonl"))
         }
         figures = {"before": before, **between, "after": after}
-        journal = self.path / "journal.md"
+        journal = self._file("journal.md")
         text = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
         return {
             "settings": self.settings,
@@ -320,5 +349,24 @@ def _lines(file: Path, backwards: bool = False) -> Iterator[dict[str, Any]]:
 
 
 def _loads(text: bytes) -> Any:
-    """Parse JSON; NaN and infinities, which standard JSON lacks, become None."""
-    return json.loads(text, parse_constant=lambda constant: None)
+    """Parse JSON; NaN and infinities, which standard JSON lacks, become None.
+
+    Raises:
+        ValueError: it is no JSON, nested too deeply, or has a number that is too large, as 1e999.
+    """
+    try:
+        return json.loads(text, parse_constant=lambda constant: None, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("expected less deeply nested JSON") from None
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"expected a finite number, got {text}")
+    return number
+
+
+def _sendable(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a value; raise a RecursionError if it is too deep to be written as JSON."""
+    json.dumps([[[[value]]]])  # deeper than in any page or answer
+    return value

@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
             kind, body = self._body(path, query)
         except LookupError:
             return self._answer(404, "text/plain", b"no such page")
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, RecursionError) as problem:
             return self._answer(500, "text/plain", f"the data cannot be read: {problem}".encode())
         return self._answer(200, kind, body)
 

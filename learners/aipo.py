@@ -18,12 +18,15 @@ This file is the algorithm. Processes, servers and error messages are in `launch
 import sys
 from collections.abc import Callable, Sequence
 
+from resume_gym.trust import leave_current_folder
 from resume_gym.user_errors import missing_of
 
-if __name__ == "__main__" and (missing := missing_of("training needs", "train")):
-    # before the imports below, which would end in a traceback
-    print(f"error: {missing}", file=sys.stderr)
-    raise SystemExit(2)
+if __name__ == "__main__":
+    leave_current_folder()
+    if missing := missing_of("training needs", "train"):
+        # before the imports below, which would end in a traceback
+        print(f"error: {missing}", file=sys.stderr)
+        raise SystemExit(2)
 
 from torch import Tensor
 

@@ -5,12 +5,10 @@ configuration exits with status 2.
 """
 
 import argparse
-import os
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_type_hints
@@ -22,6 +20,8 @@ from pydantic import ConfigDict, Field, ValidationError, create_model
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 import resume_gym  # noqa: F401  registers the environments
+from resume_gym import trust
+from resume_gym.judges import named_modules
 from resume_gym.user_errors import did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
@@ -146,7 +146,6 @@ class Config:
         vars(self).update(checked)  # not setattr(): the dataclass is frozen
         if self.name in ("", ".", "..") or set(self.name) & set("/\\"):
             raise ConfigError(f"name: expected the name of a folder, got {self.name!r}")
-        _check_env(self.env)
         # the best evaluation marks its checkpoint, so evaluated steps must be saved
         if self.eval_every % self.save_every:
             expected = f"a multiple of save_every, {self.save_every}"
@@ -226,11 +225,16 @@ def _message(error: ValidationError) -> str:
     return f"{first['loc'][0]}: expected {expected.format_map(context)}, got {first['input']!r}"
 
 
-def _check_env(env: str) -> None:
+def check_env(env: str) -> None:
+    """Import the module of an environment `module:id`, and check that the id is registered.
+
+    Raises:
+        ConfigError: the module cannot be imported, or the id is not registered.
+    """
     module, _, name = env.rpartition(":")
     if module:
         try:
-            import_module(module)
+            trust.import_named(module)
         except (ImportError, TypeError) as error:
             raise ConfigError(f"env: cannot import {module!r}: {error}") from None
     if name not in gymnasium.registry:
@@ -241,9 +245,9 @@ def _check_env(env: str) -> None:
 def load(argv: Sequence[str]) -> Config:
     """Parse a command line; exit with status 2 if it is invalid."""
     options, flags = _file_and_mode().parse_known_args(argv)
-    sys.path.append(os.getcwd())  # for user-defined environments and judges
     try:
-        base = Config() if options.config is None else read_toml(_find(options.config))
+        file = None if options.config is None else _find(options.config)
+        base = Config() if file is None else read_toml(file)
     except ConfigError as error:
         stop(error)
     about = (
@@ -252,7 +256,26 @@ def load(argv: Sequence[str]) -> Config:
         "memory and time that the run needs on this machine, `--dry-run '4 x NVIDIA H200'` on "
         "another."
     )
-    return tyro.cli(Config, prog=_COMMAND, default=base, args=flags, description=about)
+    config = tyro.cli(Config, prog=_COMMAND, default=base, args=flags, description=about)
+    if options.dry_run is None:
+        try:
+            if file and not options.trust_remote_code:
+                _check_trust(file, base, config, flags)
+            check_env(config.env)
+        except ConfigError as error:
+            stop(error)
+    return config
+
+
+def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
+    """Raise a ConfigError if only the file names a module, and its run is not one of ours."""
+    if file in _presets().values() or trust.is_remembered(file.parent, to_dict(base)):
+        return
+    given = {part for flag in flags for part in (flag, flag.partition("=")[2])}
+    environment = [config.env] if ":" in config.env else []
+    for name, modules in (("env", environment), ("judge", named_modules(config.judge))):
+        if modules and getattr(config, name) not in given:
+            raise ConfigError(f"{name}: {trust.refusal(file, modules[0])}")
 
 
 def dry_run(argv: Sequence[str]) -> str | None:
@@ -262,9 +285,10 @@ def dry_run(argv: Sequence[str]) -> str | None:
 
 def _file_and_mode() -> argparse.ArgumentParser:
     """Return a parser of the flags that are not settings."""
-    usage = "%(prog)s [--config FILE.toml] [--dry-run [MACHINE]] [OPTIONS]"
+    usage = f"%(prog)s [--config FILE.toml] [{trust.FLAG}] [--dry-run [MACHINE]] [OPTIONS]"
     parser = argparse.ArgumentParser(_COMMAND, usage, add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
+    parser.add_argument(trust.FLAG, "--trust_remote_code", action="store_true")
     parser.add_argument("--dry-run", "--dry_run", nargs="?", const="here")
     return parser
 

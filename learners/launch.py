@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from learners.config import Config, ConfigError, dry_run, load, stop
+from learners.config import Config, ConfigError, dry_run, load, stop, to_dict
 from learners.engines import Engine, EngineError
 from learners.engines.server import Server, make_key, transfer
 from learners.engines.transformers import TransformersEngine
@@ -32,7 +32,7 @@ from learners.training.checkpoint import CheckpointError
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from learners.training.trainer import Trainer
-from resume_gym import TaskError
+from resume_gym import TaskError, trust
 from resume_gym.judges import JudgeError
 
 Train = Callable[[Config, Trainer, RolloutSource, Report], None]
@@ -92,6 +92,12 @@ def _run_or_explain(config: Config, train: Train) -> None:
     except (CheckpointError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except OSError as error:  # such as a full disk
+        if error.filename is None:
+            raise
+        hint = f"the same command resumes {run}"
+        print(f"error: {error.filename}: {error.strerror}; {hint}", file=sys.stderr)
+        raise SystemExit(1) from None
     except KeyboardInterrupt:
         print(f"interrupted; the same command resumes {run}", file=sys.stderr)
         raise SystemExit(ranks.INTERRUPTED) from None
@@ -116,6 +122,7 @@ def _run(config: Config, train: Train) -> None:
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
         if first:
             folder.configure(config)
+            trust.remember(folder.path, to_dict(config))
             for sentence in checkpoint.set_damaged_aside(folder.checkpoints):
                 folder.note(sentence)
                 print(f"warning: {sentence}", file=sys.stderr)

@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -13,9 +12,10 @@ from resume_gym.document import Match
 from resume_gym.editing import EditSession, EditTask, Ledger, Rules
 from resume_gym.judges import Judge, as_async, make_judge
 from resume_gym.session import Session
-from resume_gym.sources import load_tasks
+from resume_gym.sources import check_source, load_tasks
 from resume_gym.spaces import UnicodeText
 from resume_gym.tasks import TaskError
+from resume_gym.trust import import_named
 from resume_gym.user_errors import did_you_mean
 
 MAX_OBSERVATION = 1_048_576
@@ -89,9 +89,11 @@ class EditEnv(gym.Env[str, str]):
 
         Raises:
             TaskError: The task source is invalid or lacks the task.
-            ValueError: The judge does not exist.
+            ValueError: The judge or an option does not exist.
         """
         super().reset(seed=seed)
+        if unknown := (options or {}).keys() - {"task_id"}:
+            raise ValueError(f"options: expected task_id, got {', '.join(map(repr, unknown))}")
         self.session = self.new_session((options or {}).get("task_id"))
         if self.render_mode == "human":
             self.render()
@@ -163,9 +165,12 @@ class EditEnv(gym.Env[str, str]):
 
         Raises:
             gymnasium.error.ResetNeeded: No episode is running.
+            TypeError: The action is no string.
             JudgeError: The judge returned no verdict. The finished episode stays in `session`;
                 `grade` tries again.
         """
+        if not isinstance(action, str):
+            raise TypeError(f"action: expected a string, got {action!r}")
         session = self.session
         if session is None or session.state.done:
             raise gym.error.ResetNeeded("the episode is over: call reset first")
@@ -309,6 +314,7 @@ class ResumeEditEnv(EditEnv):
         match: Match = "exact",
         render_mode: str | None = None,
     ) -> None:
+        check_source(tasks, split)  # an error now rather than at the first reset
         rules = Rules(max_turns, page_lines, page_width, match)
         super().__init__(rules, tasks, split, judge, render_mode)
 
@@ -346,7 +352,7 @@ def _check_env(name: str) -> None:
     try:
         module, _, env_id = name.rpartition(":")
         if module:
-            import_module(module)
+            import_named(module)
         point: Any = gym.spec(env_id).entry_point
         kind = gym.envs.registration.load_env_creator(point) if isinstance(point, str) else point
     except (gym.error.Error, ImportError, AttributeError) as problem:

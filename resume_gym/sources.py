@@ -7,6 +7,7 @@ from resume_gym.tasks import SPLITS, Task, TaskError, read_jsonl
 
 BUNDLED = ("default", "mini")
 
+_GENERATED = {"procedural": "full", "procedural-mini": "mini"}
 _DATA = Path(__file__).parent / "data"
 
 
@@ -24,9 +25,8 @@ def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]
         TaskError: The source does not exist, a row is invalid (the message names file, line and
             field), or the split is empty.
     """
+    check_source(source, split)
     source = str(source)
-    if split is not None and split not in SPLITS:
-        raise TaskError(f"split: expected one of {', '.join(SPLITS)}; got {split!r}")
     tasks = tuple(task for task in _load(source, split) if split in (None, task.split))
     if not tasks:
         count, other = len(_load(source, None)), SPLITS[split == SPLITS[0]]
@@ -35,33 +35,46 @@ def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]
     return tasks
 
 
+def check_source(source: str | Path, split: str | None = None) -> None:
+    """Check the form of a source, and that a file exists, without loading tasks.
+
+    Raises:
+        TaskError: The source or the split does not exist.
+    """
+    source = str(source)
+    if split is not None and split not in SPLITS:
+        raise TaskError(f"split: expected one of {', '.join(SPLITS)}; got {split!r}")
+    kind, *numbers = source.split(":")
+    if kind in _GENERATED:
+        if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+            raise TaskError(f"tasks: expected procedural:SEED:COUNT, got {source!r}")
+    elif not (source in BUNDLED or source.startswith("hf://") or Path(source).exists()):
+        names = ", ".join(BUNDLED)
+        raise TaskError(
+            f"tasks: expected {names}, procedural:SEED:COUNT, a JSONL file, a folder of datasets "
+            f"or hf://OWNER/NAME; got {source!r}"
+        )
+
+
 @lru_cache(maxsize=32)
 def _load(source: str, split: str | None) -> tuple[Task, ...]:
     if source in BUNDLED:
         files = [_DATA / f"{source}_{name}.jsonl" for name in SPLITS if split in (None, name)]
         return tuple(task for file in files for task in read_jsonl(file))
     kind, *numbers = source.split(":")
-    if kind in ("procedural", "procedural-mini"):
-        return _generate(source, "mini" if kind.endswith("mini") else "full", numbers, split)
+    if kind in _GENERATED:
+        seed, count = map(int, numbers)
+        return _generate(_GENERATED[kind], seed, count, split)
     path = Path(source)
     if source.startswith("hf://") or path.is_dir():
         from resume_gym.corpus import hub  # requires `datasets`
 
         return tuple(hub.load(source))
-    if not path.is_file():
-        names = ", ".join(BUNDLED)
-        raise TaskError(
-            f"tasks: expected {names}, procedural:SEED:COUNT, a JSONL file, a folder of datasets "
-            f"or hf://OWNER/NAME; got {source!r}"
-        )
     return tuple(read_jsonl(path))
 
 
-def _generate(source: str, size: str, numbers: list[str], split: str | None) -> tuple[Task, ...]:
+def _generate(size: str, seed: int, count: int, split: str | None) -> tuple[Task, ...]:
     from resume_gym.synthesis import generate_tasks  # rarely needed
 
-    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
-        raise TaskError(f"tasks: expected procedural:SEED:COUNT, got {source!r}")
-    seed, count = map(int, numbers)
     splits = [split] if split else SPLITS
     return tuple(task for name in splits for task in generate_tasks(seed, count, name, size))

@@ -41,6 +41,12 @@ BEST = Verdict(1, 1, 1, 1, 1, 1)
 WORST = Verdict(-1, -1, -1, -1, -1, -1)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep runs that tests start out of the user's own list."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: some tests wait for a server, a clock or another process."""

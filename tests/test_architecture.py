@@ -29,6 +29,7 @@ CORE = {
     "rewards": set(),
     "document": set(),
     "user_errors": set(),
+    "trust": set(),
     "tasks": {"document", "rewards", "tools"},
     "sources": {"corpus", "synthesis", "tasks"},
     "editing": {"document", "rewards", "tools"},
@@ -44,6 +45,7 @@ CORE = {
         "sources",
         "spaces",
         "tasks",
+        "trust",
         "user_errors",
     },
 }

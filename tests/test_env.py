@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -89,9 +90,12 @@ def test_spec_with_a_judge_and_its_options_survives_json(tasks_file: str) -> Non
     assert EnvSpec.from_json(json.dumps(json.loads(env.spec.to_json()))) == env.spec
 
 
-def test_construction_is_cheap_and_reads_no_tasks() -> None:
-    env = gym.make(ID, tasks="no/such/file.jsonl", judge="no such judge")
-    with pytest.raises(TaskError, match=r"no/such/file.jsonl"):
+def test_construction_is_cheap_and_reads_no_tasks(tmp_path: Path) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text("no task\n")
+    gym.make(ID, tasks="hf://no/such", judge="no such judge").close()
+    env = gym.make(ID, tasks=str(file), judge="no such judge")
+    with pytest.raises(TaskError, match=r"bad.jsonl"):
         env.reset()
     env.close()
     env.close()
@@ -103,6 +107,21 @@ def test_tasks_of_which_none_fits_the_page_are_warned_of() -> None:
         made.reset()
     gym.make("ResumeEditMini-v0", tasks="procedural-mini:7:6").reset()
     gym.make("ResumeEdit-v0", tasks="procedural:7:6").reset()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"tasks": "nope"}, "tasks: expected default, mini, procedural:SEED:COUNT, .* got 'nope'"),
+        ({"tasks": "procedural:7"}, "tasks: expected procedural:SEED:COUNT, got 'procedural:7'"),
+        ({"split": "test"}, "split: expected one of train, eval; got 'test'"),
+    ],
+)
+def test_a_source_that_does_not_exist_is_an_error_at_construction(
+    options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(TaskError, match=told):
+        gym.make(ID, **options)
 
 
 def test_bad_arguments_are_named() -> None:
@@ -184,6 +203,10 @@ def test_render_modes_and_fps(env: gym.Env[str, str]) -> None:
 
 
 def test_a_step_before_the_first_reset_asks_for_it(env: gym.Env[str, str]) -> None:
+    with pytest.raises(TypeError, match="action: expected a string, got 3"):
+        env.unwrapped.step(3)
+    with pytest.raises(ValueError, match="options: expected task_id, got 'tsk'"):
+        env.reset(options={"tsk": "hand-0"})
     with pytest.raises(gym.error.ResetNeeded, match="call reset first"):
         env.unwrapped.step(REVIEW)
 

@@ -29,6 +29,12 @@ def test_a_run_folder_keeps_its_configuration(tmp_path: Path) -> None:
     assert read_toml(run.path / "config.toml").seed == 1
 
 
+def test_an_empty_configuration_is_not_another_run(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").touch()
+    with pytest.raises(ConfigError, match=r"config\.toml is empty: expected the settings"):
+        RunFolder(tmp_path).configure(Config(name="one", seed=4))
+
+
 def test_a_moved_run_folder_is_still_the_same_run(tmp_path: Path) -> None:
     RunFolder(tmp_path / "a").configure(Config(name="a", runs=tmp_path))
     (tmp_path / "a").rename(tmp_path / "b")

@@ -389,8 +389,15 @@ def test_an_unavailable_server_changes_nothing(out: Path, whole: bytes) -> None:
         server.script += [Say(status=503)] * 50
         with pytest.raises(Unavailable):
             run(*arguments_for(server, out, "--client", '{"deadline_s": 0.3}'))
-    assert not re.findall('"task"', out.with_name("tasks.jsonl.partial").read_text())
+    assert list(out.parent.iterdir()) == []
     resume(out, whole, server)
+
+
+def test_a_missing_key_leaves_no_file(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GEMINI_API_KEY")
+    with pytest.raises(Misconfigured, match="expected a key"):
+        run("--generator", "gemini", "--out", out, "--count", 3)
+    assert list(out.parent.iterdir()) == []
 
 
 # Existing files

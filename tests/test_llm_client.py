@@ -91,6 +91,8 @@ async def ask_all(client: Client, prompts: list[Prompt]) -> list[Any]:
         ("gemini", {"base_url": "nowhere"}, "expected http://HOST/v1 or null, got 'nowhere'"),
         ("openai", {"model": "x", "base_url": 7}, "or null, got 7"),
         ("openai", {"model": "x", "base_url": "http://h:99999/v1"}, "Port out of range"),
+        ("openai", {"model": "x", "base_url": "http://me:secret@h/v1"}, "expected no key in it"),
+        ("gemini", {"base_url": "http://h/v1?key=secret"}, "expected no key in it"),
     ],
 )
 def test_options_that_make_no_sense(provider: str, options: dict[str, Any], words: str) -> None:

@@ -334,6 +334,22 @@ def test_the_documentation_matches_the_errors() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), f"run python tests/{Path(__file__).name}"
 
 
+@pytest.mark.parametrize(
+    "say",
+    [
+        Say(f'{{"why": "{KEY}", "colour": "{KEY}"}}'),
+        Say(body=f'["{KEY}"]'),
+        Say(body=json.dumps({"choices": [{"finish_reason": KEY, "message": {"content": "x"}}]})),
+        Say(body=json.dumps({"choices": [{"finish_reason": "stop", "message": {"refusal": KEY}}]})),
+    ],
+)
+def test_no_error_quotes_a_key_that_the_server_sends(say: Say, tmp_path: Path) -> None:
+    told = suffer(Fault("", (say,) * 9, "", None, options={"canary": False}), "openai", tmp_path)
+    assert told.error is not None
+    assert "[key]" in str(told.error)
+    assert KEY not in str(told.error) + told.store
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("say", [wait("3600"), Say(status=429, body=INFO.replace("0.2", "3600"))])
 def test_a_too_long_retry_after_is_an_error(provider: str, say: Say, tmp_path: Path) -> None:

@@ -491,8 +491,19 @@ def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
         ({"episodes.jsonl": '{"agent": "a", "task_id": "t"}\n'}, "expected a key 'rollout'"),
         (
             {"episodes.jsonl": '{"agent":"a","task_id":"t","rollout":0,"reward":null}\n'},
-            "reward: expected a number, got None",
+            "reward: expected a finite number, got None",
         ),
+        (
+            {"episodes.jsonl": '{"agent":"a","task_id":"t","rollout":0,"reward":1e999}\n'},
+            "reward: expected a finite number, got inf",
+        ),
+        (
+            {"episodes.jsonl": '{"agent":"a","task_id":[],"rollout":0,"reward":1}\n'},
+            "line 1: unhashable type",
+        ),
+        ({"metrics.jsonl": "[" * 2000 + "\n"}, "line 1: maximum recursion depth exceeded"),
+        ({"metrics.jsonl": '{"step": 1}\n', "after.json": "[" * 2000}, "after.json: maximum"),
+        ({"metrics.jsonl": '{"step": 1}\n', "config.toml": "a=" + "[" * 2000}, "config.toml: "),
     ],
 )
 def test_folders_that_are_not_runs_are_named(

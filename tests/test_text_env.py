@@ -13,7 +13,7 @@ import pytest
 from guessing import Guessing
 from scripted import Scripted
 
-from learners.config import Config, ConfigError
+from learners.config import Config, ConfigError, load
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.text_env import Start, TextSession
 from learners.rollouts.tokens import ChatTokens
@@ -120,7 +120,7 @@ def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
     again = asyncio.run(silent.batch(1)).rollouts
     assert [one.record() for one in again] == [one.record() for one in rollouts]
     # informative sampling reads what groups earned
-    assert len(Trajectories(tmp_path).rewards(1)) == 6
+    assert len(Trajectories(tmp_path).rewards(1, range(2))) == 6
 
 
 def _chat() -> ChatTokens:
@@ -173,6 +173,8 @@ def test_the_main_job_trains_on_it(env: str, fields: type, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     after = json.loads((tmp_path / "other" / "after.json").read_text())
     fields(**after)
+    # the run was started here, so its configuration is trusted
+    assert load(["--config", str(tmp_path / "other" / "config.toml")]).env == env
     (metrics,) = map(json.loads, (tmp_path / "other" / "metrics.jsonl").read_text().splitlines())
     assert ("verdict_coverage" in metrics) == (fields is Summary)
     assert ("submit_rate" in metrics) == (fields is Summary)

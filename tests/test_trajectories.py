@@ -1,4 +1,7 @@
+import errno
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,7 +66,7 @@ def test_rewards_come_in_order(tmp_path: Path) -> None:
     for reward, (one.group, one.member) in enumerate([(5, 0), (4, 1), (4, 0)]):
         one.session.restore(state._replace(reward=reward))
         kept.append(9, one)
-    assert [reward for _, reward in kept.rewards(9)] == [2, 1, 0]
+    assert [reward for _, reward in kept.rewards(9, {4, 5})] == [2, 1, 0]
 
 
 @pytest.mark.parametrize("bytes_left", [1, 40, 500])
@@ -113,3 +116,35 @@ def test_files_of_another_run_are_refused(tmp_path: Path) -> None:
     kept.append(9, one)
     with pytest.raises(ConfigError, match=r"step-000009\.jsonl is of another run"):
         kept.restore(9, planned(1))
+
+
+def test_the_file_of_another_step_is_refused(tmp_path: Path) -> None:
+    kept = Trajectories(tmp_path)
+    one, _ = run(SUBMIT)
+    kept.append(9, one)
+    kept.path(9).rename(kept.path(8))
+    other = [replace(rollout, group=3) for rollout in planned()]
+    told = r"step-000008\.jsonl is of another run or step: it has group 4"
+    with pytest.raises(ConfigError, match=told):
+        kept.restore(8, other)
+    with pytest.raises(ConfigError, match=told):
+        kept.rewards(8, range(2, 4))
+
+
+def test_a_full_disk_leaves_no_part_of_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Trajectories(tmp_path)
+    first, _ = run(SUBMIT)
+    second, _ = run(REVIEW, SUBMIT)
+    kept.append(9, first)
+    written, write = kept.path(9).read_bytes(), os.write
+
+    def full(file: int, line: bytes) -> int:
+        write(file, line[:9])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*step-000009\.jsonl'"):
+        kept.append(9, second)
+    assert kept.path(9).read_bytes() == written

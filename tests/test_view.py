@@ -23,11 +23,13 @@ from examples.release_notes import Editor, NotesSession, make_release
 from resume_gym import Rules, Session, tool_call
 from resume_gym.apps.viewer import episode, html
 from resume_gym.apps.viewer.data import Results, UnreadableError
+from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.rows import make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.document import wrapped_lines
 from resume_gym.evaluation.results import row_of
 from resume_gym.tasks import Task, TaskError
+from resume_gym.trust import remember
 
 
 @pytest.fixture(scope="module")
@@ -265,8 +267,76 @@ def test_an_episode_that_makes_no_sense_takes_no_other_with_it(tmp_path, wrong):
     number = len(results.rows) - 1
     with pytest.raises(UnreadableError):
         results.episode(number)
+    assert results.search("Helped build")
     assert html.export(results, tmp_path / "run.html") == 1
     assert packed(tmp_path / "run.html", "index")["chunks"].count(None) == 1
+
+
+def nested(depth):
+    return json.loads("[" * depth + "]" * depth)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"reward": 10**400},
+        {"rules": {"page_width": 0, "page_lines": 20}},
+        {"rules": {"page_width": 80, "page_lines": nested(900)}},
+    ],
+)
+def test_a_record_that_is_no_episode_is_counted(tmp_path, wrong):
+    folder = write_run(tmp_path / "run")
+    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
+    append(folder, {**record, "member": 9, **wrong})
+    with (folder / "trajectories" / "step-000003.jsonl").open("a") as file:
+        file.write(json.dumps(record).replace('"reward": ', '"reward": 1e999, "was": ') + "\n")
+        file.write("[" * 100_000 + "\n")
+    results = read(folder)
+    assert len(results.rows) == STEPS * GROUP
+    assert any("3 lines" in note for note in results.index()["notes"])
+
+
+def test_deep_nesting_is_an_error_of_one_file_or_one_episode(tmp_path):
+    folder = write_run(tmp_path / "run")
+    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
+    record["verdict"]["clarity"] = nested(900)
+    append(folder, {**record, "member": 9}, {**record, "member": 10, "tokens": 3, "verdict": {}})
+    results = read(folder)
+    last = len(results.rows) - 1
+    html.export(results, tmp_path / "run.html")  # whether it is too deep depends on the stack
+    with pytest.raises(UnreadableError):
+        results.tokens(last)
+    (folder / "before.json").write_text('{"reward": ' + "[" * 2000)
+    with pytest.raises(TaskError, match=r"before\.json: expected less deeply nested JSON"):
+        results.index()
+
+
+def test_what_settings_of_others_name_is_not_followed():
+    for env, source in (
+        ("examples.release_notes:ReleaseNotes-v0", ""),
+        ("ResumeEdit-v0", "hf://owner/name"),
+        ("ResumeEdit-v0", "procedural:1:100000000"),
+        ("ResumeEdit-v0", "procedural-mini:1:100000000"),
+    ):
+        tasks = find_tasks(env, source, trusted=False)
+        assert tasks.by_id == {}
+        assert "--trust-remote-code" in tasks.note
+    assert find_tasks("ResumeEdit-v0", "procedural:1:2", trusted=False).by_id
+
+
+@pytest.mark.parametrize("name", ["config.toml", "journal.md", "trajectories/step-000001.jsonl"])
+def test_a_link_out_of_a_folder_is_followed_only_with_trust(tmp_path, name):
+    folder = write_run(tmp_path / "run")
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(TaskError, match=f"{name}: expected a file in the folder, it is a link"):
+        read(folder).index()
+    results = Results(folder, trusted=True)
+    results.refresh()
+    assert len(results.rows) == STEPS * GROUP
+    if name != "config.toml":  # which says whose run it is
+        remember(folder, results.index()["settings"])
+        assert read(folder).index() == results.index()
 
 
 def test_a_run_that_was_killed_before_its_first_step(tmp_path):
@@ -310,10 +380,79 @@ def test_tokens_are_read_with_the_runs_tokenizer(run, tmp_path):
     [
         ("nowhere", "there is no folder"),
         ("run/config.toml", "did you mean its folder"),
-        ("run/trajectories", "expected a run .* or an evaluation"),
+        ("run/trajectories", "expected a run .* an evaluation .* or a folder of them"),
     ],
 )
 def test_other_folders_are_refused(tmp_path, name, message):
     write_run(tmp_path / "run")
     with pytest.raises(TaskError, match=message):
-        Results(tmp_path / name)
+        open_folder(tmp_path / name)
+
+
+def test_episodes_are_searched_for_a_text(run):
+    for text, members in (
+        ("HELPED BUILD", {0, 1, 2, 3}),  # in the document, or in the diff of what was removed
+        (EVIL.upper(), {0, 1, 2, 3}),  # with characters that JSON escapes
+        ("rust", {1}),  # written in an edit
+        ("error (not_found)", {1}),  # in a reply
+        ("nowhere", set()),
+    ):
+        found = run.search(text)
+        assert {run.rows[number].member for number in found} == members, text
+        assert len(found) == len(members) * STEPS
+
+
+def test_the_version_changes_with_the_files(tmp_path):
+    results = read(write_run(tmp_path / "run"))
+    seen = {results.version()}
+    assert results.version() in seen
+    append(results.path, results.record(0))
+    seen.add(results.version())
+    with (results.path / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"step": 4, "reward": 2.5}\n')
+    seen.add(results.version())
+    assert len(seen) == 3
+
+
+def test_the_prompt_is_that_of_the_environment(run, evaluation):
+    assert run.index()["system_prompt"] == Session.system_prompt
+    assert evaluation.index()["system_prompt"] == ""  # its tasks are nowhere
+
+
+# --- folders of folders -------------------------------------------------------------------------
+
+
+def test_runs_and_evaluations_are_listed(tmp_path):
+    write_run(tmp_path / f"a {EVIL}".replace("/", ""))
+    write_evaluation(tmp_path / "result")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "episodes.jsonl").touch()
+    (tmp_path / "broken" / "evaluation.json").write_text("[]")
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "episodes.jsonl").touch()
+    (tmp_path / "strange" / "evaluation.json").write_text('{"agents": [1e999]}')
+    (tmp_path / "empty").mkdir()
+    listing = open_folder(tmp_path)
+    assert isinstance(listing, Listing)
+    rows = {row["name"].split()[0]: row for row in listing.index()["runs"]}
+    assert set(rows) == {"a", "result", "broken", "strange"}
+    assert rows["a"]["kind"] == "run"
+    assert (rows["a"]["steps"], rows["a"]["rewards"]) == ([STEPS, None], {"": STEPS / 2})
+    assert rows["result"]["kind"] == "evaluation"
+    assert rows["result"]["rewards"]["good"] > rows["result"]["rewards"]["bad"]
+    assert "expected an object" in rows["broken"]["problem"]
+    assert rows["strange"]["problem"]
+
+
+def test_a_list_is_read_again_once_a_run_goes_on(tmp_path):
+    folder = write_run(tmp_path / "run")
+    listing = Listing(tmp_path)
+    before, version = listing.index()["runs"], listing.version()
+    assert listing.version() == version
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"step": 4, "reward": 9.5}\n')
+    assert listing.version() != version
+    (row,) = listing.index()["runs"]
+    assert (before[0]["rewards"], row["rewards"]) == ({"": 1.5}, {"": 9.5})
+    write_evaluation(tmp_path / "new")
+    assert [row["name"] for row in listing.index()["runs"]] == ["new", "run"]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from importlib.resources import files
 from pathlib import Path
@@ -18,10 +19,12 @@ from viewer_runs import (
     STEPS,
     packed,
     read,
+    write_evaluation,
     write_run,
 )
 
 from resume_gym.apps.viewer import html
+from resume_gym.apps.viewer.listing import Listing
 from resume_gym.apps.viewer.server import serve
 from resume_gym.cli import main
 
@@ -34,9 +37,9 @@ def run(tmp_path_factory):
 # --- server -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def server(run):
-    with serve(run, 0) as server:
+@contextmanager
+def serving(shown):
+    with serve(shown, 0) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server
@@ -44,9 +47,15 @@ def server(run):
         thread.join()
 
 
-def get(server, path, host=None):
+@pytest.fixture
+def server(run):
+    with serving(run) as server:
+        yield server
+
+
+def get(server, path, host=None, **headers):
     connection = HTTPConnection("127.0.0.1", server.server_port)
-    connection.request("GET", path, headers={"Host": host} if host else {})
+    connection.request("GET", path, headers={"Host": host, **headers} if host else headers)
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
@@ -64,6 +73,35 @@ def test_it_answers_episodes_and_tokens(server, run):
     ]
     assert json.loads(get(server, "/episode/5.json")[1]) == json.loads(json.dumps(run.episode(5)))
     assert json.loads(get(server, "/tokens/5.json")[1]) == run.tokens(5)
+    assert json.loads(get(server, "/record/5.json")[1]) == run.record(5)
+    assert json.loads(get(server, "/search.json?text=Rust")[1]) == run.search("rust")
+    assert json.loads(get(server, "/version.json")[1]) == index["version"] == run.version()
+
+
+def test_a_list_of_runs_leads_to_each(tmp_path):
+    name = "a run #1?"
+    run = read(write_run(tmp_path / name))
+    write_evaluation(tmp_path / "other")
+    with serving(Listing(tmp_path)) as server:
+        listed = json.loads(get(server, "/index.json")[1])
+        assert (listed["kind"], listed["listed"]) == ("list", False)
+        href = next(row["href"] for row in listed["runs"] if row["name"] == name).removeprefix(".")
+        assert get(server, href)[1] == get(server, "/")[1]  # the same page for all
+        index = json.loads(get(server, href + "index.json")[1])
+        assert (index["name"], index["listed"]) == (name, True)
+        assert json.loads(get(server, href + "record/5.json")[1]) == run.record(5)
+        for path in ("/other", "/nowhere/", "/../", "/%2e%2e/index.json", "/search.json?text=a"):
+            assert get(server, path)[0].status == 404, path
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_other_sites_cannot_time_a_search(server, site):
+    headers = {"Sec-Fetch-Site": site}
+    assert get(server, "/search.json?text=Rust", **headers)[0].status == 403
+    assert get(server, "/", **headers)[0].status == 200  # a link to the page
+    assert (
+        get(server, "/search.json?text=Rust", **{"Sec-Fetch-Site": "same-origin"})[0].status == 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +153,9 @@ def test_an_exported_file_holds_all_but_tokens(run, tmp_path):
     index = packed(file, "index")
     for number, chunk in enumerate(index["chunks"]):
         shown = packed(file, f"chunk-{chunk}")[str(number)]
+        record = shown.pop("record")
         assert shown == json.loads(json.dumps(run.episode(number)))
+        assert {**record, "tokens": run.record(number)["tokens"]} == run.record(number)
     assert "pwned" not in file.read_text()
     assert "logprobs" not in json.dumps(packed(file, "chunk-0"))
     assert "connect-src 'none'" in file.read_text()
@@ -173,13 +213,18 @@ def test_the_command_serves_until_it_is_interrupted(run):
 
 
 def test_user_errors_are_one_line(run, server, tmp_path, capsys):
+    list_of_runs = run.path.parent
+    (tmp_path / "garbage").mkdir()
+    (tmp_path / "garbage" / "episodes.jsonl").write_text("no episode\n")
     (tmp_path / "notes.txt").touch()  # in a folder that is none to view
     for arguments, message in (
         (["nowhere"], "view: there is no folder 'nowhere'"),
         ([run.path, "--export", tmp_path / "nowhere" / "run.html"], "--export: there is no folder"),
         ([tmp_path / "notes.txt"], f"view: expected a folder, '{tmp_path}/notes.txt' is a file\n"),
         ([run.path, "--export", tmp_path], "is a folder"),
+        ([list_of_runs, "--export", tmp_path / "run.html"], f"{list_of_runs}: a run\n"),
         ([run.path, "--port", server.server_port], "choose another"),
+        ([tmp_path / "garbage"], "no episode that can be read"),
     ):
         assert main(["view", *map(str, arguments)]) == 2
         told = capsys.readouterr().err
@@ -189,16 +234,16 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
         main(["view", str(run.path), "--port", "65536"])
 
 
-def test_what_a_downloaded_run_names_is_not_imported_from_where_it_lies(tmp_path):
+@pytest.mark.parametrize("flags", [[], ["--trust-remote-code"]])
+def test_the_module_that_a_downloaded_run_names_is_imported_only_with_the_flag(tmp_path, flags):
     (tmp_path / "trajectories").mkdir()
     (tmp_path / "config.toml").write_text('env = "planted:Env-v0"\n')
     (tmp_path / "planted.py").write_text('open("planted.txt", "w")\n')
-    call = "from resume_gym.cli import main; raise SystemExit(main())"
     path = str(Path(__file__).parents[1])
     told = subprocess.run(
-        [sys.executable, "-P", "-c", call, "view", ".", "--export", "run.html"],
+        [sys.executable, "-m", "resume_gym", "view", ".", "--export", "run.html", *flags],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
-    assert not (tmp_path / "planted.txt").exists()
-    assert "PYTHONPATH" in packed(tmp_path / "run.html", "index")["notes"][0]
+    assert (tmp_path / "planted.txt").exists() == bool(flags)
+    assert "--trust-remote-code" in packed(tmp_path / "run.html", "index")["notes"][0] or flags

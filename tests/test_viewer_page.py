@@ -21,8 +21,9 @@ from viewer_runs import (
     write_run,
 )
 
-from resume_gym import Rules
+from resume_gym import Rules, Session
 from resume_gym.apps.viewer import html
+from resume_gym.apps.viewer.listing import open_folder
 from resume_gym.apps.viewer.server import serve
 from resume_gym.document import wrapped_lines
 
@@ -43,8 +44,7 @@ def browser():
 
 @contextmanager
 def served(folder):
-    results = read(folder)
-    with serve(results, 0) as server:
+    with serve(open_folder(folder), 0) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
@@ -107,6 +107,15 @@ def agents_exported(hostile_agents, tmp_path_factory):
     file = tmp_path_factory.mktemp("exported") / "evaluation.html"
     html.export(results, file)
     return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def listed(folder, tmp_path_factory):
+    both = tmp_path_factory.mktemp("listed")
+    write_run(both / folder.name)
+    write_evaluation(both / "two", agents={EVIL: 0, f"bad {EVIL}": 1})
+    with served(both) as address:
+        yield address
 
 
 @pytest.fixture
@@ -240,8 +249,122 @@ def test_curves_are_drawn_and_can_be_read(page, run):
     reward.locator("svg[role=img]").focus()
     page.keyboard.press("ArrowLeft")
     assert "reward 1" in reward.locator(".legend").text_content()
-    expect(page.get_by_role("status")).to_have_text("step 2: mean reward 1.000")
+    expect(page.get_by_role("status")).to_contain_text("step 2: mean reward 1.000, on held-out")
     assert page.locator(".chart", has_text="Judge").count() == 1
+
+
+def test_a_step_of_a_curve_leads_to_its_episodes(page, run):
+    show(page, run, "")
+    chart = page.locator(".chart", has_text="Reward, and its spread")
+    assert chart.locator("svg[role=img] circle").count() == 1  # before training, on held-out tasks
+    assert "on held-out tasks" in chart.locator(".legend").text_content()
+    box = chart.locator("svg[role=img]").bounding_box()
+    page.mouse.click(box["x"] + 0.7 * box["width"], box["y"] + 0.5 * box["height"])  # of 0 to 3
+    expect(rows(page)).to_have_count(GROUP)
+    assert set(page.locator("td.step").all_inner_texts()) == {"2"}
+    show(page, run, "")
+    chart.locator("svg[role=img]").focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert chart.get_by_role("link", name="step 1").count() == 1
+    page.keyboard.press("Enter")
+    expect(page.locator("td.step").first).to_have_text("1")
+    show(page, run, "")
+    chart.locator("svg[role=img]").focus()
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "Enter"):
+        page.keyboard.press(key)
+    assert page.locator("h1").inner_text().startswith("Run")  # nothing was played at step 0
+
+
+@pytest.mark.parametrize("how", ["run", "exported"])
+def test_episodes_are_searched_for_a_text(page, request, how):
+    show(page, request.getfixturevalue(how), "episodes")
+    page.locator("#filter-text").press_sequentially("rUsT")
+    expect(rows(page)).to_have_count(STEPS)
+    assert set(page.locator("td.member").all_inner_texts()) == {"1"}
+    assert page.evaluate("document.activeElement.id") == "filter-text"
+    rows(page).nth(1).locator("a").click()
+    expect(page.get_by_text("2 of 3")).to_be_visible()
+    assert page.faults == []
+
+
+@pytest.mark.parametrize("how", ["run", "exported"])
+def test_an_episode_is_downloaded_as_it_was_recorded(page, request, how, folder):
+    show(page, request.getfixturevalue(how), "episode/1")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download (JSON)").click()
+    recorded = read(folder).record(1)
+    if how == "exported":
+        del recorded["tokens"]
+    assert json.loads(download.value.path().read_text()) == recorded
+    assert page.faults == []
+
+
+def test_the_system_prompt_is_there_when_it_is_asked_for(page, run):
+    show(page, run, "episode/0")
+    prompt = page.locator("details", has=page.locator("summary", has_text="system prompt"))
+    assert prompt.locator("pre").is_hidden()
+    prompt.locator("summary").click()
+    assert prompt.locator("pre").inner_text() == Session.system_prompt
+
+
+def test_the_page_follows_a_run_and_stays_where_it_is(page, tmp_path):
+    folder = write_run(tmp_path / "run")
+    page.clock.install()
+    page.set_viewport_size({"width": 800, "height": 400})
+    with served(folder) as address:
+        show(page, address, "")
+        page.locator("summary", has_text="All other figures").click()
+        page.evaluate("scrollTo({ top: document.body.scrollHeight, behavior: 'instant' })")
+        place = page.evaluate("scrollY")
+        add_step(folder, 4)
+        page.clock.run_for(3100)
+        expect(page.locator(".facts")).to_contain_text("steps 4")
+        assert page.evaluate("scrollY") == place > 0
+        assert page.locator("details[open] .chart").count() > 0
+        show(page, address, "episodes")
+        rows(page).nth(GROUP).locator("a").focus()
+        add_step(folder, 5)
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")
+        page.clock.run_for(3100)
+        assert rows(page).count() == 4 * GROUP  # a selection is left alone
+        page.evaluate("getSelection().removeAllRanges()")
+        page.clock.run_for(3100)
+        expect(rows(page)).to_have_count(5 * GROUP)
+        assert page.evaluate("document.activeElement.getAttribute('href')") == f"#/episode/{GROUP}"
+        page.route("**/version.json", lambda route: route.abort())
+        page.clock.run_for(3100)
+        expect(page.locator("#live")).to_have_text("no answer from the server")
+
+
+def add_step(folder, step):
+    """Play the first step again."""
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write(json.dumps({"step": step, "reward": 1.0}) + "\n")
+    steps = folder / "trajectories"
+    played = (steps / "step-000001.jsonl").read_bytes()
+    (steps / f"step-{step:06d}.jsonl").write_bytes(played)
+
+
+def test_a_list_of_runs(page, listed, folder):
+    show(page, listed, "")
+    assert SEEN in page.get_by_role("row", name="two").inner_text()
+    assert rows(page).count() == 2
+    run = page.get_by_role("row", name=folder.name)
+    assert "3" in run.inner_text()
+    assert "+1.50" in run.inner_text()
+    page.keyboard.press("j")  # the last to change comes first
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:has-text('Evaluation two')")
+    page.keyboard.press("0")
+    page.wait_for_selector("h1:has-text('Runs in')")
+    run.get_by_role("link").click()
+    page.wait_for_selector("h1:has-text('Run <img')")
+    show(page, page.url.partition("#")[0], "episode/1")
+    page.get_by_role("link", name="All runs").click()
+    page.wait_for_selector("h1:has-text('Runs in')")
+    assert page.faults == []
+    assert page.evaluate("window.pwned") is None
 
 
 def test_the_table_is_filtered_and_sorted(page, run, folder):
@@ -388,13 +511,36 @@ def test_an_evaluation_shows_agents_and_what_failed(page, evaluation):
     show(page, evaluation, "")
     figures = page.get_by_role("region", name="Figures of each agent")
     assert figures.locator("thead th").all_inner_texts() == ["good", "bad"]
-    assert page.locator("summary", has_text="bad minus good").count() == 1
+    differences = page.get_by_role("region", name="Differences in mean reward")
+    told = differences.locator("tbody tr").inner_text().split("\t")
+    assert told == ["bad − good", "−5.00", "−6.00 to −4.00", "0.250", "-", "0 / 1 / 2"]
+    page.locator("summary", has_text="Differences in other measures (1)").click()
+    other = page.get_by_role("region", name="Differences in other measures (1)")
+    assert other.locator("tbody th").all_inner_texts() == ["words an episode"]
     assert page.locator("svg").count() == 2  # rewards of each agent
     show(page, evaluation, "episodes?outcome=not+graded")
     assert rows(page).count() == 1
     rows(page).locator("a").click()
     expect(page.locator(".note", has_text="It could not be graded")).to_contain_text("no verdict")
     assert "not graded" in page.locator(".facts").inner_text()
+
+
+def test_four_agents_fit_a_small_screen(page, tmp_path):
+    agents = {"noop": 3, "random": 2, "careful": 1, "oracle": 0}
+    page.set_viewport_size({"width": 1280, "height": 800})
+    with served(write_evaluation(tmp_path / "four", agents=agents)) as address:
+        show(page, address, "")
+        assert page.locator("main h2").first.inner_text() == "Result"
+        tables = page.locator("main .figures:visible")
+        assert [table.locator("tbody tr").count() for table in tables.all()][:2] == [4, 6]
+        for table in tables.all():  # no column that breaks words, none that is out of sight
+            rows = table.locator("tbody tr:not(.title)")
+            assert max(row.bounding_box()["height"] for row in rows.all()) < 60
+            assert table.evaluate("one => one.scrollWidth <= one.parentElement.clientWidth")
+        show(page, address, "episodes?agent=random")
+        assert page.locator(".scroll").evaluate("one => one.scrollWidth <= one.clientWidth")
+        box = page.locator(".episodes tbody tr").first.bounding_box()
+        assert box["height"] < 90
 
 
 # --- for everybody ------------------------------------------------------------------------------
@@ -437,13 +583,13 @@ def test_keys(page, run):
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
-def test_everybody_can_read_it(browser, run, evaluation, width, scheme):
+def test_everybody_can_read_it(browser, run, evaluation, listed, width, scheme):
     context = browser.new_context(
         viewport={"width": width, "height": 740}, color_scheme=scheme, bypass_csp=True
     )
     page = context.new_page()
     paths = ("", "episodes", "episode/0", "compare/0/1")
-    for address, path in [*((run, one) for one in paths), (evaluation, "")]:
+    for address, path in [*((run, one) for one in paths), (evaluation, ""), (listed, "")]:
         show(page, address, path)
         open_all(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path

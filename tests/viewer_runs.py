@@ -3,8 +3,10 @@
 import json
 import re
 from base64 import b64decode
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from gzip import decompress
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +100,16 @@ def write_run(folder: Path) -> Path:
     return folder
 
 
-def write_evaluation(folder: Path, rollouts: int = 2) -> Path:
-    """Two agents on three tasks; one episode of one of them got no verdict.
+def write_evaluation(
+    folder: Path, rollouts: int = 2, agents: Mapping[str, int] = {"good": 0, "bad": 1}
+) -> Path:
+    """Agents, which play as a member of `play` each, on three tasks.
 
-    Rollouts of an agent on a task are alike.
+    One episode of the last agent got no verdict. Rollouts of an agent on a task are alike.
     """
     folder.mkdir(parents=True)
     tasks = [replace(evil_task(number), task_id=f"task-{number}") for number in range(3)]
-    agents, played = {"good": 0, "bad": 1}, {}
+    played: dict[str, list[Episode]] = {}
     with (folder / "episodes.jsonl").open("w") as file:
         for name, member in agents.items():
             for task in tasks:
@@ -124,12 +128,17 @@ def write_evaluation(folder: Path, rollouts: int = 2) -> Path:
     told = {
         "format": 1, "env": "ResumeEdit-v0", "tasks": "nowhere.jsonl", "judge": "rubric",
         "agents": {
-            name: {"spec": name, "summary": asdict(summarise(some)), "statistics": {"wins": 1}}
+            name: {"spec": name, "summary": asdict(summarise(some)),
+                   "statistics": {"wins": 1, "interval": [-1.25, 0.5]}}
             for name, some in played.items()
         },
         "comparisons": [
-            {"first": "good", "second": "bad", "tasks": 3,
-             "figures": {"reward": {"mean": -5.0, "interval": [-6.0, -4.0], "p": 0.25}}}
+            {"first": first, "second": second, "tasks": 3, "wins": 0, "ties": 1, "losses": 2,
+             "figures": {
+                 name: {"mean": -5.0, "interval": [-6.0, -4.0], "p": 0.25}
+                 for name in ("reward", "words")
+             }}
+            for first, second in combinations(agents, 2)
         ],
     }  # fmt: skip
     (folder / "evaluation.json").write_text(json.dumps(told))

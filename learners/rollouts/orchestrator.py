@@ -124,7 +124,9 @@ class Orchestrator:
         if step not in self._spread and self._trajectories:
             indices = {task.task_id: index for index, task in enumerate(self._work.tasks)}
             groups: dict[str, list[float]] = {}
-            for task, reward in self._trajectories.rewards(step):
+            first = (step - 1) * self._config.groups
+            numbers = range(first, first + self._config.groups)
+            for task, reward in self._trajectories.rewards(step, numbers):
                 groups.setdefault(task, []).append(reward)
             spreads = [(indices[task], pstdev(rewards)) for task, rewards in groups.items()]
             self._spread[step] = spreads

@@ -8,7 +8,7 @@ the same result is stored once.
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,10 +44,14 @@ class Trajectories:
             return
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         file = os.open(self.path(step), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        end = os.fstat(file).st_size
         # unbuffered, so a killed process truncates at most this line; os.write() may be partial
         try:
             while line:
                 line = line[os.write(file, line) :]
+        except OSError as error:  # such as a full disk; the next line must not follow a part
+            os.ftruncate(file, end)
+            raise OSError(error.errno, error.strerror, str(self.path(step))) from None
         finally:
             os.close(file)
 
@@ -62,27 +66,33 @@ class Trajectories:
         If a rollout has two lines, the later one counts, since it includes the verdict.
 
         Raises:
-            ConfigError: the file belongs to another run.
+            ConfigError: the file belongs to another run or step.
         """
-        played = self._restored = self._played(step)
+        played = self._restored = self._played(step, {one.group for one in planned})
         try:
             records = (played.get((rollout.group, rollout.member)) for rollout in planned)
             pairs = zip(planned, records, strict=True)
             return [rollout.restored(record) if record else rollout for rollout, record in pairs]
         except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"{self.path(step)} is of another run: {error}") from None
+            raise ConfigError(f"{self.path(step)} is of another run or step: {error}") from None
 
-    def rewards(self, step: int) -> list[tuple[str, float]]:
-        """Return task id and reward of each graded rollout of a step, by group and member."""
-        return [(record["task_id"], record["reward"]) for record in self.graded(step)]
+    def rewards(self, step: int, groups: Collection[int]) -> list[tuple[str, float]]:
+        """Return task id and reward of each graded rollout of a step, by group and member.
 
-    def graded(self, step: int) -> list[dict[str, Any]]:
+        Raises:
+            ConfigError: the file has other groups than those of the step.
+        """
+        return [(record["task_id"], record["reward"]) for record in self.graded(step, groups)]
+
+    def graded(self, step: int, groups: Collection[int] | None = None) -> list[dict[str, Any]]:
         """Return the record of each graded rollout of a step, by group and member."""
         # lines are in the order of verdicts, which is not reproducible
-        played = sorted(self._played(step).items())
+        played = sorted(self._played(step, groups).items())
         return [record for _, record in played if record["graded"]]
 
-    def _played(self, step: int) -> dict[tuple[int, int], dict[str, Any]]:
+    def _played(
+        self, step: int, groups: Collection[int] | None
+    ) -> dict[tuple[int, int], dict[str, Any]]:
         """Read the records by (group, member), and remove damaged lines."""
         path = self.path(step)
         if not path.exists():
@@ -94,6 +104,8 @@ class Trajectories:
                 record = json.loads(line)
                 records[int(record["group"]), int(record["member"])] = record
                 whole.append(line.decode() + "\n")
+        if strange := {group for group, _ in records if groups and group not in groups}:
+            raise ConfigError(f"{path} is of another run or step: it has group {min(strange)}")
         if damaged := len(lines) - len(whole):
             self._note(f"Damaged lines of {path.name}, now left out: {damaged}.")
         if rest or damaged:

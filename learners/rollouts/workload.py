@@ -6,7 +6,7 @@ from typing import Any, Self, cast
 
 import gymnasium
 
-from learners.config import Config, ConfigError
+from learners.config import Config, ConfigError, check_env
 from learners.rollouts.rollout import Episode
 from learners.rollouts.text_env import TEXT_TASKS, Start, TextSession
 from learners.rollouts.tokens import ChatTokens
@@ -54,6 +54,7 @@ class Workload:
         """
         given: dict[str, Any] = {"tasks": config.tasks, "judge": config.judge}
         given = {name: value for name, value in given.items() if value}
+        check_env(config.env)
         try:
             env = gymnasium.make(config.env)
             if isinstance(env.unwrapped, EditEnv):

@@ -88,6 +88,8 @@ class RunFolder:
             ConfigError: a setting that affects the result has changed. `steps` may increase.
         """
         file = self.path / "config.toml"
+        if file.exists() and not file.stat().st_size:
+            raise ConfigError(f"{file} is empty: expected the settings of this run; restore it")
         changed = differences(read_toml(file), config) if file.exists() else {}
         conflicts = [
             f"{name} was {before!r}, is {now!r}"

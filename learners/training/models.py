@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict, snapshot_download
@@ -26,6 +27,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from learners.config import ConfigError
 from resume_gym.user_errors import did_you_mean
 
 NANO = Path(__file__).parents[1] / "nano" / "policy"
@@ -50,14 +52,15 @@ def load(name: str) -> PreTrainedModel:
         name: "nano", "smollm2", a folder in Hugging Face format, or a downloaded model of the Hub.
 
     Raises:
+        ConfigError: the model needs code from its folder.
         FileNotFoundError: the model does not exist, or its weights are not safetensors.
     """
     source = folder(name)
     if not any(source.glob("*.safetensors")):  # other formats are pickles
         raise FileNotFoundError(f"model: expected *.safetensors in {name!r}, found none")
     logging.disable_progress_bar()  # noise for models that load at once
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True)
-    return freeze(model)
+    kind = AutoModelForCausalLM
+    return freeze(_read(kind, source, dtype=torch.float32, use_safetensors=True))
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -66,7 +69,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     Raises:
         FileNotFoundError: the model does not exist.
     """
-    return AutoTokenizer.from_pretrained(folder(name))
+    return _read(AutoTokenizer, folder(name))  # type: ignore[no-any-return]
 
 
 def skeleton(name: str) -> PreTrainedModel:
@@ -75,7 +78,7 @@ def skeleton(name: str) -> PreTrainedModel:
     Raises:
         FileNotFoundError: the model does not exist.
     """
-    return _skeleton(AutoConfig.from_pretrained(folder(name)))
+    return _skeleton(_read(AutoConfig, folder(name)))
 
 
 def outline(name: str) -> PreTrainedModel:
@@ -88,7 +91,7 @@ def outline(name: str) -> PreTrainedModel:
         return skeleton(name)
     if name in _QWEN3:
         return _skeleton(_qwen3(*_QWEN3[name]))
-    return _skeleton(AutoConfig.from_pretrained(_fetch(name, ["config.json"])))
+    return _skeleton(_read(AutoConfig, _fetch(name, ["config.json"])))
 
 
 def _qwen3(width: int, intermediate: int, layers: int, heads: int, tied: bool) -> Qwen3Config:
@@ -108,6 +111,17 @@ def _qwen3(width: int, intermediate: int, layers: int, heads: int, tied: bool) -
 def _skeleton(config: PretrainedConfig) -> PreTrainedModel:
     with torch.device("meta"):
         return freeze(AutoModelForCausalLM.from_config(config, dtype=torch.float32))
+
+
+def _read(kind: Any, source: Path, **options: Any) -> Any:
+    """Call `from_pretrained`, which by default offers at a prompt to run code of the folder."""
+    try:
+        return kind.from_pretrained(source, trust_remote_code=False, **options)
+    except ValueError as error:
+        if "custom code" not in str(error):
+            raise
+        expected = "a model that transformers supports without code from its folder"
+        raise ConfigError(f"model: expected {expected}, got {str(source)!r}") from None
 
 
 def freeze(model: PreTrainedModel) -> PreTrainedModel:
@@ -180,7 +194,7 @@ def export(name: str, weights: Iterable[tuple[str, Tensor]], target: Path) -> No
         weights: (name, full tensor) pairs.
         target: an empty folder.
     """
-    config = AutoConfig.from_pretrained(folder(name))
+    config = _read(AutoConfig, folder(name))
     state = {name: tensor.to("cpu", config.dtype or torch.float32) for name, tensor in weights}
     save_torch_state_dict(state, target, metadata={"format": "pt"})
     config.save_pretrained(target)

@@ -117,8 +117,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str]) -> int:
     try:
         options = make_parser(words).parse_args(words)
-        if not getattr(options, "others_data", False):
-            sys.path.append("")  # current folder, for the user's own judges and environments
         status: int | None = options.run(options)
     except (TaskError, ModuleNotFoundError) as problem:
         return _complain(problem, 2)

@@ -39,6 +39,7 @@ from resume_gym.evaluation.table import comparison_table, markdown, table
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
 from resume_gym.tasks import TaskError
+from resume_gym.trust import remember
 from resume_gym.user_errors import missing
 
 ROLLOUTS = 16
@@ -124,6 +125,7 @@ def _run(options: argparse.Namespace) -> int:
     folder = Results(options.out, contest.held_to(agents)) if options.out else nullcontext()
     with folder as results:
         if results:
+            remember(options.out, contest.settings)
             restore(contest, entries, results)
         try:
             _play(contest, entries, options.max_concurrency, results)

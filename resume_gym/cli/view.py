@@ -1,15 +1,18 @@
-"""`resume-gym view`: show a run or an evaluation in a browser, or export it as one HTML file."""
+"""`resume-gym view`: show runs and evaluations in a browser, or export one as an HTML file."""
 
 import argparse
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from resume_gym.apps.viewer.data import Results
 from resume_gym.apps.viewer.html import export, is_exported
+from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.server import PORT, serve
 from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import Commands, add_parser, progress_bars
 from resume_gym.tasks import TaskError
+from resume_gym.trust import FLAG, HELP
 
 
 def add_command(commands: Commands) -> None:
@@ -17,13 +20,14 @@ def add_command(commands: Commands) -> None:
     command = add_parser(
         commands,
         "view",
-        "look at a run or an evaluation in a browser",
-        "Look at a run or an evaluation in a browser: curves, a table of the episodes, and each "
-        "episode turn by turn. Ctrl-C stops the server with status 0.",
-        ["view runs/nano", "view result --export result.html"],
+        "look at runs and evaluations in a browser",
+        "Look at a run, an evaluation, or a folder of them in a browser: curves, a table of the "
+        "episodes, and each episode turn by turn. The page follows a job that still runs. Ctrl-C "
+        "stops the server with status 0.",
+        ["view runs/nano", "view runs", "view result --export result.html"],
     )
     add = command.add_argument
-    add("folder", type=Path, metavar="RUN_OR_RESULT", help="folder of a run or an evaluation")
+    add("folder", type=Path, metavar="FOLDER", help="a run, an evaluation, or a folder of them")
     add(
         "--port",
         type=_port,
@@ -37,9 +41,8 @@ def add_command(commands: Commands) -> None:
         metavar="FILE.html",
         help="write a file that needs no server, instead of serving; it has no tokens",
     )
-    # the folder may come from someone else: keep the current folder off the import path, so that
-    # modules named by its settings are not imported from there
-    command.set_defaults(run=_run, others_data=True)
+    add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
+    command.set_defaults(run=_run)
 
 
 def _port(text: str) -> int:
@@ -53,30 +56,45 @@ def _run(options: argparse.Namespace) -> None:
     check_new_file("--export", target)
     if target and target.exists() and not is_exported(target):
         raise TaskError(f"--export: {str(target)!r} exists and is no export; name another file")
-    results = _open(options.folder)
-    if target:
-        left_out = export(results, target)
-        size = target.stat().st_size / 2**20
-        omitted = f"; {left_out} of them only as rows of the table" if left_out else ""
-        print(f"{target}: {len(results.rows)} episodes{omitted}, {size:.1f} MB, without tokens")
-        return
+    shown = _open(options.folder, options.trust_remote_code)
+    if isinstance(shown, Listing):
+        names = sorted(shown.folders())
+        if target:
+            raise TaskError(f"--export: expected one folder of {shown.path}: {', '.join(names)}")
+        told = f"{len(names)} runs and evaluations in {shown.path}"
+    else:
+        told = f"{len(shown.rows)} episodes of {shown.path}"
+        if target:
+            _export(shown, target)
+            return
     try:
-        server = serve(results, options.port)
+        server = serve(shown, options.port)
     except OSError as problem:
         hint = "choose another with --port, or 0 for any"
         raise TaskError(
             f"--port: {options.port} is not available ({problem.strerror}); {hint}"
         ) from None
     with server, suppress(KeyboardInterrupt):
-        print(f"{len(results.rows)} episodes of {results.path}", flush=True)
+        print(told, flush=True)
         print(f"http://127.0.0.1:{server.server_port}/  (Ctrl-C to stop)", flush=True)
         server.serve_forever()
 
 
-def _open(folder: Path) -> Results:
-    """Read a folder, with a progress bar on the terminal."""
-    results = Results(folder)
-    with progress_bars() as bars:
-        bar = bars.add_task("reading episodes", total=len(results.files()))
-        results.refresh(lambda: bars.advance(bar))
-    return results
+def _export(results: Results, target: Path) -> None:
+    left_out = export(results, target)
+    size = target.stat().st_size / 2**20
+    omitted = f"; {left_out} of them only as rows of the table" if left_out else ""
+    print(f"{target}: {len(results.rows)} episodes{omitted}, {size:.1f} MB, without tokens")
+
+
+def _open(folder: Path, trusted: bool) -> Results | Listing:
+    """Read a folder, with a progress bar on the terminal; of a list, no episodes yet."""
+    shown = open_folder(folder, partial(Results, trusted=trusted))
+    if isinstance(shown, Results):
+        with progress_bars() as bars:
+            bar = bars.add_task("reading episodes", total=len(shown.files()))
+            shown.refresh(lambda: bars.advance(bar))
+        if shown.unreadable and not shown.rows:
+            told = "has no episode that can be read, but other lines"
+            raise TaskError(f"view: {str(folder)!r} {told}")
+    return shown

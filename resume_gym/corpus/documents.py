@@ -73,7 +73,7 @@ def read_document(path: Path, *, outline: bool = True) -> Document:
         known = ", ".join(FORMATS)
         hint = "; save it as .docx" if path.suffix.lower() in (".doc", ".odt", ".rtf") else ""
         raise DocumentError(f"expected {known}; got {path.suffix or 'no extension'}{hint}")
-    data = _bytes(path)
+    data = _bytes(path, MOST_BYTES if kind in ("Word", "PDF") else 4 * MOST_CHARACTERS)
     _check_kind(kind, data)
     try:
         document = _convert(kind, data, outline)
@@ -110,13 +110,13 @@ def _check_length(text: str) -> None:
         raise DocumentError(f"expected at most {MOST_CHARACTERS:,} characters, got {len(text):,}")
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, most: int) -> bytes:
     try:
         if path.is_dir():
             raise DocumentError("it is a folder; name the files in it")
         size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise DocumentError(f"expected at most {MOST_BYTES:,} bytes, got {size:,}")
+        if size > most:
+            raise DocumentError(f"expected at most {most:,} bytes, got {size:,}")
         data = path.read_bytes()
     except OSError as problem:
         raise DocumentError(problem.strerror or type(problem).__name__) from None

@@ -12,10 +12,9 @@ import json
 import re
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 from resume_gym.agents import AGENTS
-from resume_gym.llm.settings import check_url
+from resume_gym.llm.settings import check
 from resume_gym.user_errors import did_you_mean
 
 # NAME excludes {}@/, so that an "=" within JSON, a URL or a path does not end a name
@@ -62,7 +61,7 @@ def read_spec(text: str) -> AgentSpec:
     if not (name or model).isprintable():
         raise ValueError(f"expected a name in one line, got {name or model!r}")
     if "base_url" in options:
-        _check_url(options["base_url"])
+        check("base_url", options["base_url"])
         return AgentSpec(name or model, "endpoint", options)
     if model in AGENTS:
         if len(options) > 1:
@@ -84,15 +83,6 @@ def _options(spec: str) -> dict[str, Any]:
         url = None if served[2] == "openai" else served[2]
         return {"model": served[1], "base_url": url}
     return {"model": spec}
-
-
-def _check_url(url: object) -> None:
-    if url is None:
-        return
-    check_url(url)
-    parts = urlsplit(str(url))
-    if "@" in parts.netloc or parts.query:
-        raise ValueError("base_url: expected no key in it; key_name names a variable that has one")
 
 
 def _check_local(model: str) -> None:

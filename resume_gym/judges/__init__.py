@@ -10,7 +10,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, Protocol, TypeAlias
 
@@ -19,6 +18,7 @@ from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
+from resume_gym.trust import import_named
 from resume_gym.user_errors import did_you_mean
 
 # Name: module and factory. Imported on first use, since each judge needs different packages.
@@ -34,6 +34,8 @@ JUDGES = {
 
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+# options of judges whose values may have a colon and never specify another judge
+_NEVER_JUDGES = ("model", "base_url", "extra_body")
 
 Outcome: TypeAlias = "Verdict | JudgeError"
 """A verdict, or the failure in its place."""
@@ -168,7 +170,7 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
         raise ValueError(f"judge: expected module:name or one of {names}; got {name!r}{hint}")
     module, kind = str(name).split(":", 1) if custom else JUDGES[str(name)]
     try:
-        make = getattr(import_module(module), kind)
+        make = getattr(import_named(module), kind)
         _check_options(str(name), make, options)
         judge: Judge = make(**options)
     except ModuleNotFoundError as missing:
@@ -194,3 +196,15 @@ def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, 
     for key in () if anything else options.keys() - fixed.keys():
         known = f"options among {', '.join(fixed)}" if fixed else "no options"
         raise ValueError(f"judge {name!r}: expected {known}; got {key!r}{did_you_mean(key, fixed)}")
+
+
+def named_modules(spec: Any) -> list[str]:
+    """Return the `module:name` of each custom judge in a specification, at any depth."""
+    if isinstance(spec, str):
+        try:
+            return named_modules(json.loads(spec))
+        except (ValueError, RecursionError):
+            return [spec] if ":" in spec else []
+    if isinstance(spec, Mapping):
+        spec = [value for key, value in spec.items() if key not in _NEVER_JUDGES]
+    return [name for part in spec for name in named_modules(part)] if isinstance(spec, list) else []

@@ -154,12 +154,14 @@ class OpenAI(SDKProvider["AsyncOpenAI"]):
         except (AttributeError, LookupError, TypeError):
             fit = False
         if not fit:
-            raise Malformed(f"{self.name}: expected a chat completion, got {shown(response)!r}")
+            raise Malformed(
+                f"{self.name}: expected a chat completion, got {shown(response, self._key)!r}"
+            )
         answer = Answer(text, response.model or self.model, *spent, seconds)
         if choice is None:
             raise Malformed(f"{self.name}: an answer without choices").after(answer)
         if refusal:
-            raise Refused(f"{self.name}: refused: {shown(refusal)}").after(answer)
+            raise Refused(f"{self.name}: refused: {shown(refusal, self._key)}").after(answer)
         if choice.finish_reason == "content_filter":
             raise Refused(f"{self.name}: refused: content_filter").after(answer)
         if choice.finish_reason == "length":

@@ -97,7 +97,9 @@ class OpenAIChat(OpenAI):
         except (AttributeError, LookupError, TypeError, ValueError):
             fit = False
         if not fit:
-            raise Malformed(f"{self.name}: expected a chat completion, got {shown(response)!r}")
+            raise Malformed(
+                f"{self.name}: expected a chat completion, got {shown(response, self._key)!r}"
+            )
         text = _sendable(json.dumps(message._asdict(), ensure_ascii=False))
         answer = Answer(text, model, *spent, seconds)
         if not choice:

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from resume_gym.llm import Answer, Malformed, Misconfigured, ModelError, Prompt, Unavailable
@@ -22,6 +22,7 @@ C = TypeVar("C")
 _A_POOL = 16
 _MOST_BYTES, _MOST_BRACES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms for an object
 _MOST_TOKENS = 10_000_000  # of a request; a larger count is an error of the server
+_SECRET = 8
 
 
 class Pools(Generic[C]):
@@ -186,9 +187,18 @@ class SDKProvider(ABC, Generic[C]):
                     if isinstance(cause, _TooLargeError):
                         raise Malformed(f"{self.name}: {cause}") from None
                 raise self._failure(problem) from None  # the SDK's exception may contain the key
-            return self._answer(response, time.perf_counter() - began)
+            answer = self._answer(response, time.perf_counter() - began)
         except RecursionError:
             raise Malformed(f"{self.name}: expected an answer with less nesting") from None
+        except ModelError as problem:
+            problem.args = (self._masked(str(problem)),)
+            raise
+        return replace(answer, text=self._masked(answer.text))
+
+    def _masked(self, text: str) -> str:
+        """Mask the API key in what a server said, which may be quoted in an error."""
+        # a shorter key is no secret, but a word that a local server accepts
+        return text.replace(self._key, "[key]") if len(self._key) >= _SECRET else text
 
     def _no_response(
         self, cause: Exception, invalid: tuple[type[Exception], ...], disconnected: bool = False

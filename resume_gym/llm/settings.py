@@ -66,8 +66,11 @@ def check_url(url: object) -> None:
     """Validate the address of a server.
 
     Raises:
-        ValueError: it is no HTTP or HTTPS URL with a host.
+        ValueError: it is no HTTP or HTTPS URL with a host, or could contain a key, which would
+            enter the files that record the settings.
     """
+    if isinstance(url, str) and ("@" in url or "?" in url):
+        raise ValueError("base_url: expected no key in it; keys are environment variables")
     message = f"base_url: expected http://HOST/v1 or null, got {url!r}"
     if not isinstance(url, str):
         raise ValueError(message)

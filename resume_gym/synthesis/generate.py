@@ -118,13 +118,21 @@ def generate(plan: Plan) -> int:
         _print(f"{plan.out} is there already, with {counted(manifest)}")
         return int(manifest["tasks"])
     client = _client(plan) if plan.store else None
+    files = [partial, *(plan.beside(f".store.sqlite{end}") for end in ("", "-shm", "-wal"))]
+    fresh = not any(file.exists() for file in files)
     with closing(Journal(partial, settings)) as journal:
         if journal.count > plan.count:
             expected = f"expected at least as many, got {plan.count}"
             raise TaskError(f"--count: {partial} holds {journal.count} already; {expected}")
         # When a finished corpus grows, its journal is new.
         journal.failures = {**known_failures(path, settings), **journal.failures}
-        _make(plan, client, journal)
+        try:
+            _make(plan, client, journal)
+        except ModelError:
+            if client and fresh and not (journal.count or client.usage.calls):
+                for file in files:  # nothing is in them that a resumed run could use
+                    file.unlink(missing_ok=True)
+            raise
         return _finish(plan, settings, journal)
 
 

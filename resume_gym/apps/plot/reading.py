@@ -1,7 +1,7 @@
 """Readers for the data of the figures: folders of training runs and of evaluations."""
 
 import json
-import math
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,7 +117,7 @@ def read_run(folder: Path) -> Run:
     if config.is_file():
         try:
             model = tomllib.loads(config.read_text(encoding="utf-8")).get("model", "")
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             raise TaskError(f"{config}: {problem}") from None
         name = f"{name} (model: {Path(str(model)).name})" if model else name
     summaries = {
@@ -199,19 +199,19 @@ def _figures(row: dict[str, Any]) -> dict[str, float]:
     """Return the finite metrics of a step; raise KeyError without `step`."""
     if not isinstance(row["step"], int | float):
         raise TypeError(f"step: expected a number, got {row['step']!r}")
-    return {
-        name: value
-        for name, value in row.items()
-        if isinstance(value, int | float) and math.isfinite(value)
-    }
+    return {name: value for name, value in row.items() if _is_finite(value)}
 
 
 def _episode(row: dict[str, Any]) -> dict[str, Any]:
     """Validate the record of an episode; raise KeyError or TypeError if it is invalid."""
-    _key(row)
-    if row.setdefault("graded", True) and not isinstance(row["reward"], int | float):
-        raise TypeError(f"reward: expected a number, got {row['reward']!r}")
+    hash(_key(row))
+    if row.setdefault("graded", True) and not _is_finite(row["reward"]):
+        raise TypeError(f"reward: expected a finite number, got {row['reward']!r:.40}")
     return row
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 def _rows(file: Path, read: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -227,14 +227,14 @@ def _rows(file: Path, read: Callable[[dict[str, Any]], dict[str, Any]]) -> Itera
                 yield read(row)
             except KeyError as problem:
                 raise TaskError(f"{file}, line {number}: expected a key {problem}") from None
-            except (ValueError, TypeError) as problem:
+            except (ValueError, TypeError, RecursionError) as problem:
                 raise TaskError(f"{file}, line {number}: {problem}") from None
 
 
 def _object(file: Path) -> dict[str, Any]:
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise TaskError(f"{file}: {problem}") from None
     if not isinstance(value, dict):
         raise TaskError(f"{file}: expected an object, got {value!r:.40}")

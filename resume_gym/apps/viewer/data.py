@@ -5,9 +5,12 @@ are viewed: `Results.refresh` reads the new lines.
 """
 
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -16,8 +19,18 @@ from resume_gym.apps.viewer import episode
 from resume_gym.apps.viewer.rows import Row, make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.tasks import TaskError
+from resume_gym.trust import FLAG, is_remembered
 
-_PROBLEMS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+_FIGURES = (
+    *("metrics.jsonl", "evaluations.jsonl", "before.json", "after.json", "journal.md"),
+    *("evaluation.json", "episodes.jsonl"),
+)
+"""Files that a running job writes, besides those in `trajectories`."""
+
+_PROBLEMS = (
+    *(ValueError, LookupError, TypeError, AttributeError),
+    *(RecursionError, ArithmeticError),
+)
 """Exceptions that malformed records of episodes raise."""
 
 
@@ -36,12 +49,15 @@ class Results:
 
     Args:
         path: folder to read.
+        trusted: whether to import modules that its settings name, and to follow other addresses
+            in them; always done if the run was started on this machine.
 
     Raises:
-        TaskError: the folder holds neither, or its settings are invalid.
+        TaskError: the folder holds neither, its settings are invalid, or a link in it leads
+            outside.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, trusted: bool = False) -> None:
         if not path.is_dir():
             is_inside = path.is_file() and (_is_run(path.parent) or _is_evaluation(path.parent))
             hint = f", did you mean its folder {str(path.parent)!r}?" if is_inside else ""
@@ -52,36 +68,55 @@ class Results:
         self.is_run = _is_run(path)
         if not self.is_run and not _is_evaluation(path):
             raise TaskError(
-                "view: expected a run (metrics.jsonl, trajectories) or an evaluation "
-                f"(episodes.jsonl); {str(path)!r} has neither"
+                "view: expected a run (metrics.jsonl, trajectories), an evaluation "
+                f"(episodes.jsonl) or a folder of them; {str(path)!r} is none of these"
             )
         self.rows: list[Row] = []
         self._places: list[_Place] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._offsets: dict[Path, int] = {}
-        self._unreadable = 0
+        self.unreadable = 0
         self._lock = Lock()
-        self._settings = self._read_settings()
-        env, source = (str(self._settings.get(name) or "") for name in ("env", "tasks"))
-        self.tasks = find_tasks(env, source) if env else Tasks()
+        self._trusted = trusted
+        self.settings = self._read_settings()
+        self._trusted = trusted or is_remembered(path, self.settings)
         self._decode: Callable[[int], str] | None = None
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """Tasks of the environment; a list of runs does not load them."""
+        env, source = (str(self.settings.get(name) or "") for name in ("env", "tasks"))
+        return find_tasks(env, source, self._trusted) if env else Tasks()
+
+    def _file(self, name: str) -> Path:
+        """Return the path of a file; a link in a stranger's folder could lead to any file."""
+        file = self.path / name
+        if not (self._trusted or file.resolve().is_relative_to(self.path.resolve())):
+            raise TaskError(f"{file}: expected a file in the folder, it is a link; see {FLAG}")
+        return file
 
     def _read_settings(self) -> Mapping[str, Any]:
         if not self.is_run:  # evaluation.json is written at the end
-            return _json(self.path / "evaluation.json") or _json(self.path / "settings.json")
-        file = self.path / "config.toml"
+            return _json(self._file("evaluation.json")) or _json(self._file("settings.json"))
+        file = self._file("config.toml")
         try:
             config = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
             # JSON has neither the infinities nor the dates of TOML
             return dict(json.loads(json.dumps(config, default=str), parse_constant=str))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        except (ValueError, RecursionError) as problem:
             raise TaskError(f"{file}: {problem}") from None
 
     def files(self) -> list[Path]:
         """Return the episode files, oldest first."""
         if self.is_run:
-            return sorted((self.path / "trajectories").glob("step-*.jsonl"))
-        return [self.path / "episodes.jsonl"]
+            found = sorted((self.path / "trajectories").glob("step-*.jsonl"))
+            return [self._file(f"trajectories/{file.name}") for file in found]
+        return [self._file("episodes.jsonl")]
+
+    def version(self) -> str:
+        """Return a text that changes when the files do; reads none of them."""
+        sizes = [file.stat().st_size for file in self.files() if file.is_file()]
+        return repr((stamp(self.path), len(sizes), sum(sizes)))
 
     def refresh(self, progress: Callable[[], object] = lambda: None) -> None:
         """Read the episodes added since the last call.
@@ -104,7 +139,7 @@ class Results:
                 try:
                     self._add(file, _loads(line), _Place(file, start, len(line)))
                 except _PROBLEMS:
-                    self._unreadable += 1
+                    self.unreadable += 1
                 start += len(line)
         self._offsets[file] = start
 
@@ -127,15 +162,19 @@ class Results:
         """
         if not 0 <= number < len(self._places):
             raise IndexError(number)
-        file, start, length = self._places[number]
-        with file.open("rb") as opened:
-            opened.seek(start)
-            line = opened.read(length)
+        line = self._line(number)
         try:
             record: dict[str, Any] = _loads(line)
         except ValueError as problem:
+            file = self._places[number].file
             raise UnreadableError(f"{file}: has been changed since ({problem})") from None
         return record
+
+    def _line(self, number: int) -> bytes:
+        file, start, length = self._places[number]
+        with file.open("rb") as opened:
+            opened.seek(start)
+            return opened.read(length)
 
     def episode(self, number: int) -> dict[str, Any]:
         """Return the data of the page for the episode of a row.
@@ -148,16 +187,40 @@ class Results:
         try:
             task_id = str(record["task_id"])
             task, original = self.tasks.by_id.get(task_id), self.tasks.original(task_id)
-            data = episode.episode(record, task, original)
+            data = _sendable(episode.episode(record, task, original))
         except _PROBLEMS as problem:
             raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
         return {**data, "has_tokens": bool(record.get("tokens"))}
 
+    def search(self, text: str) -> list[int]:
+        """Return the numbers of the episodes that contain a text; reads all of them.
+
+        The text may be in an action, in a reply or in the final document; case does not matter.
+        """
+        wanted, found = text.lower(), []
+        # JSON never escapes these characters: most lines need no parsing
+        literal = wanted.encode() if re.fullmatch(r"[ !#-.0-\[\]-~]*", wanted) else b""
+        for number in range(len(self._places)):
+            if literal not in self._line(number).lower():
+                continue
+            with suppress(*_PROBLEMS):
+                record = self.record(number)
+                parts = (record["text"], *record["actions"], *record.get("observations", ()))
+                if any(wanted in str(part).lower() for part in parts):
+                    found.append(number)
+        return found
+
     def tokens(self, number: int) -> dict[str, Any]:
         """Return the response tokens of an episode, with texts if the tokenizer is found."""
         tokens = self.record(number).get("tokens") or {}
+        try:
+            return self._tokens(tokens)
+        except _PROBLEMS as problem:
+            raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
+
+    def _tokens(self, tokens: Mapping[str, Any]) -> dict[str, Any]:
         if self._decode is None:  # a running job may still write its tokenizer
-            self._decode = find_decoder(self.path, str(self._settings.get("model") or ""))
+            self._decode = find_decoder(self.path, str(self.settings.get("model") or ""))
         ids = tokens.get("response", [])
         return {
             "prompt": len(tokens.get("prompt", [])),
@@ -171,39 +234,51 @@ class Results:
         with self._lock:
             rows = [list(row) for row in self.rows]
         notes = [self.tasks.note] if self.tasks.note else []
-        if self._unreadable:
-            notes.append(f"{self._unreadable} lines of the files of episodes could not be read.")
+        if self.unreadable:
+            notes.append(f"{self.unreadable} lines of the files of episodes could not be read.")
         common = {
             "kind": "run" if self.is_run else "evaluation",
             "name": self.path.resolve().name,
             "columns": list(Row._fields),
             "rows": rows,
             "notes": notes,
+            "system_prompt": self.tasks.system_prompt,
         }
-        return common | (self._of_run() if self.is_run else self._of_evaluation())
+        try:
+            return _sendable(common | self.figures())
+        except TaskError:
+            raise
+        except _PROBLEMS as problem:
+            raise TaskError(f"{self.path}: {type(problem).__name__}: {problem}") from None
+
+    def metrics(self, backwards: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the metrics of each step, oldest first, or backwards."""
+        for row in _lines(self._file("metrics.jsonl"), backwards):
+            if isinstance(row.get("step"), int | float):
+                yield row
+
+    def figures(self) -> dict[str, Any]:
+        """Return settings, metrics and summaries, as JSON values."""
+        return self._of_run() if self.is_run else self._of_evaluation()
 
     def _of_run(self) -> dict[str, Any]:
-        before, after = _json(self.path / "before.json"), _json(self.path / "after.json")
+        before, after = _json(self._file("before.json")), _json(self._file("after.json"))
         between = {
             f"step {row.get('step')}": {name: row[name] for name in row if name != "step"}
-            for row in _lines(self.path / "evaluations.jsonl")
+            for row in _lines(self._file("evaluations.jsonl"))
         }
         figures = {"before": before, **between, "after": after}
-        journal = self.path / "journal.md"
+        journal = self._file("journal.md")
         text = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
         return {
-            "settings": self._settings,
-            "metrics": [
-                row
-                for row in _lines(self.path / "metrics.jsonl")
-                if isinstance(row.get("step"), int | float)
-            ],
+            "settings": self.settings,
+            "metrics": list(self.metrics()),
             "figures": {name: summary for name, summary in figures.items() if summary},
             "journal": [line[2:] for line in text.split("\n") if line.startswith("- ")],
         }
 
     def _of_evaluation(self) -> dict[str, Any]:
-        self._settings = settings = self._read_settings()
+        self.settings = settings = self._read_settings()
         agents = {
             name: agent
             for name, agent in (settings.get("agents") or {}).items()
@@ -222,6 +297,20 @@ class Results:
             "metrics": [],
             "journal": [],
         }
+
+
+def is_results(folder: Path) -> bool:
+    """Return whether a folder is that of a run or an evaluation."""
+    return _is_run(folder) or _is_evaluation(folder)
+
+
+def stamp(folder: Path) -> tuple[int, int]:
+    """Return when figures of a folder were last written (nanoseconds since 1970), and their size.
+
+    Both are 0 without figures. Reads no file.
+    """
+    files = [file.stat() for name in _FIGURES if (file := folder / name).is_file()]
+    return max((one.st_mtime_ns for one in files), default=0), sum(one.st_size for one in files)
 
 
 def _is_run(folder: Path) -> bool:
@@ -247,11 +336,12 @@ def _json(file: Path) -> dict[str, Any]:
     return value
 
 
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
+def _lines(file: Path, backwards: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSONL file; skip invalid lines and an incomplete last line."""
     if not file.is_file():
         return
-    for line in file.read_bytes().split(b"\n")[:-1]:
+    lines = file.read_bytes().split(b"\n")[:-1]
+    for line in reversed(lines) if backwards else lines:
         try:
             value = _loads(line)
         except ValueError:
@@ -261,5 +351,24 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _loads(text: bytes) -> Any:
-    """Parse JSON; NaN and infinities, which standard JSON lacks, become None."""
-    return json.loads(text, parse_constant=lambda constant: None)
+    """Parse JSON; NaN and infinities, which standard JSON lacks, become None.
+
+    Raises:
+        ValueError: it is no JSON, nested too deeply, or has a number that is too large, as 1e999.
+    """
+    try:
+        return json.loads(text, parse_constant=lambda constant: None, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("expected less deeply nested JSON") from None
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"expected a finite number, got {text}")
+    return number
+
+
+def _sendable(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a value; raise a RecursionError if it is too deep to be written as JSON."""
+    json.dumps([[[[value]]]])  # deeper than in any page or answer
+    return value

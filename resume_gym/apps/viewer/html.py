@@ -28,11 +28,14 @@ EXPORT_BYTES = 24 * 2**20
 _GENERATOR = b'<meta name="generator" content="resume-gym view">'
 SCRIPTS = (
     "page.js",
+    "live.js",
     "charts.js",
     "figures.js",
     "overview.js",
+    "list.js",
     "table.js",
     "filters.js",
+    "search.js",
     "diff.js",
     "turns.js",
     "document.js",
@@ -88,7 +91,9 @@ def export(results: Results, file: Path, limit: int = EXPORT_BYTES) -> int:
         episodes: dict[int, Any] = {}
         for number in group:
             with suppress(UnreadableError):
-                episodes[number] = results.episode(number)
+                record = results.record(number)
+                record.pop("tokens", None)
+                episodes[number] = {**results.episode(number), "record": record}
         if not episodes:
             continue
         chunk = _pack(episodes)

@@ -51,7 +51,7 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Row:
     task = str(record["task_id"])
     ledger = record.get("ledger") or {}
     rules = record.get("rules") or {}
-    lines = wrapped_lines(record["text"], rules["page_width"]) if rules else None
+    lines = _lines(record["text"], rules["page_width"]) if rules else None
     # records hold sums of rewards: divide them by the reward of one edit
     edits, failed = (
         round(ledger.get(name, 0.0) / reward) if ledger else None
@@ -73,7 +73,7 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Row:
         edits=edits,
         failed_edits=failed,
         lines=lines,
-        page_lines=rules.get("page_lines"),
+        page_lines=int(rules["page_lines"]) if rules else None,
         flags=tuple(_flags(record, ledger)),
     )
 
@@ -99,6 +99,12 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
         if isinstance(value, int | float) and value < 0:
             # the name of this field already states the defect
             yield name if name == "hallucination" else f"worse {name.replace('_', ' ')}"
+
+
+def _lines(text: str, width: int) -> int:
+    if width < 1:
+        raise ValueError(f"page_width: expected at least 1, got {width}")
+    return wrapped_lines(text, width)
 
 
 def _figure(value: float | None) -> float | None:

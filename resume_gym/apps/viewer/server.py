@@ -6,46 +6,66 @@ import sys
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
 from resume_gym.apps.viewer.data import Results
 from resume_gym.apps.viewer.html import page
+from resume_gym.apps.viewer.listing import Listing
 
 PORT = 8655
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_OTHERS = ("cross-site", "same-site")
 
 
 class Handler(BaseHTTPRequestHandler):
     """Request handler; refuses requests to other host names than those of this machine."""
 
-    results: Results
+    shown: Results | Listing
     protocol_version = "HTTP/1.1"
     server_version = "resume-gym"
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Serve the page, the index, an episode or its tokens."""
+        """Serve the page, the index, a search, an episode, its record or its tokens."""
         host = re.sub(r":\d+$", "", self.headers.get("Host", ""))
         if host not in _LOOPBACK:
             # DNS rebinding: a web site whose name resolves to this machine could read the data
             return self._answer(403, "text/plain", b"expected localhost as host name")
+        path, _, query = self.path.partition("?")
+        if path.endswith(".json") and self.headers.get("Sec-Fetch-Site") in _OTHERS:
+            # how long a search takes would tell another web site what is in the data
+            return self._answer(403, "text/plain", b"expected a request of the viewer's page")
         try:
-            kind, body = self._body(self.path.partition("?")[0])
+            kind, body = self._body(path, query)
         except LookupError:
             return self._answer(404, "text/plain", b"no such page")
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, RecursionError) as problem:
             return self._answer(500, "text/plain", f"the data cannot be read: {problem}".encode())
         return self._answer(200, kind, body)
 
-    def _body(self, path: str) -> tuple[str, bytes]:
+    def _body(self, path: str, query: str) -> tuple[str, bytes]:
+        shown = self.shown
+        if isinstance(shown, Listing):
+            name, slash, inside = path[1:].partition("/")
+            if slash:  # the pages of a run are below its name
+                shown, path = shown.open(unquote(name, errors="surrogateescape")), f"/{inside}"
+        value: Any
         if path == "/":
             return "text/html", _cached_page().encode()
-        if path == "/index.json":
-            self.results.refresh()
-            value: Any = self.results.index()
-        elif match := re.fullmatch(r"/(episode|tokens)/(\d{1,9})\.json", path):
-            read = self.results.episode if match[1] == "episode" else self.results.tokens
-            value = read(int(match[2]))
+        if path == "/version.json":
+            value = shown.version()
+        elif path == "/index.json":
+            version = shown.version()  # of before: what is written meanwhile is read next time
+            if isinstance(shown, Results):
+                shown.refresh()
+            value = {**shown.index(), "version": version, "listed": shown is not self.shown}
+        elif isinstance(shown, Listing):
+            raise LookupError(path)
+        elif path == "/search.json":
+            value = shown.search(parse_qs(query).get("text", [""])[0])
+        elif match := re.fullmatch(r"/(episode|record|tokens)/(\d{1,9})\.json", path):
+            value = getattr(shown, match[1])(int(match[2]))
         else:
             raise LookupError(path)
         return "application/json", json.dumps(value, allow_nan=False).encode()
@@ -81,16 +101,16 @@ class _Server(ThreadingHTTPServer):
 _cached_page = lru_cache(maxsize=1)(page)
 
 
-def serve(results: Results, port: int = PORT) -> ThreadingHTTPServer:
+def serve(shown: Results | Listing, port: int = PORT) -> ThreadingHTTPServer:
     """Create a server on the loopback address; its method `serve_forever` runs it.
 
     Args:
-        results: results to serve.
+        shown: what to serve.
         port: TCP port; 0 for any free port.
 
     Raises:
         OSError: the port is in use.
     """
-    # http.server creates the handlers: pass results through the class
-    handler = type("Handler", (Handler,), {"results": results})
+    # http.server creates the handlers: pass what is shown through the class
+    handler = type("Handler", (Handler,), {"shown": shown})
     return _Server(("127.0.0.1", port), handler)

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,10 @@ from gymnasium.envs.registration import load_env_creator
 
 from resume_gym.editing import EditSession, Rules
 from resume_gym.env import EditEnv
+from resume_gym.trust import FLAG, import_named
+
+MOST_TASKS = 10_000
+"""Limit of the tasks that are generated for the settings of others."""
 
 
 class Tasks(NamedTuple):
@@ -27,6 +30,11 @@ class Tasks(NamedTuple):
     session_type: type[EditSession[Any, Any]] | None = None
     note: str = ""
 
+    @property
+    def system_prompt(self) -> str:
+        """The environment's system prompt, which records do not hold; empty if unknown."""
+        return str(getattr(self.session_type, "system_prompt", ""))
+
     def weakness(self, task_id: str) -> str:
         """Return the weakness of a task; empty if unknown."""
         return str(getattr(self.by_id.get(task_id), "weakness", ""))
@@ -40,19 +48,21 @@ class Tasks(NamedTuple):
         return self.session_type(task, Rules(max_chars=2**31)).original
 
 
-def find_tasks(env: str, source: str) -> Tasks:
+def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
     """Load the tasks of an environment; a failure results in a note, not an error.
 
     Args:
-        env: ID of the environment, or module:ID. The module is imported if it is on the import
-            path, which for `resume-gym view` excludes the current folder: a downloaded run must
-            not execute code that comes with it.
+        env: ID of the environment, or module:ID.
         source: task source; empty for the environment's default.
+        trusted: False for settings that may be a stranger's: then no module is imported, the Hub
+            is not asked, and at most `MOST_TASKS` are generated.
     """
     try:
         module, colon, name = env.rpartition(":")
+        if not trusted:
+            _check_harmless(env, source)
         if colon:
-            import_module(module)
+            import_named(module)
         spec = gym.spec(name)
         creator: Any = spec.entry_point
         if isinstance(creator, str):
@@ -64,13 +74,19 @@ def find_tasks(env: str, source: str) -> Tasks:
         assert isinstance(made, EditEnv)
         return Tasks({task.task_id: task for task in made.tasks}, creator.session_type)
     except Exception as problem:  # third-party environments may raise anything
-        hint = ""
-        if isinstance(problem, ModuleNotFoundError):
-            hint = "; PYTHONPATH can name its folder"
         return Tasks(
-            note=f"The tasks of {env} are not found ({problem}{hint}): their fields are missing, "
+            note=f"The tasks of {env} are not found ({problem}): their fields are missing, "
             "and documents come from the records."
         )
+
+
+def _check_harmless(env: str, source: str) -> None:
+    """Raise a ValueError if tasks are not loaded from a stranger's settings."""
+    kind, *numbers = source.split(":")
+    generated = kind.startswith("procedural") and len(numbers) == 2 and numbers[1].isdecimal()
+    if ":" in env or kind == "hf" or (generated and int(numbers[1]) > MOST_TASKS):
+        refused = env if ":" in env else source
+        raise ValueError(f"{refused!r} is not followed in the settings of others; see {FLAG}")
 
 
 def find_decoder(folder: Path, model: str) -> Callable[[int], str] | None:
@@ -94,5 +110,8 @@ def find_decoder(folder: Path, model: str) -> Callable[[int], str] | None:
         return None
     from tokenizers import Tokenizer  # optional dependency
 
-    tokenizer = Tokenizer.from_file(str(file))
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception:  # the library has no other type for an invalid file
+        return None
     return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))

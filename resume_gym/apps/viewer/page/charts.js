@@ -54,6 +54,17 @@ function seriesOf(names) {
   });
 }
 
+// Evaluations on held-out tasks, as points.
+function heldOut() {
+  const last = index.metrics.at(-1).step;
+  const stepOf = (name) => ({ before: 0, after: last })[name] ?? Number(name.replace("step ", ""));
+  const points = Object.entries(index.figures)
+    .filter(([, told]) => typeof told.reward === "number")
+    .map(([name, told]) => ({ step: stepOf(name), value: told.reward }));
+  const text = (value) => number(value, 3);
+  return points.length ? [{ name: "on held-out tasks", place: 1, points, text, dots: true }] : [];
+}
+
 // From steps and values to places in the picture, and back.
 function frameOf(points, band) {
   const values = points.map((one) => one.value);
@@ -102,16 +113,17 @@ function axes(frame) {
   ];
 }
 
-function curve(frame, { place, points }) {
+function curve(frame, { place, points, dots }) {
   const line = {
     fill: "none",
     stroke: colour(place),
     "stroke-width": 2,
     "stroke-dasharray": DASHES[place % DASHES.length],
   };
-  const [only] = points;
-  return points.length === 1
-    ? s("circle", { cx: frame.x(only.step), cy: frame.y(only.value), r: 3, fill: colour(place) })
+  const dot = ({ step, value }) =>
+    s("circle", { cx: frame.x(step), cy: frame.y(value), r: 3.5, fill: colour(place) });
+  return dots || points.length === 1
+    ? points.map(dot)
     : s("path", {
         d: path(
           frame,
@@ -130,9 +142,10 @@ function spread(frame, band) {
 }
 
 function chart(title, names) {
-  const series = seriesOf(names);
+  const isReward = names[0] === "reward";
+  const series = [...seriesOf(names), ...(isReward ? heldOut() : [])];
   const points = series.flatMap((one) => one.points);
-  const band = names[0] === "reward" ? points.filter((one) => typeof one.sd === "number") : [];
+  const band = isReward ? points.filter((one) => typeof one.sd === "number") : [];
   const frame = frameOf(points, band);
   const cursor = s("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, x1: -9, x2: -9 });
   const svg = s(
@@ -141,6 +154,7 @@ function chart(title, names) {
       viewBox: "0 0 " + WIDTH + " " + HEIGHT,
       role: "img",
       tabindex: 0,
+      id: "chart-" + names[0],
       "aria-label": inWords(title, series),
     },
     axes(frame),
@@ -154,49 +168,70 @@ function chart(title, names) {
 }
 
 // The legend tells the values at a step: the last, the one under the pointer, or by arrow keys.
+// A click, or Enter, opens the episodes of that step.
 function readable(svg, legend, cursor, series, frame) {
   const all = series.flatMap((one) => one.points.map((point) => point.step));
   const steps = [...new Set(all)].sort((a, b) => a - b);
   let at = steps.length - 1;
-  const told = ({ name, points, text }) => {
-    const point = points.find((one) => one.step === steps[at]);
-    return [label(name), point ? text(point.value) : "none"];
-  };
+  const told = () =>
+    series.map(({ name, place, points, text, dots }) => {
+      const here = points.find((one) => one.step === steps[at]);
+      // what is measured at some steps only: the last of them
+      const point = here || (dots && points.findLast((one) => one.step < steps[at]));
+      const when = point && !here ? ` (step ${point.step})` : "";
+      return { place, dots, name: label(name), value: point ? text(point.value) + when : "none" };
+    });
   function read(place, marked) {
     at = Math.max(0, Math.min(steps.length - 1, place));
     for (const end of ["x1", "x2"]) cursor.setAttribute(end, marked ? frame.x(steps[at]) : -9);
-    const values = series.map((one) => {
-      const [name, value] = told(one);
-      return h("li", {}, swatch(one.place), plain(name), " ", h("b", {}, value));
-    });
-    legend.replaceChildren(h("li", { class: "muted" }, "step " + steps[at]), ...values);
+    const values = told().map(({ place, dots, name, value }) =>
+      h("li", {}, swatch(place, dots), plain(name), " ", h("b", {}, value)),
+    );
+    const title = "step " + steps[at];
+    const link = isPlayed(steps[at]) ? h("a", { href: episodesOf(steps[at]) }, title) : title;
+    legend.replaceChildren(h("li", { class: "muted" }, link), ...values);
   }
-  svg.addEventListener("pointermove", (event) => {
+  const under = (event) => {
     const box = svg.getBoundingClientRect();
     const wanted = frame.stepAt(((event.clientX - box.left) / box.width) * WIDTH);
     const after = steps.findIndex((one) => one > wanted);
     const before = after < 0 ? steps.length - 1 : after - 1;
     const nearer = before >= 0 && after >= 0 && steps[after] - wanted < wanted - steps[before];
     read(nearer ? after : before, true);
-  });
+  };
+  const open = () => {
+    if (isPlayed(steps[at])) location.hash = episodesOf(steps[at]);
+  };
+  svg.addEventListener("pointermove", under);
   svg.addEventListener("pointerleave", () => read(steps.length - 1, false));
+  svg.addEventListener("click", (event) => {
+    under(event);
+    open();
+  });
   svg.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") open();
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!move) return;
     event.preventDefault();
     read(at + move, true);
-    say("step " + steps[at] + ": " + series.map((one) => told(one).join(" ")).join(", "));
+    const values = told().map(({ name, value }) => name + " " + value);
+    say("step " + steps[at] + ": " + values.join(", "));
   });
   read(at, false);
 }
 
-function swatch(place) {
+const isPlayed = (step) => index.episodes.some((one) => one.step === step);
+const episodesOf = (step) => "#/episodes?step=" + step;
+
+function swatch(place, dots) {
   const dash = DASHES[place % DASHES.length];
   const line = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: colour(place), "stroke-width": 2.5 };
   return s(
     "svg",
     { class: "swatch", viewBox: "0 0 26 8", "aria-hidden": "true" },
-    s("line", { ...line, "stroke-dasharray": dash }),
+    dots
+      ? s("circle", { cx: 13, cy: 4, r: 3.5, fill: colour(place) })
+      : s("line", { ...line, "stroke-dasharray": dash }),
   );
 }
 
@@ -206,7 +241,7 @@ function inWords(title, series) {
     const [first, last, low, high] = [values[0], values.at(-1), ...extent(values)].map(text);
     return `${label(name)} from ${first} to ${last}, between ${low} and ${high}`;
   });
-  return `${title} over the steps. ${told.join("; ")}. Arrow keys read single steps.`;
+  return `${title} over the steps. ${told.join("; ")}. Arrow keys read single steps, Enter opens their episodes.`;
 }
 
 // --- histograms ---------------------------------------------------------------------------------

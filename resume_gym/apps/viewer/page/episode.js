@@ -4,6 +4,7 @@
 async function episodePage(number) {
   const detail = await loadEpisode(number);
   const row = index.episodes[number];
+  await search(lastQuery.get("text"));
   const around = sorted(matching(lastQuery), lastQuery);
   const at = around.indexOf(row);
   const group = groupOf(row);
@@ -25,6 +26,7 @@ async function episodePage(number) {
       link("Previous", around[at - 1]),
       link("Next", around[at + 1]),
       at < 0 ? null : h("span", { class: "muted" }, `${at + 1} of ${around.length}`),
+      download(number, detail),
     ),
     h("h1", {}, plain(row.task)),
     headline(row, detail),
@@ -42,6 +44,14 @@ async function episodePage(number) {
     tokensPart(number, detail),
   ];
   return { content, keys };
+}
+
+// The episode as it was recorded; an exported file has its record without tokens.
+function download(number, { record }) {
+  const href = isExported
+    ? URL.createObjectURL(new Blob([JSON.stringify(record)], { type: "application/json" }))
+    : `record/${number}.json`;
+  return h("a", { href, download: `${index.name}-${number}.json` }, "Download (JSON)");
 }
 
 const backLink = () => h("a", { href: "#/episodes?" + lastQuery }, "‹ Episodes");
@@ -117,7 +127,8 @@ function compareForm(row, group, chosen) {
 }
 
 function taskPart(fields) {
-  if (!fields) return null;
+  const prompt = systemPrompt();
+  if (!fields) return prompt;
   const isShort = ({ value }) => typeof value === "string" && value.length < 60;
   const long = fields.filter((one) => !isShort(one));
   return [
@@ -130,8 +141,17 @@ function taskPart(fields) {
         const inside = h("div", { class: "card" }, valuePart(value));
         return h("details", {}, h("summary", {}, plain(words(name))), inside);
       }),
+      prompt,
     ),
   ];
+}
+
+function systemPrompt() {
+  if (!index.system_prompt) return null;
+  const told = "As the environment has it now; records do not hold it.";
+  const text = h("pre", {}, plain(index.system_prompt));
+  const inside = h("div", { class: "card" }, text, h("p", { class: "muted" }, told));
+  return h("details", {}, h("summary", {}, "system prompt"), inside);
 }
 
 // Any JSON value.

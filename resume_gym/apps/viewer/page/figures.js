@@ -16,11 +16,14 @@ const LABELS = new Map([
   ["layout_pass_rate", "fits the page"],
   ["lines", "lines of the document"],
   ["malformed", "malformed calls an episode"],
+  ["mean", "difference"],
+  ["over_tasks", "over tasks"],
   ["p_holm", "p (Holm)"],
   ["reward", "mean reward"],
   ["reward_sd", "sd of the reward"],
   ["score", "score, 0 to 100"],
   ["several_calls", "several calls in a turn"],
+  ["shared", "tasks that all played"],
   ["submit_rate", "submitted"],
   ["ties", "tasks it shares the best on"],
   ["tool_syntax", "tool calls"],
@@ -79,7 +82,7 @@ function figures(title, columns) {
   const nestedRows = nested.map((key) => {
     const parts = all.map((one) => one[key]);
     const heading = h("th", { scope: "colgroup", colspan: names.length + 1 }, plain(label(key)));
-    const inner = keysOf(parts).map((one) => rowOf(words(one), one, parts));
+    const inner = keysOf(parts).map((one) => rowOf(label(one), one, parts));
     return [h("tr", { class: "title" }, heading), inner];
   });
   return h("section", {}, h("h2", {}, title), figureTable(title, names, [plainRows, nestedRows]));
@@ -89,6 +92,7 @@ function figures(title, columns) {
 function cellTexts(key, values) {
   const whole = values.every((one) => typeof one !== "number" || Number.isInteger(one));
   return values.map((value) => {
+    if (key === "interval" && Array.isArray(value)) return range(value);
     if (typeof value !== "number") return known(value) ? brief(value) : "-";
     return /_(rate|share)$/.test(key) ? fixed(100 * value, 0) + " %" : number(value, whole ? 0 : 2);
   });
@@ -103,30 +107,71 @@ function brief(value) {
     .join(", ");
 }
 
-function comparisons() {
-  if (!index.comparisons.length) return null;
-  return h("section", {}, h("h2", {}, "Agents compared"), index.comparisons.map(comparison));
+const range = (ends) => ends.map((one) => number(one, 2)).join(" to ");
+
+// --- the result of an evaluation ----------------------------------------------------------------
+
+// The agents by their mean reward, and how they differ.
+function result() {
+  const parts = [standings(), differences()].filter(Boolean);
+  return parts.length ? h("section", {}, h("h2", {}, "Result"), parts) : null;
 }
 
-function comparison(pair) {
-  const title = pair.second + " minus " + pair.first;
-  const rows = Object.entries(pair.figures || {});
-  const heads = [...new Set(rows.flatMap(([, told]) => Object.keys(told)))];
-  const body = rows.map(([name, told]) =>
-    figureRow(
-      label(name),
-      heads.map((head) => (known(told[head]) ? brief(told[head]) : "-")),
+const STANDING = ["reward", "interval", "score", "submit_rate", "wins"];
+
+function standings() {
+  const agents = Object.entries(index.figures);
+  if (!agents.length) return null;
+  const rows = agents.map(([name, summary]) => {
+    const told = { ...summary, ...index.statistics[name] };
+    return [name, STANDING.map((key) => cellTexts(key, [told[key]])[0])];
+  });
+  const kept = STANDING.map((_, at) => rows.some(([, cells]) => cells[at] !== "-"));
+  const some = (cells) => cells.filter((_, at) => kept[at]);
+  const body = rows.map(([name, cells]) => figureRow(name, some(cells)));
+  return figureTable("Agents", some(STANDING.map(label)), body);
+}
+
+// The differences in reward; those in other measures on demand.
+function differences() {
+  const pairs = index.comparisons.filter((one) => isGroup(one.figures));
+  const measures = [...new Set(pairs.flatMap((one) => Object.keys(one.figures)))];
+  const others = measures.filter((one) => one !== "reward");
+  if (!measures.length) return null;
+  const inner = others.map((measure) =>
+    pairs.length === 1
+      ? differenceRow(label(measure), pairs[0].figures[measure])
+      : [
+          h("tr", { class: "title" }, h("th", { scope: "colgroup", colspan: 5 }, label(measure))),
+          pairs.map((one) => differenceRow(pairName(one), one.figures[measure])),
+        ],
+  );
+  const title = `Differences in other measures (${others.length})`;
+  return [
+    figureTable(
+      "Differences in mean reward",
+      [...DIFFERENCE.map(label), "better / same / worse"],
+      pairs.map((one) => differenceRow(pairName(one), one.figures.reward, one)),
     ),
-  );
-  const won = known(pair.wins)
-    ? `On the tasks that both played, ${pair.second} has the better mean reward on ${pair.wins} ` +
-      `of ${pair.tasks}, the same on ${pair.ties}, a worse one on ${pair.losses}. `
-    : "";
-  return h(
-    "details",
-    { open: index.comparisons.length < 4 },
-    h("summary", {}, plain(title)),
-    figureTable(title, heads.map(label), body),
-    h("p", { class: "muted" }, plain(won + (pair.method || ""))),
-  );
+    h("p", { class: "muted" }, plain(pairs[0].method || "")),
+    others.length
+      ? h("details", {}, h("summary", {}, title), figureTable(title, DIFFERENCE.map(label), inner))
+      : null,
+  ];
+}
+
+const DIFFERENCE = ["mean", "interval", "p", "p_holm"];
+const pairName = (pair) => `${pair.second} − ${pair.first}`;
+
+// With `pair`, also on how many tasks its second agent is better, the same, and worse.
+function differenceRow(name, told, pair = null) {
+  const { mean, interval, ...tests } = told || {};
+  const cells = [
+    typeof mean === "number" ? signed(mean) : "-",
+    Array.isArray(interval) ? range(interval) : "-",
+    ...[tests.p, tests.p_holm].map((one) => (known(one) ? brief(one) : "-")),
+  ];
+  const counts = pair && [pair.wins, pair.ties, pair.losses];
+  if (counts) cells.push(counts.every(known) ? counts.join(" / ") : "-");
+  return figureRow(name, cells);
 }

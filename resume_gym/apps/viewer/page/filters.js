@@ -9,12 +9,7 @@ async function change(settings) {
     if (value === "" || value === null) query.delete(name);
     else query.set(name, value);
   }
-  const { id, selectionStart: caret } = document.activeElement;
-  await go("episodes", query, true); // before any other key is heard
-  const again = id && document.getElementById(id);
-  if (!again || again === document.activeElement) return;
-  again.focus({ preventScroll: true });
-  if (again.type === "search") again.setSelectionRange(caret, caret);
+  await keeping(() => go("episodes", query, true)); // before any other key is heard
 }
 
 function filters(query) {
@@ -82,6 +77,7 @@ function filters(query) {
       "aria-label": "Filter the episodes",
       onsubmit: (event) => event.preventDefault(),
     },
+    box("text", "Text contains", "search"),
     box("task", "Task contains", "search"),
     boxes,
     box("least", "Reward at least", "number"),

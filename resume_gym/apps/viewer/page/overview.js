@@ -21,13 +21,10 @@ function overviewPage() {
     leftOut(),
     facts(),
     entrances(),
-    run ? curves() : [h("h2", {}, "Rewards"), h("div", { class: "grid" }, histograms())],
-    h(
-      "div",
-      { class: "pair" },
-      figures(run ? "On held-out tasks" : "Figures of each agent", index.figures),
-      run ? journal() : h("div", {}, figures("Over tasks", index.statistics), comparisons()),
-    ),
+    run ? curves() : [result(), h("h2", {}, "Rewards"), h("div", { class: "grid" }, histograms())],
+    run
+      ? h("div", { class: "pair" }, figures("On held-out tasks", index.figures), journal())
+      : figures("Figures of each agent", ofAgents()),
     settings(),
   ];
 }
@@ -117,6 +114,16 @@ function otherCurves(names) {
     );
   box.addEventListener("toggle", draw, { once: true }); // drawn when they are wanted
   return box;
+}
+
+// The figures of each agent, with those over tasks.
+function ofAgents() {
+  const { figures: all, statistics } = index;
+  const joined = ([name, summary]) => {
+    const over_tasks = statistics[name];
+    return [name, over_tasks ? { over_tasks, ...summary } : summary];
+  };
+  return Object.fromEntries(Object.entries(all).map(joined));
 }
 
 function journal() {

@@ -143,10 +143,19 @@ async function go(path, query = null, replace = false) {
 // The content of a page, and what keys do there.
 function pageOf([name, ...numbers], query) {
   const [first, second] = numbers.map(Number);
+  if (index.kind === "list") return { content: listPage(), keys: rowKeys };
   if (name === "episodes") return tablePage(query);
   if (name === "episode") return episodePage(first);
   if (name === "compare") return comparePage(first, second);
   return { content: overviewPage(), keys: {} };
+}
+
+// What the header shows, once the kind of the data is known.
+function header() {
+  document.getElementById("name").replaceChildren(...plain(index.name));
+  document.getElementById("to-list").hidden = !index.listed;
+  for (const id of ["to-overview", "to-episodes"])
+    document.getElementById(id).hidden = index.kind === "list";
 }
 
 async function show(stays = false) {

@@ -2,6 +2,7 @@
 // Keys, and the first page.
 
 const KEYS = [
+  ["0", "all runs"],
   ["1", "overview"],
   ["2", "episodes"],
   ["/", "filter the episodes by task"],
@@ -32,6 +33,7 @@ function onKey(event) {
     return;
   }
   const anywhere = {
+    0: () => index.listed && location.assign("../"),
     1: () => go(""),
     2: () => go("episodes"),
     u: () => go("episodes", lastQuery),
@@ -71,9 +73,10 @@ async function start() {
       .replaceWith(h("p", { class: "note", role: "alert" }, plain(problem.message)));
     return;
   }
-  document.getElementById("name").replaceChildren(...plain(index.name));
+  header();
   window.addEventListener("hashchange", () => show());
-  show();
+  await show();
+  if (!isExported) follow();
 }
 
 start();

@@ -43,6 +43,7 @@ const valuesOf = (episode, name) =>
   name === "flag" ? episode.flags : [String(episode[name] ?? "")];
 
 function matching(query) {
+  const text = query.get("text");
   const task = (query.get("task") || "").toLowerCase();
   const bound = (name) => (query.get(name) ? Number(query.get(name)) : null);
   const [least, most] = [bound("least"), bound("most")];
@@ -50,6 +51,7 @@ function matching(query) {
   return index.episodes.filter(
     (one) =>
       wanted.every(([name, value]) => valuesOf(one, name).includes(value)) &&
+      (!text || hits.get(text)?.has(one.number)) &&
       (!task || one.task.toLowerCase().includes(task)) &&
       (least === null || (known(one.reward) && one.reward >= least)) &&
       (most === null || (known(one.reward) && one.reward <= most)),
@@ -71,8 +73,11 @@ function sorted(episodes, query) {
   });
 }
 
-function tablePage(query) {
+const rowKeys = { j: () => step(1), k: () => step(-1) };
+
+async function tablePage(query) {
   lastQuery = query;
+  await search(query.get("text"));
   const found = sorted(matching(query), query);
   const pages = Math.max(1, Math.ceil(found.length / ROWS));
   const page = Math.min(pages, Math.max(1, Number(query.get("page")) || 1));
@@ -86,8 +91,7 @@ function tablePage(query) {
     if (to >= 1 && to <= pages) change({ page: to > 1 ? to : "" });
   };
   const keys = {
-    j: () => step(1),
-    k: () => step(-1),
+    ...rowKeys,
     n: () => turn(page + 1),
     p: () => turn(page - 1),
   };
@@ -95,7 +99,9 @@ function tablePage(query) {
   const mean = rewards.length
     ? ", mean reward " + fixed(rewards.reduce((a, b) => a + b) / rewards.length, 2)
     : "";
-  const told = found.length + " of " + index.episodes.length + " episodes" + mean;
+  const unread = query.get("text") ? index.episodes.filter((one) => !one.kept).length : 0;
+  const missed = unread ? `; ${unread} that were left out are not searched` : "";
+  const told = found.length + " of " + index.episodes.length + " episodes" + mean + missed;
   say(told);
   const pager = () =>
     h(
@@ -189,6 +195,7 @@ function tableCell(episode, name, title) {
   }
   if (name === "reward" && known(episode.reward)) content = [h("b", {}, signed(episode.reward))];
   if (name === "score" && known(episode.score)) content = [fixed(episode.score, 1)];
+  if (name === "weakness") content = plain(words(episode.weakness));
   if (name === "lines" && known(episode.lines))
     content = [episode.lines + "/" + episode.page_lines];
   if (name === "flags")
@@ -208,13 +215,11 @@ function tableCell(episode, name, title) {
 
 const chips = (flags) => flags.map((one) => h("span", { class: "chip bad" }, plain(one)));
 
-// What the judge found worse, in one line: a bad episode has it all.
+// In words: a bad episode has so many that chips would fill the screen.
 function brieflyFlagged(flags) {
   const worse = flags.filter((one) => one.startsWith("worse ")).map((one) => one.slice(6));
-  return [
-    chips(flags.filter((one) => !one.startsWith("worse "))),
-    worse.length ? h("small", { class: "bad" }, plain("worse: " + worse.join(", "))) : null,
-  ];
+  const other = flags.filter((one) => !one.startsWith("worse "));
+  return plain([...other, worse.length ? "worse: " + worse.join(", ") : []].flat().join(", "));
 }
 
 function toRow(number) {

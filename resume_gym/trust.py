@@ -1,0 +1,68 @@
+"""Trust in modules that users and files name: `--env module:ID`, a judge "module:name".
+
+Code of a module that the command line names is trusted. A file, such as the configuration of a run,
+may come from a stranger: a module that only a file names is imported only with `FLAG`, or if the
+run was started on this machine. Such runs are remembered outside their folders.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+FLAG = "--trust-remote-code"
+HELP = "import modules that the files name; they can run any code"
+
+_KEYS = ("env", "tasks", "judge")
+
+
+def import_named(module: str) -> ModuleType:
+    """Import a trusted module, which may be in the current folder.
+
+    The folder is appended to the import path only now: otherwise a file there would take the place
+    of an optional package that is not installed.
+    """
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append("")
+    return import_module(module)
+
+
+def leave_current_folder() -> None:
+    """Remove the current folder from the import path, where `python -m` puts it first.
+
+    It stays if this package was imported from it.
+    """
+    path = os.getcwd()
+    if sys.path[0] == path and Path(__file__).parents[1] != Path(path):
+        del sys.path[0]
+
+
+def refusal(file: Path, name: str) -> str:
+    """Return the message on a `module:name` of a file that is not trusted."""
+    return f"{file} names a module to import, {name!r}; if you trust it, add {FLAG}"
+
+
+def remember(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Remember that a run or an evaluation with these settings was started on this machine."""
+    mark = _mark(folder, settings)
+    with suppress(OSError):  # then its owner needs the flag, too
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+
+def is_remembered(folder: Path, settings: Mapping[str, Any]) -> bool:
+    """Return whether a run in this folder, with these settings, was started on this machine."""
+    return _mark(folder, settings).is_file()
+
+
+def _mark(folder: Path, settings: Mapping[str, Any]) -> Path:
+    # the settings belong to the key: another run that is copied to the same place is a stranger's
+    key = json.dumps([str(folder.resolve()), *(settings.get(name) or "" for name in _KEYS)])
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return state / "resume-gym" / "started" / hashlib.sha256(key.encode()).hexdigest()

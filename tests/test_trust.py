@@ -1,0 +1,181 @@
+"""Modules that the command line names are imported; those that only a file names are not."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import gymnasium
+import pytest
+
+from learners import launch
+from learners.config import Config, ConfigError, load, read_toml, to_dict, to_toml
+from learners.rollouts.model_player import FoundModel
+from learners.training import models
+from resume_gym import trust
+from resume_gym.cli import main
+from resume_gym.judges import named_modules
+
+ENV = "planted:Planted-v0"
+_CODE = """
+import gymnasium
+gymnasium.register("Planted-v0", "resume_gym.env:ResumeEditEnv")
+open("imported.txt", "w").close()
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Change to a folder with a module, and with a run whose configuration names it."""
+    (tmp_path / "planted.py").write_text(_CODE)
+    write(env=ENV, runs=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    yield tmp_path
+    sys.modules.pop("planted", None)
+    gymnasium.registry.pop("Planted-v0", None)
+
+
+def write(runs: Path = Path(), **values: Any) -> None:
+    """Write the configuration of `runs`/run."""
+    (runs / "run").mkdir(exist_ok=True)
+    (runs / "run" / "config.toml").write_text(to_toml(Config(name="run", **values)))
+
+
+def told(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stop:
+        load(argv)
+    assert stop.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_module_that_only_a_file_names_is_not_imported(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--config", "run/config.toml"]
+    said = "env: run/config.toml names a module to import, 'planted:Planted-v0'"
+    assert told(argv, capsys) == f"error: {said}; if you trust it, add --trust-remote-code\n"
+    load([*argv, "--dry-run"])  # needs no environment
+    assert not (here / "imported.txt").exists()
+    assert load([*argv, "--trust-remote-code"]).env == ENV
+    assert (here / "imported.txt").exists()
+
+
+@pytest.mark.parametrize("flags", [["--env", ENV], [f"--env={ENV}"]])
+def test_a_module_that_the_command_line_names_is_imported(flags: list[str], here: Path) -> None:
+    assert load(["--config", "run/config.toml", *flags]).env == ENV
+    assert (here / "imported.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        "planted:judge",
+        {"name": "planted:judge"},
+        {"name": "votes", "judge": "planted:judge"},
+        {"name": "votes", "judge": json.dumps({"name": "planted:judge"})},
+        {"name": "tiers", "locals": ["rubric", {"name": "planted:judge"}], "frontier": "gemini"},
+    ],
+)
+def test_a_judge_that_only_a_file_names_is_refused(
+    judge: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = judge if isinstance(judge, str) else json.dumps(judge)
+    write(judge=spec)
+    argv = ["--config", "run/config.toml"]
+    assert "judge: run/config.toml names a module to import, 'planted:judge'" in told(argv, capsys)
+    assert load([*argv, "--trust-remote-code"]).judge == spec
+    assert load([*argv, "--judge", spec]).judge == spec
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        "rubric",
+        {"name": "openai", "model": "qwen3:8b", "base_url": "http://localhost:8000/v1"},
+        {"name": "votes", "judge": {"name": "gemini"}, "votes": 3},
+        "{",
+    ],
+)
+def test_judges_of_this_package_need_no_trust(judge: Any) -> None:
+    assert named_modules(judge) == []
+
+
+def test_a_run_that_was_started_here_is_trusted_but_no_copy_and_no_other_one(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trust.remember(here / "run", to_dict(read_toml(here / "run" / "config.toml")))
+    assert load(["--config", "run/config.toml"]).env == ENV
+    shutil.copytree("run", "copy")
+    assert "--trust-remote-code" in told(["--config", "copy/config.toml"], capsys)
+    write(env="other:Planted-v0")
+    assert "'other:Planted-v0'" in told(["--config", "run/config.toml"], capsys)
+
+
+def test_agents_are_read_without_the_modules_of_their_runs(here: Path) -> None:
+    shutil.copytree(models.NANO, "run/model")
+    assert FoundModel.of({"model": "run"}).config.max_tokens == Config().max_tokens
+    assert FoundModel.of({"model": "run/model"}).config.env == Config().env
+    assert not (here / "imported.txt").exists()
+
+
+def test_commands_import_what_their_options_name(here: Path) -> None:
+    assert main(["eval", "--agent", "noop", "--env", ENV, "--tasks", "mini", "--out", "out"]) == 0
+    assert (here / "imported.txt").exists()
+    settings = json.loads(Path("out/settings.json").read_text())
+    assert trust.is_remembered(Path("out"), settings)
+
+
+@pytest.mark.parametrize(
+    "module", ["resume_gym", pytest.param("learners.aipo", marks=pytest.mark.slow)]
+)
+def test_files_in_the_current_folder_take_no_part(module: str, here: Path) -> None:
+    for name in ("rich", "torch", "tyro", "shtab"):
+        (here / f"{name}.py").write_text("raise SystemExit('planted')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device", "runs/a/x"), None])
+def test_a_folder_that_cannot_be_written_is_one_line(
+    failure: OSError | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if failure:
+        monkeypatch.setattr("learners.launch.Workload.of", Mock(side_effect=failure))
+    else:
+        Path("runs").touch()
+    with pytest.raises(SystemExit) as stop:
+        launch.main(Mock(), "aipo.py", [])
+    told = "runs/a/x: No space left on device" if failure else "runs/nano/trajectories: Not a dir"
+    assert stop.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {told}")
+    assert said.count("\n") == 1
+
+
+def test_a_key_in_a_judges_address_is_written_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+    judge = {"name": "openai", "model": "m", "base_url": "http://me:secret@host/v1"}
+    with pytest.raises(SystemExit) as stop:
+        launch.main(Mock(), "aipo.py", ["--judge", json.dumps({"name": "votes", "judge": judge})])
+    assert stop.value.code == 2
+    assert "base_url: expected no key in it" in capsys.readouterr().err
+    assert not list(Path("runs").rglob("*.*"))
+
+
+def test_code_beside_the_weights_of_a_model_is_never_run(here: Path) -> None:
+    shutil.copytree(models.NANO, "model")
+    for name, changes in (
+        ("config.json", {"model_type": "own", "auto_map": {"AutoConfig": "planted.Own"}}),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["planted.Own", None]}}),
+    ):
+        file = here / "model" / name
+        file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    with pytest.raises(ConfigError, match="expected a model that transformers supports without"):
+        models.load("model")
+    assert not (here / "imported.txt").exists()

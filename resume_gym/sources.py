@@ -61,7 +61,8 @@ def _load(source: str, split: str | None) -> tuple[Task, ...]:
         return tuple(task for file in files for task in read_jsonl(file))
     kind, *numbers = source.split(":")
     if kind in _GENERATED:
-        return _generate(_GENERATED[kind], *map(int, numbers), split)
+        seed, count = map(int, numbers)
+        return _generate(_GENERATED[kind], seed, count, split)
     path = Path(source)
     if source.startswith("hf://") or path.is_dir():
         from resume_gym.corpus import hub  # requires `datasets`

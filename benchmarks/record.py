@@ -73,21 +73,33 @@ def finish(
     for figure in figures:
         print(figure)
     if not args.quick:
-        result = {
-            "benchmark": name,
-            "machine": args.machine,
-            "processor": processor(),
-            "cores": os.cpu_count(),
-            "date": datetime.now(UTC).date().isoformat(),
-            "versions": {"python": platform.python_version(), **versions(packages)},
-            "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
-            "repetitions": repetitions,
-        }
-        RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"{name}-{args.machine}.json"
-        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        path = write(name, args, figures, repetitions, packages)
         print(f"written: {path.relative_to(Path(__file__).parents[1])}")
     return 0 if all(figure.met for figure in figures) else 1
+
+
+def write(
+    name: str,
+    args: argparse.Namespace,
+    figures: list[Figure],
+    repetitions: dict[str, Any],
+    packages: tuple[str, ...] = (),
+) -> Path:
+    """Write the result file, and return its path."""
+    result = {
+        "benchmark": name,
+        "machine": args.machine,
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "versions": {"python": platform.python_version(), **versions(packages)},
+        "figures": [{**asdict(figure), "met": figure.met} for figure in figures],
+        "repetitions": repetitions,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}-{args.machine}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return path
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:

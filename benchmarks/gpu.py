@@ -1,0 +1,478 @@
+"""The training path on a GPU: is it right, how fast is it, what do the layers of a 14B model take.
+
+    python benchmarks/gpu.py correctness    # one GPU of 24 GB or more
+    python benchmarks/gpu.py speed          # one GPU of 80 GB
+    python benchmarks/gpu.py layers         # one GPU of 140 GB
+    python benchmarks/gpu.py correctness --tiny    # small sizes, also on a CPU, no result file
+
+Each command takes less than 8 minutes. It writes benchmarks/results/gpu_NAME-MACHINE.json anew
+after each check, so that one that is cut short keeps what it has measured; a check that fails is in
+the file with its error. The package need not be installed: `PYTHONPATH=.` and its dependencies are
+enough, with torch 2.11 or newer and transformers 5.17 or newer.
+
+All models are random. Errors are compared with those of the same precision in plain PyTorch, both
+beside float64, since no fixed tolerance fits all sizes.
+"""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+from plan_14b import QWEN3_14B, group_of
+from record import Figure, parser, write
+from torch import Tensor
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from learners.config import Config
+from learners.losses import LossInput, Totals, aipo
+from learners.planning.flops import Sizes, peak_flops, train_flops, training_bytes
+from learners.training import head, packed_attention
+from learners.training.backends.step import make_optimizer
+from learners.training.batching import PackedRow, Sample, pack, unshare
+from learners.training.head import Head
+from learners.training.packed_attention import Span
+from learners.training.policy import Policy
+
+ROOT = Path(__file__).parents[1]
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SMALL = Qwen3Config(
+    hidden_size=1024,
+    intermediate_size=3072,
+    num_hidden_layers=28,
+    num_attention_heads=16,
+    num_key_value_heads=8,
+    head_dim=128,
+    vocab_size=151936,
+    tie_word_embeddings=True,
+)
+"""The sizes of Qwen3-0.6B."""
+MIDDLE = Qwen3Config(
+    hidden_size=2560,
+    intermediate_size=9728,
+    num_hidden_layers=36,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    head_dim=128,
+    vocab_size=151936,
+    tie_word_embeddings=True,
+)
+"""The sizes of Qwen3-4B."""
+TINY = Qwen3Config(
+    hidden_size=64,
+    intermediate_size=96,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    vocab_size=300,
+    tie_word_embeddings=True,
+)
+
+
+class Scale(NamedTuple):
+    """Sizes of all checks; `prompt`, `response` and `rollouts` describe the group of a row."""
+
+    models: Sequence[tuple[str, Qwen3Config]]
+    deep: Qwen3Config
+    prompt: int
+    response: int
+    rollouts: int
+    heads: Sequence[tuple[int, int, int]]
+    square: int
+    repeats: int
+
+
+FULL = Scale(
+    [("0.6B", SMALL), ("4B", MIDDLE)],
+    QWEN3_14B,
+    *(3000, 1500, 16),
+    [(40, 8, 128), (16, 8, 128), (4, 4, 64)],
+    8192,
+    3,
+)
+LITTLE = Scale([("tiny", TINY)], TINY, 24, 8, 3, [(4, 2, 16), (2, 2, 8)], 256, 1)
+
+
+def make_model(config: Qwen3Config, layers: int = 0) -> Qwen3ForCausalLM:
+    """A random model on the device, in fp32; with `layers`, only so many of its layers."""
+    torch.manual_seed(0)
+    if layers:
+        fewer = {"num_hidden_layers": layers, "layer_types": None}
+        config = Qwen3Config(**config.to_dict() | fewer)
+    with DEVICE:
+        return Qwen3ForCausalLM(config)
+
+
+def group(scale: Scale, vocabulary: int) -> list[Sample]:
+    """A group of rollouts of random tokens."""
+    generator = torch.Generator().manual_seed(1)
+    samples = group_of(scale.prompt, scale.response, scale.rollouts)
+
+    def ids(count: int) -> list[int]:
+        return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
+
+    prompt = ids(scale.prompt)
+    advantages = torch.linspace(-1, 1, len(samples)).tolist()
+    return [
+        replace(one, prompt=prompt, response=ids(scale.response), advantage=advantage)
+        for one, advantage in zip(samples, advantages, strict=True)
+    ]
+
+
+def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
+    """Compute the gradients of the rows; return the log-probabilities of their loss tokens."""
+    total = Totals(sum(len(row.targets) for row in rows), sum(row.rollouts for row in rows))
+    found = []
+    for row in rows:
+        on_device = row.to(DEVICE)
+        logprobs, _ = policy(on_device)
+        known = on_device.advantages, on_device.sequences, on_device.rollouts
+        # as if the sampler had agreed: the ratio of a random model is far outside the interval
+        aipo(LossInput(logprobs, logprobs.detach(), *known, total))[0].backward()
+        found.append(logprobs.detach())
+    return torch.cat(found)
+
+
+def gradients(policy: Policy) -> Tensor:
+    """All gradients, as one vector."""
+    return torch.cat([one.grad.flatten() for one in policy.parameters() if one.grad is not None])
+
+
+def relative(value: Tensor, exact: Tensor) -> float:
+    """Return the distance of two tensors, relative to the second."""
+    value, exact = value.detach().double(), exact.detach().double()
+    return float((value - exact).norm() / exact.norm().clamp_min(1e-30))
+
+
+def synchronised() -> float:
+    """Return the time when all work on the device is done."""
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def seconds(work: Callable[[], object], repeats: int) -> float:
+    """Return the median time of some work, after a first time that does not count."""
+    work()
+    times = []
+    for _ in range(repeats):
+        began = synchronised()
+        work()
+        times.append(synchronised() - began)
+    return median(times)
+
+
+def ceilings(scale: Scale) -> Iterator[Figure]:
+    """What the device reaches in a large product and in a copy."""
+    left, right = (
+        torch.randn(scale.square, scale.square, device=DEVICE, dtype=torch.bfloat16)
+        for _ in range(2)
+    )
+    took = seconds(lambda: left @ right, 5)
+    yield Figure("TFLOP/s of a square bf16 product", 2 * scale.square**3 / took / 1e12)
+    took = seconds(lambda: right.copy_(left), 5)
+    yield Figure("GB/s of a copy, read and written", 4 * scale.square**2 / took / 1e9)
+
+
+def attention(scale: Scale) -> Iterator[Figure]:
+    """Packed attention beside the loop, and both beside the loop in float64."""
+    lengths = 3 * scale.prompt // 10, [0, 1, 7, scale.response // 5, 1, 0]
+    bounds = list(itertools.accumulate([lengths[0], *lengths[1]], initial=0))
+    one = Span((bounds[0], bounds[1]), tuple(itertools.pairwise(bounds[1:])))
+    half = torch.bfloat16 if DEVICE.type == "cuda" else torch.float32
+    for heads, key_heads, size in scale.heads:
+        shapes = [(1, count, bounds[-1], size) for count in (heads, key_heads, key_heads, heads)]
+        *states, grad = (torch.randn(shape, device=DEVICE).to(half) for shape in shapes)
+        found = {}
+        for name, ours, kind in (
+            ("exact", False, torch.float64),
+            ("loop", False, half),
+            ("packed", True, half),
+        ):
+            own = [one.detach().to(kind).requires_grad_() for one in states]
+            attend = packed_attention.packed_attention if ours else packed_attention._in_a_loop
+            out = attend(*own, None, (one,))
+            out.backward(grad.to(kind))
+            found[name] = [out, *(one.grad for one in own)]
+        parts = zip(*found.values(), strict=True)
+        names = ("outputs", "queries", "keys", "values")
+        for part, (exact, loop, packed) in zip(names, parts, strict=True):
+            ratio = relative(packed, exact) / max(relative(loop, exact), 1e-9)
+            about = f"attention {heads}/{key_heads}/{size}: error of {part} / that of the loop"
+            yield Figure(about, ratio, at_most=2.0)
+
+
+def head_products(scale: Scale) -> Iterator[Figure]:
+    """The head beside float64, for numbers of tokens around its chunk size."""
+    sizes = scale.models[0][1]
+    linear = torch.nn.Linear(sizes.hidden_size, sizes.vocab_size, bias=False, device=DEVICE)
+    layer = Head(linear)
+    rounded = layer.weight.detach().bfloat16() if DEVICE.type == "cuda" else layer.weight.detach()
+    for count in (0, 1, 1023, 1025):
+        hidden = torch.randn(count, sizes.hidden_size, device=DEVICE).to(rounded.dtype)
+        targets = torch.randint(0, sizes.vocab_size, (count,), device=DEVICE)
+        own = hidden.clone().requires_grad_()
+        layer.weight.grad = None
+        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=DEVICE.type == "cuda"):
+            logprobs, _ = layer(own, targets, 0.7)
+        logprobs.sum().backward()
+        weight = rounded.double().requires_grad_()
+        wide = hidden.double().requires_grad_()
+        exact = torch.log_softmax(wide @ weight.T / 0.7, dim=1).gather(1, targets[:, None])[:, 0]
+        exact.sum().backward()
+        for name, value, other, limit in (
+            ("log-probabilities", logprobs, exact, 1e-4),
+            ("the gradient of hidden states", own.grad, wide.grad, 1e-2),
+            ("the gradient of weights", layer.weight.grad, weight.grad, 1e-2),
+        ):
+            error = relative(value, other) if count else float(value.abs().sum())
+            yield Figure(f"head, {count} tokens: error of {name}", error, at_most=limit)
+
+
+def shared_prompts(scale: Scale) -> Iterator[Figure]:
+    """A prompt computed once beside a prompt for each rollout, in both precisions."""
+    config = scale.models[0][1]
+    few = scale._replace(prompt=scale.prompt // 8, response=scale.response // 8, rollouts=3)
+    samples = group(few, config.vocab_size)
+    for precision, limit in (("float32", 1e-4), ("bfloat16", 5e-2)):
+        found = []
+        for rows in (pack(samples, sys.maxsize), pack(unshare(samples), sys.maxsize)):
+            policy = Policy(make_model(config), 1.0, precision).train()
+            found.append((backward(policy, rows), gradients(policy)))
+            del policy
+        for part, ours, theirs in zip(("log-probabilities", "gradient"), *found, strict=True):
+            error = relative(ours, theirs)
+            yield Figure(f"shared prompts, {precision}: error of the {part}", error, at_most=limit)
+
+
+def jobs(scale: Scale) -> Iterator[Figure]:
+    """Whole runs of the nano policy; one is killed and resumed."""
+    few = {"steps": 2, "groups": 1, "group-size": 2, "eval-tasks": 1, "eval-rollouts": 1}
+    many = {"steps": 4, "groups": 2, "group-size": 8, "eval-tasks": 4, "eval-rollouts": 2}
+    settings = few if scale is LITTLE else many
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {
+            name: train(Path(folder) / name, settings, *flags)
+            for name, flags in (
+                ("float32", []),
+                ("bfloat16", ["--precision", "bfloat16"]),
+                ("fsdp2", ["--backend", "fsdp2"]),
+            )
+        }
+        for name, steps in runs.items():
+            limit = 1e-3 if name != "bfloat16" else 0.05
+            gap = max(step["gap"] for step in steps)
+            yield Figure(f"{name} run: sampler-trainer gap", gap, at_most=limit)
+        norms = [runs[name][0]["gradient_norm"] for name in ("float32", "fsdp2")]
+        yield Figure("gradient norm, fsdp2 / local", norms[1] / norms[0], 0.999, 1.001)
+        killed = train(Path(folder) / "killed", settings, kill_after=1)
+        numbers = [one["step"] for one in killed] == list(range(1, settings["steps"] + 1))
+        yield Figure("a run that was killed has each step once", float(numbers), at_least=1)
+        same = killed[-1]["reward"] == runs["float32"][-1]["reward"]
+        yield Figure("its last reward is that of the run that was not", float(same), at_least=1)
+
+
+def train(
+    folder: Path, settings: dict[str, int], *flags: str, kill_after: int = 0
+) -> list[dict[str, Any]]:
+    """Train the nano policy and return the metrics; first kill the run after a step, if given."""
+    paths = {"name": folder.name, "runs": folder.parent, "save-every": 1}
+    command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
+    command += [f"--{name}={value}" for name, value in (paths | settings).items()]
+    metrics = folder / "metrics.jsonl"
+    if kill_after:
+        job = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while job.poll() is None and (
+            not metrics.exists() or len(metrics.read_text().splitlines()) < kill_after
+        ):
+            time.sleep(0.05)
+        job.send_signal(signal.SIGKILL)
+        job.wait()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return [json.loads(line) for line in metrics.read_text().splitlines()]
+
+
+def steps(scale: Scale) -> Iterator[Figure]:
+    """Forward and backward of a group, in different ways: time, MFU and memory."""
+    # compiled last: rotary embeddings stay compiled for all models of a process
+    for loop, compiled in ((False, False), (True, False), (False, True)):
+        for name, config in scale.models:
+            samples = group(scale, config.vocab_size)
+            rows = {"shared": pack(samples, sys.maxsize)}
+            if not loop and not compiled:
+                rows["separate"] = pack(unshare(samples), 4 * (scale.prompt + scale.response))
+            for prompts, packed in rows.items():
+                way = f"{name}, {prompts}" + ", in a loop" * loop + ", compiled" * compiled
+                with in_a_loop() if loop else nullcontext():
+                    yield from step(way, make_model(config), packed, scale.repeats, compiled)
+
+
+def step(
+    name: str,
+    model: Qwen3ForCausalLM,
+    rows: Sequence[PackedRow],
+    repeats: int,
+    compiled: bool = False,
+) -> Iterator[Figure]:
+    """Time a step without its optimizer."""
+    sizes = Sizes.of(model.config)
+    policy = Policy(model, 1.0, "bfloat16", checkpointing=True, compiled=compiled).train()
+    if DEVICE.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    took = seconds(lambda: backward(policy, rows), repeats)
+    operations = sum(train_flops(sizes, row) for row in rows)
+    yield Figure(f"{name}: ms a step", 1000 * took)
+    yield Figure(f"{name}: TFLOP/s", operations / took / 1e12)
+    if DEVICE.type == "cuda":
+        peak = peak_flops(torch.cuda.get_device_name())
+        if peak:
+            yield Figure(f"{name}: MFU, percent", 100 * operations / took / peak)
+        used = torch.cuda.max_memory_allocated()
+        planned = training_bytes(sizes, 1, max(len(row.tokens) for row in rows))
+        yield Figure(f"{name}: peak GB", used / 1e9)
+        without = planned.total - planned.optimizer
+        yield Figure(f"{name}: peak / plan without the optimizer", used / without)
+
+
+@contextmanager
+def in_a_loop() -> Iterator[None]:
+    """Attend with the reference implementation."""
+    with patch.object(
+        packed_attention, "_implementation", lambda value: packed_attention._in_a_loop
+    ):
+        yield
+
+
+def chunks(scale: Scale) -> Iterator[Figure]:
+    """The head, forward and backward, by the size of its chunks."""
+    config = scale.models[-1][1]
+    layer = Head(torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False, device=DEVICE))
+    count = scale.response * scale.rollouts
+    hidden = torch.randn(count, config.hidden_size, device=DEVICE, requires_grad=True)
+    targets = torch.randint(0, config.vocab_size, (count,), device=DEVICE)
+
+    def work() -> None:
+        with torch.autocast(DEVICE.type, torch.bfloat16):
+            layer(hidden, targets, 0.7)[0].sum().backward()
+
+    for size in (1024, 2048, 4096, 8192):
+        with patch.object(head, "chunk_size", return_value=size):
+            yield Figure(f"head, chunks of {size}: ms", 1000 * seconds(work, scale.repeats))
+
+
+def optimizer(scale: Scale) -> Iterator[Figure]:
+    """AdamW as configured, beside PyTorch's default implementation."""
+    weights = list(make_model(scale.models[0][1]).parameters())
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    for name, made in (
+        ("as configured", make_optimizer(weights, Config())),
+        ("PyTorch's default", torch.optim.AdamW(weights)),
+    ):
+        yield Figure(f"AdamW, {name}: ms", 1000 * seconds(made.step, scale.repeats))
+
+
+def kernels(scale: Scale) -> Iterator[Figure]:
+    """The twenty operations that take the most time of a step with a shared prompt."""
+    name, config = scale.models[0]
+    rows = pack(group(scale, config.vocab_size), sys.maxsize)
+    policy = Policy(make_model(config), 1.0, "bfloat16", checkpointing=True).train()
+    backward(policy, rows)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if DEVICE.type == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities) as profile:
+        backward(policy, rows)
+        synchronised()
+    timed = "self_device_time_total" if DEVICE.type == "cuda" else "self_cpu_time_total"
+    events = sorted(profile.key_averages(), key=lambda event: -getattr(event, timed))
+    for event in events[:20]:
+        yield Figure(f"{name}, ms in {event.key[:60]}", getattr(event, timed) / 1000)
+
+
+def layers(scale: Scale) -> Iterator[Figure]:
+    """Some layers of the deepest model with both embeddings, extrapolated to all of them."""
+    whole = scale.deep.num_hidden_layers
+    rows = pack(group(scale, scale.deep.vocab_size), sys.maxsize)
+    took = {}
+    for count in (max(1, whole // 10), max(2, whole // 5)):
+        model = make_model(scale.deep, count)
+        (first, *others) = step(f"{count} layers", model, rows, scale.repeats)
+        took[count] = first.value / 1000
+        yield from (first, *others)
+    (few, less), (more, longer) = took.items()
+    all_layers = less + (whole - few) * (longer - less) / (more - few)
+    yield Figure(f"{whole} layers, extrapolated: seconds a step on one GPU", all_layers)
+    peak = peak_flops(torch.cuda.get_device_name()) if DEVICE.type == "cuda" else None
+    if peak:
+        operations = sum(train_flops(Sizes.of(scale.deep), row) for row in rows)
+        yield Figure(f"{whole} layers: MFU, percent", 100 * operations / all_layers / peak)
+
+
+def weights(scale: Scale) -> Iterator[Figure]:
+    """Reading all weights in bf16, as an update of the engines does."""
+    model = make_model(scale.deep, max(2, scale.deep.num_hidden_layers // 5))
+
+    def read() -> None:
+        for weight in model.parameters():
+            weight.detach().to(torch.bfloat16)
+
+    took = seconds(read, scale.repeats)
+    size = 2 * sum(weight.numel() for weight in model.parameters())
+    yield Figure("GB/s of weights in bf16", size / took / 1e9)
+
+
+Check = Callable[[Scale], Iterator[Figure]]
+CHECKS: dict[str, Sequence[Check]] = {
+    "correctness": (ceilings, attention, head_products, shared_prompts, jobs),
+    "speed": (ceilings, steps, chunks, optimizer, kernels),
+    "layers": (ceilings, layers, weights),
+}
+
+
+def main() -> int:
+    """Run the checks of one name, print, record; 1 if one failed or a figure is not as wanted."""
+    options = parser(__doc__ or "")
+    options.add_argument("checks", choices=CHECKS)
+    options.add_argument("--tiny", action="store_true", help="small sizes, no result file")
+    args = options.parse_args()
+    if DEVICE.type == "cuda":
+        args.machine = torch.cuda.get_device_name().lower().replace(" ", "-")
+    elif not args.tiny:
+        options.error("expected a CUDA device; without one, only --tiny runs")
+    scale = LITTLE if args.tiny else FULL
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    figures: list[Figure] = []
+    errors: dict[str, str] = {}
+    for check in CHECKS[args.checks]:
+        try:
+            for figure in check(scale):
+                figures.append(figure)
+                print(figure, flush=True)
+        except Exception:
+            errors[check.__name__] = traceback.format_exc()
+            print(f"{check.__name__}: FAILED\n{errors[check.__name__]}", flush=True)
+        if DEVICE.type == "cuda":
+            torch.cuda.empty_cache()
+        if not args.tiny:
+            repetitions = {"cuda": torch.version.cuda, "errors": errors}
+            write(f"gpu_{args.checks}", args, figures, repetitions, ("torch", "transformers"))
+    return 0 if not errors and all(figure.met for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

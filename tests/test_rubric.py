@@ -233,5 +233,7 @@ def test_what_takes_too_long_is_refused(more: str, what: str) -> None:
             make_judge("rubric").judge(long, text)
     with pytest.raises(JudgeRefused, match=what):
         compare(long, RESUME, resume)
-    # growth beyond the original is vetoed before, and a revision alone cannot avoid its grade
+    # a revision alone cannot avoid its grade, also with lines too short to be padding
     assert judged(resume).preference == -1
+    short = "\n".join(f"{chr(97 + i % 26)}{i}" for i in range(600))
+    assert judged(f"{RESUME.rstrip()}\n{short}").preference == -1

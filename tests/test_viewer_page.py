@@ -546,6 +546,13 @@ def test_four_agents_fit_a_small_screen(page, tmp_path):
 # --- for everybody ------------------------------------------------------------------------------
 
 
+def test_figures_are_rounded_as_in_the_terminal(page, run):
+    show(page, run, "")
+    for value, decimals in ((32.5, 0), (33.5, 0), (0.125, 2), (6.375, 2), (6.45, 1), (7.0, 2)):
+        assert page.evaluate(f"fixed({value}, {decimals})") == f"{value:.{decimals}f}"
+    assert page.evaluate("fixed(-0.125, 2)") == "−0.12"
+
+
 def test_keys(page, run):
     show(page, run, "")
     page.keyboard.press("2")

@@ -25,6 +25,7 @@ from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from resume_gym.evaluation import Returns, grade
 from resume_gym.judges import AsyncJudge, JudgeMisconfigured
+from resume_gym.llm import Usage
 
 GROUP_SHARE = 0.75
 """Minimum share of successful episodes in a group (12 of 16); other groups are dropped."""
@@ -43,6 +44,7 @@ class StepRollouts(NamedTuple):
         dropped_groups: number of groups with too few episodes.
         lag_s: maximum delay of the event loop in seconds, while they were played.
         summary: figures of `rollouts`.
+        judge_usage: what a model judge was asked since this process started; None for others.
     """
 
     rollouts: list[Rollout]
@@ -50,6 +52,7 @@ class StepRollouts(NamedTuple):
     dropped_groups: int
     lag_s: float
     summary: Returns
+    judge_usage: Usage | None = None
 
 
 class Evaluation(NamedTuple):
@@ -169,7 +172,8 @@ class Orchestrator:
             stored.sync(step)
         graded = [rollout for members in complete for rollout in members]
         dropped = self._config.groups - len(complete)
-        return StepRollouts(graded, len(failures), dropped, lag_s, self._summary(graded))
+        usage = getattr(self._judge, "usage", None)
+        return StepRollouts(graded, len(failures), dropped, lag_s, self._summary(graded), usage)
 
     async def evaluate(self) -> Evaluation:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.

@@ -28,6 +28,7 @@ from learners.rollouts.workload import Workload
 from learners.training import ranks
 from learners.training.batching import Sample
 from learners.training.trainer import Trainer
+from resume_gym.llm import Usage
 
 PROBE_TOKENS = 32
 PROBE_LIMIT = {"float32": 7e-4, "bfloat16": 0.07}
@@ -67,6 +68,7 @@ class Batch:
                 "dropped_episodes": batch.dropped_episodes,
                 "dropped_groups": batch.dropped_groups,
                 "seconds_lag": batch.lag_s,
+                **_spent(batch.judge_usage),
             },
             [rollout.sample(0.0) for rollout in rollouts],
         )
@@ -243,6 +245,14 @@ class RolloutSource:
             self._note(f"An engine is given weights {self._version} again.")
             self._engine.load_weights(self._version, self._weights)
         self._checked = time.monotonic()
+
+
+def _spent(usage: Usage | None) -> dict[str, float]:
+    """Return the tokens and the cost of a model judge so far."""
+    if usage is None:
+        return {}
+    cost = {} if usage.dollars is None else {"judge_dollars": usage.dollars}
+    return {"judge_tokens": usage.tokens, **cost}
 
 
 def _token_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:

@@ -99,6 +99,8 @@ _COLUMNS = (
     ("failed_share", "failed", "{:.0%}"),
     ("entropy", "entropy", "{:.3f}"),
     ("tokens_per_s", "tokens/s", "{:,.0f}"),
+    ("judge_tokens", "judge tokens", "{:,.0f}"),
+    ("judge_dollars", "dollars", "{:.2f}"),
 )
 
 

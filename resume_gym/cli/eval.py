@@ -35,7 +35,7 @@ from resume_gym.evaluation.entries import ENDPOINT_MAX_CONCURRENCY, make_entry
 from resume_gym.evaluation.progress import Bar, progress
 from resume_gym.evaluation.results import Results
 from resume_gym.evaluation.specs import AgentSpec, read_spec
-from resume_gym.evaluation.table import comparison_table, markdown, table
+from resume_gym.evaluation.table import COLUMN, LABELS, comparison_table, markdown, table
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
 from resume_gym.tasks import TaskError
@@ -89,6 +89,12 @@ def add_command(commands: Commands) -> None:
     add_options(add, "--env", "--tasks", "--judge", "--seed")
     add_options(add, "--split", default="eval", help="split of the tasks (default: %(default)s)")
     add(
+        "--limit",
+        type=positive,
+        metavar="N",
+        help="play N of the tasks, the same ones for all agents and seeds (default: all)",
+    )
+    add(
         "--rollouts",
         type=positive,
         metavar="N",
@@ -113,9 +119,8 @@ def _run(options: argparse.Namespace) -> int:
     specs = _specs(options.agent or list(AGENTS))
     scripted = all(spec.kind == "scripted" for spec in specs)
     rollouts = options.rollouts or (1 if scripted else ROLLOUTS)
-    contest = make_contest(
-        options.env, options.tasks, options.split, options.judge, rollouts, options.seed
-    )
+    where = options.env, options.tasks, options.split, options.judge
+    contest = make_contest(*where, rollouts, options.seed, options.limit)
     _check_places(options)
     entries = [
         make_entry(f"--agent {spec.name}", spec, contest, options.max_concurrency, find_model)
@@ -153,9 +158,9 @@ def _play(
 ) -> None:
     with progress(Console(stderr=True)) as bars:
         for entry in entries:
-            bar = Bar(bars, entry.name, len(contest.tasks) * contest.rollouts)
-            for episode in entry.episodes.values():
-                bar.count(episode)
+            total = len(contest.tasks) * contest.rollouts
+            bar = Bar(bars, entry.name, total, entry.spent)
+            bar.restore(entry.episodes.values())
             play_entry(contest, entry, max_concurrency, results, bar.count)
 
 
@@ -201,7 +206,11 @@ def _print(options: argparse.Namespace, contest: Contest, figures: Figures) -> N
         say(markdown(*figures), end="")
     else:
         # do not crop wide lines: a terminal wraps them, and a file receives them whole
-        console.print(table(figures.summaries, figures.statistics), crop=False)
+        names = list(figures.summaries)
+        fitting = max(1, (console.width - LABELS) // COLUMN)
+        for first in range(0, len(names), fitting):
+            shown = {name: figures.summaries[name] for name in names[first : first + fitting]}
+            console.print(table(shown, figures.statistics, figures.spent), crop=False)
         if figures.comparisons:
             console.print(comparison_table(figures.comparisons), crop=False)
             console.print(figures.comparisons[0].method, style="dim", highlight=False)

@@ -5,6 +5,7 @@ resumes an interrupted evaluation, and `evaluation` returns the results as JSON 
 """
 
 import asyncio
+import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,6 +22,7 @@ from resume_gym.evaluation.players import Player
 from resume_gym.evaluation.results import FORMAT, Results, digest, row_of
 from resume_gym.evaluation.summary import Episode, Summary, summarise
 from resume_gym.judges import Judge
+from resume_gym.llm import Usage
 from resume_gym.tasks import TaskError
 
 
@@ -39,6 +41,7 @@ class Contest:
         rollouts: episodes per task and agent.
         seed: base of all episode seeds.
         session_type: class of the sessions.
+        limit: number of tasks chosen from the split; None for all.
     """
 
     env: str
@@ -51,6 +54,7 @@ class Contest:
     rollouts: int
     seed: int
     session_type: type[EditSession[Any, Any]]
+    limit: int | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -60,6 +64,7 @@ class Contest:
             "rules": asdict(self.rules),
             "tasks": self.source,
             "split": self.split,
+            "limit": self.limit,
             "judge": self.judge_spec,
             "rollouts": self.rollouts,
             "seed": self.seed,
@@ -77,6 +82,7 @@ def make_contest(
     judge: str | None,
     rollouts: int,
     seed: int,
+    limit: int | None = None,
 ) -> Contest:
     """Make a contest from an environment's registration and the user's overrides.
 
@@ -87,6 +93,8 @@ def make_contest(
         judge: spec as for `make_judge`; None for the environment's default.
         rollouts: episodes per task and agent.
         seed: base of all episode seeds.
+        limit: number of tasks to play, the same ones in every evaluation of these tasks, and
+            among those of a higher limit; None for all.
 
     Raises:
         TaskError: the environment does not exist, or its tasks or judge cannot be loaded.
@@ -101,8 +109,15 @@ def make_contest(
     # a spec holds only the arguments of the registration and of the call, not the defaults
     registered = made.spec.kwargs if made.spec else {}
     default = inspect.signature(type(made).__init__).parameters["tasks"].default
-    named = registered.get("tasks", default), split, made.tasks, judge or grades.name
-    return Contest(env, made.rules, *named, grades, rollouts, seed, made.session_type)
+    named = registered.get("tasks", default), split, _some(made.tasks, limit), judge or grades.name
+    return Contest(env, made.rules, *named, grades, rollouts, seed, made.session_type, limit)
+
+
+def _some(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
+    """Choose tasks by hashes of their ids, so that no seed and no order changes the choice."""
+    order = sorted(tasks, key=lambda task: hashlib.sha256(repr(task.task_id).encode()).digest())
+    chosen = {task.task_id for task in order[:limit]}
+    return [task for task in tasks if task.task_id in chosen]
 
 
 class Failure(NamedTuple):
@@ -121,6 +136,8 @@ class Entry:
         name: display name.
         spec: the agent's spec as JSON values.
         make: creates the player; called only if episodes are left to play.
+        usage: what the agent's server has been asked so far; None for other agents.
+        judge_usage: what a model judge has been asked for this agent's episodes; None for others.
         episodes: graded episodes.
         failures: error messages of failed episodes.
         waiting: sessions that an earlier run finished but did not grade.
@@ -129,6 +146,8 @@ class Entry:
     name: str
     spec: Any
     make: Callable[[], Player]
+    usage: Callable[[], Usage | None] = lambda: None
+    judge_usage: Usage | None = None
     episodes: dict[tuple[int, str], Episode] = field(default_factory=dict)
     failures: dict[tuple[int, str], str] = field(default_factory=dict)
     waiting: dict[tuple[int, str], EditSession[Any, Any]] = field(default_factory=dict)
@@ -140,6 +159,11 @@ class Entry:
             if key not in self.episodes:
                 session = self.waiting.get(key) or contest.session_type(task, contest.rules)
                 yield Job(rollout, session, episode_seed(contest.seed, rollout, task.task_id))
+
+    def spent(self) -> dict[str, Usage]:
+        """Return requests, tokens and cost of "agent" and "judge" in this process, if models."""
+        both = {"agent": self.usage(), "judge": self.judge_usage}
+        return {name: usage for name, usage in both.items() if usage is not None}
 
     def take(self, job: Job) -> Episode | None:
         """Store the outcome of an episode; return None if it failed."""
@@ -204,9 +228,12 @@ def play_entry(
         results: folder to which each episode is appended, if any.
         ended: callback after each episode; its argument is None if the episode failed.
     """
+    before: Usage | None = getattr(contest.judge, "usage", None)
 
     def take(job: Job) -> None:
         episode = entry.take(job)
+        if before:
+            entry.judge_usage = contest.judge.usage - before  # type: ignore[attr-defined]
         if results:
             results.append(row_of(entry.name, job.rollout, job.session, job.failure))
         ended(episode)
@@ -230,11 +257,13 @@ class Figures(NamedTuple):
         summaries: means and rates over episodes, by agent.
         statistics: statistics over tasks, by agent.
         comparisons: paired comparisons of the agents; empty without scipy.
+        spent: requests, tokens and cost in this process, by agent; see `Entry.spent`.
     """
 
     summaries: dict[str, Summary]
     statistics: dict[str, Statistics]
     comparisons: Sequence[Comparison]
+    spent: Mapping[str, Mapping[str, Usage]]
 
     @classmethod
     def of(cls, contest: Contest, entries: Sequence[Entry], sure: bool) -> Self:
@@ -253,7 +282,8 @@ class Figures(NamedTuple):
             for name, figures in statistics_of(played, sure).items()
         }
         summaries = {name: summarise(episodes) for name, episodes in played.items()}
-        return cls(summaries, statistics, compare(played) if sure else ())
+        spent = {entry.name: entry.spent() for entry in entries if entry.name in played}
+        return cls(summaries, statistics, compare(played) if sure else (), spent)
 
 
 def evaluation(contest: Contest, entries: Sequence[Entry], figures: Figures) -> dict[str, Any]:
@@ -266,6 +296,7 @@ def evaluation(contest: Contest, entries: Sequence[Entry], figures: Figures) -> 
             "summary": asdict(summary) if summary else None,
             "statistics": asdict(statistics) if statistics else None,
             "failures": [failure._asdict() for failure in entry.failed()],
+            "spent": {name: asdict(usage) for name, usage in entry.spent().items()},
         }
     return {
         "format": FORMAT,

@@ -58,7 +58,7 @@ def make_entry(
     try:
         if spec.kind == "endpoint":
             made = endpoint(spec.options, max_concurrency or ENDPOINT_MAX_CONCURRENCY)
-            return Entry(spec.name, spec.record, lambda: made)
+            return Entry(spec.name, spec.record, lambda: made, lambda: made.client.usage)
         if spec.kind == "model":
             model = find_model(spec.options)
             return Entry(spec.name, dict(model.record), partial(_load, where, model, contest))

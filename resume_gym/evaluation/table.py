@@ -10,9 +10,12 @@ from rich.table import Table
 
 from resume_gym.evaluation.comparison import Comparison, Interval, Statistics
 from resume_gym.evaluation.summary import Returns, Summary
+from resume_gym.llm import Usage
 
 _NONE = "-"
 _FIGURE = 6  # characters: -12.34
+LABELS, COLUMN = 33, _FIGURE + 3
+"""Width of the labels, and least width of an agent's column, in characters."""
 
 
 class Section(NamedTuple):
@@ -25,6 +28,7 @@ class Section(NamedTuple):
 def sections(
     summaries: Mapping[str, Summary] | Mapping[str, Returns],
     statistics: Mapping[str, Statistics] | None = None,
+    spent: Mapping[str, Mapping[str, Usage]] | None = None,
 ) -> list[Section]:
     """Return the table as text; `Returns`, without edited documents, have fewer rows."""
     columns = tuple(summaries.values())
@@ -41,12 +45,16 @@ def sections(
     }
     if any(column.failed for column in spread):
         cells["Episodes"]["without a number"] = [str(column.failed) for column in spread]
+    cells["Models asked by this command"] = _spent(
+        [(spent or {}).get(name, {}) for name in summaries]
+    )
     return [Section(title, rows) for title, rows in cells.items() if rows]
 
 
 def table(
     summaries: Mapping[str, Summary] | Mapping[str, Returns],
     statistics: Mapping[str, Statistics] | None = None,
+    spent: Mapping[str, Mapping[str, Usage]] | None = None,
 ) -> Table:
     """Make the terminal table of summaries, one column each (agents, or before and after)."""
     grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
@@ -54,7 +62,7 @@ def table(
     grid.add_column(no_wrap=True)
     for name in summaries:
         grid.add_column(escape(name), justify="right", overflow="fold", min_width=_FIGURE)
-    for title, rows in sections(summaries, statistics):
+    for title, rows in sections(summaries, statistics, spent):
         grid.add_row(title, style="bold")
         for label, cells in rows.items():
             grid.add_row(f"  {label}", *cells)
@@ -78,10 +86,11 @@ def markdown(
     summaries: Mapping[str, Summary],
     statistics: Mapping[str, Statistics],
     comparisons: Sequence[Comparison] = (),
+    spent: Mapping[str, Mapping[str, Usage]] | None = None,
 ) -> str:
     """Return both tables in GitHub Markdown."""
     lines = [_line(["", *summaries]), _line(["---", *["---:"] * len(summaries)])]
-    for title, rows in sections(summaries, statistics):
+    for title, rows in sections(summaries, statistics, spent):
         lines.append(_line([f"**{title}**", *[""] * len(summaries)]))
         lines += [_line([label, *cells]) for label, cells in rows.items()]
     if comparisons:
@@ -162,6 +171,22 @@ def _over_tasks(columns: Sequence[Statistics]) -> dict[str, str]:
         rows["tasks it shares the best on"] = "{.ties}"
     if any(c.shared is not None and c.shared < len(c.by_task) for c in columns):
         rows["of so many that all played"] = "{.shared}"
+    return rows
+
+
+def _spent(columns: Sequence[Mapping[str, Usage]]) -> dict[str, list[str]]:
+    """Return the rows of tokens and cost of the agents and the judge, if they are models."""
+    rows = {}
+    for who in ("agent", "judge"):
+        usages = [column.get(who) for column in columns]
+        if any(usages):
+            rows[f"{who}, tokens"] = [
+                _cell("{.tokens:,}", usage) if usage else _NONE for usage in usages
+            ]
+        if any(usage and usage.dollars is not None for usage in usages):
+            rows[f"{who}, dollars"] = [
+                _cell("{.dollars:.2f}", usage) if usage else _NONE for usage in usages
+            ]
     return rows
 
 

@@ -77,8 +77,11 @@ def veto(task: Task, revised: str) -> Verdict | None:
     other vetoed text is graded -1 in every field.
     """
     rejection = find_veto(task, revised)
-    if rejection is None:
-        return None
+    return rejected(task, rejection) if rejection else None
+
+
+def rejected(task: Task, rejection: Veto) -> Verdict:
+    """Return the verdict of a veto."""
     grades = dict.fromkeys(VERDICT_FIELDS, -1)
     if rejection.kind == "unchanged":
         metric = WEAKNESS_METRIC[task.weakness]

@@ -43,16 +43,7 @@ class Composed(AsyncJudge):
     def usage(self) -> Usage | None:
         """Total requests, tokens and cost of the parts so far; None if no part uses a model."""
         usages = [part.usage for part in self.parts if getattr(part, "usage", None) is not None]
-        if not usages:
-            return None
-        dollars = [usage.dollars for usage in usages]
-        return Usage(
-            sum(usage.calls for usage in usages),
-            sum(usage.stored for usage in usages),
-            sum(usage.tokens_in for usage in usages),
-            sum(usage.tokens_out for usage in usages),
-            None if None in dollars else sum(dollars),
-        )
+        return sum(usages[1:], usages[0]) if usages else None
 
     @property
     def served(self) -> str:

@@ -116,6 +116,29 @@ class Usage:
     tokens_out: int
     dollars: float | None
 
+    @property
+    def tokens(self) -> int:
+        """Billed tokens, read and written."""
+        return self.tokens_in + self.tokens_out
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return self._combined(other, 1)
+
+    def __sub__(self, other: "Usage") -> "Usage":
+        return self._combined(other, -1)
+
+    def _combined(self, other: "Usage", sign: int) -> "Usage":
+        dollars = None
+        if self.dollars is not None and other.dollars is not None:
+            dollars = self.dollars + sign * other.dollars
+        return Usage(
+            self.calls + sign * other.calls,
+            self.stored + sign * other.stored,
+            self.tokens_in + sign * other.tokens_in,
+            self.tokens_out + sign * other.tokens_out,
+            dollars,
+        )
+
 
 class Provider(Protocol):
     """A model API that sends one prompt once, without retries."""

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 from resume_gym.judges.rubric.claims import Finding
 from resume_gym.judges.rubric.licences import cut
-from resume_gym.judges.rubric.signals import Change, Signals, measure
-from resume_gym.judges.vetoes import veto
+from resume_gym.judges.rubric.signals import Change, Signals, measure, outgrown
+from resume_gym.judges.vetoes import Veto, rejected, veto
 from resume_gym.rewards import GRADED_FIELDS, Verdict
 from resume_gym.tasks import Task
 from resume_gym.text.reference import Reference, make_reference
@@ -67,6 +67,8 @@ class RubricJudge:
         if revised != task.resume and (settled := veto(task, revised)):
             return settled
         reference = make_reference(task)
+        if grown := outgrown(revised, reference):  # a refusal would drop the episode
+            return rejected(task, Veto("padding", grown))
         after = measure(revised, reference)
         comparison = _compare(_measured(reference, task.resume), after)
         grades = {field: comparison.grade(field) for field in GRADED_FIELDS}

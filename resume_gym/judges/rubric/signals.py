@@ -120,13 +120,26 @@ def measure(text: str, reference: Reference) -> Signals:
     return Signals(tuple(worst.values()), tuple(findings), tuple(doubts), needless)
 
 
+def outgrown(text: str, reference: Reference) -> str | None:
+    """Return how a text has grown beyond what can be read, and beyond twice the original."""
+    after, before = _sizes(parse(text)), _sizes(reference.lines)
+    for what, size in after.items():
+        if size > max(_MOST[what], 2 * before[what]):
+            return f"It has grown from {before[what]:,} to {size:,} {what}."
+    return None
+
+
 def _check_size(lines: Sequence[Line]) -> None:
+    for what, size in _sizes(lines).items():
+        if size > _MOST[what]:
+            most = f"{_MOST[what]:,} {what}"
+            raise JudgeRefused(f"the rubric judge reads at most {most}; the resume has {size:,}")
+
+
+def _sizes(lines: Sequence[Line]) -> dict[str, int]:
     words = sum(len(line.content.words) for line in lines)
     numbers = sum(len(line.content.numbers) for line in lines)
-    for what, count in {"lines": len(lines), "words": words, "numbers": numbers}.items():
-        if count > _MOST[what]:
-            most = f"{_MOST[what]:,} {what}"
-            raise JudgeRefused(f"the rubric judge reads at most {most}; the resume has {count:,}")
+    return {"lines": len(lines), "words": words, "numbers": numbers}
 
 
 class _Page(NamedTuple):

@@ -41,8 +41,13 @@ function plain(text) {
 const words = (name) => String(name).replaceAll("_", " ");
 const known = (value) => value !== null && value !== undefined && value !== "";
 
-// With a minus that is as wide as a plus.
-const fixed = (value, decimals) => value.toFixed(decimals).replace("-", "−");
+// With a minus that is as wide as a plus. Ties go to the even digit, as in the tables of `eval`.
+function fixed(value, decimals) {
+  const scaled = Math.abs(value) * 10 ** decimals;
+  const tie = scaled % 1 === 0.5 && Number.isInteger(value * 2 ** (decimals + 1));
+  const even = (Math.sign(value) * 2 * Math.round(scaled / 2)) / 10 ** decimals;
+  return (tie ? even : value).toFixed(decimals).replace("-", "−");
+}
 
 // Of a size that `decimals` can show; else as a power of ten.
 function number(value, decimals = Number.isInteger(value) ? 0 : 2) {

@@ -85,4 +85,4 @@ def test_trainers_start_when_the_engine_has_measured_the_free_memory(
     config = Config(engine="vllm", colocated=True, max_staleness=0, runs=tmp_path)
     with pytest.raises(EngineError, match="far enough"):
         launch._run(config, lambda *_: None)
-    assert calls == ["the engine is ready", "a trainer starts", "the engine is closed"]
+    assert calls == ["the engine is ready", "all ranks", "a trainer starts", "the engine is closed"]

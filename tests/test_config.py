@@ -50,7 +50,10 @@ def test_both_spellings_of_a_flag_and_a_value_that_looks_like_a_flag() -> None:
     assert config.runs == Path("a b")
 
 
-def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default() -> None:
+def test_every_preset_loads_by_its_name_and_the_nano_one_is_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "a-key")
     names = sorted(path.stem for path in PRESETS.glob("*.toml"))
     assert names == [
         "four_gpus_24gb",

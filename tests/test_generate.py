@@ -395,7 +395,7 @@ def test_an_unavailable_server_changes_nothing(out: Path, whole: bytes) -> None:
 
 def test_a_missing_key_leaves_no_file(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GEMINI_API_KEY")
-    with pytest.raises(Misconfigured, match="expected a key"):
+    with pytest.raises(TaskError, match="expected a key"):
         run("--generator", "gemini", "--out", out, "--count", 3)
     assert list(out.parent.iterdir()) == []
 

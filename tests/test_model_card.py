@@ -198,7 +198,8 @@ def test_names_and_judges_cannot_break_a_card(tmp_path: Path) -> None:
     assert not {"runs", "engine_urls"} & set(tomllib.loads(settings))
 
 
-def test_paths_in_options_are_omitted(tmp_path: Path) -> None:
+def test_paths_in_options_are_omitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     judge = json.dumps({"name": "openai", "model": "org/a", "store": "/home/ada/answers.db"})
     _, text = loaded(a_run(tmp_path / "one", judge=judge), tmp_path / "model")
     assert "/home/ada" not in text

@@ -22,6 +22,7 @@ from learners.training import models
 from learners.training.backends.step import make_cost, make_policy
 from learners.training.batching import PackedRow, Sample, distribute, pack
 from learners.training.head import chunk_size
+from resume_gym.llm.client import without_keys
 
 UTILISATION = 0.45
 """Assumed share of a GPU's peak that training reaches."""
@@ -103,7 +104,8 @@ def make_plan(config: Config, machine: Machine) -> Plan:
     model = models.outline(config.model)
     counted = models.is_here(config.model)
     # the nano policy's chat template writes what Qwen3's does
-    work = Workload.of(config if counted else replace(config, model="nano"))
+    with without_keys():
+        work = Workload.of(config if counted else replace(config, model="nano"))
     sizes = Sizes.of(model.config)
     step = _step(config, machine, world, make_cost(config, model), work, counted)
     serving = _serving(config, sizes, machine) if _engines(config) else None

@@ -61,7 +61,7 @@ judge objects or gives no verdict.
 """
 _EXAMPLES = (
     "revise ada.md --job job.txt --agent careful",
-    "revise ada.md --job job.txt --agent runs/qwen --interactive --out second.md",
+    "revise ada.md --job job.txt --agent runs/qwen --interactive --out new.md",
     "revise ada.docx --job job.pdf --agent gpt-5-mini@openai",
 )
 
@@ -75,7 +75,7 @@ def add_command(commands: Commands) -> None:
         _ABOUT,
         _EXAMPLES,
         done="revised, and not flagged",
-        failed="nothing written: the agent failed or changed nothing, or you took no change",
+        failed="nothing written: the agent failed, or there was no change that you took",
         flagged="revised, but flagged: see above",
     )
     add = command.add_argument

@@ -12,8 +12,9 @@ every other failure is raised at once. Only answers that `parse` accepts are sto
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -43,6 +44,7 @@ T = TypeVar("T")
 
 _PROVIDERS: dict[str, type[Gemini] | type[OpenAI]] = {"gemini": Gemini, "openai": OpenAI}
 _log = logging.getLogger(__name__)
+_KEYLESS = ContextVar("_KEYLESS", default=False)
 
 
 class Sends(Provider, Protocol):
@@ -86,13 +88,23 @@ def make_client(provider: str, **options: Any) -> "Client":
     return Client(made, settings)
 
 
+@contextmanager
+def without_keys() -> Iterator[None]:
+    """Make clients without checking for keys, for estimates that send no request."""
+    token = _KEYLESS.set(True)
+    try:
+        yield
+    finally:
+        _KEYLESS.reset(token)
+
+
 def check_key(provider: Gemini | OpenAI, settings: Settings) -> None:
     """Check the API key now rather than at the first request, unless no request will be sent.
 
     Raises:
         ValueError: the key is missing or malformed.
     """
-    if not settings.replay:
+    if not settings.replay and not _KEYLESS.get():
         try:
             provider.read_key()
         except Misconfigured as problem:

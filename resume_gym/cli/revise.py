@@ -61,7 +61,7 @@ judge objects or gives no verdict.
 """
 _EXAMPLES = (
     "revise ada.md --job job.txt --agent careful",
-    "revise ada.md --job job.txt --agent runs/qwen --interactive --out new.md",
+    "revise ada.md --job job.txt --agent nano --interactive --out new.md",
     "revise ada.docx --job job.pdf --agent gpt-5-mini@openai",
 )
 

@@ -79,7 +79,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
         # of the sampler. Tokens whose ratio p/q leaves [1/8, 8] are dropped, so that a stale or
         # wrong log-probability cannot dominate. One optimizer step on the whole batch.
         with rollouts.asleep():  # an engine on the trainer's GPU frees its memory meanwhile
-            trained = trainer.step(batch.samples(advantage))
+            trained = trainer.step(step, batch.samples(advantage))
         clock.lap("train")
 
         # Episodes that are being played continue with the new weights.

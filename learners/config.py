@@ -55,7 +55,9 @@ class Config:
         group_size: rollouts per task.
         temperature: sampling temperature, in training and evaluation.
         max_tokens: limit of a turn, in tokens.
-        learning_rate: constant learning rate of AdamW.
+        learning_rate: learning rate of AdamW, the highest of a schedule.
+        learning_rate_schedule: constant, or linear or cosine to decay to zero at the last step.
+        warmup_steps: first steps, in which the learning rate rises linearly.
         max_grad_norm: maximum gradient norm.
         weight_decay: weight decay of AdamW.
         engine: sampling engine: transformers in the trainer process, between training steps, or
@@ -106,6 +108,8 @@ class Config:
     temperature: PositiveFloat = 0.7
     max_tokens: PositiveInt = 96
     learning_rate: PositiveFloat = 8e-5
+    learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: NonNegativeInt = 0
     max_grad_norm: PositiveFloat = 1.0
     weight_decay: NonNegativeFloat = 0.0
     engine: Literal["transformers", "vllm"] = "transformers"

@@ -58,14 +58,16 @@ class RunFolder:
         """Write the configuration, or check it against that of the run to resume.
 
         Raises:
-            ConfigError: a setting that affects the result has changed. `steps` may increase.
+            ConfigError: a setting that affects the result has changed. `steps` may increase, unless
+                the learning rate decays over them.
         """
         file = self.path / "config.toml"
         changed = differences(read_toml(file), config) if file.exists() else {}
+        longer = config.learning_rate_schedule == "constant"
         conflicts = [
             f"{name} was {before!r}, is {now!r}"
             for name, (before, now) in changed.items()
-            if name not in _CHANGEABLE and not (name == "steps" and now > before)
+            if name not in _CHANGEABLE and not (name == "steps" and now > before and longer)
         ]
         if conflicts:
             raise ConfigError(

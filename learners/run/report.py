@@ -113,7 +113,7 @@ class Report:
         """Record a training step, and what is remarkable about it."""
         if not self._work:
             return
-        row = {"step": step, "learning_rate": self._config.learning_rate, **metrics}
+        row = {"step": step, **metrics}
         self._history.append(row)
         self._run.append(row)
         self._progress.start()

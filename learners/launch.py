@@ -5,7 +5,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -99,12 +99,17 @@ def _run(config: Config, train: Train) -> None:
     prepare_cpu(config.threads or ranks.cores())
     torch.manual_seed(config.seed)
     folder = RunFolder(config.runs / config.name)
-    with serving(config, folder) as servers:
+    first = ranks.rank() == 0
+    with folder.lock() if first else nullcontext(), serving(config, folder) as servers:
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
         work = None
-        if ranks.rank() == 0:
+        if first:
             folder.configure(config)
+            for sentence in checkpoint.set_damaged_aside(folder.checkpoints):
+                folder.note(sentence)
+                print(f"warning: {sentence}", file=sys.stderr)
             work = Workload.of(config)
+        ranks.barrier()  # reading large checkpoints takes longer than a collective may
         trainer = Trainer(config, folder.checkpoints)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)

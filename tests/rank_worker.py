@@ -3,10 +3,14 @@
 TASKS and BACKENDS are lists with commas. Rank 0 writes {backend: {task: result}} to OUT.
 """
 
+import os
+import pickle
 import resource
+import shutil
 import signal
 import sys
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +160,91 @@ def full_disk(backend: str, folder: Path) -> dict[str, Any]:
         results["error"] = str(error)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     return {**results, "last": latest(checkpoints)}
+
+
+@dataclass
+class Payload:
+    """Calls a function when it is unpickled."""
+
+    call: Callable[..., object]
+    arguments: tuple[object, ...]
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self.call, self.arguments
+
+
+def payloads(marker: Path) -> dict[str, Payload]:
+    """Payloads that create a file, by the name of what they call."""
+    second = marker.with_name("second-stage.pt")
+    torch.save(Payload(os.system, (f"touch {marker}",)), second)
+    return {
+        "posix.system": Payload(os.system, (f"touch {marker}",)),
+        "builtins.eval": Payload(eval, (f"open({str(marker)!r}, 'w')",)),
+        "builtins.getattr": Payload(getattr, (Payload(__import__, ("os",)), "system")),
+        "torch.serialization.load": Payload(torch.load, (str(second), None, None)),
+    }
+
+
+def poison(backend: str, folder: Path, payload: Payload) -> Iterator[None]:
+    """Put the payload into one kind of file of a checkpoint after the other."""
+    if backend == "deepspeed":
+        for kind in ("*_optim_states.pt", "*_model_states.pt"):
+            for file in folder.rglob(kind):
+                torch.save({**torch.load(file, weights_only=False), "more": payload}, file)
+            yield
+        return
+    file = folder / ".metadata"
+    found = pickle.loads(file.read_bytes())
+    # a value that is not a tensor, in a file of its own
+    place = next(place for place in found.storage_data if place.fqn.endswith(".lr"))
+    torch.save(payload, folder / "__9_0.distcp")
+    found.storage_data[place] = replace(
+        found.storage_data[place],
+        relative_path="__9_0.distcp",
+        offset=0,
+        length=(folder / "__9_0.distcp").stat().st_size,
+    )
+    file.write_bytes(pickle.dumps(found))
+    yield
+    file.write_bytes(pickle.dumps(replace(found, planner_data=payload)))
+    yield
+
+
+def attacked(backend: str, folder: Path) -> dict[str, Any]:
+    """Errors of checkpoints with a payload, from as many and from other ranks; what it did."""
+    marker = folder / f"executed-{backend}"
+    checkpoints = folder / f"attacked-{backend}"
+    trainer = Trainer(config(folder, backend), checkpoints)
+    errors = []
+    for source in sorted(folder.glob(f"{backend}-*")):
+        for name, payload in payloads(marker).items():
+            shutil.copytree(source, checkpoints / "step-000001")
+            for _ in poison(backend, checkpoints / "step-000001", payload):
+                marker.unlink(missing_ok=True)
+                try:
+                    trainer.resume()
+                    errors.append((name, ""))
+                except CheckpointError as error:
+                    errors.append((name, str(error)))
+                errors[-1] = (*errors[-1], marker.exists())
+            shutil.rmtree(checkpoints / "step-000001")
+    return {"errors": errors, "outside": outside(trainer, folder) if backend != "fsdp2" else ""}
+
+
+def outside(trainer: Trainer, folder: Path) -> str:
+    """The error of a checkpoint of two processes in which the name of a weight is a path."""
+    saved = folder / "attacked-deepspeed" / "step-000001"
+    shutil.copytree(folder / "deepspeed-2", saved)
+    for file in saved.rglob("*_model_states.pt"):
+        state = torch.load(file, weights_only=False)
+        shapes = state["param_shapes"][0]
+        shapes[str(folder / "outside")] = shapes.pop(next(iter(shapes)))
+        torch.save(state, file)
+    try:
+        trainer.resume()
+    except CheckpointError as error:
+        return f"{error}{' outside' if (folder / 'outside').exists() else ''}"
+    return ""
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from learners.engines import EngineError
 from learners.rollouts.orchestrator import Orchestrator, StepRollouts
 from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.trajectories import Trajectories
+from learners.run.folder import RunFolder
 from learners.training.policy import Policy
 from resume_gym.judges import JudgeUnavailable
 
@@ -75,7 +77,7 @@ def saved(runs: Path) -> dict[str, bytes]:
     """The files of the last checkpoint: weights and optimizer state."""
     folder = runs / "test" / "checkpoints" / "step-000002"
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert len(files) == 2
+    assert len(files) == 3
     return files
 
 
@@ -108,6 +110,7 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
         "trajectories",
         "checkpoints",
         "journal.md",
+        "lock",
         "model",
         "dashboard.png",
         "before.json",
@@ -154,6 +157,11 @@ def test_a_run_trains_and_samples_with_the_trained_weights(whole: Path) -> None:
     assert any(step["gradient_norm"] > 0 for step in steps)
     assert not all(step["skipped"] for step in steps)
     assert all(step["gap"] < 1e-5 for step in steps)
+
+
+def test_the_exported_model_can_be_read_by_others(whole: Path) -> None:
+    modes = {file.stat().st_mode for file in (whole / "test" / "model").iterdir()}
+    assert len(modes) == 1
 
 
 def test_the_trained_policy_loads_in_transformers(whole: Path) -> None:
@@ -269,6 +277,62 @@ def test_weights_that_were_not_published_are_not_saved(
     assert not (tmp_path / "test" / "checkpoints").exists()
     aipo.main()
     assert computed(tmp_path) == computed(whole)
+
+
+def garble(file: Path, at: int = 0) -> None:
+    content = bytearray(file.read_bytes())
+    content[at : at + 64] = bytes(byte ^ 255 for byte in content[at : at + 64])
+    file.write_bytes(content)
+
+
+@pytest.mark.slow
+def test_a_damaged_run_falls_back_and_has_the_same_result(
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "test"
+    shutil.copytree(whole / "test", folder)
+    garble(folder / "checkpoints" / "step-000002" / "policy.safetensors", at=100_000)
+    garble(folder / "trajectories" / "step-000002.jsonl")
+    garble(folder / "logged.json")
+    garble(folder / "metrics.jsonl", at=len((folder / "metrics.jsonl").read_bytes()) - 70)
+    monkeypatch.setattr(sys, "argv", command(tmp_path)[1:])
+    aipo.main()
+    out, err = capsys.readouterr()
+    assert "resumed after step 1 of 2" in out
+    assert "warning: The checkpoint step-000002 is damaged" in err
+    assert "policy.safetensors changed after it was saved" in err
+    assert computed(tmp_path) == computed(whole)
+    assert saved(tmp_path) == saved(whole)
+    assert episodes(tmp_path, 2) == episodes(whole, 2)
+    journal = (folder / "journal.md").read_text()
+    for sentence in (
+        "The checkpoint step-000002 is damaged, now damaged-step-000002:",
+        "Damaged lines of step-000002.jsonl, now left out: 1.",
+        "Damaged lines of metrics.jsonl, now left out: 1.",
+        "Command: aipo.py --steps 2",
+        "Ended: 2 steps took 0.0",
+    ):
+        assert sentence in journal
+
+    for lost, told in (("unlink", "is missing; restore it"), ("garble", "is damaged: ")):
+        (folder / "before.json").unlink() if lost == "unlink" else garble(folder / "after.json")
+        with pytest.raises(SystemExit, match="2"):
+            aipo.main()
+        (line,) = capsys.readouterr().err.splitlines()
+        assert told in line
+        shutil.copy(whole / "test" / "before.json", folder)
+
+
+def test_a_second_process_is_told_who_writes_the_run(
+    whole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", command(whole)[1:])
+    with RunFolder(whole / "test").lock(), pytest.raises(SystemExit, match="2"):
+        aipo.main()
+    assert f"test: process {os.getpid()} on " in capsys.readouterr().err
 
 
 def test_a_finished_run_shows_its_result_again(

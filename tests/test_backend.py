@@ -1,3 +1,5 @@
+import pickle
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -8,16 +10,25 @@ from typing import Any
 
 import pytest
 import torch
-from rank_worker import exploding
+from rank_worker import exploding, payloads
 from tiny import ARCHITECTURES, save_tiny, tiny_group, tiny_policy
 from torch import Tensor
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import (
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
 
 from learners.config import Config
 from learners.losses import LOSSES, aipo
+from learners.training.backends.fsdp2 import MetadataReader
 from learners.training.backends.local import LocalBackend
 from learners.training.batching import Sample, pack, unshare
+from learners.training.checkpoint import CheckpointError
 from learners.training.lora import merged
-from learners.training.trainer import learning_rate
+from learners.training.trainer import Trainer, learning_rate
 
 
 @cache
@@ -152,6 +163,47 @@ def test_a_loaded_backend_continues_bit_for_bit(
     assert same(weights(other), saved)
     assert timeless(other.train_step(batches, aipo)) == first
     assert same(weights(other), weights(backend))
+
+
+def test_loading_a_checkpoint_executes_nothing(tmp_path: Path) -> None:
+    """As for the other backends, in test_ranks.py."""
+    saved = tmp_path / "step-000001"
+    saved.mkdir()
+    make().save(saved)
+    trainer = Trainer(Config(model=str(folder("qwen3", 0))), tmp_path)
+    for name, payload in payloads(tmp_path / "executed").items():
+        state = torch.load(saved / "optimizer.pt", weights_only=False)
+        torch.save({**state, "more": payload}, tmp_path / "optimizer.pt")
+        (saved / "optimizer.pt").rename(tmp_path / "whole")
+        (tmp_path / "optimizer.pt").rename(saved / "optimizer.pt")
+        with pytest.raises(CheckpointError, match="expected tensors and plain values, got") as told:
+            trainer.resume()
+        (tmp_path / "whole").rename(saved / "optimizer.pt")
+        assert name.endswith(str(told.value).rpartition(" ")[2])
+        assert not (tmp_path / "executed").exists()
+    assert trainer.resume() == 1
+
+
+def test_metadata_of_a_distributed_checkpoint_are_data(tmp_path: Path) -> None:
+    properties = TensorProperties(dtype=torch.bfloat16)
+    tensor = TensorStorageMetadata(properties, torch.Size([2]), [])
+    found = Metadata({"a": tensor}, storage_data={MetadataIndex("a"): _StorageInfo("f", 0, 1)})
+    reader, file = MetadataReader(tmp_path), tmp_path / ".metadata"
+    file.write_bytes(pickle.dumps(found))
+    assert reader.read_metadata().state_dict_metadata == found.state_dict_metadata
+    calls = [*payloads(tmp_path / "executed").values(), torch.nn.Linear, torch.hub.load]
+    for payload in calls:
+        file.write_bytes(pickle.dumps(replace(found, planner_data=payload)))
+        with pytest.raises(pickle.UnpicklingError, match="GLOBAL "):
+            reader.read_metadata()
+    assert not (tmp_path / "executed").exists()
+
+
+def test_weights_in_pickles_are_refused(tmp_path: Path) -> None:
+    shutil.copy(folder("qwen3", 0) / "config.json", tmp_path)
+    torch.save(tiny_policy("qwen3")[1].state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(FileNotFoundError, match=r"expected \*\.safetensors in .*, found none"):
+        LocalBackend().prepare(Config(model=str(tmp_path)))
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing() -> None:

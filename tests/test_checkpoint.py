@@ -5,11 +5,21 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from pickle import UnpicklingError
 
 import pytest
+import torch
 
 from learners.training import checkpoint
-from learners.training.checkpoint import begin, finish, latest, write_text
+from learners.training.checkpoint import (
+    CheckpointError,
+    begin,
+    finish,
+    latest,
+    only_data,
+    set_damaged_aside,
+    write_text,
+)
 from resume_gym import atomic_write as replacing
 
 ENDLESS = """
@@ -44,7 +54,7 @@ def test_a_checkpoint_contains_the_written_files(tmp_path: Path) -> None:
     saved = save(folder, 10, put)
     assert saved == folder / "step-000010"
     assert latest(folder) == (10, saved)
-    assert names(saved) == ["more", "weights"]
+    assert names(saved) == ["manifest.json", "more", "weights"]
     assert (saved / "weights").read_text() == "all of it"
 
 
@@ -88,6 +98,57 @@ def test_a_process_killed_while_saving_keeps_the_previous_checkpoint(tmp_path: P
     assert (after / "weights").read_text() == "all of it"
 
 
+def garble(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-64:] = bytes(byte ^ 255 for byte in content[-64:])
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda saved: garble(saved / "more" / "state"), "more/state changed"),
+        (lambda saved: (saved / "weights").unlink(), "weights changed"),
+        (lambda saved: (saved / "manifest.json").unlink(), "No such file"),
+        (lambda saved: garble(saved / "manifest.json"), "manifest.json: "),
+        (lambda saved: (saved / "manifest.json").write_text("[1]"), "manifest.json: "),
+    ],
+)
+def test_a_damaged_checkpoint_is_set_aside(
+    damage: Callable[[Path], None], told: str, tmp_path: Path
+) -> None:
+    assert set_damaged_aside(tmp_path) == []
+    before = save(tmp_path, 5, put)
+    last = save(tmp_path, 10, put)
+    assert set_damaged_aside(tmp_path) == []
+    damage(last)
+    (sentence,) = set_damaged_aside(tmp_path)
+    assert "step-000010 is damaged, now damaged-step-000010" in sentence
+    assert told in sentence
+    assert latest(tmp_path) == (5, before)
+    assert set_damaged_aside(tmp_path) == []
+    save(tmp_path, 10, put)
+    damage(before)
+    assert set_damaged_aside(tmp_path) == [], "a newer one is whole"
+
+
+def test_without_a_whole_checkpoint_nothing_is_renamed(tmp_path: Path) -> None:
+    for step in (5, 10):
+        garble(save(tmp_path, step, put) / "weights")
+    for _ in range(2):  # the second try does not start at step 0
+        with pytest.raises(CheckpointError, match=r"step-000010 is damaged: weights changed"):
+            set_damaged_aside(tmp_path)
+    assert names(tmp_path) == ["step-000005", "step-000010"]
+
+
+def test_only_data_is_loaded_whatever_the_caller_asks_for(tmp_path: Path) -> None:
+    file = tmp_path / "state.pt"
+    torch.save({"a": torch.ones(2), "path": tmp_path}, file)
+    with only_data(), pytest.raises(UnpicklingError):
+        torch.load(file, weights_only=False)
+    assert torch.load(file, weights_only=False)["path"] == tmp_path
+
+
 def test_a_failed_save_keeps_the_previous_checkpoint(tmp_path: Path) -> None:
     before = save(tmp_path, 5, put)
 
@@ -126,7 +187,8 @@ def test_a_checkpoint_is_synced_before_it_is_renamed(
     monkeypatch.setattr(Path, "rename", watch_rename)
     save(tmp_path, 1, put)
     renamed = events.index("-> step-000001")
-    assert {"weights", "state", "more", ".unfinished-step-000001"} == set(events[:renamed])
+    files = {"weights", "state", "more", "manifest.json", ".unfinished-step-000001"}
+    assert files == set(events[:renamed])
     assert events[renamed + 1 :] == [tmp_path.name]
 
 

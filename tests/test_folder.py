@@ -1,9 +1,14 @@
 import math
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from learners.config import Config, ConfigError, read_toml
+from learners.run import folder
 from learners.run.folder import RunFolder
 from resume_gym.evaluation import Returns
 
@@ -70,6 +75,64 @@ def test_truncating_removes_the_steps_after_the_checkpoint(tmp_path: Path) -> No
     assert run.metrics() == []
 
 
+def test_damaged_lines_are_left_out_and_told(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    for row in series(5):
+        run.append(row)
+        run.append_evaluation({"step": row["step"], "reward": row["reward"]})
+    for name, damage in (("metrics.jsonl", b"\xff{[1]"), ("evaluations.jsonl", b'{"step": "a"}')):
+        lines = (tmp_path / name).read_bytes().split(b"\n")
+        (tmp_path / name).write_bytes(b"\n".join([*lines[:2], damage, *lines[3:]]))
+    whole = [row for row in series(5) if row["step"] != 3]
+    assert run.metrics() == whole
+    assert run.truncate(4) == [
+        "Damaged lines of metrics.jsonl, now left out: 1.",
+        "Damaged lines of evaluations.jsonl, now left out: 1.",
+        "metrics.jsonl lacks 1 of 4 steps, the first is step 3.",
+    ]
+    assert run.metrics() == whole[:3]
+    assert [one["step"] for one in run.evaluations()] == [1, 2, 4]
+    assert run.truncate(4) == ["metrics.jsonl lacks 1 of 4 steps, the first is step 3."]
+
+
+def test_metrics_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: dict[str, int] = {}
+    monkeypatch.setattr(
+        folder, "sync", lambda path: synced.update({path.name: path.stat().st_size})
+    )
+    run = RunFolder(tmp_path)
+    for row in series(2):
+        run.append(row)
+        assert synced["metrics.jsonl"] == (tmp_path / "metrics.jsonl").stat().st_size
+    assert tmp_path.name in synced
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from learners.run.folder import RunFolder
+
+with RunFolder(Path(sys.argv[1])).lock():
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_one_process_at_a_time_writes_a_run(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    run = RunFolder(tmp_path)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=f"process {process.pid} on .* writes it; wait"):
+                run.lock().__enter__()
+        process.send_signal(signal.SIGKILL)
+    for _ in range(2):
+        with run.lock():
+            assert (tmp_path / "lock").read_text().startswith(f"process {os.getpid()} on ")
+
+
 def test_the_result_of_a_continued_run_is_set_aside(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.set_aside(4)
@@ -82,6 +145,11 @@ def test_the_result_of_a_continued_run_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "before.json").write_text('{"score": 3}')
     with pytest.raises(ConfigError, match="was written by another version"):
         run.result("before")
+    for content in (b"{", b"\xff\xfe\xff"):
+        for when, remedy in (("before", "restore it"), ("after", "delete it")):
+            (tmp_path / f"{when}.json").write_bytes(content)
+            with pytest.raises(ConfigError, match=rf"{when}\.json is damaged: .*; {remedy}"):
+                run.result(when)
 
 
 def test_the_journal_grows(tmp_path: Path) -> None:

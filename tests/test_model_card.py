@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -11,7 +12,8 @@ import gymnasium
 import pytest
 from huggingface_hub import ModelCard, ModelCardData
 
-from learners.config import Config
+from learners.config import Config, ConfigError
+from learners.planning.machine import Machine
 from learners.rollouts.workload import Workload
 from learners.run import model_card
 from learners.run.folder import RunFolder
@@ -88,6 +90,35 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
     ):
         assert part in text, part
     assert (tmp_path / "model" / "training.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_card_tells_where_a_run_came_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").touch()
+    answer = subprocess.CompletedProcess([], 0, "0a1b2c3-dirty\n")
+    with monkeypatch.context() as during:
+        during.setattr(subprocess, "run", lambda *_, **__: answer)
+        assert model_card._commit(tmp_path) == ["(commit 0a1b2c3-dirty)"]
+    assert model_card._commit(tmp_path) == [], "it only looks like a checkout"
+    assert model_card._commit(tmp_path / "elsewhere") == []
+
+    run = a_run(tmp_path / "one")
+    played = {"group": 8, "member": 0, "task_id": "t-1", "reward": 1.5, "graded": True}
+    actions = ["a\n```\nb", "submit"]
+    run.trajectories.path(2).write_text(json.dumps({**played, "actions": actions}) + "\n")
+    _, text = loaded(run, tmp_path / "model")
+    assert f"hours on {Machine.here()}. One run" in text
+    assert "on task `t-1`, with reward 1.50:\n\n    a\n    ```\n    b\n\n    submit\n" in text
+
+    facts = json.loads((run.path / "facts.json").read_text())
+    facts["tasks"]["source"] = "my_resumes.jsonl"
+    (run.path / "facts.json").write_text(json.dumps(facts))
+    _, text = loaded(run, tmp_path / "other")
+    assert "t-1" not in text, "the documents may be private"
+    (run.path / "facts.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"facts\.json is damaged"):
+        make(run)
 
 
 def test_a_card_needs_the_run_folder_only(tmp_path: Path) -> None:

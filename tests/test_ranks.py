@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -75,12 +76,13 @@ def results(folder: Path) -> dict[str, dict[str, Any]]:
     together = launch("resume,bad_batches,full_disk", 2, folder)
     for backend in SHARDED:
         (folder / f"{backend}-1").rename(folder / f"old-{backend}-1")
-    again = launch("resume", 1, folder)
+    again = launch("resume,attacked", 1, folder)
     return {
         backend: {
             **together[backend],
             "resume_alone": alone[backend]["resume"],
             "resume_again": again[backend]["resume"],
+            "attacked": again[backend]["attacked"],
         }
         for backend in SHARDED
     }
@@ -156,6 +158,24 @@ def test_a_full_disk_keeps_the_previous_checkpoint(
     assert saved["first"][0] == 1
     assert "the checkpoint of step 2 could not be saved" in saved["error"]
     assert "step-000001 is the last one" in saved["error"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", SHARDED)
+def test_loading_a_checkpoint_executes_nothing(
+    backend: str, results: dict[str, dict[str, Any]]
+) -> None:
+    attacked = results[backend]["attacked"]
+    errors = attacked["errors"]
+    assert len(errors) == 2 * 4 * 2, "from one and from two processes, four payloads, two files"
+    for name, message, executed in errors:
+        assert not executed, name
+        refused = re.fullmatch(r".* could not be loaded: expected (.*), got (\S+)", message)
+        assert refused, message
+        assert refused[1] == "tensors and plain values"
+        assert name.endswith(refused[2])
+    if backend == "deepspeed":
+        assert re.search(r"_model_states\.pt: expected weights of \S+$", attacked["outside"])
 
 
 def train(

@@ -6,6 +6,7 @@ from conftest import BEST, make_task
 from scripted import CHAT, EDIT, REVIEW, SUBMIT
 from test_rollout import run
 
+from learners.config import ConfigError
 from learners.rollouts.rollout import Rollout
 from learners.rollouts.trajectories import Trajectories
 from resume_gym import Rules, Session
@@ -79,6 +80,23 @@ def test_a_line_that_was_cut_short_is_removed(bytes_left: int, tmp_path: Path) -
     assert [kept.restore(9, planned())[i].session.done for i in range(3)] == [True, False, True]
 
 
+def test_damaged_lines_are_removed_and_their_episodes_remain(tmp_path: Path) -> None:
+    told: list[str] = []
+    kept = Trajectories(tmp_path, told.append)
+    one, _ = run(SUBMIT)
+    for one.member in (0, 1, 2):
+        kept.append(9, one)
+    first, second, third, _ = kept.path(9).read_bytes().split(b"\n")
+    kept.path(9).write_bytes(
+        b"\n".join([first, b"\xff" + second[1:], third[:50], b'{"a": 1}', b""])
+    )
+    restored = kept.restore(9, planned())
+    assert [rollout.session.done for rollout in restored] == [True, False, False]
+    assert told == ["Damaged lines of step-000009.jsonl, now left out: 3."]
+    assert kept.path(9).read_bytes() == first + b"\n"
+    assert len(kept.rewards(9)) == len(told) == 1
+
+
 def test_texts_of_all_kinds_survive(tmp_path: Path) -> None:
     kept = Trajectories(tmp_path)
     one, _ = run(EDIT.replace("Built", "å \u2028 a\\nb 😀"), SUBMIT)
@@ -93,5 +111,5 @@ def test_files_of_another_run_are_refused(tmp_path: Path) -> None:
     kept = Trajectories(tmp_path)
     one, _ = run(SUBMIT)
     kept.append(9, one)
-    with pytest.raises(ValueError, match=r"step-000009\.jsonl is of another run"):
+    with pytest.raises(ConfigError, match=r"step-000009\.jsonl is of another run"):
         kept.restore(9, planned(1))

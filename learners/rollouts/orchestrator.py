@@ -146,7 +146,7 @@ class Orchestrator:
         Raises:
             EngineError: the engine returned no tokens.
             JudgeError: every group has too few verdicts.
-            ValueError: the stored rollouts belong to another run.
+            ConfigError: the stored rollouts belong to another run.
         """
         planned, seed = self.plan(step)
         stored = self._trajectories
@@ -163,6 +163,8 @@ class Orchestrator:
         complete = [members for members in groups if len(members) >= GROUP_SHARE * size]
         if not complete:
             raise _failed(failures, len(rollouts))
+        if stored:
+            stored.sync(step)
         graded = [rollout for members in complete for rollout in members]
         dropped = self._config.groups - len(complete)
         return StepRollouts(graded, len(failures), dropped, lag_s, self._summary(graded))

@@ -1,18 +1,22 @@
 """Storage of finished rollouts as JSON Lines: one file per step, one line per episode.
 
 Lines are appended in the order in which episodes end. If the process is killed during a write,
-only the last line is truncated, and the next reader removes it. An episode that is repeated with
+only the last line is truncated. The next reader removes it and lines that are damaged, and their
+episodes are played again. An episode that is repeated with
 the same result is stored once.
 """
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from learners.config import ConfigError
 from learners.rollouts.rollout import Rollout
 from learners.training.checkpoint import write_text
+from resume_gym.atomic_write import sync
 
 
 class Trajectories:
@@ -20,10 +24,12 @@ class Trajectories:
 
     Args:
         folder: folder of `step-000010.jsonl` and the other files; created if missing.
+        note: called with a sentence on damaged lines.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, note: Callable[[str], object] = print) -> None:
         self._folder = folder
+        self._note = note
         self._restored: Mapping[tuple[int, int], Mapping[str, Any]] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -45,34 +51,51 @@ class Trajectories:
         finally:
             os.close(file)
 
+    def sync(self, step: int) -> None:
+        """Make a finished step survive a power cut."""
+        sync(self.path(step))
+        sync(self._folder)
+
     def restore(self, step: int, planned: Sequence[Rollout]) -> list[Rollout]:
         """Return the planned rollouts, with those already on disk restored.
 
         If a rollout has two lines, the later one counts, since it includes the verdict.
 
         Raises:
-            ValueError: the file belongs to another run.
+            ConfigError: the file belongs to another run.
         """
         played = self._restored = self._played(step)
         try:
             records = (played.get((rollout.group, rollout.member)) for rollout in planned)
             pairs = zip(planned, records, strict=True)
             return [rollout.restored(record) if record else rollout for rollout, record in pairs]
-        except (KeyError, ValueError) as error:
-            raise ValueError(f"{self.path(step)} is of another run: {error}") from None
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"{self.path(step)} is of another run: {error}") from None
 
     def rewards(self, step: int) -> list[tuple[str, float]]:
         """Return task id and reward of each graded rollout of a step, by group and member."""
+        return [(record["task_id"], record["reward"]) for record in self.graded(step)]
+
+    def graded(self, step: int) -> list[dict[str, Any]]:
+        """Return the record of each graded rollout of a step, by group and member."""
         # lines are in the order of verdicts, which is not reproducible
         played = sorted(self._played(step).items())
-        return [(record["task_id"], record["reward"]) for _, record in played if record["graded"]]
+        return [record for _, record in played if record["graded"]]
 
     def _played(self, step: int) -> dict[tuple[int, int], dict[str, Any]]:
-        """Read the records by (group, member), and remove a truncated last line."""
+        """Read the records by (group, member), and remove damaged lines."""
         path = self.path(step)
         if not path.exists():
             return {}
-        *lines, rest = path.read_text(encoding="ascii").split("\n")
-        if rest:
-            write_text(path, "".join(line + "\n" for line in lines))
-        return {(record["group"], record["member"]): record for record in map(json.loads, lines)}
+        records, whole = {}, []
+        *lines, rest = path.read_bytes().split(b"\n")
+        for line in lines:
+            with suppress(KeyError, RecursionError, TypeError, ValueError):
+                record = json.loads(line)
+                records[int(record["group"]), int(record["member"])] = record
+                whole.append(line.decode() + "\n")
+        if damaged := len(lines) - len(whole):
+            self._note(f"Damaged lines of {path.name}, now left out: {damaged}.")
+        if rest or damaged:
+            write_text(path, "".join(whole))
+        return records

@@ -1,8 +1,12 @@
 """The folder of a run: everything that is kept on disk, and how a resumed run finds it again."""
 
+import fcntl
 import json
 import math
-from collections.abc import Mapping
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +15,7 @@ from typing import Any
 from learners.config import Config, ConfigError, differences, read_toml, to_toml
 from learners.rollouts.trajectories import Trajectories
 from learners.training.checkpoint import write_text
+from resume_gym.atomic_write import sync
 from resume_gym.evaluation import Returns, Summary
 
 Metrics = Mapping[str, float]
@@ -36,6 +41,7 @@ class RunFolder:
     | `journal.md` | milestones, warnings and restarts, with their time |
     | `trajectories/` | one file per step, one line per episode |
     | `checkpoints/`, `logs/` | training state; output of the engine servers |
+    | `lock` | the process that writes the folder, or wrote it last |
 
     Args:
         path: the folder; created if missing.
@@ -50,9 +56,30 @@ class RunFolder:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.logs = path / "logs"
-        self.trajectories = Trajectories(path / "trajectories")
+        self.trajectories = Trajectories(path / "trajectories", self.note)
         self._metrics = path / "metrics.jsonl"
         self._evaluations = path / "evaluations.jsonl"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from writing the folder; the kernel unlocks it if this one dies.
+
+        Raises:
+            ConfigError: another process writes it.
+        """
+        with (self.path / "lock").open("a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise ConfigError(
+                    f"{self.path}: {holder} writes it; wait for its end, or choose another name"
+                ) from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
+            yield
 
     def configure(self, config: Config) -> None:
         """Write the configuration, or check it against that of the run to resume.
@@ -106,14 +133,18 @@ class RunFolder:
         """Return the held-out result "before" or "after" training, or None if there is none.
 
         Raises:
-            ConfigError: another version wrote the file.
+            ConfigError: the file is damaged, or another version wrote it.
         """
         file = self.path / f"{when}.json"
         if not file.exists():
             return None
-        values = json.loads(file.read_text())
         try:
+            values = json.loads(file.read_text(encoding="utf-8"))
             return Summary(**values) if "score" in values else Returns(**values)
+        except ValueError as error:
+            again = "delete it to play the held-out tasks again"
+            remedy = again if when == "after" else "restore it, or choose another name"
+            raise ConfigError(f"{file} is damaged: {error}; {remedy}") from None
         except TypeError:
             raise ConfigError(
                 f"{file} was written by another version; choose another name"
@@ -129,12 +160,25 @@ class RunFolder:
         if file.exists():
             file.rename(self.path / f"after-{step:06d}.json")
 
-    def truncate(self, step: int) -> None:
-        """Remove metrics and evaluations of later steps; their trajectories are kept."""
+    def truncate(self, step: int) -> list[str]:
+        """Remove metrics and evaluations of later steps; their trajectories are kept.
+
+        Returns:
+            Sentences about damaged lines, which are removed too, and about missing steps.
+        """
+        told = []
         for file in (self._metrics, self._evaluations):
             if file.exists():
-                lines = [json.dumps(row) + "\n" for row in _read_lines(file) if row["step"] <= step]
-                write_text(file, "".join(lines))
+                rows, damaged = _parse_lines(file)
+                if damaged:
+                    told.append(f"Damaged lines of {file.name}, now left out: {damaged}.")
+                kept = [json.dumps(row) + "\n" for row in rows if row["step"] <= step]
+                write_text(file, "".join(kept))
+        missing = sorted({*range(1, step + 1)} - {int(row["step"]) for row in self.metrics()})
+        if missing:
+            first = f"the first is step {missing[0]}"
+            told.append(f"{self._metrics.name} lacks {len(missing)} of {step} steps, {first}.")
+        return told
 
     def note(self, sentence: str) -> None:
         """Append a sentence to the journal."""
@@ -147,10 +191,23 @@ class RunFolder:
 def _append_line(file: Path, row: Mapping[str, Any]) -> None:
     with file.open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(dict(row)) + "\n")
+    # to disk at once: a checkpoint that survives a power cut must not be without its metrics
+    sync(file)
+    sync(file.parent)
 
 
 def _read_lines(file: Path) -> list[dict[str, Any]]:
-    if not file.exists():
-        return []
+    return _parse_lines(file)[0] if file.exists() else []
+
+
+def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the rows of a file, and the number of damaged lines."""
+    rows = []
     # a process that is killed while it writes leaves an incomplete last line, which is dropped
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
+    lines = file.read_bytes().split(b"\n")[:-1]
+    for line in lines:
+        with suppress(KeyError, RecursionError, TypeError, ValueError):
+            row = json.loads(line)
+            int(row["step"])
+            rows.append(row)
+    return rows, len(lines) - len(rows)

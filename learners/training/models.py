@@ -35,11 +35,13 @@ def load(name: str) -> PreTrainedModel:
         name: "nano", "smollm2", or a folder in Hugging Face format.
 
     Raises:
-        FileNotFoundError: the model does not exist.
+        FileNotFoundError: the model does not exist, or its weights are not safetensors.
     """
     source = folder(name)
+    if not any(source.glob("*.safetensors")):  # other formats are pickles
+        raise FileNotFoundError(f"model: expected *.safetensors in {name!r}, found none")
     logging.disable_progress_bar()  # noise for models that load at once
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True)
     return freeze(model)
 
 
@@ -103,6 +105,8 @@ def export(name: str, weights: Iterable[tuple[str, Tensor]], target: Path) -> No
     if (folder(name) / "generation_config.json").is_file():
         GenerationConfig.from_pretrained(folder(name)).save_pretrained(target)
     load_tokenizer(name).save_pretrained(target)
+    for file in target.glob("*.safetensors"):  # these are written with mode 0600
+        file.chmod((target / "config.json").stat().st_mode)
 
 
 class Weights:

@@ -1,6 +1,8 @@
 """The trainer: a backend, its checkpoints and the exported model."""
 
 import math
+import pickle
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -40,12 +42,20 @@ class Trainer:
         self.policy = self._backend.prepare(config)
 
     def resume(self) -> int:
-        """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint."""
+        """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint.
+
+        Raises:
+            CheckpointError: it cannot be loaded, or holds something else than data.
+        """
         last = ranks.broadcast(checkpoint.latest(self._checkpoints) if _first() else None)
         if last is None:
             return 0
         step, folder = last
-        self._backend.load(folder)
+        try:
+            self._backend.load(folder)
+        # whatever a file that somebody else wrote can raise; PyTorch's is no Exception
+        except (Exception, CheckpointException) as error:
+            raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
         return int(step)
 
     def step(self, step: int, samples: Sequence[Sample]) -> Mapping[str, float]:
@@ -145,6 +155,19 @@ def learning_rate(config: Config, step: int) -> float:
     done = max(0, step - 1 - config.warmup_steps) / decaying
     factors = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
     return config.learning_rate * warmup * factors[config.learning_rate_schedule]
+
+
+def _cause(error: BaseException) -> str:
+    """Return the reason why a checkpoint could not be loaded, in one line."""
+    while isinstance(error, CheckpointException):
+        error = next(iter(error.failures.values()))[0]
+    message = str(error)
+    # not PyTorch's message, which recommends to load the file nevertheless
+    if name := re.search(r"GLOBAL ([\w.]+)", message):
+        return f"expected tensors and plain values, got {name[1]}"
+    if isinstance(error, pickle.UnpicklingError):
+        return "expected a pickle of tensors and plain values"
+    return next(iter(message.splitlines()), type(error).__name__)
 
 
 def _first() -> bool:

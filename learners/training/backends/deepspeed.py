@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.serialization import safe_globals
 
 from learners.config import Config
 from learners.losses import Loss
@@ -26,6 +27,7 @@ from learners.training.backends.step import (
     train_step,
 )
 from learners.training.batching import PackedRow
+from learners.training.checkpoint import only_data
 from learners.training.policy import Policy
 
 if not torch.cuda.is_available():
@@ -34,6 +36,8 @@ if not torch.cuda.is_available():
 import deepspeed
 import deepspeed.comm
 from deepspeed.checkpoint.ds_to_universal import main as convert_to_universal
+from deepspeed.runtime.fp16.loss_scaler import LossScaler
+from deepspeed.runtime.zero.config import ZeroStageEnum
 from deepspeed.utils import logger
 
 _TAG = "state"
@@ -101,6 +105,10 @@ class DeepSpeedBackend:
 
     def load(self, folder: Path) -> None:
         """Load a checkpoint; rank 0 converts it first if the number of ranks has changed."""
+        with only_data(), safe_globals([LossScaler, ZeroStageEnum]):
+            self._load(folder)
+
+    def _load(self, folder: Path) -> None:
         shards = len(list((folder / _TAG).glob("*_optim_states.pt")))
         if shards == ranks.world():
             self._engine.load_checkpoint(str(folder), tag=_TAG)
@@ -108,6 +116,7 @@ class DeepSpeedBackend:
         with contextlib.ExitStack() as stack:
             target = ""
             if ranks.rank() == 0:
+                self._check_names(folder / _TAG)
                 target = stack.enter_context(tempfile.TemporaryDirectory(dir=folder.parent.parent))
                 with contextlib.redirect_stdout(io.StringIO()):
                     convert_to_universal(_conversion(folder / _TAG, Path(target) / _TAG))
@@ -116,6 +125,20 @@ class DeepSpeedBackend:
             self._engine.load_checkpoint(target, tag=_TAG)
             self._engine._config.load_universal_checkpoint = False
             ranks.barrier()  # rank 0 removes the folder next
+
+    def _check_names(self, folder: Path) -> None:
+        """Check that only weights of this policy are named: the conversion uses names as paths.
+
+        Raises:
+            ValueError: others are named, or the files are not those of ZeRO-3.
+        """
+        ours = {name for name, _ in self._engine.module.named_parameters()}
+        for file in folder.glob("*.pt"):
+            state = torch.load(file, mmap=True, weights_only=True)
+            names = set().union(*state.get("param_shapes", ()))
+            stage = state["optimizer_state_dict"]["zero_stage"] if "_optim_" in file.name else 3
+            if stage != 3 or not names <= ours:
+                raise ValueError(f"{file.name}: expected weights of {self._config.model}")
 
 
 def _settings(config: Config) -> dict[str, object]:

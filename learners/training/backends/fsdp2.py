@@ -5,14 +5,18 @@ precision. Every rank creates the model on the meta device, then loads and shard
 layer, so that it never holds more than its shard and one full layer.
 """
 
+import io
 import math
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.checkpoint import metadata
+from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
@@ -38,7 +42,26 @@ from learners.training.backends.step import (
     train_step,
 )
 from learners.training.batching import PackedRow
+from learners.training.checkpoint import only_data
 from learners.training.policy import Policy
+
+_METADATA: dict[tuple[str, str], Any] = {
+    (kind.__module__, kind.__qualname__): kind
+    for kind in (
+        metadata.BytesStorageMetadata,
+        metadata.ChunkStorageMetadata,
+        metadata.Metadata,
+        metadata.MetadataIndex,
+        metadata.StorageMeta,
+        metadata.TensorProperties,
+        metadata.TensorStorageMetadata,
+        metadata._MEM_FORMAT_ENCODING,
+        _StorageInfo,
+        PosixPath,
+        torch.Size,
+        torch.serialization._get_layout,
+    )
+}
 
 
 class FSDP2Backend:
@@ -139,13 +162,38 @@ class FSDP2Backend:
     def load(self, folder: Path) -> None:
         """Load a checkpoint on any number of ranks."""
         state = self._state()
-        load(state, checkpoint_id=folder)
+        with only_data():
+            load(state, storage_reader=MetadataReader(folder))
         set_state_dict(
             self._policy,
             self._optimizer,
             model_state_dict=state["policy"],
             optim_state_dict=state["optimizer"],
         )
+
+
+class MetadataReader(FileSystemReader):
+    """Reads a distributed checkpoint, of whose `.metadata`, a pickle, only data is accepted."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> metadata.Metadata:
+        """Return the metadata; called by PyTorch.
+
+        Raises:
+            UnpicklingError: the pickle names anything but the classes of metadata.
+        """
+        content = (Path(self.path) / ".metadata").read_bytes()
+        found: metadata.Metadata = _MetadataUnpickler(io.BytesIO(content)).load()
+        found.storage_meta = metadata.StorageMeta(load_id=self.load_id)
+        return found
+
+
+class _MetadataUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _METADATA:
+            return _METADATA[module, name]
+        if module == "torch" and isinstance(dtype := getattr(torch, name, None), torch.dtype):
+            return dtype
+        raise pickle.UnpicklingError(f"GLOBAL {module}.{name}")
 
 
 def _mesh(replicas: int) -> DeviceMesh:

@@ -83,7 +83,7 @@ class Config:
         offload: keep weights and optimizer state in CPU memory, for fsdp2 and deepspeed.
         save_every: steps between checkpoints.
         async_save: write checkpoints while the next step runs, for fsdp2.
-        eval_every: steps between evaluations on held-out tasks, a multiple of save_every; 0
+        eval_every: steps between evaluations on held-out tasks, whose weights are saved; 0
             evaluates only before and after training.
         eval_tasks: held-out tasks per evaluation.
         eval_rollouts: rollouts per held-out task.
@@ -132,7 +132,7 @@ class Config:
     offload: bool = False
     save_every: PositiveInt = 5
     async_save: bool = False
-    eval_every: NonNegativeInt = 0
+    eval_every: NonNegativeInt = 10
     eval_tasks: PositiveInt = 40
     eval_rollouts: PositiveInt = 4
     threads: NonNegativeInt = 0
@@ -147,10 +147,6 @@ class Config:
         if self.name in ("", ".", "..") or set(self.name) & set("/\\"):
             raise ConfigError(f"name: expected the name of a folder, got {self.name!r}")
         _check_env(self.env)
-        # the best evaluation marks its checkpoint, so evaluated steps must be saved
-        if self.eval_every % self.save_every:
-            expected = f"a multiple of save_every, {self.save_every}"
-            raise ConfigError(f"eval_every: expected {expected}, got {self.eval_every}")
         if len(set(self.log_to)) < len(self.log_to):
             raise ConfigError(f"log_to: expected each name once, got {', '.join(self.log_to)}")
         for url in self.engine_urls:
@@ -170,10 +166,9 @@ class Config:
             if value != getattr(Config, name) and actual not in allowed:
                 expected = f"{setting} {_alternatives(allowed)}"
                 raise ConfigError(f"{name}: {value} needs {expected}, got {actual!r}")
-        for name in ("max_staleness", "eval_every"):
-            if self.colocated and getattr(self, name):
-                expected = f"{name} 0, since engine and trainer take turns"
-                raise ConfigError(f"colocated: expected {expected}; got {getattr(self, name)}")
+        if self.colocated and self.max_staleness:
+            expected = "max_staleness 0, since engine and trainer take turns"
+            raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
         if self.async_save and self.optimizer == "adamw8bit":
             raise ConfigError("async_save: the state of adamw8bit cannot be copied; expected adamw")
 

@@ -185,6 +185,8 @@ class Results:
         between = {
             f"step {row.get('step')}": {name: row[name] for name in row if name != "step"}
             for row in _lines(self.path / "evaluations.jsonl")
+            # the first and the last are the results before and after training, too
+            if not any(result and result.items() <= row.items() for result in (before, after))
         }
         figures = {"before": before, **between, "after": after}
         journal = self.path / "journal.md"

@@ -71,8 +71,16 @@ def learning(steps: int) -> list[dict[str, float]]:
         row |= {f"verdict_{name}": i * (1 - done) / 5 for i, name in enumerate(FIELDS)}
         row |= {"submit_rate": done, "judged": 0.9, "edits": 3, "failed_edits": 2 - done}
         row |= {"failed_share": 0.3, "malformed": 0.1, "turns": 6, "layout_pass": 0.8}
+        row |= {"seconds_rollout": 19.2, "seconds_train": 21.5, "seconds_publish": 0.1}
+        row |= {"loss": noise.gauss(0, 0.01), "ratio_std": 0.02 + noise.random() / 100}
         rows.append(row | {"entropy": 0.2, "gradient_norm": 0.5, "gap": 1e-7})
     return rows
+
+
+HELD_OUT: list[dict[str, Any]] = [
+    {"step": 0, "reward": 1.9, "score": 61.0, "errors": {"reward": 0.4, "score": 3.0}},
+    {"step": 1, "reward": 3.8},
+]
 
 
 @pytest.fixture
@@ -176,6 +184,35 @@ def test_many_agents_with_long_names_stay_legible() -> None:
         assert len(marks) == len(names)
 
 
+def test_held_out_points_have_the_errors_that_are_known(run: Path) -> None:
+    write_lines(run / "evaluations.jsonl", HELD_OUT)
+    with styled():
+        figure = dict(of_run(read_run(run)))["training"]
+        assert figure
+        assert not faults(figure)
+    reward, score, parts = figure.axes[:3]
+    (points,) = reward.containers
+    assert points[0].get_xydata().tolist() == [[0, 1.9], [1, 3.8]]
+    (whiskers,) = points[2]
+    assert whiskers.get_segments()[0].tolist() == [[0, 1.5], [0, pytest.approx(2.3)]]
+    assert len(score.containers) == 1
+    assert not parts.containers
+    shown = [one.get_text() for one in texts(figure)]
+    told = "Strong: mean over 7 steps. Faint: single steps. Black: held-out tasks, with two"
+    assert any(one.startswith(told) for one in shown)
+
+
+def test_noise_below_the_floor_of_a_logarithmic_panel_is_a_line() -> None:
+    rows = [{"step": step, "gap": step * 1e-9} for step in range(1, 9)]
+    with styled():
+        figure = draw_panels(rows, TRAINER, "title")
+    assert figure
+    (axes,) = figure.axes
+    assert axes.get_ylim() == (1e-6, 1)
+    assert {y for line in axes.lines for y in line.get_ydata()} == {1e-6}
+    assert "≤ 1e-06" in [one.get_text() for one in texts(figure)]
+
+
 def test_a_single_step_is_numbered_by_itself() -> None:
     with styled():
         figure = draw_panels([{"step": 1, "reward": 1.0, "reward_std": 0.5}], OVERVIEW, "short")
@@ -214,8 +251,8 @@ def test_another_domain_has_its_own_fields(tmp_path: Path) -> None:
         bars = draw_bars(by_weakness(evaluation.episodes), "notes", BY_WEAKNESS)
         assert bars
         assert [one.get_text() for one in bars.axes[0].get_xticklabels()] == [
-            "duplicate",
-            "misplaced",
+            "duplicate\nn = 1",
+            "misplaced\nn = 1",
         ]
         assert not any("source" in one.get_text() for one in texts(bars))
     assert evaluation.episodes[0].parts == {"tool_syntax": 0.5, "layout": 1.0, "content": 0.0}
@@ -238,13 +275,12 @@ def test_plain_episodes_have_rewards_and_turns_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", [1, 2, 40])
 def test_the_dashboard_is_a_picture_of_everything(steps: int, tmp_path: Path) -> None:
     rows = learning(steps)
-    rows[-1]["gap"] = 0.0  # which a logarithmic panel cannot show
+    rows[-1]["gap"] = 0.0  # which has no logarithm
     with styled():
-        gap = "Sampler-trainer gap"
-        figure = draw_panels(rows, (*OVERVIEW, *TRAINER), "a title")
-        assert (gap in titles(figure)) == (steps > 1)
+        figure = draw_panels(rows, (*OVERVIEW, *TRAINER), "a title", HELD_OUT)
+        assert titles(figure)[9:] == [panel.title for panel in TRAINER]
         assert not faults(figure)
-    dashboard(rows, tmp_path / "a.png", "a title")
+    dashboard(rows, tmp_path / "a.png", "a title", HELD_OUT)
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.width == 1660
         assert picture.getpixel((0, 0)) == (255, 255, 255, 255)
@@ -394,7 +430,7 @@ def test_means_and_whiskers_are_those_of_the_tasks() -> None:
     (bar,) = by_weakness(played)["a"].values()
     assert bar.mean == pytest.approx(3.0)
     assert bar.error == pytest.approx(2 * math.sqrt(3) / math.sqrt(3))
-    assert components(played)["a"]["layout"] == Bar(1.0, 0.0)
+    assert components(played)["a"]["layout"] == Bar(1.0, 0.0, 3)
     assert by_weakness(played[:2])["a"]["weak_verbs"].error is None
     with styled():
         figure = draw_bars({"a": {"reward": bar}}, "title")

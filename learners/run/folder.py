@@ -39,7 +39,7 @@ class RunFolder:
     | `before.json`, `after.json` | held-out results before and after training |
     | `facts.json` | base model, tasks, judge and package versions, for the model card |
     | `journal.md` | milestones, warnings and restarts, with their time |
-    | `trajectories/` | one file per step, one line per episode |
+    | `trajectories/` | one file per step and evaluation, one line per episode |
     | `checkpoints/`, `logs/` | training state; output of the engine servers |
     | `lock` | the process that writes the folder, or wrote it last |
 

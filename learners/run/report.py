@@ -125,9 +125,8 @@ class Report:
         self._progress.start()
         self._progress.update(row)
         self._tell(step, describe(self._history))
-        if step % self._config.save_every == 0 or step == self._config.steps:
-            title = f"{self._config.name}: {self._config.model}"
-            dashboard(self._history, self._run.path / "dashboard.png", title)
+        if step % self._config.save_every == 0:
+            self._draw()
 
     def evaluated(self, step: int) -> bool:
         """Return whether the evaluation after a step is in the folder."""
@@ -162,11 +161,18 @@ class Report:
             hours = model_card.hours(self._run.metrics())
             self._run.note(f"Ended: {self._config.steps} steps took {hours:.2f} hours.")
             model_card.write(self._run, self.model)
+        self._draw()
         self._update_loggers()
         self._progress.stop()
         self._console.print(table({"before": before, "after": after}))
         files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"
         self._say(f"{self._run.path}: {files}")
+
+    def _draw(self) -> None:
+        title = f"{self._config.name}: {self._config.model}"
+        picture = self._run.path / "dashboard.png"
+        if self._history:  # whose file may be lost
+            dashboard(self._history, picture, title, self._run.evaluations())
 
     def _tell(self, step: int, sentences: Sequence[str]) -> None:
         for sentence in sentences:

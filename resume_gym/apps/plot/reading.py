@@ -23,11 +23,13 @@ class Run:
         title: folder name and model.
         metrics: metrics of each step, oldest first.
         summaries: metrics on held-out tasks `before` and `after` training, where available.
+        held_out: metrics on held-out tasks at each evaluated step.
     """
 
     title: str
     metrics: Sequence[Mapping[str, float]]
     summaries: Mapping[str, Mapping[str, Any]]
+    held_out: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,9 @@ def read_run(folder: Path) -> Run:
         for when in ("before", "after")
         if (folder / f"{when}.json").is_file()
     }
-    return Run(name, metrics, summaries)
+    evaluations = folder / "evaluations.jsonl"
+    held_out = list(_rows(evaluations, _evaluated)) if evaluations.is_file() else []
+    return Run(name, metrics, summaries, held_out)
 
 
 def read_evaluations(folders: Sequence[Path]) -> Evaluation:
@@ -204,6 +208,13 @@ def _figures(row: dict[str, Any]) -> dict[str, float]:
         for name, value in row.items()
         if isinstance(value, int | float) and math.isfinite(value)
     }
+
+
+def _evaluated(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the finite figures of an evaluation, and their errors."""
+    errors = row.get("errors")
+    known = errors if isinstance(errors, dict) else {}
+    return {**_figures(row), "errors": {name: float(error) for name, error in known.items()}}
 
 
 def _episode(row: dict[str, Any]) -> dict[str, Any]:

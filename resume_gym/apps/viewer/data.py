@@ -78,7 +78,8 @@ class Results:
     def files(self) -> list[Path]:
         """Return the episode files, oldest first."""
         if self.is_run:
-            return sorted((self.path / "trajectories").glob("step-*.jsonl"))
+            folder = self.path / "trajectories"
+            return sorted([*folder.glob("eval-*.jsonl"), *folder.glob("step-*.jsonl")])
         return [self.path / "episodes.jsonl"]
 
     def refresh(self, progress: Callable[[], object] = lambda: None) -> None:
@@ -107,8 +108,10 @@ class Results:
         self._offsets[file] = start
 
     def _add(self, file: Path, record: Mapping[str, Any], place: _Place) -> None:
-        step = re.search(r"step-(\d+)", file.name) if self.is_run else None
-        row = make_row(record, int(step[1]) if step else None, self.tasks)
+        found = re.search(r"(step|eval)-(\d+)", file.name) if self.is_run else None
+        row = make_row(record, int(found[2]) if found else None, self.tasks)
+        if found and found[1] == "eval":  # after that step, on held-out tasks
+            row = row._replace(group=f"eval {row.group}", flags=("held-out", *row.flags))
         number = self._numbers.setdefault((row.agent, row.group, row.member), len(self.rows))
         if number == len(self.rows):
             self.rows.append(row)

@@ -24,6 +24,7 @@ from resume_gym.apps.plot.bars import BY_WEAKNESS, Bar, by_weakness, components,
 from resume_gym.apps.plot.dynamics import draw_dips, draw_phase
 from resume_gym.apps.plot.plot import of_evaluation, of_run, plot
 from resume_gym.apps.plot.reading import Evaluation, Played, read_evaluations, read_run
+from resume_gym.apps.plot.runs import draw_runs, grouped, mean_curve
 from resume_gym.apps.plot.smoothing import Dip, dips, smooth
 from resume_gym.apps.plot.spread import draw_efficiency, draw_rewards
 from resume_gym.apps.plot.style import apart, new_figure, save, styled
@@ -410,14 +411,72 @@ def test_a_run_has_its_pictures_in_its_folder(run: Path) -> None:
     assert [one.name for one in missing] == ["trainer", "dips", "phase"]
 
 
+def a_run(folder: Path, config: str, shift: float = 0, steps: int = 30) -> Path:
+    rows = learning(60)[:steps]
+    write_lines(
+        folder / "metrics.jsonl", [{**row, "reward": row["reward"] + shift} for row in rows]
+    )
+    write_lines(folder / "evaluations.jsonl", [{"step": s, "reward": 2 + shift} for s in (0, 10)])
+    (folder / "config.toml").write_text(f'model = "nano"\nname = "{folder.name}"\n{config}')
+    return folder
+
+
+def test_runs_that_differ_in_their_seed_are_a_group(tmp_path: Path) -> None:
+    folders = [
+        a_run(tmp_path / "a", "seed = 1\nlearning_rate = 0.1\n"),
+        a_run(tmp_path / "b", "seed = 2\nlearning_rate = 0.1\nlog_to = ['wandb']\n", 2, 20),
+        a_run(tmp_path / "c", "seed = 1\nlearning_rate = 0.2\n", 5),
+    ]
+    runs = [read_run(folder) for folder in folders]
+    groups = grouped(runs)
+    assert [group.label for group in groups] == ["learning rate 0.1; 2 runs", "learning rate 0.2"]
+    assert [len(group.runs) for group in groups] == [2, 1]
+    assert [group.label for group in grouped(runs[:2])] == ["a, b; 2 runs"]
+    bare = [dataclasses.replace(run, config={}) for run in runs]
+    assert [group.label for group in grouped(bare)] == ["a", "b", "c"]
+    with styled():
+        figure = draw_runs(runs)
+        assert not faults(figure)
+    assert figure
+    held_out, training = figure.axes[:2]
+    one, two, mean, other = held_out.lines
+    assert [line.get_ydata()[0] for line in (one, two, mean, other)] == [2, 4, 3, 7]
+    (band,) = held_out.collections
+    assert band.get_datalim(held_out.transData).intervaly.tolist() == [2, 4]
+    assert len(training.lines[2].get_xdata()) == 20, "the mean ends where a run ends"
+    assert len(training.lines[0].get_xdata()) == 30
+
+
+def test_the_mean_of_runs_has_a_standard_error() -> None:
+    curves = [{1: 1.0, 2: 5.0}, {1: 3.0, 2: 5.0, 3: 9.0}]
+    assert mean_curve(curves) == {1: (2.0, pytest.approx(1.0)), 2: (5.0, 0.0)}
+    assert mean_curve(curves[1:])[3] == (9.0, 0.0)
+
+
+def test_an_agent_has_one_colour_in_all_figures() -> None:
+    played = [
+        Played(name, task, "", 1.0, {"layout": 1.0} if name == "second" else {}, 3, 9)
+        for name in ("first", "second")
+        for task in "ab"
+    ]
+    with styled():
+        evaluation = Evaluation("title", ("first", "second"), played, 0, ())
+        drawn = dict(of_evaluation(evaluation))
+    bars, rewards = drawn["components"], drawn["rewards"]
+    assert bars
+    assert rewards
+    assert bars.axes[0].patches[0].get_facecolor() == rewards.axes[1].patches[0].get_facecolor()
+
+
 def test_runs_with_equal_folder_names_get_separate_folders(run: Path, tmp_path: Path) -> None:
     other = tmp_path / "later" / run.name
     write_lines(other / "metrics.jsonl", learning(3))
     written = plot([run, other], tmp_path / "out", formats=["svg"])
     assert len(set(written.files)) == len(written.files)
     folders = {file.parent for file in written.files}
-    assert len(folders) == 2
-    assert {folder.name for folder in folders} == {run.name}
+    assert {folder.name for folder in folders} == {"out", run.name}
+    assert len(folders) == 3
+    assert tmp_path / "out" / "runs.svg" in written.files
 
 
 def test_means_and_whiskers_are_those_of_the_tasks() -> None:

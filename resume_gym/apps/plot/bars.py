@@ -134,7 +134,11 @@ def summary_by_weakness(summaries: Mapping[str, Mapping[str, Any]]) -> Bars:
 
 
 def draw_bars(
-    bars: Bars, title: str, marks: Reference | None = None, note: str = ""
+    bars: Bars,
+    title: str,
+    marks: Reference | None = None,
+    note: str = "",
+    agents: Sequence[str] = (),
 ) -> "Figure | None":
     """Draw a group of bars per category, with one bar per agent.
 
@@ -143,6 +147,8 @@ def draw_bars(
         title: title of the figure.
         marks: reference values, drawn as markers beside the bars of the same category.
         note: text for the caption.
+        agents: all agents, whose order gives them their colours in every figure; by default those
+            of the bars.
 
     Returns:
         The figure, or None if there are no bars.
@@ -165,8 +171,10 @@ def draw_bars(
     width = _GROUP - (_MARKS if marked else 0)
     # estimated width of a bar in inches, with axes of 0.9 of the figure
     labelled = width / len(bars) * 0.9 * WIDTH / len(categories) > _ROOM
-    for index, (agent, values) in enumerate(bars.items()):
-        left = -_GROUP / 2 + (index + 0.5) * width / len(bars)
+    order = tuple(agents or bars)
+    for place, (agent, values) in enumerate(bars.items()):
+        index = order.index(agent)
+        left = -_GROUP / 2 + (place + 0.5) * width / len(bars)
         by_x = {i + left: values[name] for i, name in enumerate(categories) if name in values}
         _draw_agent(axes, by_x, 0.95 * width / len(bars), index, agent)
         if labelled:

@@ -246,6 +246,7 @@ def _figures(episode: Episode) -> dict[str, float]:
         "score": episode.score,
         **rewards.components(episode.ledger),
         "submit_rate": episode.submitted,
+        "lines": episode.lines,
         "layout_pass_rate": episode.fits,
         f"by_weakness.{episode.weakness}": episode.reward,
     }

@@ -69,6 +69,8 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
             # The batch was sampled by weights at most `max_staleness` steps old. The loss corrects
             # for that: every token carries the log-probability with which it was sampled.
             batch = rollouts.batch(step)
+            # evaluations are played beside the batch, by an engine that must not sleep meanwhile
+            report.evaluations(rollouts.evaluations(wait=config.colocated))
         except (JudgeError, EngineError):
             trainer.save_unsaved(step - 1)  # the steps before this one are not lost
             raise
@@ -82,7 +84,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
         # of the sampler. Tokens whose ratio p/q leaves [1/8, 8] are dropped, so that a stale or
         # wrong log-probability cannot dominate. One optimizer step on the whole batch.
         with rollouts.asleep():  # an engine on the trainer's GPU frees its memory meanwhile
-            trained = trainer.step(batch.samples(advantage))
+            trained = trainer.step(step, batch.samples(advantage))
         clock.lap("train")
 
         # Episodes that are being played continue with the new weights.
@@ -90,8 +92,8 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
         clock.lap("publish")
 
         report.step(step, {**batch.metrics, **trained, "probe": probe, **clock.metrics(batch)})
-        report.evaluations(rollouts.evaluations(wait=False))
-        if step % config.save_every == 0 or step == config.steps:
+        # an evaluated step is saved, because the best of them is kept
+        if due(config.save_every, step) or due(config.eval_every, step) or step == config.steps:
             trainer.save(step)
         evaluate_if_due(config, step, rollouts, report)
 
@@ -106,15 +108,22 @@ def evaluation(when: str, step: int, rollouts: RolloutSource, report: Report) ->
     if (recorded := report.result(when)) is not None:
         return recorded
     rollouts.evaluate(step)
-    ((_, played),) = rollouts.evaluations(wait=True)
-    return report.write_result(when, played)
+    (ended,) = rollouts.evaluations(wait=True)
+    return report.write_result(when, *ended)
 
 
 def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: Report) -> None:
-    """Start the evaluation that is due after a step, unless an earlier process has finished it."""
-    every = config.eval_every
-    if every and step and step % every == 0 and not report.evaluated(step):
+    """Start the evaluation that is due after a step, unless an earlier process has finished it.
+
+    None is due before the first step and after the last, where `evaluation` plays them.
+    """
+    if due(config.eval_every, step) and step < config.steps and not report.evaluated(step):
         rollouts.evaluate(step)
+
+
+def due(every: int, step: int) -> bool:
+    """Return whether something that happens `every` so many steps, 0 for never, is due."""
+    return every > 0 and step % every == 0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

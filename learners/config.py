@@ -56,7 +56,9 @@ class Config:
         group_size: rollouts per task.
         temperature: sampling temperature, in training and evaluation.
         max_tokens: limit of a turn, in tokens.
-        learning_rate: constant learning rate of AdamW.
+        learning_rate: learning rate of AdamW, the highest of a schedule.
+        learning_rate_schedule: constant, or linear or cosine to decay to zero at the last step.
+        warmup_steps: first steps, in which the learning rate rises linearly.
         max_grad_norm: maximum gradient norm.
         weight_decay: weight decay of AdamW.
         engine: sampling engine: transformers in the trainer process, between training steps, or
@@ -84,7 +86,7 @@ class Config:
         offload: keep weights and optimizer state in CPU memory, for fsdp2 and deepspeed.
         save_every: steps between checkpoints.
         async_save: write checkpoints while the next step runs, for fsdp2.
-        eval_every: steps between evaluations on held-out tasks, a multiple of save_every; 0
+        eval_every: steps between evaluations on held-out tasks, whose weights are saved; 0
             evaluates only before and after training.
         eval_tasks: held-out tasks per evaluation.
         eval_rollouts: rollouts per held-out task.
@@ -109,6 +111,8 @@ class Config:
     temperature: PositiveFloat = 0.7
     max_tokens: PositiveInt = 96
     learning_rate: PositiveFloat = 8e-5
+    learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: NonNegativeInt = 0
     max_grad_norm: PositiveFloat = 1.0
     weight_decay: NonNegativeFloat = 0.0
     engine: Literal["transformers", "vllm"] = "transformers"
@@ -132,7 +136,7 @@ class Config:
     offload: bool = False
     save_every: PositiveInt = 5
     async_save: bool = False
-    eval_every: NonNegativeInt = 0
+    eval_every: NonNegativeInt = 10
     eval_tasks: PositiveInt = 40
     eval_rollouts: PositiveInt = 4
     threads: NonNegativeInt = 0
@@ -146,10 +150,6 @@ class Config:
         vars(self).update(checked)  # not setattr(): the dataclass is frozen
         if self.name in ("", ".", "..") or set(self.name) & set("/\\"):
             raise ConfigError(f"name: expected the name of a folder, got {self.name!r}")
-        # the best evaluation marks its checkpoint, so evaluated steps must be saved
-        if self.eval_every % self.save_every:
-            expected = f"a multiple of save_every, {self.save_every}"
-            raise ConfigError(f"eval_every: expected {expected}, got {self.eval_every}")
         if len(set(self.log_to)) < len(self.log_to):
             raise ConfigError(f"log_to: expected each name once, got {', '.join(self.log_to)}")
         for url in self.engine_urls:
@@ -168,10 +168,9 @@ class Config:
             if value != getattr(Config, name) and actual not in allowed:
                 expected = f"{setting} {_alternatives(allowed)}"
                 raise ConfigError(f"{name}: {value} needs {expected}, got {actual!r}")
-        for name in ("max_staleness", "eval_every"):
-            if self.colocated and getattr(self, name):
-                expected = f"{name} 0, since engine and trainer take turns"
-                raise ConfigError(f"colocated: expected {expected}; got {getattr(self, name)}")
+        if self.colocated and self.max_staleness:
+            expected = "max_staleness 0, since engine and trainer take turns"
+            raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
         if self.async_save and self.optimizer == "adamw8bit":
             raise ConfigError("async_save: the state of adamw8bit cannot be copied; expected adamw")
 

@@ -148,7 +148,7 @@ def full_disk(backend: str, folder: Path) -> dict[str, Any]:
     """A save that fails while it writes, after one that succeeds."""
     checkpoints = folder / f"checkpoints-{backend}"
     trainer = Trainer(config(folder, backend, async_save=backend == "fsdp2"), checkpoints)
-    trainer.step(tiny_group(tiny_policy("qwen3")[0]))
+    trainer.step(1, tiny_group(tiny_policy("qwen3")[0]))
     trainer.save(1)
     trainer.wait_for_checkpoint()
     ranks.barrier()

@@ -127,10 +127,42 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
     assert len(set(lists)) == 1
 
 
+def held_out(runs: Path) -> dict[int, dict[str, Any]]:
+    """The evaluations by step; none is twice in the file."""
+    lines = (runs / "test" / "evaluations.jsonl").read_text().splitlines()
+    rows = {row["step"]: row for row in map(json.loads, lines)}
+    assert len(rows) == len(lines)
+    return rows
+
+
+def test_the_held_out_curve_begins_and_ends_with_the_results(whole: Path) -> None:
+    rows = held_out(whole)
+    assert list(rows) == [0, 1, 2]
+    assert [len(evaluated(whole, step)) for step in rows] == [1, 1, 1]
+    for when, step in (("before", 0), ("after", 2)):
+        result = json.loads((whole / "test" / f"{when}.json").read_text())
+        assert result.items() <= rows[step].items()
+
+
+@pytest.mark.slow
+def test_training_is_the_same_without_evaluations_and_goes_on_after_its_end(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"eval-every": 0})[1:])
+    aipo.main()
+    assert computed(tmp_path) == computed(whole)
+    assert saved(tmp_path) == saved(whole)
+    assert list(held_out(tmp_path)) == [0, 2]
+    monkeypatch.setattr(sys, "argv", command(tmp_path, steps=3, **{"eval-every": 0})[1:])
+    aipo.main()
+    assert list(held_out(tmp_path)) == [0, 2, 3]
+    assert (tmp_path / "test" / "after-000002.json").is_file()
+
+
 def shown(runs: Path) -> dict[int, float]:
     """The reward of each step in TensorBoard, where no step is twice."""
     events = EventAccumulator(str(runs / "test" / "tensorboard"), {"scalars": 0}).Reload()
-    assert [scalar.step for scalar in events.Scalars("held_out/reward")] == [0, 2]
+    assert [scalar.step for scalar in events.Scalars("held_out/reward")] == [0, 1, 2]
     scalars = events.Scalars("train/reward")
     assert len({scalar.step for scalar in scalars}) == len(scalars)
     return {scalar.step: scalar.value for scalar in scalars}
@@ -199,9 +231,14 @@ def run_until_killed(runs: Path, step: int, ended: int) -> None:
     aipo.main()
 
 
-def episodes(runs: Path, step: int) -> dict[tuple[int, int], Any]:
+def evaluated(runs: Path, step: int) -> dict[tuple[int, int], Any]:
+    """The records of held-out episodes."""
+    return episodes(runs, step, "eval")
+
+
+def episodes(runs: Path, step: int, kind: str = "step") -> dict[tuple[int, int], Any]:
     """The records of a step by group and member; no pair is there twice."""
-    file = runs / "test" / "trajectories" / f"step-{step:06d}.jsonl"
+    file = runs / "test" / "trajectories" / f"{kind}-{step:06d}.jsonl"
     lines = file.read_text().split("\n")[:-1] if file.exists() else []
     records = {(one["group"], one["member"]): one for one in map(json.loads, lines)}
     assert len(records) == len(lines)
@@ -232,6 +269,8 @@ def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
         assert (tmp_path / "test" / name).read_text() == (whole / "test" / name).read_text()
     for step in (1, 2):
         assert episodes(tmp_path, step) == episodes(whole, step)
+    for step in (0, 1, 2):
+        assert evaluated(tmp_path, step) == evaluated(whole, step)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import mkdtemp
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ from learners.training.backends.local import LocalBackend
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import Sample, pack, unshare
 from learners.training.checkpoint import CheckpointError
-from learners.training.trainer import Trainer
+from learners.training.trainer import Trainer, learning_rate
 
 
 @cache
@@ -121,6 +122,32 @@ def test_checkpointing_computes_layers_again() -> None:
         backend.train_step(pack(tiny_group(backend._policy), 1000), aipo)
         calls[checkpointing] = len(seen)
     assert calls[True] == calls[False] + 1
+
+
+def rates(**changes: Any) -> list[float]:
+    config = replace(Config(learning_rate=1.0, steps=6), **changes)
+    return [round(learning_rate(config, step), 3) for step in range(1, 7)]
+
+
+def test_the_learning_rate_rises_and_decays() -> None:
+    assert rates(learning_rate_schedule="constant") == [1.0] * 6
+    assert rates(warmup_steps=3) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+    assert rates(learning_rate_schedule="linear") == [1.0, 0.833, 0.667, 0.5, 0.333, 0.167]
+    both = rates(learning_rate_schedule="cosine", warmup_steps=2)
+    assert both == [0.333, 0.667, 1.0, 0.854, 0.5, 0.146]
+    assert all(rates(learning_rate_schedule="linear", warmup_steps=8))  # never reaches its maximum
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adamw8bit"])
+def test_a_changed_learning_rate_takes_effect(optimizer: str) -> None:
+    backend = make(optimizer=optimizer, weight_decay=0.0)
+    batches = pack(tiny_group(backend._policy), 1000)
+    before = weights(backend)
+    backend.set_learning_rate(1e-5)
+    backend.train_step(batches, aipo)
+    pairs = zip(weights(backend), before, strict=True)
+    moved = max((new - old).abs().max().item() for new, old in pairs)
+    assert moved == pytest.approx(1e-5, rel=0.05)  # the first step of Adam is as long as its rate
 
 
 @pytest.mark.parametrize("changes", [{}, {"lora_rank": 4}, {"optimizer": "adamw8bit"}])

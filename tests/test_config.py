@@ -239,14 +239,9 @@ VLLM = {"engine": "vllm"}
         ({**VLLM, "max_staleness": -1}, "max_staleness: expected at least 0, got -1"),
         ({**VLLM, "timeout_s": 0}, "timeout_s: expected more than 0, got 0"),
         ({**VLLM, "colocated": True}, "colocated: expected max_staleness 0, .* got 1"),
-        (
-            {**VLLM, "colocated": True, "max_staleness": 0, "eval_every": 5},
-            "colocated: expected eval_every 0, .* got 5",
-        ),
         ({"log_to": "wandb"}, "log_to: expected a list, got 'wandb'"),
         ({"log_to": ("wanb",)}, "log_to: expected 'tensorboard', 'wandb' or 'trackio', got"),
         ({"log_to": ("wandb", "wandb")}, "log_to: expected each name once, got wandb, wandb"),
-        ({"eval_every": 7}, "eval_every: expected a multiple of save_every, 5, got 7"),
     ],
 )
 def test_options_of_one_backend_need_it(values: dict[str, Any], told: str) -> None:

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from resume_gym import WEAKNESSES, Rules, Session, Task, Verdict, load_tasks, tool_call
 from resume_gym.agents import make_agent
-from resume_gym.evaluation import Episode, evaluate, play, summarise, table
+from resume_gym.evaluation import Episode, Summary, evaluate, play, summarise, table
+from resume_gym.evaluation.table import sections
 from resume_gym.judges import AsyncJudge, JudgeError, make_judge
 from resume_gym.rewards import TERMS
 
@@ -88,6 +89,24 @@ def test_several_calls_in_a_turn_are_counted_apart():
     assert (episode.malformed, episode.several_calls) == (3, 2)
     summary = summarise([episode])
     assert (summary.several_calls, summary.turns) == (2, 4)
+
+
+def test_errors_are_over_tasks_not_episodes():
+    (one,) = run("noop", TASKS[:1])
+    rewards = {"a": (1.0, 3.0), "b": (4.0, 4.0), "c": (6.0, 6.0)}
+    played = [
+        dataclasses.replace(one, task_id=task, weakness="ab" if task < "c" else "c", reward=reward)
+        for task, own in rewards.items()
+        for reward in own
+    ]
+    summary = summarise(played)
+    assert summary.errors["reward"] == pytest.approx(2 * 2 / 3**0.5)
+    assert summary.errors["by_weakness.ab"] == pytest.approx(2 * 2**0.5 / 2**0.5)
+    assert "by_weakness.c" not in summary.errors, "it has one task"
+    assert summary.tasks_by_weakness == {"ab": 2, "c": 1}
+    assert Summary(**json.loads(json.dumps(dataclasses.asdict(summary)))) == summary
+    (cells,) = sections({"x": summary}, errors=True)[0].rows["mean"]
+    assert cells == "4.00 ± 2.31"
 
 
 def test_only_graded_episodes_count():

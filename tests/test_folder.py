@@ -35,6 +35,13 @@ def test_an_empty_configuration_is_not_another_run(tmp_path: Path) -> None:
         RunFolder(tmp_path).configure(Config(name="one", seed=4))
 
 
+def test_steps_are_fixed_where_the_learning_rate_decays_over_them(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "one")
+    run.configure(Config(name="one", steps=10, learning_rate_schedule="linear"))
+    with pytest.raises(ConfigError, match="steps was 10, is 20"):
+        run.configure(Config(name="one", steps=20, learning_rate_schedule="linear"))
+
+
 def test_a_moved_run_folder_is_still_the_same_run(tmp_path: Path) -> None:
     RunFolder(tmp_path / "a").configure(Config(name="a", runs=tmp_path))
     (tmp_path / "a").rename(tmp_path / "b")

@@ -17,7 +17,6 @@ from learners.run import loggers
 from learners.run.folder import RunFolder
 from learners.run.loggers import LOGGERS, Loggers, Row, require
 from learners.training import checkpoint
-from resume_gym.evaluation import Returns
 
 TENSORBOARD = Config(log_to=("tensorboard",))
 
@@ -87,7 +86,7 @@ def steps(recorder: Recorder, metric: str = "train/reward") -> list[tuple[int, f
 
 def test_tensorboard_shows_what_the_folder_has(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    run.write_result("before", Returns(8, 2, 1.0, 0.5))
+    run.append_evaluation({"step": 0, "versions": [0, 0], "reward": 1.0})
     with Loggers(TENSORBOARD, run, 0) as mirrors:
         assert mirrors.update() == []
         assert shown(run, "held_out/reward") == [(0, 1.0)]
@@ -99,15 +98,13 @@ def test_tensorboard_shows_what_the_folder_has(tmp_path: Path) -> None:
         run.append_evaluation(
             {"step": 1, "versions": [1, 2], "reward": 2.5, "verdict": {"clarity": 0.25}}
         )
-        run.write_result("after", Returns(8, 2, 3.0, 0.5))
         mirrors.update()
         mirrors.update()
     assert shown(run) == [(1, 0.5), (2, 1.0)]
     assert shown(run, "judge/clarity") == [(1, 0.5), (2, 0.5)]
     assert shown(run, "speed/seconds_train") == [(1, 2.0), (2, 2.0)]
-    assert shown(run, "evaluation/reward") == [(1, 2.5)]
-    assert shown(run, "evaluation/verdict/clarity") == [(1, 0.25)]
-    assert shown(run, "held_out/reward") == [(0, 1.0), (2, 3.0)]
+    assert shown(run, "held_out/reward") == [(0, 1.0), (1, 2.5)]
+    assert shown(run, "held_out/verdict/clarity") == [(1, 0.25)]
     assert texts(run, "journal") == ["Step 1: a *sentence*.", "Step 2: a *sentence*."]
     assert 'name = "nano"' in texts(run, "config")[0]
 
@@ -171,7 +168,7 @@ def test_a_row_that_was_written_but_not_recorded_is_not_doubled(tmp_path: Path) 
 
 def test_a_logger_that_is_added_later_receives_the_first_steps(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    run.write_result("before", Returns(8, 2, 1.0, 0.5))
+    run.append_evaluation({"step": 0, "versions": [0, 0], "reward": 1.0})
     with Loggers(Config(), run, 0) as mirrors:
         train(run, 1, 1.0)
         assert mirrors.update() == []
@@ -231,9 +228,9 @@ def test_a_repeated_evaluation_is_logged_once(
     save(run, 3)
     mirrors.update()
     if name == "tensorboard":
-        assert shown(run, "evaluation/reward") == [(2, 0.5), (3, 2.0)]
+        assert shown(run, "held_out/reward") == [(2, 0.5), (3, 2.0)]
     else:
-        assert steps(recorder, "evaluation/reward") == [(2, 0.5), (3, 2.0)]
+        assert steps(recorder, "held_out/reward") == [(2, 0.5), (3, 2.0)]
 
 
 def test_a_logger_starts_over_if_another_version_wrote_what_it_has(

@@ -54,8 +54,11 @@ def a_run(path: Path, edited: bool = True, **settings: Any) -> RunFolder:
     write_facts(run, config, Workload.of(config))
     for step in (1, 2):
         run.append({"step": step, "reward": step / 2, "sampled_tokens": 1000.0, "entropy": 0.2})
+    errors = {"reward": 0.5, "submit_rate": 0.1, "by_weakness.too_long": 0.25}
     for when, reward, submitted in (("before", 1.25, 0.3), ("after", 2.123456, 0.9)):
-        part = Summary(**SUMMARY, reward=reward, submit_rate=submitted)
+        part = Summary(
+            **SUMMARY, reward=reward, submit_rate=submitted, errors=errors if reward > 2 else {}
+        )
         run.write_result(when, part if edited else Returns(8, 2, reward, 1.0))
     return run
 
@@ -76,9 +79,10 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
     assert (found["reward"], found["submit_rate"]) == (2.1235, 0.9)
     assert found["verdict_hallucination"] == 0.75
     for part in (
-        "| mean | 1.25 | 2.12 |",
-        "| submitted | 30% | 90% |",
-        "2 held-out tasks, 4 episodes each, temperature 0.7.",
+        "| mean | 1.25 | 2.12 ± 0.50 |",
+        "| submitted | 30% | 90% ± 10% |",
+        "| too\\_long | 1.00 | 1.00 ± 0.25 |",
+        "2 held-out tasks, 4 episodes each, temperature 0.7. After ±: two standard errors over",
         "Tasks: `mini`, 160 for training (",
         "Judge: rubric, which applies rules and uses no language model.",
         "2 steps of 8 groups of 8 episodes; 128 episodes, 2,000 sampled tokens",

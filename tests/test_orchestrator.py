@@ -1,4 +1,5 @@
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -209,7 +210,7 @@ def test_an_evaluation_plays_the_held_out_tasks_with_the_same_seeds() -> None:
     made = make(engine)
 
     async def twice() -> list[Any]:
-        return list(await asyncio.gather(made.evaluate(), made.evaluate(), made.batch(1)))
+        return list(await asyncio.gather(made.evaluate(2), made.evaluate(4), made.batch(1)))
 
     one, other, _ = asyncio.run(twice())
     assert one == other
@@ -218,15 +219,30 @@ def test_an_evaluation_plays_the_held_out_tasks_with_the_same_seeds() -> None:
     assert one.versions == (6, 6)
 
 
+def test_the_episodes_of_an_evaluation_are_kept_once(tmp_path: Path) -> None:
+    made = make(says(EDIT, SUBMIT), folder=tmp_path)
+    asyncio.run(made.evaluate(20))
+    file = tmp_path / "eval-000020.jsonl"
+    lines = file.read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert [(one["group"], one["member"]) for one in records] == [(0, 0), (0, 1)]
+    assert all(one["graded"] and one["task_id"] == make_task(9).task_id for one in records)
+    file.write_text(f"{lines[0]}\n{lines[1][:50]}")  # killed while it wrote the second
+    asyncio.run(make(says(SUBMIT), folder=tmp_path).evaluate(20))
+    again = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [len(one["actions"]) for one in again] == [1, 1], "none is from other weights"
+    assert not list(tmp_path.glob("step-*"))
+
+
 def test_an_evaluation_leaves_out_what_got_no_verdict_unless_it_is_much() -> None:
     refused = JudgeRefused("no")
     few, many = [refused, BEST, BEST, BEST], [refused, refused, BEST, BEST]
     made = make(says(EDIT, SUBMIT), Ranking(few), eval_rollouts=4)
-    one = asyncio.run(made.evaluate())
+    one = asyncio.run(made.evaluate(0))
     assert (one.summary.episodes, one.dropped_episodes) == (3, 1)
     made = make(says(EDIT, SUBMIT), Ranking(many), eval_rollouts=4)
     with pytest.raises(JudgeRefused, match="2 of 4 episodes failed, the first with: no"):
-        asyncio.run(made.evaluate())
+        asyncio.run(made.evaluate(0))
 
 
 def test_judges_do_not_block_the_event_loop() -> None:

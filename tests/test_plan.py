@@ -329,7 +329,6 @@ def test_engine_and_trainer_share_the_memory_of_a_gpu(alone: Config) -> None:
 def test_a_trainer_s_weights_stay_while_the_engine_is_awake(source: Config) -> None:
     own: dict[str, Any] = {"colocated": True, "max_staleness": 0, "backend": "local"}
     own |= {"trainer_procs": 1, "async_save": False, "max_tokens": 64, "row_tokens": 4096}
-    own |= {"eval_every": 0}
     config = replace(source, precision="float32", **own)
     told = r"weights and optimizer: expected at most 168\.0 GB beside an engine, got 177\.2 GB"
     with pytest.raises(ConfigError, match=told):
@@ -387,7 +386,7 @@ def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch)
     assert plan.serving is not None
     assert plan.serving.device - plan.serving.weights == cache
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for one in (config, replace(config, colocated=True, max_staleness=0, eval_every=0)):
+    for one in (config, replace(config, colocated=True, max_staleness=0)):
         told = command(one, 0, "127.0.0.1", 1)
         share = float(told[told.index("--gpu-memory-utilization") + 1])
         serving = make_plan(one, H200).serving

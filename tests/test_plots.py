@@ -24,6 +24,7 @@ from resume_gym.apps.plot.bars import BY_WEAKNESS, Bar, by_weakness, components,
 from resume_gym.apps.plot.dynamics import draw_dips, draw_phase
 from resume_gym.apps.plot.plot import of_evaluation, of_run, plot
 from resume_gym.apps.plot.reading import Evaluation, Played, read_evaluations, read_run
+from resume_gym.apps.plot.runs import draw_runs, grouped, mean_curve
 from resume_gym.apps.plot.smoothing import Dip, dips, smooth
 from resume_gym.apps.plot.spread import draw_efficiency, draw_rewards
 from resume_gym.apps.plot.style import apart, new_figure, save, styled
@@ -71,8 +72,16 @@ def learning(steps: int) -> list[dict[str, float]]:
         row |= {f"verdict_{name}": i * (1 - done) / 5 for i, name in enumerate(FIELDS)}
         row |= {"submit_rate": done, "judged": 0.9, "edits": 3, "failed_edits": 2 - done}
         row |= {"failed_share": 0.3, "malformed": 0.1, "turns": 6, "layout_pass": 0.8}
+        row |= {"seconds_rollout": 19.2, "seconds_train": 21.5, "seconds_publish": 0.1}
+        row |= {"loss": noise.gauss(0, 0.01), "ratio_std": 0.02 + noise.random() / 100}
         rows.append(row | {"entropy": 0.2, "gradient_norm": 0.5, "gap": 1e-7})
     return rows
+
+
+HELD_OUT: list[dict[str, Any]] = [
+    {"step": 0, "reward": 1.9, "score": 61.0, "errors": {"reward": 0.4, "score": 3.0}},
+    {"step": 1, "reward": 3.8},
+]
 
 
 @pytest.fixture
@@ -176,6 +185,35 @@ def test_many_agents_with_long_names_stay_legible() -> None:
         assert len(marks) == len(names)
 
 
+def test_held_out_points_have_the_errors_that_are_known(run: Path) -> None:
+    write_lines(run / "evaluations.jsonl", HELD_OUT)
+    with styled():
+        figure = dict(of_run(read_run(run)))["training"]
+        assert figure
+        assert not faults(figure)
+    reward, score, parts = figure.axes[:3]
+    (points,) = reward.containers
+    assert points[0].get_xydata().tolist() == [[0, 1.9], [1, 3.8]]
+    (whiskers,) = points[2]
+    assert whiskers.get_segments()[0].tolist() == [[0, 1.5], [0, pytest.approx(2.3)]]
+    assert len(score.containers) == 1
+    assert not parts.containers
+    shown = [one.get_text() for one in texts(figure)]
+    told = "Strong: mean over 7 steps. Faint: single steps. Black: held-out tasks, with two"
+    assert any(one.startswith(told) for one in shown)
+
+
+def test_noise_below_the_floor_of_a_logarithmic_panel_is_a_line() -> None:
+    rows = [{"step": step, "gap": step * 1e-9} for step in range(1, 9)]
+    with styled():
+        figure = draw_panels(rows, TRAINER, "title")
+    assert figure
+    (axes,) = figure.axes
+    assert axes.get_ylim() == (1e-6, 1)
+    assert {y for line in axes.lines for y in line.get_ydata()} == {1e-6}
+    assert "≤ 1e-06" in [one.get_text() for one in texts(figure)]
+
+
 def test_a_single_step_is_numbered_by_itself() -> None:
     with styled():
         figure = draw_panels([{"step": 1, "reward": 1.0, "reward_std": 0.5}], OVERVIEW, "short")
@@ -214,8 +252,8 @@ def test_another_domain_has_its_own_fields(tmp_path: Path) -> None:
         bars = draw_bars(by_weakness(evaluation.episodes), "notes", BY_WEAKNESS)
         assert bars
         assert [one.get_text() for one in bars.axes[0].get_xticklabels()] == [
-            "duplicate",
-            "misplaced",
+            "duplicate\nn = 1",
+            "misplaced\nn = 1",
         ]
         assert not any("source" in one.get_text() for one in texts(bars))
     assert evaluation.episodes[0].parts == {"tool_syntax": 0.5, "layout": 1.0, "content": 0.0}
@@ -238,13 +276,12 @@ def test_plain_episodes_have_rewards_and_turns_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", [1, 2, 40])
 def test_the_dashboard_is_a_picture_of_everything(steps: int, tmp_path: Path) -> None:
     rows = learning(steps)
-    rows[-1]["gap"] = 0.0  # which a logarithmic panel cannot show
+    rows[-1]["gap"] = 0.0  # which has no logarithm
     with styled():
-        gap = "Sampler-trainer gap"
-        figure = draw_panels(rows, (*OVERVIEW, *TRAINER), "a title")
-        assert (gap in titles(figure)) == (steps > 1)
+        figure = draw_panels(rows, (*OVERVIEW, *TRAINER), "a title", HELD_OUT)
+        assert titles(figure)[9:] == [panel.title for panel in TRAINER]
         assert not faults(figure)
-    dashboard(rows, tmp_path / "a.png", "a title")
+    dashboard(rows, tmp_path / "a.png", "a title", HELD_OUT)
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.width == 1660
         assert picture.getpixel((0, 0)) == (255, 255, 255, 255)
@@ -374,14 +411,72 @@ def test_a_run_has_its_pictures_in_its_folder(run: Path) -> None:
     assert [one.name for one in missing] == ["trainer", "dips", "phase"]
 
 
+def a_run(folder: Path, config: str, shift: float = 0, steps: int = 30) -> Path:
+    rows = learning(60)[:steps]
+    write_lines(
+        folder / "metrics.jsonl", [{**row, "reward": row["reward"] + shift} for row in rows]
+    )
+    write_lines(folder / "evaluations.jsonl", [{"step": s, "reward": 2 + shift} for s in (0, 10)])
+    (folder / "config.toml").write_text(f'model = "nano"\nname = "{folder.name}"\n{config}')
+    return folder
+
+
+def test_runs_that_differ_in_their_seed_are_a_group(tmp_path: Path) -> None:
+    folders = [
+        a_run(tmp_path / "a", "seed = 1\nlearning_rate = 0.1\n"),
+        a_run(tmp_path / "b", "seed = 2\nlearning_rate = 0.1\nlog_to = ['wandb']\n", 2, 20),
+        a_run(tmp_path / "c", "seed = 1\nlearning_rate = 0.2\n", 5),
+    ]
+    runs = [read_run(folder) for folder in folders]
+    groups = grouped(runs)
+    assert [group.label for group in groups] == ["learning rate 0.1; 2 runs", "learning rate 0.2"]
+    assert [len(group.runs) for group in groups] == [2, 1]
+    assert [group.label for group in grouped(runs[:2])] == ["a, b; 2 runs"]
+    bare = [dataclasses.replace(run, config={}) for run in runs]
+    assert [group.label for group in grouped(bare)] == ["a", "b", "c"]
+    with styled():
+        figure = draw_runs(runs)
+        assert not faults(figure)
+    assert figure
+    held_out, training = figure.axes[:2]
+    one, two, mean, other = held_out.lines
+    assert [line.get_ydata()[0] for line in (one, two, mean, other)] == [2, 4, 3, 7]
+    (band,) = held_out.collections
+    assert band.get_datalim(held_out.transData).intervaly.tolist() == [2, 4]
+    assert len(training.lines[2].get_xdata()) == 20, "the mean ends where a run ends"
+    assert len(training.lines[0].get_xdata()) == 30
+
+
+def test_the_mean_of_runs_has_a_standard_error() -> None:
+    curves = [{1: 1.0, 2: 5.0}, {1: 3.0, 2: 5.0, 3: 9.0}]
+    assert mean_curve(curves) == {1: (2.0, pytest.approx(1.0)), 2: (5.0, 0.0)}
+    assert mean_curve(curves[1:])[3] == (9.0, 0.0)
+
+
+def test_an_agent_has_one_colour_in_all_figures() -> None:
+    played = [
+        Played(name, task, "", 1.0, {"layout": 1.0} if name == "second" else {}, 3, 9)
+        for name in ("first", "second")
+        for task in "ab"
+    ]
+    with styled():
+        evaluation = Evaluation("title", ("first", "second"), played, 0, ())
+        drawn = dict(of_evaluation(evaluation))
+    bars, rewards = drawn["components"], drawn["rewards"]
+    assert bars
+    assert rewards
+    assert bars.axes[0].patches[0].get_facecolor() == rewards.axes[1].patches[0].get_facecolor()
+
+
 def test_runs_with_equal_folder_names_get_separate_folders(run: Path, tmp_path: Path) -> None:
     other = tmp_path / "later" / run.name
     write_lines(other / "metrics.jsonl", learning(3))
     written = plot([run, other], tmp_path / "out", formats=["svg"])
     assert len(set(written.files)) == len(written.files)
     folders = {file.parent for file in written.files}
-    assert len(folders) == 2
-    assert {folder.name for folder in folders} == {run.name}
+    assert {folder.name for folder in folders} == {"out", run.name}
+    assert len(folders) == 3
+    assert tmp_path / "out" / "runs.svg" in written.files
 
 
 def test_means_and_whiskers_are_those_of_the_tasks() -> None:
@@ -394,7 +489,7 @@ def test_means_and_whiskers_are_those_of_the_tasks() -> None:
     (bar,) = by_weakness(played)["a"].values()
     assert bar.mean == pytest.approx(3.0)
     assert bar.error == pytest.approx(2 * math.sqrt(3) / math.sqrt(3))
-    assert components(played)["a"]["layout"] == Bar(1.0, 0.0)
+    assert components(played)["a"]["layout"] == Bar(1.0, 0.0, 3)
     assert by_weakness(played[:2])["a"]["weak_verbs"].error is None
     with styled():
         figure = draw_bars({"a": {"reward": bar}}, "title")

@@ -1,5 +1,7 @@
 import io
 import math
+import random
+from statistics import fmean
 
 from rich.console import Console
 
@@ -58,8 +60,27 @@ def test_a_best_reward_is_reported_at_each_half_point() -> None:
 def test_a_collapse_of_the_reward_is_reported_when_it_begins() -> None:
     rows = history(reward=[5.1] * 6 + [3.0] * 8)
     assert sentences(rows) == [
-        "Step 9: warning, mean reward collapsed to 3.8, down from 5.1.",
+        "Step 10: warning, mean reward collapsed to 3.4, down from 5.1.",
     ]
+
+
+def collapsed(rewards: list[float]) -> bool:
+    return any("collapsed" in one for one in sentences(history(reward=rewards)))
+
+
+def batch(noise: random.Random, mean: float) -> float:
+    """The mean reward of 2 groups of 4 episodes, whose tasks differ as much as they do."""
+    tasks = [noise.gauss(mean, 2) for _ in range(2)]
+    return fmean(noise.gauss(task, 2) for task in tasks for _ in range(4))
+
+
+def test_the_noise_of_small_batches_is_no_collapse() -> None:
+    noise = random.Random(0)
+    assert not collapsed([2.2, 1.1, 2.5, 0.4])
+    runs = [[batch(noise, 2) for _ in range(50)] for _ in range(200)]
+    assert sum(map(collapsed, runs)) <= 2
+    falling = [[batch(noise, 9 if step < 20 else 0) for step in range(50)] for _ in range(20)]
+    assert all(map(collapsed, falling))
 
 
 def test_a_collapse_of_the_entropy_and_a_gap_are_reported() -> None:

@@ -1,6 +1,7 @@
 """The viewer's data; see `test_view_command.py` and `test_viewer_page.py`."""
 
 import json
+import shutil
 
 import pytest
 from hypothesis import given
@@ -337,6 +338,23 @@ def test_a_link_out_of_a_folder_is_followed_only_with_trust(tmp_path, name):
     if name != "config.toml":  # which says whose run it is
         remember(folder, results.index()["settings"])
         assert read(folder).index() == results.index()
+
+
+def test_episodes_of_evaluations_stand_apart_from_those_of_the_step(tmp_path):
+    folder = write_run(tmp_path / "run")
+    file = folder / "trajectories" / "step-000002.jsonl"
+    shutil.copy(file, file.with_name("eval-000002.jsonl"))
+    before = json.loads((folder / "before.json").read_text())
+    rows = [{"step": 0, "versions": [0, 0], **before}, {"step": 2, "reward": 1.5}]
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (folder / "evaluations.jsonl").write_text("".join(lines))
+    results = read(folder)
+    held_out = [row for row in results.rows if "held-out" in row.flags]
+    assert len(held_out) == GROUP
+    assert {row.step for row in held_out} == {2}
+    assert len(results.rows) == (STEPS + 1) * GROUP
+    assert len({row.group for row in results.rows}) == STEPS + 1
+    assert list(results.index()["figures"]) == ["before", "step 2"]
 
 
 def test_a_run_that_was_killed_before_its_first_step(tmp_path):

@@ -272,7 +272,7 @@ def measure(policy: Policy, chat: ChatTokens, tasks: list[Task], each: int) -> R
     config = Config(temperature=policy.temperature, eval_rollouts=each)
     work = Workload(RULES, (), tasks, make_judge("rubric"), chat)
     orchestrator = Orchestrator(config, work, TransformersEngine(policy), None, print)
-    return asyncio.run(orchestrator.evaluate()).summary
+    return asyncio.run(orchestrator.evaluate(0)).summary
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from statistics import pstdev
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ GROUP_SHARE = 0.75
 """Minimum share of successful episodes in a group (12 of 16); other groups are dropped."""
 ALARM_S = 60.0
 """Waiting time in seconds after which the journal reports an episode."""
+Store = Callable[[Rollout], None]
+"""Stores a finished rollout, and again with its verdict."""
 _JUDGE_THREADS = 32
 _LAG_S = 0.02
 
@@ -76,7 +79,8 @@ class Orchestrator:
         config: settings of the run.
         work: tasks, rules and judge.
         engine: samples tokens.
-        trajectories: storage of rollouts, also read by resumed runs; None stores nothing.
+        trajectories: storage of rollouts, those of steps also read by resumed runs; None stores
+            nothing.
         note: called with a sentence on dropped and waiting episodes.
     """
 
@@ -162,7 +166,8 @@ class Orchestrator:
             rollouts = [replace(rollout, before=played.session) for rollout, played in pairs]
         self._lag_s = 0.0
         size = self._config.group_size
-        graded, failures = await self._play_all(rollouts, planned[0].group * size, seed, step)
+        store = partial(stored.append, step) if stored else _forget
+        graded, failures = await self._play_all(rollouts, planned[0].group * size, seed, store)
         lag_s = self._lag_s
         groups = [list(members) for _, members in groupby(graded, lambda rollout: rollout.group)]
         complete = [members for members in groups if len(members) >= GROUP_SHARE * size]
@@ -175,8 +180,11 @@ class Orchestrator:
         usage = getattr(self._judge, "usage", None)
         return StepRollouts(graded, len(failures), dropped, lag_s, self._summary(graded), usage)
 
-    async def evaluate(self) -> Evaluation:
+    async def evaluate(self, step: int) -> Evaluation:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.
+
+        They are stored as the evaluation after this step, which replaces an unfinished one: its
+        episodes may be from other weights.
 
         Raises:
             EngineError: the engine returned no tokens.
@@ -185,9 +193,15 @@ class Orchestrator:
         rollouts = self._fresh(self._work.held_out, self._config.eval_rollouts)
         self._evaluations += 1  # negative keys do not collide with those of steps
         key = -self._evaluations * len(rollouts)
-        graded, failures = await self._play_all(rollouts, key, 0, None)
+        stored = self._trajectories and self._trajectories.held_out()
+        if stored:
+            stored.path(step).unlink(missing_ok=True)
+        store = partial(stored.append, step) if stored else _forget
+        graded, failures = await self._play_all(rollouts, key, 0, store)
         if failures and len(graded) < GROUP_SHARE * len(rollouts):
             raise _failed(failures, len(rollouts))
+        if stored:
+            stored.sync(step)
         versions = {v for rollout in graded for v in rollout.versions if v != NOT_SAMPLED}
         return Evaluation(self._summary(graded), (min(versions), max(versions)), len(failures))
 
@@ -195,7 +209,7 @@ class Orchestrator:
         return self._work.summary_type.of(rollout.session for rollout in rollouts)
 
     async def _play_all(
-        self, rollouts: Sequence[Rollout], key: int, seed: int, step: int | None
+        self, rollouts: Sequence[Rollout], key: int, seed: int, store: Store
     ) -> tuple[list[Rollout], list[Exception]]:
         """Play and grade rollouts; return those with a reward, and the errors of the others."""
         groups = _Groups(rollouts, getattr(self._judge, "grouped", False))
@@ -203,7 +217,7 @@ class Orchestrator:
         for first in range(0, len(rollouts), limit):
             chunk = enumerate(rollouts[first : first + limit], first)
             await _gather(
-                self._play(rollout, key + i, (seed, i), step, groups) for i, rollout in chunk
+                self._play(rollout, key + i, (seed, i), store, groups) for i, rollout in chunk
             )
         outcomes = [(rollout, groups.failures.get(id(rollout))) for rollout in rollouts]
         graded = [rollout for rollout, failure in outcomes if failure is None]
@@ -214,7 +228,7 @@ class Orchestrator:
         rollout: Rollout,
         key: int,
         seed: tuple[int, ...],
-        step: int | None,
+        store: Store,
         groups: "_Groups",
     ) -> None:
         """Play and store an episode, and grade all that can then be judged."""
@@ -226,7 +240,7 @@ class Orchestrator:
                 await play(rollout, key, self._generate, self._work.chat, sampling)
                 rollout.recall()
                 if self._judge_waits or not session.needs_verdict:
-                    self._store(step, rollout)
+                    store(rollout)
         except RefusedError as error:
             self._drop(rollout, error, groups)
         finally:
@@ -234,11 +248,9 @@ class Orchestrator:
             session.close()
         if ready := groups.ready(rollout):
             with self._waiting(key, f"judge {self._judge.name!r}"):
-                await self._grade(ready, step, groups)
+                await self._grade(ready, store, groups)
 
-    async def _grade(
-        self, rollouts: Sequence[Rollout], step: int | None, groups: "_Groups"
-    ) -> None:
+    async def _grade(self, rollouts: Sequence[Rollout], store: Store, groups: "_Groups") -> None:
         """Grade finished episodes of one task, and store them with their verdicts.
 
         Raises:
@@ -249,7 +261,7 @@ class Orchestrator:
         for rollout, error in zip(rollouts, errors, strict=True):
             if error is None or not self._judge_waits:
                 # without a verdict, it is graded when the run is resumed
-                self._store(step, rollout)
+                store(rollout)
             if error is not None:
                 self._drop(rollout, error, groups)
         for error in errors:
@@ -260,10 +272,6 @@ class Orchestrator:
         groups.failures[id(rollout)] = error
         cause = error if isinstance(error, RefusedError) else f"no verdict: {error}"
         self._note(f"An episode of {rollout.session.task.task_id} is dropped: {cause}")
-
-    def _store(self, step: int | None, rollout: Rollout) -> None:
-        if step is not None and self._trajectories is not None:
-            self._trajectories.append(step, rollout)
 
     async def _generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
         with self._waiting(key, "the engine"):
@@ -323,6 +331,10 @@ class _Groups:
             return []
         # includes verdicts from before the run was resumed: they depend on the whole group
         return [r for r in members if r.session.needs_verdict or r.session.verdict]
+
+
+def _forget(rollout: Rollout) -> None:
+    """Store nothing."""
 
 
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:

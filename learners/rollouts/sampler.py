@@ -83,7 +83,7 @@ class InProcessSampler:
 
     def evaluate(self, step: int) -> None:
         """See `Sampler`."""
-        self._ended.append((step, self._runner.run(self._orchestrator.evaluate())))
+        self._ended.append((step, self._runner.run(self._orchestrator.evaluate(step))))
 
     def evaluations(self, wait: bool) -> list[tuple[int, Evaluation]]:
         """See `Sampler`."""
@@ -305,7 +305,7 @@ class _Service:
         await self._out.put(("batch", (step, await self._orchestrator.batch(step))))
 
     async def _evaluate(self, step: int) -> None:
-        await self._out.put(("evaluation", (step, await self._orchestrator.evaluate())))
+        await self._out.put(("evaluation", (step, await self._orchestrator.evaluate(step))))
 
     async def _beat(self) -> None:
         while True:

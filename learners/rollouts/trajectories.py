@@ -1,4 +1,4 @@
-"""Storage of finished rollouts as JSON Lines: one file per step, one line per episode.
+"""Storage of finished rollouts as JSON Lines: a file per step or evaluation, a line per episode.
 
 Lines are appended in the order in which episodes end. If the process is killed during a write,
 only the last line is truncated. The next reader removes it and lines that are damaged, and their
@@ -25,17 +25,25 @@ class Trajectories:
     Args:
         folder: folder of `step-000010.jsonl` and the other files; created if missing.
         note: called with a sentence on damaged lines.
+        kind: first word of the file names: "step", or "eval" for held-out episodes.
     """
 
-    def __init__(self, folder: Path, note: Callable[[str], object] = print) -> None:
+    def __init__(
+        self, folder: Path, note: Callable[[str], object] = print, kind: str = "step"
+    ) -> None:
         self._folder = folder
         self._note = note
+        self._kind = kind
         self._restored: Mapping[tuple[int, int], Mapping[str, Any]] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
+    def held_out(self) -> "Trajectories":
+        """Return the storage of evaluations, `eval-000010.jsonl` and so on, in the same folder."""
+        return Trajectories(self._folder, self._note, "eval")
+
     def path(self, step: int) -> Path:
         """Return the path of a step's file."""
-        return self._folder / f"step-{step:06d}.jsonl"
+        return self._folder / f"{self._kind}-{step:06d}.jsonl"
 
     def append(self, step: int, rollout: Rollout) -> None:
         """Append a finished rollout, unless `restore` has read an identical record."""

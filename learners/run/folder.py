@@ -39,7 +39,7 @@ class RunFolder:
     | `before.json`, `after.json` | held-out results before and after training |
     | `facts.json` | base model, tasks, judge and package versions, for the model card |
     | `journal.md` | milestones, warnings and restarts, with their time |
-    | `trajectories/` | one file per step, one line per episode |
+    | `trajectories/` | one file per step and evaluation, one line per episode |
     | `checkpoints/`, `logs/` | training state; output of the engine servers |
     | `lock` | the process that writes the folder, or wrote it last |
 
@@ -85,16 +85,18 @@ class RunFolder:
         """Write the configuration, or check it against that of the run to resume.
 
         Raises:
-            ConfigError: a setting that affects the result has changed. `steps` may increase.
+            ConfigError: a setting that affects the result has changed. `steps` may increase, unless
+                the learning rate decays over them.
         """
         file = self.path / "config.toml"
         if file.exists() and not file.stat().st_size:
             raise ConfigError(f"{file} is empty: expected the settings of this run; restore it")
         changed = differences(read_toml(file), config) if file.exists() else {}
+        longer = config.learning_rate_schedule == "constant"
         conflicts = [
             f"{name} was {before!r}, is {now!r}"
             for name, (before, now) in changed.items()
-            if name not in _CHANGEABLE and not (name == "steps" and now > before)
+            if name not in _CHANGEABLE and not (name == "steps" and now > before and longer)
         ]
         if conflicts:
             raise ConfigError(

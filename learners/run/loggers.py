@@ -15,7 +15,6 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
-from dataclasses import asdict
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -240,16 +239,12 @@ def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
 
 def _rows(run: RunFolder) -> Iterator[Row]:
     """Yield the metrics and evaluations in the run folder."""
-    last = 0
     for row in run.metrics():
-        last = step = int(row.pop("step"))
+        step = int(row.pop("step"))
         yield Row(step, f"{step}", {_tag(name): value for name, value in row.items()})
-    for when, step in (("before", 0), ("after", last)):
-        if (result := run.result(when)) is not None:
-            yield Row(step, f"{step} {when}", _flat("held_out", asdict(result)))
     for evaluation in run.evaluations():
         step = int(evaluation.pop("step"))
-        yield Row(step, f"{step} evaluation", _flat("evaluation", evaluation))
+        yield Row(step, f"{step} evaluation", _flat("held_out", evaluation))
 
 
 def _step(key: str) -> int:

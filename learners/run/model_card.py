@@ -136,7 +136,7 @@ def write(run: RunFolder, target: Path) -> None:
         ConfigError: the run folder is not complete, or another version wrote it.
     """
     if metrics := run.metrics():
-        dashboard(metrics, target / PICTURE, run.path.name)
+        dashboard(metrics, target / PICTURE, run.path.name, run.evaluations())
     write_text(target / CARD, str(make(run)))
 
 
@@ -172,7 +172,7 @@ def make(run: RunFolder) -> ModelCard:
         before=before,
         after=after,
         results=results,
-        sections=sections(results),
+        sections=sections(results, errors=True),
         verdict=getattr(after, "verdict", {}),
         steps=len(metrics),
         episodes=len(metrics) * config.groups * config.group_size - total("dropped_episodes"),

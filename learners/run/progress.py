@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from itertools import pairwise
 from statistics import fmean
 
 from rich.console import Console, Group
@@ -24,7 +25,10 @@ WINDOW = 5
 ENTROPY_FLOOR = 0.1
 """Fraction of the first step's entropy below which the policy no longer explores."""
 REWARD_DROP = 1.0
-"""Fall of the mean reward below its best that counts as a collapse."""
+"""Fall of the mean reward below its best that counts as a collapse, if it exceeds the noise."""
+REWARD_ERRORS = 5.0
+"""Minimum of that fall in standard errors; about one run of 50 steps of pure noise in 150 falls so
+far."""
 REWARD_LEVEL = 0.5
 """A new best reward is reported when it passes a multiple of this."""
 GAP_LIMIT = 0.015
@@ -63,11 +67,9 @@ def _milestones(history: Sequence[Metrics]) -> list[str]:
 def _warnings(history: Sequence[Metrics]) -> Mapping[str, str]:
     """Return the warnings that hold after the last step, by kind."""
     warnings = {}
-    rewards = _running_means([row["reward"] for row in history])
-    if rewards[-1] < max(rewards) - REWARD_DROP:
-        warnings["reward"] = (
-            f"mean reward collapsed to {rewards[-1]:.1f}, down from {max(rewards):.1f}"
-        )
+    if collapse := _collapse([row["reward"] for row in history]):
+        best, now = collapse
+        warnings["reward"] = f"mean reward collapsed to {now:.1f}, down from {best:.1f}"
     entropies = [row["entropy"] for row in history if "entropy" in row]
     if entropies and _running_means(entropies)[-1] < ENTROPY_FLOOR * entropies[0]:
         warnings["entropy"] = (
@@ -80,6 +82,19 @@ def _warnings(history: Sequence[Metrics]) -> Mapping[str, str]:
         apart = f", {age:.1f} steps apart," if age else ""
         warnings["gap"] = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
     return warnings
+
+
+def _collapse(rewards: Sequence[float]) -> tuple[float, float] | None:
+    """Return the best mean of a window and that of the last one, if the fall is no noise."""
+    if len(rewards) < 2 * WINDOW:
+        return None
+    means = _running_means(rewards)
+    # full windows that share no step with the last one
+    best, now = max(means[WINDOW - 1 : -WINDOW]), means[-1]
+    # a difference of neighbours has twice the variance of a step, whatever the trend
+    noise = math.sqrt(fmean((b - a) ** 2 for a, b in pairwise(rewards)) / 2)
+    error = noise * math.sqrt(2 / WINDOW)
+    return (best, now) if best - now > max(REWARD_DROP, REWARD_ERRORS * error) else None
 
 
 def _running_means(values: Sequence[float]) -> list[float]:

@@ -106,32 +106,27 @@ class Report:
             self._status.start()
         return result
 
-    def write_result(self, when: str, evaluation: Evaluation) -> Returns:
+    def write_result(self, when: str, step: int, evaluation: Evaluation) -> Returns:
         """Keep the held-out figures "before" or "after" training."""
-        summary, _, dropped = evaluation
         if self._work:
             self._status.stop()
-            if dropped:
-                self._run.note(f"Held-out episodes left out {when} training: {dropped}.")
-            self._run.write_result(when, summary)
-            message = f"Mean reward on held-out tasks {when} training: {summary.reward:.2f}."
-            self._run.note(message)
+            self._record(step, evaluation)
+            self._run.write_result(when, evaluation.summary)
             self._update_loggers()
-        return summary
+        return evaluation.summary
 
     def step(self, step: int, metrics: Metrics) -> None:
         """Record a training step, and what is remarkable about it."""
         if not self._work:
             return
-        row = {"step": step, "learning_rate": self._config.learning_rate, **metrics}
+        row = {"step": step, **metrics}
         self._history.append(row)
         self._run.append(row)
         self._progress.start()
         self._progress.update(row)
         self._tell(step, describe(self._history))
-        if step % self._config.save_every == 0 or step == self._config.steps:
-            title = f"{self._config.name}: {self._config.model}"
-            dashboard(self._history, self._run.path / "dashboard.png", title)
+        if step % self._config.save_every == 0:
+            self._draw()
 
     def evaluated(self, step: int) -> bool:
         """Return whether the evaluation after a step is in the folder."""
@@ -142,15 +137,21 @@ class Report:
         """Record evaluations, and keep the checkpoint of the best."""
         if not self._work:
             return
-        run = self._run
-        for step, (summary, versions, dropped) in ended:
-            counts = {"step": step, "versions": versions, "dropped_episodes": dropped}
-            run.append_evaluation({**counts, **asdict(summary)})
-            best = max(run.evaluations(), key=itemgetter("reward"))
-            marked = best["step"] == step and checkpoint.mark_best(run.checkpoints, step)
-            message = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
-            self._tell(step, [f"{message}{', best so far' if marked else ''}."])
+        for step, evaluation in ended:
+            self._record(step, evaluation)
         self._update_loggers()
+
+    def _record(self, step: int, evaluation: Evaluation) -> None:
+        if self.evaluated(step):  # by a process that ended before it wrote the result
+            return
+        run, (summary, versions, dropped) = self._run, evaluation
+        counts = {"step": step, "versions": versions, "dropped_episodes": dropped}
+        run.append_evaluation({**counts, **asdict(summary)})
+        best = max(run.evaluations(), key=itemgetter("reward"))
+        marked = best["step"] == step and checkpoint.mark_best(run.checkpoints, step)
+        message = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
+        left_out = f", {dropped} episodes left out" if dropped else ""
+        self._tell(step, [f"{message}{left_out}{', best so far' if marked else ''}."])
 
     def finish(self, before: Returns, after: Returns) -> None:
         """Write the model card and show the figures before and after training."""
@@ -160,11 +161,18 @@ class Report:
             hours = model_card.hours(self._run.metrics())
             self._run.note(f"Ended: {self._config.steps} steps took {hours:.2f} hours.")
             model_card.write(self._run, self.model)
+        self._draw()
         self._update_loggers()
         self._progress.stop()
         self._console.print(table({"before": before, "after": after}))
         files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"
         self._say(f"{self._run.path}: {files}")
+
+    def _draw(self) -> None:
+        title = f"{self._config.name}: {self._config.model}"
+        picture = self._run.path / "dashboard.png"
+        if self._history:  # whose file may be lost
+            dashboard(self._history, picture, title, self._run.evaluations())
 
     def _tell(self, step: int, sentences: Sequence[str]) -> None:
         for sentence in sentences:

@@ -1,5 +1,6 @@
 """The trainer: a backend, its checkpoints and the exported model."""
 
+import math
 import pickle
 import re
 from collections import deque
@@ -58,10 +59,17 @@ class Trainer:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
         return int(step)
 
-    def step(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Take one optimizer step; see `Backend.train_step`."""
+    def step(self, step: int, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Take one optimizer step, the first of which is 1; see `Backend.train_step`.
+
+        Returns:
+            The metrics of the backend, and `learning_rate`.
+        """
+        rate = learning_rate(self._config, step)
+        self._backend.set_learning_rate(rate)
         rows = pack(samples, self._config.row_tokens, ranks.world())
-        return self._backend.train_step(rows, LOSSES[self._config.loss])
+        trained = self._backend.train_step(rows, LOSSES[self._config.loss])
+        return {"learning_rate": rate, **trained}
 
     def gaps(self, samples: Sequence[Sample]) -> Tensor:
         """Return |trainer - sampler| log-probability [n] of the tokens of a few samples."""
@@ -142,6 +150,15 @@ class Trainer:
         latest = f"{last[1]} is the last one" if last else "there is none yet"
         message = f"the checkpoint of step {step} could not be saved: {error}; {latest}"
         return CheckpointError(message)
+
+
+def learning_rate(config: Config, step: int) -> float:
+    """Return the learning rate of a step, from 1 to `config.steps`; it is never zero."""
+    warmup = min(1.0, step / (config.warmup_steps + 1))
+    decaying = max(1, config.steps - config.warmup_steps)
+    done = max(0, step - 1 - config.warmup_steps) / decaying
+    factors = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
+    return config.learning_rate * warmup * factors[config.learning_rate_schedule]
 
 
 def _cause(error: BaseException) -> str:

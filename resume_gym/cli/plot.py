@@ -16,8 +16,8 @@ def add_command(commands: Commands) -> None:
         commands,
         "plot",
         "draw runs and evaluations",
-        "Draw training runs and evaluations: a set of figures for each run, and one set that "
-        "compares all evaluations. Figures without data are left out.",
+        "Draw training runs and evaluations: a set of figures for each run, one figure of several "
+        "runs, and one set that compares all evaluations. Figures without data are left out.",
         [
             "plot runs/nano --out docs --format svg --source",
             "eval --agent careful --agent oracle --out result",

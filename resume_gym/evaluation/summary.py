@@ -1,8 +1,10 @@
 """Records of graded episodes (`Episode`) and their means and rates (`summarise`)."""
 
+import math
 import statistics
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from resume_gym import rewards
@@ -100,12 +102,15 @@ class Returns:
         tasks: number of distinct tasks.
         reward: mean reward.
         reward_sd: standard deviation (n) of the reward over the episodes.
+        errors: twice the standard error over the tasks of some figures, by name; without those of
+            a single task, and empty in older files.
     """
 
     episodes: int
     tasks: int
     reward: float
     reward_sd: float
+    errors: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
     @classmethod
     def of(cls, sessions: Iterable[Any]) -> "Returns":
@@ -113,7 +118,9 @@ class Returns:
         sessions = tuple(sessions)
         rewards = [session.reward for session in sessions]
         tasks = len({session.task.task_id for session in sessions})
-        return Returns(len(rewards), tasks, _mean(rewards), statistics.pstdev(rewards))
+        errors = _errors((one.task.task_id, {"reward": one.reward}) for one in sessions)
+        sd = statistics.pstdev(rewards)
+        return Returns(len(rewards), tasks, _mean(rewards), sd, errors=errors)
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of a training step, by name."""
@@ -137,7 +144,8 @@ class Summary(Returns):
         verdict: mean of each verdict field, -1 to 1.
         lines: mean lines of the final document, after wrapping.
         layout_pass_rate: share of final documents that fit the page.
-        by_weakness: mean reward by weakness.
+        by_weakness: mean reward by weakness; its errors are `by_weakness.NAME`.
+        tasks_by_weakness: number of tasks by weakness; empty in older files.
         unjudged: number of episodes that changed nothing, which no judge graded.
         turns: actions per episode; None, like the next two, in older files without this count.
         several_calls: actions per episode with more than one tool call.
@@ -161,6 +169,7 @@ class Summary(Returns):
     turns: float | None = None
     several_calls: float | None = None
     words: float | None = None
+    tasks_by_weakness: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, sessions: Iterable[EditSession[Any, Any]]) -> "Summary":
@@ -198,6 +207,7 @@ def summarise(played: Iterable[Episode]) -> Summary:
     if not played:
         raise ValueError("no episodes to summarise")
     terms, verdict = played[0].ledger, played[0].verdict
+    planted = sorted({(episode.weakness, episode.task_id) for episode in played})
     ledger = {term: _mean(episode.ledger[term] for episode in played) for term in terms}
     edits = _mean(episode.edits for episode in played)
     failed = _mean(episode.failed_edits for episode in played)
@@ -224,7 +234,44 @@ def summarise(played: Iterable[Episode]) -> Summary:
         turns=_mean(episode.turns for episode in played),
         several_calls=_mean(episode.several_calls for episode in played),
         words=_mean(episode.words for episode in played),
+        tasks_by_weakness=dict(Counter(weakness for weakness, _ in planted)),
+        errors=_errors((episode.task_id, _figures(episode)) for episode in played),
     )
+
+
+def _figures(episode: Episode) -> dict[str, float]:
+    """Return the figures of an episode whose means have errors."""
+    return {
+        "reward": episode.reward,
+        "score": episode.score,
+        **rewards.components(episode.ledger),
+        "submit_rate": episode.submitted,
+        "lines": episode.lines,
+        "layout_pass_rate": episode.fits,
+        f"by_weakness.{episode.weakness}": episode.reward,
+    }
+
+
+def _errors(figures: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, float]:
+    """Return `Returns.errors` of the figures of episodes, each with its task."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for task, own in figures:
+        for name, value in own.items():
+            values.setdefault(name, {}).setdefault(task, []).append(value)
+    errors = {name: task_error(tasks.values()) for name, tasks in values.items()}
+    return {name: error for name, error in errors.items() if error is not None}
+
+
+def task_error(tasks: Iterable[Sequence[float]]) -> float | None:
+    """Return twice the standard error of a mean over tasks; None for a single task.
+
+    Rollouts of one task are not independent, so n is the number of tasks.
+
+    Args:
+        tasks: the values of each task's episodes.
+    """
+    means = [_mean(values) for values in tasks]
+    return 2 * statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -29,18 +29,26 @@ def sections(
     summaries: Mapping[str, Summary] | Mapping[str, Returns],
     statistics: Mapping[str, Statistics] | None = None,
     spent: Mapping[str, Mapping[str, Usage]] | None = None,
+    errors: bool = False,
 ) -> list[Section]:
-    """Return the table as text; `Returns`, without edited documents, have fewer rows."""
+    """Return the table as text; `Returns`, without edited documents, have fewer rows.
+
+    Args:
+        summaries: the columns.
+        statistics: statistics over tasks of each column.
+        spent: what the models of each column have cost, by "agent" and "judge".
+        errors: whether cells include `Returns.errors`.
+    """
     columns = tuple(summaries.values())
     weaknesses = {name for column in columns for name in getattr(column, "by_weakness", ())}
     fields = dict.fromkeys(name for column in columns for name in getattr(column, "verdict", ()))
     spread = [statistics[name] for name in summaries] if statistics is not None else []
     cells = {
-        "Reward": _cells(_REWARD, columns),
+        "Reward": _cells(_REWARD, columns, errors),
         "Over tasks": _cells(_over_tasks(spread), spread) if spread else {},
-        "Mean reward by weakness": _entries("by_weakness", sorted(weaknesses), columns),
+        "Mean reward by weakness": _entries("by_weakness", sorted(weaknesses), columns, errors),
         "Judge, from -1 to 1": _entries("verdict", fields, columns),
-        "Behaviour": _cells(_BEHAVIOUR, columns),
+        "Behaviour": _cells(_BEHAVIOUR, columns, errors),
         "Episodes": _cells(_EPISODES, columns),
     }
     if any(column.failed for column in spread):
@@ -179,37 +187,45 @@ def _spent(columns: Sequence[Mapping[str, Usage]]) -> dict[str, list[str]]:
     rows = {}
     for who in ("agent", "judge"):
         usages = [column.get(who) for column in columns]
+        dollars = [usage.dollars if usage else None for usage in usages]
         if any(usages):
-            rows[f"{who}, tokens"] = [
-                _cell("{.tokens:,}", usage) if usage else _NONE for usage in usages
-            ]
-        if any(usage and usage.dollars is not None for usage in usages):
-            rows[f"{who}, dollars"] = [
-                _cell("{.dollars:.2f}", usage) if usage else _NONE for usage in usages
-            ]
+            rows[f"{who}, tokens"] = [f"{usage.tokens:,}" if usage else _NONE for usage in usages]
+        if any(cost is not None for cost in dollars):
+            rows[f"{who}, dollars"] = [_NONE if cost is None else f"{cost:.2f}" for cost in dollars]
     return rows
 
 
-def _cells(rows: Mapping[str, str], columns: Sequence[object]) -> dict[str, list[str]]:
+def _cells(
+    rows: Mapping[str, str], columns: Sequence[object], errors: bool = False
+) -> dict[str, list[str]]:
     """Return the cells of each row, without rows of figures that a column does not have."""
     cells = {}
     for label, form in rows.items():
         with suppress(AttributeError):
-            cells[label] = [_cell(form, column) for column in columns]
+            cells[label] = [_cell(form, column, errors) for column in columns]
     return cells
 
 
-def _cell(form: str, column: object) -> str:
+def _cell(form: str, column: Any, errors: bool) -> str:
     try:
-        return form.format(column)
+        cell = form.format(column)
     except TypeError:  # the figure is None
         return _NONE
+    name, _, digits = form.strip("{.}").partition(":")
+    error = column.errors.get(name) if errors else None
+    return cell if error is None else f"{cell} ± {error:{digits}}"
 
 
-def _entries(field: str, names: Iterable[str], columns: Sequence[Any]) -> dict[str, list[str]]:
+def _entries(
+    field: str, names: Iterable[str], columns: Sequence[Any], errors: bool = False
+) -> dict[str, list[str]]:
     """Return a row for each name of a field with several figures."""
-    figures = [getattr(column, field, {}) for column in columns]
-    return {
-        name: [f"{column[name]:z.2f}" if name in column else _NONE for column in figures]
-        for name in names
-    }
+
+    def cell(column: Any, name: str) -> str:
+        value = getattr(column, field, {}).get(name)
+        error = column.errors.get(f"{field}.{name}") if errors else None
+        if value is None:
+            return _NONE
+        return f"{value:z.2f}" if error is None else f"{value:z.2f} ± {error:.2f}"
+
+    return {name: [cell(column, name) for column in columns] for name in names}

@@ -26,6 +26,10 @@ class Backend(Protocol):
         """
         ...
 
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate of the next steps."""
+        ...
+
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step on a global batch, which is the same on all ranks.
 

@@ -23,6 +23,7 @@ from learners.training.backends.step import (
     make_optimizer,
     make_policy,
     merge_adapters,
+    set_learning_rate,
     train_step,
 )
 from learners.training.batching import PackedRow
@@ -60,6 +61,10 @@ class DeepSpeedBackend:
         settings = _settings(config)
         self._engine, *_ = deepspeed.initialize(model=policy, optimizer=optimizer, config=settings)
         return policy
+
+    def set_learning_rate(self, rate: float) -> None:
+        """See `Backend`."""
+        set_learning_rate(self._engine.optimizer, rate)
 
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step; see `Backend.train_step`."""

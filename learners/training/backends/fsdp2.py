@@ -38,6 +38,7 @@ from learners.training.backends.step import (
     make_optimizer,
     make_policy,
     merge_adapters,
+    set_learning_rate,
     train_step,
 )
 from learners.training.batching import PackedRow
@@ -97,6 +98,10 @@ class FSDP2Backend:
         fully_shard(self._policy, **settings)
         self._optimizer = make_optimizer(self._policy.parameters(), config)
         return self._policy
+
+    def set_learning_rate(self, rate: float) -> None:
+        """See `Backend`."""
+        set_learning_rate(self._optimizer, rate)
 
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step; see `Backend.train_step`."""

@@ -54,6 +54,15 @@ def make_optimizer(weights: Iterable[Tensor], config: Config) -> torch.optim.Opt
     return AdamW8bit(trained, betas=(0.9, 0.99), **settings)  # type: ignore[no-any-return]
 
 
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of all weights."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):  # 8-bit AdamW refuses another object
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
 def make_cost(config: Config, model: PreTrainedModel) -> Callable[[PackedRow], float]:
     """Return the function that computes the FLOPs of training on a row.
 

@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import sqrt
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resume_gym.apps.plot.reading import Played
 from resume_gym.apps.plot.style import COLOURS, WIDTH, caption, ink, legend_above, new_figure
+from resume_gym.evaluation.summary import task_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,10 +21,11 @@ _PART_NAMES = {"tool_syntax": "tool calls"}
 
 
 class Bar(NamedTuple):
-    """Mean with twice its standard error over tasks; the error is None if unknown."""
+    """Mean with twice its standard error over tasks, and their number; None if unknown."""
 
     mean: float
     error: float | None = None
+    tasks: int | None = None
 
 
 Bars = Mapping[str, Mapping[str, Bar]]
@@ -101,32 +102,43 @@ def _bars(episodes: Iterable[Played], figures: Callable[[Played], Mapping[str, f
 
 def _bar(tasks: Sequence[Sequence[float]]) -> Bar:
     """Return the mean over episodes, with its error over tasks."""
-    # rollouts of one task are not independent: n is the number of tasks
-    means = [fmean(values) for values in tasks]
-    error = 2 * stdev(means) / sqrt(len(means)) if len(means) > 1 else None
-    return Bar(fmean(value for values in tasks for value in values), error)
+    return Bar(fmean(value for values in tasks for value in values), task_error(tasks), len(tasks))
 
 
 def summary_components(summaries: Mapping[str, Mapping[str, Any]]) -> Bars:
-    """Return the reward and its components from saved summaries, without errors."""
+    """Return the reward and its components from saved summaries."""
     return {
-        name: {part: Bar(summary[part]) for part in _PARTS}
+        name: {
+            part: Bar(summary[part], summary.get("errors", {}).get(part), summary.get("tasks"))
+            for part in _PARTS
+        }
         for name, summary in summaries.items()
         if set(_PARTS) <= summary.keys()
     }
 
 
 def summary_by_weakness(summaries: Mapping[str, Mapping[str, Any]]) -> Bars:
-    """Return the reward by weakness from saved summaries, without errors."""
+    """Return the reward by weakness from saved summaries."""
     return {
-        name: {weakness: Bar(mean) for weakness, mean in summary["by_weakness"].items()}
+        name: {
+            weakness: Bar(
+                mean,
+                summary.get("errors", {}).get(f"by_weakness.{weakness}"),
+                summary.get("tasks_by_weakness", {}).get(weakness),
+            )
+            for weakness, mean in summary["by_weakness"].items()
+        }
         for name, summary in summaries.items()
         if summary.get("by_weakness")
     }
 
 
 def draw_bars(
-    bars: Bars, title: str, marks: Reference | None = None, note: str = ""
+    bars: Bars,
+    title: str,
+    marks: Reference | None = None,
+    note: str = "",
+    agents: Sequence[str] = (),
 ) -> "Figure | None":
     """Draw a group of bars per category, with one bar per agent.
 
@@ -135,6 +147,8 @@ def draw_bars(
         title: title of the figure.
         marks: reference values, drawn as markers beside the bars of the same category.
         note: text for the caption.
+        agents: all agents, whose order gives them their colours in every figure; by default those
+            of the bars.
 
     Returns:
         The figure, or None if there are no bars.
@@ -147,6 +161,8 @@ def draw_bars(
     axes.grid(axis="y")
     axes.set_ylabel("mean reward of an episode")
     labels = [_PART_NAMES.get(name, name).replace("_", "\n", 1) for name in categories]
+    counts = _counts(bars, categories)
+    labels = [f"{label}\n{count}".rstrip() for label, count in zip(labels, counts, strict=True)]
     axes.set_xticks(range(len(categories)), [label.replace("_", " ") for label in labels])
     axes.tick_params(axis="x", length=0, labelsize=8)
     axes.axhline(0, color="black", linewidth=0.8)
@@ -155,8 +171,10 @@ def draw_bars(
     width = _GROUP - (_MARKS if marked else 0)
     # estimated width of a bar in inches, with axes of 0.9 of the figure
     labelled = width / len(bars) * 0.9 * WIDTH / len(categories) > _ROOM
-    for index, (agent, values) in enumerate(bars.items()):
-        left = -_GROUP / 2 + (index + 0.5) * width / len(bars)
+    order = tuple(agents or bars)
+    for place, (agent, values) in enumerate(bars.items()):
+        index = order.index(agent)
+        left = -_GROUP / 2 + (place + 0.5) * width / len(bars)
         by_x = {i + left: values[name] for i, name in enumerate(categories) if name in values}
         _draw_agent(axes, by_x, 0.95 * width / len(bars), index, agent)
         if labelled:
@@ -164,7 +182,7 @@ def draw_bars(
     _draw_marks(axes, categories, marks or {})
     legend_above(figure, axes)
     whiskers = any(bar.error is not None for values in bars.values() for bar in values.values())
-    notes = [note] * bool(note) + ["Whiskers: two standard errors over the tasks."] * whiskers
+    notes = [note] * bool(note) + ["Whiskers: two standard errors over n tasks."] * whiskers
     if notes:
         caption(figure, " ".join(notes))
     return figure
@@ -176,6 +194,12 @@ def _position(category: str) -> tuple[int, str]:
     return (order.index(category) if category in order else len(order), category)
 
 
+def _counts(bars: Bars, categories: Sequence[str]) -> list[str]:
+    """Return the number of tasks of each category, where its bars have one number."""
+    numbers = [{own[name].tasks for own in bars.values() if name in own} for name in categories]
+    return [f"n = {of.pop()}" if len(of) == 1 and None not in of else "" for of in numbers]
+
+
 def _draw_agent(
     axes: "Axes", bars: Mapping[float, Bar], width: float, index: int, agent: str
 ) -> None:
@@ -185,7 +209,7 @@ def _draw_agent(
         color=COLOURS[index % len(COLOURS)], edgecolor="white", linewidth=0,
         hatch="////" if index >= len(COLOURS) else "",
     )  # fmt: skip
-    whiskers = [(x, *bar) for x, bar in bars.items() if bar.error is not None]
+    whiskers = [(x, bar.mean, bar.error) for x, bar in bars.items() if bar.error is not None]
     if whiskers:
         places, means, errors = zip(*whiskers, strict=True)
         axes.errorbar(
@@ -194,7 +218,7 @@ def _draw_agent(
 
 
 def _draw_numbers(axes: "Axes", bars: Mapping[float, Bar], colour: str) -> None:
-    for x, (mean, error) in bars.items():
+    for x, (mean, error, _) in bars.items():
         side = -1 if mean < 0 else 1
         axes.annotate(  # format option z avoids -0.00
             f"{mean:z.2f}", (x, mean + side * (error or 0)), xytext=(0, 3 * side),

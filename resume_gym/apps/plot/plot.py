@@ -2,7 +2,8 @@
 
 A run yields `training` (nine panels), `trainer` (training health), `dips` (curves that dip and
 recover), `phase` (tool calls against content), and `components` and `weaknesses` before and after
-training. Evaluations share one set: `components`, `weaknesses`, `rewards` and `efficiency`.
+training; several runs yield `runs`, too, where they share panels. Evaluations share one set:
+`components`, `weaknesses`, `rewards` and `efficiency`.
 """
 
 import os
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resume_gym.apps.plot import bars, dynamics, spread, training
 from resume_gym.apps.plot.reading import Evaluation, Run, is_run, read_evaluations, read_run
+from resume_gym.apps.plot.runs import draw_runs
 from resume_gym.apps.plot.style import FORMATS, save, styled
 from resume_gym.tasks import TaskError
 
@@ -41,8 +43,8 @@ def plot(
     Args:
         paths: folders. All evaluations share one set of figures, each run has a separate set.
         out: output folder, with a subfolder per run if there are several paths; by default
-            `plots` in the folder of the run or evaluation. Runs with equal folder names are told
-            apart by the folders above.
+            `plots` in the folder of the run or evaluation, of the first run for `runs`. Runs with
+            equal folder names are told apart by the folders above.
         formats: subset of `FORMATS`.
         source: whether to mark the results of the reproduced experiment in the bar charts.
 
@@ -59,9 +61,13 @@ def plot(
         raise TaskError("--out: expected a folder, since the evaluations share their figures")
     written = Written([], [])
     with styled():
-        for path, name in zip(runs, _names(runs), strict=True):
+        read = [read_run(path) for path in runs]
+        if len(runs) > 1:
+            together = [("runs", draw_runs(read))]
+            _write(together, out or runs[0] / "plots", formats, written)
+        for path, name, run in zip(runs, _names(runs), read, strict=True):
             folder = out / name if out and len(paths) > 1 else out
-            _write(of_run(read_run(path), source), folder or path / "plots", formats, written)
+            _write(of_run(run, source), folder or path / "plots", formats, written)
         if results:
             pictures = of_evaluation(read_evaluations(results), source)
             _write(pictures, out or results[0] / "plots", formats, written)
@@ -93,7 +99,7 @@ def _write(
 def of_run(run: Run, source: bool = False) -> Iterator[Picture]:
     """Yield the figures of a run; must be consumed inside `styled()`."""
     metrics, name = run.metrics, run.title
-    yield "training", training.draw_panels(metrics, training.OVERVIEW, name)
+    yield "training", training.draw_panels(metrics, training.OVERVIEW, name, run.held_out)
     yield "trainer", training.draw_panels(metrics, training.TRAINER, f"{name}, the trainer")
     yield "dips", dynamics.draw_dips(metrics, f"{name}, curves that dip and come back")
     yield "phase", dynamics.draw_phase(metrics, f"{name}, tool calls against content")
@@ -105,17 +111,24 @@ def of_run(run: Run, source: bool = False) -> Iterator[Picture]:
 def of_evaluation(evaluation: Evaluation, source: bool = False) -> Iterator[Picture]:
     """Yield the figures of evaluations; must be consumed inside `styled()`."""
     name, episodes, note = evaluation.title, evaluation.episodes, evaluation.note
-    yield from _bars(bars.components(episodes), bars.by_weakness(episodes), name, source, note)
+    parts, weaknesses = bars.components(episodes), bars.by_weakness(episodes)
+    yield from _bars(parts, weaknesses, name, source, note, evaluation.agents)
     yield "rewards", spread.draw_rewards(evaluation, f"{name}: rewards of single episodes")
     yield "efficiency", spread.draw_efficiency(evaluation, f"{name}: reward and effort")
 
 
 def _bars(
-    components: bars.Bars, weaknesses: bars.Bars, name: str, source: bool, note: str
+    components: bars.Bars,
+    weaknesses: bars.Bars,
+    name: str,
+    source: bool,
+    note: str,
+    agents: Sequence[str] = (),
 ) -> Iterator[Picture]:
     note = " ".join([note] * bool(note) + [_SOURCE] * source)
     for picture, drawn, what, marks in (
         ("components", components, "the reward and its parts", bars.COMPONENTS),
         ("weaknesses", weaknesses, "reward by weakness", bars.BY_WEAKNESS),
     ):
-        yield picture, bars.draw_bars(drawn, f"{name}: {what}", marks if source else {}, note)
+        shown = marks if source else {}
+        yield picture, bars.draw_bars(drawn, f"{name}: {what}", shown, note, agents)

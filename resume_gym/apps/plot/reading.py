@@ -20,14 +20,24 @@ class Run:
     """Training run.
 
     Attributes:
-        title: folder name and model.
+        name: name of the folder.
+        config: settings; empty without a `config.toml`.
         metrics: metrics of each step, oldest first.
         summaries: metrics on held-out tasks `before` and `after` training, where available.
+        held_out: metrics on held-out tasks at each evaluated step.
     """
 
-    title: str
+    name: str
+    config: Mapping[str, Any]
     metrics: Sequence[Mapping[str, float]]
     summaries: Mapping[str, Mapping[str, Any]]
+    held_out: Sequence[Mapping[str, Any]]
+
+    @property
+    def title(self) -> str:
+        """Folder name and model."""
+        model = Path(str(self.config.get("model", ""))).name
+        return f"{self.name} (model: {model})" if model else self.name
 
 
 @dataclass(frozen=True)
@@ -112,20 +122,20 @@ def read_run(folder: Path) -> Run:
     metrics = list(_rows(folder / "metrics.jsonl", _figures))
     if not metrics:
         raise TaskError(f"{folder}: the run has not finished a step yet")
-    config = folder / "config.toml"
-    name = folder.resolve().name
-    if config.is_file():
+    settings, config = folder / "config.toml", {}
+    if settings.is_file():
         try:
-            model = tomllib.loads(config.read_text(encoding="utf-8")).get("model", "")
+            config = tomllib.loads(settings.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as problem:
-            raise TaskError(f"{config}: {problem}") from None
-        name = f"{name} (model: {Path(str(model)).name})" if model else name
+            raise TaskError(f"{settings}: {problem}") from None
     summaries = {
         when: _object(folder / f"{when}.json")
         for when in ("before", "after")
         if (folder / f"{when}.json").is_file()
     }
-    return Run(name, metrics, summaries)
+    evaluations = folder / "evaluations.jsonl"
+    held_out = list(_rows(evaluations, _evaluated)) if evaluations.is_file() else []
+    return Run(folder.resolve().name, config, metrics, summaries, held_out)
 
 
 def read_evaluations(folders: Sequence[Path]) -> Evaluation:
@@ -200,6 +210,13 @@ def _figures(row: dict[str, Any]) -> dict[str, float]:
     if not isinstance(row["step"], int | float):
         raise TypeError(f"step: expected a number, got {row['step']!r}")
     return {name: value for name, value in row.items() if _is_finite(value)}
+
+
+def _evaluated(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the finite figures of an evaluation, and their errors."""
+    errors = row.get("errors")
+    known = errors if isinstance(errors, dict) else {}
+    return {**_figures(row), "errors": {name: float(error) for name, error in known.items()}}
 
 
 def _episode(row: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,11 @@ def smooth(values: Sequence[float]) -> list[float]:
     return [fmean(part) for part in parts]
 
 
+def span(steps: int) -> int:
+    """Return the width, in steps, of the window that smooths a curve of so many steps."""
+    return 2 * _window(range(steps)) + 1
+
+
 def dips(values: Sequence[float]) -> list[Dip]:
     """Return the dips of the smoothed curve, in order.
 

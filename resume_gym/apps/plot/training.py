@@ -1,15 +1,18 @@
 """Dashboard of a training run: reward, behaviour of the agent and training health per step.
 
+Evaluations on held-out tasks are points in the panels with a single curve.
+
 Panels without metrics are left out, so that other domains and plain text environments get the
 panels that apply to them.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resume_gym.apps.plot.smoothing import smooth
+from resume_gym.apps.plot.smoothing import smooth, span
 from resume_gym.apps.plot.style import (
     BLUE,
     COLOURS,
@@ -19,6 +22,7 @@ from resume_gym.apps.plot.style import (
     PURPLE,
     RED,
     SKY,
+    caption,
     label_ends,
     new_figure,
     number_steps,
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
 
 Metrics = Mapping[str, float]
 """Metrics of one step, including `step`."""
+Evaluations = Sequence[Mapping[str, Any]]
+"""Figures on held-out tasks, each with `step`, and `errors` by figure where known."""
+HELD_OUT = "held-out tasks, with two standard errors over the tasks."
 
 
 class Line(NamedTuple):
@@ -46,7 +53,8 @@ class Line(NamedTuple):
 class Panel(NamedTuple):
     """Panel with title, curves, number format, limits of the y axis and log scale.
 
-    Without `lines`, the panel has one curve per field of the verdicts.
+    Without `lines`, the panel has one curve per field of the verdicts. A log scale needs `low`, the
+    noise that is not worth a look: smaller values are drawn there.
     """
 
     title: str
@@ -104,31 +112,55 @@ OVERVIEW = (
 TRAINER = (
     Panel("Entropy, nats a token", (Line("entropy", "", PURPLE),), "{:.3f}", 0),
     Panel("Gradient norm", (Line("gradient_norm", "", GREY),), "{:.2f}", 0),
-    Panel("Sampler-trainer gap", (Line("gap", "", RED),), "{:.1e}", log=True),
+    Panel("Loss", (Line("loss", "", BLUE),), "{:z.3f}"),
+    Panel("Sampler-trainer gap", (Line("gap", "", RED),), "{:.0e}", 1e-6, 1, log=True),
+    Panel("Ratio to the sampler, sd", (Line("ratio_std", "", ORANGE),), "{:.0e}", 1e-6, 1, True),
+    Panel(
+        "Seconds of a step",
+        (
+            Line("seconds_rollout", "play", BLUE),
+            Line("seconds_train", "train", ORANGE),
+            Line("seconds_publish", "publish", GREEN),
+        ),
+        "{:.1f}",
+        0,
+    ),
 )
-"""Panels on training health; the gap is the mean difference of log-probabilities."""
+"""Panels on training health.
+
+The gap is the mean difference of log-probabilities, the ratio that of probabilities, trainer to
+sampler, of which tokens that are too far from 1 are dropped.
+"""
 
 
-def dashboard(metrics: Sequence[Metrics], path: Path, title: str) -> None:
+def dashboard(
+    metrics: Sequence[Metrics], path: Path, title: str, held_out: Evaluations = ()
+) -> None:
     """Draw all panels of a run into one file.
 
     Args:
         metrics: metrics of each step, oldest first; panels without metrics are left out.
         path: output file, replaced atomically; the extension sets the format.
         title: title of the figure.
+        held_out: evaluations on held-out tasks.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
         ValueError: there are no metrics to draw.
     """
     with styled():
-        figure = draw_panels(metrics, (*OVERVIEW, *TRAINER), title)
+        figure = draw_panels(metrics, (*OVERVIEW, *TRAINER), title, held_out)
         if figure is None:
             raise ValueError("no metrics to draw")
         save(figure, path)
 
 
-def draw_panels(metrics: Sequence[Metrics], panels: Sequence[Panel], title: str) -> "Figure | None":
+def draw_panels(
+    metrics: Sequence[Metrics],
+    panels: Sequence[Panel],
+    title: str,
+    held_out: Evaluations = (),
+) -> "Figure | None":
     """Draw the panels that have metrics, three per row; return None if there are none."""
     # recorded metrics take precedence over derived ones
     rows = [{**_derived(row), **row} for row in metrics]
@@ -137,13 +169,33 @@ def draw_panels(metrics: Sequence[Metrics], panels: Sequence[Panel], title: str)
         return None
     columns = min(3, len(drawn))
     height = -(-len(drawn) // columns)
-    figure = new_figure(0.5 + 2.1 * height, title)
+    figure = new_figure(0.7 + 2.1 * height, title)
+    tested = False
     for index, (panel, lines) in enumerate(drawn, 1):
         axes = figure.add_subplot(height, columns, index)
+        if len(lines) == 1:
+            tested |= draw_held_out(axes, held_out, lines[0].metric)
         _draw(axes, panel, lines, rows)
         if index > columns * (height - 1):
             axes.set_xlabel("step")
+    notes = [f"Strong: mean over {span(len(rows))} steps. Faint: single steps."]
+    caption(figure, " ".join([*notes, *[f"Black: {HELD_OUT}"] * tested]))
     return figure
+
+
+def draw_held_out(
+    axes: "Axes", evaluations: Evaluations, metric: str, colour: str = "black", alpha: float = 1
+) -> bool:
+    """Draw a metric of evaluations, with errors where known; return whether there is any."""
+    rows = [row for row in evaluations if metric in row]
+    errors = [row.get("errors", {}).get(metric, math.nan) for row in rows]
+    if rows:
+        axes.errorbar(
+            [row["step"] for row in rows], [row[metric] for row in rows], errors, fmt="o",
+            markersize=3, color=colour, elinewidth=0.9, capsize=2, alpha=alpha, zorder=4,
+            clip_on=False,
+        )  # fmt: skip
+    return bool(rows)
 
 
 def _derived(row: Metrics) -> dict[str, float]:
@@ -159,7 +211,7 @@ def _derived(row: Metrics) -> dict[str, float]:
 
 def _lines(panel: Panel, rows: Sequence[Metrics]) -> list[Line]:
     lines = panel.lines or verdict_lines(rows)
-    return [line for line in lines if any(points(rows, line.metric, panel.log))]
+    return [line for line in lines if points(rows, line.metric)]
 
 
 def verdict_lines(rows: Sequence[Metrics]) -> list[Line]:
@@ -172,13 +224,9 @@ def verdict_lines(rows: Sequence[Metrics]) -> list[Line]:
     ]
 
 
-def points(rows: Sequence[Metrics], metric: str, positive: bool = False) -> list[tuple[int, float]]:
-    """Return (step, value) pairs of a metric; `positive` drops values unfit for a log axis."""
-    return [
-        (int(row["step"]), row[metric])
-        for row in rows
-        if metric in row and (row[metric] > 0 or not positive)
-    ]
+def points(rows: Sequence[Metrics], metric: str) -> list[tuple[int, float]]:
+    """Return (step, value) pairs of a metric."""
+    return [(int(row["step"]), row[metric]) for row in rows if metric in row]
 
 
 def _draw(axes: "Axes", panel: Panel, lines: Sequence[Line], rows: Sequence[Metrics]) -> None:
@@ -191,10 +239,12 @@ def _draw(axes: "Axes", panel: Panel, lines: Sequence[Line], rows: Sequence[Metr
     for line in lines:
         if line.metric == "reward":
             _band(axes, rows, line.colour)
-        steps, raw = zip(*points(rows, line.metric, panel.log), strict=True)
-        values = [value * line.scale for value in raw]
+        steps, raw = zip(*points(rows, line.metric), strict=True)
+        least = panel.low if panel.log and panel.low else -math.inf
+        values = [max(least, value * line.scale) for value in raw]
         end = draw_curve(axes, steps, values, line.colour)[-1]
-        ends.append((end, f"{line.label} {panel.form.format(end)}".strip(), line.colour))
+        bound = "≤ " if end == least else ""
+        ends.append((end, f"{line.label} {bound}{panel.form.format(end)}".strip(), line.colour))
     axes.set_ylim(panel.low, panel.high)  # before the labels, which need final limits
     label_ends(axes, ends)
 

@@ -109,7 +109,8 @@ class Results:
     def files(self) -> list[Path]:
         """Return the episode files, oldest first."""
         if self.is_run:
-            found = sorted((self.path / "trajectories").glob("step-*.jsonl"))
+            folder = self.path / "trajectories"
+            found = sorted([*folder.glob("eval-*.jsonl"), *folder.glob("step-*.jsonl")])
             return [self._file(f"trajectories/{file.name}") for file in found]
         return [self._file("episodes.jsonl")]
 
@@ -144,8 +145,10 @@ class Results:
         self._offsets[file] = start
 
     def _add(self, file: Path, record: Mapping[str, Any], place: _Place) -> None:
-        step = re.search(r"step-(\d+)", file.name) if self.is_run else None
-        row = make_row(record, int(step[1]) if step else None, self.tasks)
+        found = re.search(r"(step|eval)-(\d+)", file.name) if self.is_run else None
+        row = make_row(record, int(found[2]) if found else None, self.tasks)
+        if found and found[1] == "eval":  # after that step, on held-out tasks
+            row = row._replace(group=f"eval {row.group}", flags=("held-out", *row.flags))
         number = self._numbers.setdefault((row.agent, row.group, row.member), len(self.rows))
         if number == len(self.rows):
             self.rows.append(row)
@@ -266,6 +269,8 @@ class Results:
         between = {
             f"step {row.get('step')}": {name: row[name] for name in row if name != "step"}
             for row in _lines(self._file("evaluations.jsonl"))
+            # the first and the last are the results before and after training, too
+            if not any(result and result.items() <= row.items() for result in (before, after))
         }
         figures = {"before": before, **between, "after": after}
         journal = self._file("journal.md")

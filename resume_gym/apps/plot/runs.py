@@ -1,0 +1,161 @@
+"""Several training runs in one figure: curves of single runs, and the mean over equal runs."""
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from resume_gym.apps.plot.reading import Run
+from resume_gym.apps.plot.smoothing import smooth, span
+from resume_gym.apps.plot.style import COLOURS, caption, new_figure, number_steps
+from resume_gym.apps.plot.training import points
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WITHOUT_EFFECT = {
+    *("name", "runs", "seed", "threads", "trainer_procs", "replicas", "offload", "async_save"),
+    *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
+    *("save_every", "eval_every"),
+}
+"""Settings in which the runs of a group may differ: the seed, and those that no result needs."""
+_NAMED = 3  # maximum number of settings in a label
+_DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # once the colours are used up
+
+
+class Group(NamedTuple):
+    """Runs that differ in their seed only, and what they are called."""
+
+    label: str
+    runs: Sequence[Run]
+
+
+class _Panel(NamedTuple):
+    title: str
+    metric: str
+    scale: float = 1.0
+    held_out: bool = False
+
+
+Curve = Mapping[int, float]
+"""Values by step."""
+_PANELS = (
+    _Panel("Reward, held-out tasks", "reward", held_out=True),
+    _Panel("Reward, training tasks", "reward"),
+    _Panel("Reward from tool calls", "tool_syntax"),
+    _Panel("Reward from content", "content"),
+    _Panel("Reward from layout", "layout"),
+    _Panel("Submitted, in %", "submit_rate", 100),
+    _Panel("Edits that failed, in %", "failed_share", 100),
+    _Panel("Entropy, nats a token", "entropy"),
+)
+
+
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """Group runs by their settings; those without settings stay alone.
+
+    A label names the settings in which the groups differ, or the runs where these are many.
+    """
+    by_settings: dict[str, list[Run]] = {}
+    for number, run in enumerate(runs):
+        kept = {name: run.config[name] for name in run.config.keys() - _WITHOUT_EFFECT}
+        key = json.dumps(kept, sort_keys=True, default=str) if run.config else str(number)
+        by_settings.setdefault(key, []).append(run)
+    members = list(by_settings.values())
+    names = sorted({name for run in runs for name in run.config} - _WITHOUT_EFFECT)
+    differing = [
+        name for name in names if len({str(own[0].config.get(name)) for own in members}) > 1
+    ]
+    known = all(run.config for run in runs) and 0 < len(differing) <= _NAMED
+    groups = []
+    for own in members:
+        settings = [f"{name.replace('_', ' ')} {own[0].config.get(name)}" for name in differing]
+        label = ", ".join(settings if known else [run.name for run in own])
+        groups.append(Group(f"{label}; {len(own)} runs" if len(own) > 1 else label, own))
+    return groups
+
+
+def mean_curve(curves: Sequence[Curve]) -> dict[int, tuple[float, float]]:
+    """Return the mean over runs and its standard error, 0 for one run, at steps that all have."""
+    steps = sorted(set(curves[0]).intersection(*curves[1:]))
+    columns = {step: [curve[step] for curve in curves] for step in steps}
+    root = sqrt(len(curves))
+    return {
+        step: (fmean(values), stdev(values) / root if len(values) > 1 else 0.0)
+        for step, values in columns.items()
+    }
+
+
+def draw_runs(runs: Sequence[Run]) -> "Figure | None":
+    """Draw runs into common panels, with a legend in the last; None if they have no metrics."""
+    groups = grouped(runs)
+    drawn = [panel for panel in _PANELS if any(_curve(run, panel) for run in runs)]
+    if not drawn:
+        return None
+    rows = -(-(len(drawn) + 1) // 3)
+    count = f"{len(runs)} runs" + (f" in {len(groups)} groups" if len(groups) > 1 else "")
+    figure = new_figure(0.7 + 2.1 * rows, count)
+    for index, panel in enumerate(drawn, 1):
+        axes = figure.add_subplot(rows, 3, index)
+        axes.set_title(panel.title)
+        axes.grid(axis="y")
+        axes.margins(y=0.1)
+        number_steps(axes.xaxis)
+        if index > len(drawn) - 3:
+            axes.set_xlabel("step")
+        for number, group in enumerate(groups):
+            curves = [curve for run in group.runs if (curve := _curve(run, panel))]
+            _draw(axes, curves, number, "o" if panel.held_out else "")
+    _legend(figure.add_subplot(rows, 3, len(drawn) + 1), groups)
+    widths = sorted({span(len(run.metrics)) for run in runs})
+    caption(
+        figure,
+        f"Thin: single runs, mean over {' or '.join(map(str, widths))} steps except for held-out "
+        "tasks. Bold: mean of a group. Band: ± one standard error over its runs.",
+    )
+    return figure
+
+
+def _curve(run: Run, panel: _Panel) -> Curve:
+    pairs = points(run.held_out if panel.held_out else run.metrics, panel.metric)
+    values = [panel.scale * value for _, value in pairs]
+    smoothed = values if panel.held_out else smooth(values)
+    return dict(zip((step for step, _ in pairs), smoothed, strict=True))
+
+
+def _draw(axes: "Axes", curves: Sequence[Curve], number: int, marker: str) -> None:
+    """Draw the runs of a group, their mean and its error."""
+    if not curves:
+        return
+    colour, dashes = _look(number)
+    for curve in curves if len(curves) > 1 else ():
+        axes.plot(list(curve), list(curve.values()), color=colour, alpha=0.4, linewidth=0.7)
+    means = mean_curve(curves)
+    dot = marker or ("o" if len(means) == 1 else "")
+    middle, errors = ([pair[i] for pair in means.values()] for i in (0, 1))
+    axes.plot(list(means), middle, color=colour, linestyle=dashes, marker=dot, markersize=3)
+    if len(curves) > 1:
+        low, high = (
+            [mean + sign * error for mean, error in zip(middle, errors, strict=True)]
+            for sign in (-1, 1)
+        )
+        axes.fill_between(list(means), low, high, color=colour, alpha=0.18, lw=0)
+
+
+def _look(number: int) -> tuple[str, Literal["-", "--", ":"]]:
+    return COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
+
+
+def _legend(axes: "Axes", groups: Sequence[Group]) -> None:
+    from matplotlib.lines import Line2D
+
+    axes.axis("off")
+    looks = [_look(number) for number in range(len(groups))]
+    handles = [Line2D([], [], color=colour, linestyle=dashes) for colour, dashes in looks]
+    labels = [textwrap.fill(group.label, 34, max_lines=4, placeholder=" …") for group in groups]
+    legend = axes.legend(handles, labels, loc="upper left", borderaxespad=0)
+    for text in legend.get_texts():
+        text.set_parse_math(False)

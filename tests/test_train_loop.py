@@ -1,0 +1,93 @@
+"""The training loop: what it saves, evaluates and waits for, with parts that only take notes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from learners.aipo import due, train
+from learners.config import Config
+
+
+class Parts:
+    """Trainer, rollouts and report in one: `calls` is what the loop asked of them."""
+
+    model = None
+
+    def __init__(self, done: int, evaluated: set[int]) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self._done, self._evaluated = done, evaluated
+        self._playing: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: self.calls.append((name, args[0] if args else None))
+
+    def resume(self) -> int:
+        return self._done
+
+    def batch(self, step: int) -> SimpleNamespace:
+        ones = torch.ones(2)
+        return SimpleNamespace(
+            rewards=ones, groups=ones, metrics={}, response_tokens=1, samples=lambda advantages: []
+        )
+
+    def step(self, step: int, *args: Any) -> dict[str, float]:
+        return {}
+
+    def evaluated(self, step: int) -> bool:
+        return step in self._evaluated
+
+    def evaluate(self, step: int) -> None:
+        self.calls.append(("evaluate", step))
+        self._playing.append(step)
+
+    def evaluations(self, ended: Any = (), *, wait: bool = False) -> list[tuple[int, None]]:
+        """Return what has ended, as a source of rollouts; as a report, return nothing."""
+        playing, self._playing = self._playing, [] if wait else self._playing
+        return [(step, None) for step in playing] if wait else []
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        self.calls.append(("asleep", list(self._playing)))
+        yield
+
+    def result(self, when: str) -> None:
+        return None
+
+    def called(self, name: str) -> list[Any]:
+        return [argument for call, argument in self.calls if call == name]
+
+
+def played(config: Config, done: int = 0, evaluated: tuple[int, ...] = ()) -> Parts:
+    parts = Parts(done, set(evaluated))
+    train(config, parts, parts, parts)  # type: ignore[arg-type]
+    return parts
+
+
+def test_something_is_due_every_so_many_steps() -> None:
+    assert [step for step in range(1, 10) if due(3, step)] == [3, 6, 9]
+    assert not any(due(0, step) for step in range(9))
+
+
+@pytest.mark.parametrize("steps", [6, 7])
+def test_evaluated_steps_are_saved_and_none_is_played_twice(steps: int) -> None:
+    parts = played(Config(steps=steps, save_every=3, eval_every=2), evaluated=(0,))
+    assert parts.called("evaluate") == [0, 2, 4, steps] if steps == 6 else [0, 2, 4, 6, steps]
+    assert parts.called("save") == [2, 3, 4, 6, 7][: steps - 2]
+
+
+def test_a_resumed_run_plays_an_evaluation_that_had_not_ended() -> None:
+    config = Config(steps=6, eval_every=2)
+    assert played(config, done=4).called("evaluate")[1:] == [4, 6]
+    assert played(config, done=4, evaluated=(4,)).called("evaluate")[1:] == [6]
+
+
+@pytest.mark.parametrize("colocated", [True, False])
+def test_an_engine_sleeps_only_when_no_evaluation_needs_it(colocated: bool) -> None:
+    changes: dict[str, Any] = {"engine": "vllm", "engine_urls": ("http://a:1",)}
+    config = Config(steps=3, eval_every=1, colocated=colocated, max_staleness=0, **changes)
+    asleep = played(config, evaluated=(0,)).called("asleep")
+    assert asleep == [[]] * 3 if colocated else [[], [1], [1, 2]]

@@ -211,20 +211,28 @@ def lines(path: Path) -> list[Any]:
 
 def lost_or_doubled(folder: Path, steps: int) -> int:
     """Count the episodes, steps and evaluations that are missing or counted twice."""
-    metrics = lines(folder / "metrics.jsonl")
+    metrics, evaluations = lines(folder / "metrics.jsonl"), lines(folder / "evaluations.jsonl")
     wrong = unmatched([row["step"] for row in metrics], range(1, steps + 1))
-    evaluated = [row["step"] for row in lines(folder / "evaluations.jsonl")]
-    wrong += unmatched(evaluated, range(EVERY, steps + 1, EVERY))
+    wrong += unmatched([row["step"] for row in evaluations], range(0, steps + 1, EVERY))
     for row in metrics:
-        played = lines(folder / "trajectories" / f"step-{row['step']:06d}.jsonl")
-        keys = {(one["group"], one["member"]) for one in played}
         first = (row["step"] - 1) * GROUPS
-        wrong += unmatched(keys, product(range(first, first + GROUPS), range(MEMBERS)))
-        # a record without a verdict is written before its judge is asked
-        graded = [(one["group"], one["member"]) for one in played if one["graded"]]
-        wrong += len(graded) - len(set(graded))
-        wrong += abs(GROUPS * MEMBERS - len(set(graded)) - row["dropped_episodes"])
+        wrong += odd_episodes(folder, "step", row, range(first, first + GROUPS), MEMBERS)
+    for row in evaluations:
+        wrong += odd_episodes(folder, "eval", row, range(TASKS), ROLLOUTS)
     return wrong
+
+
+def odd_episodes(
+    folder: Path, kind: str, row: dict[str, Any], groups: Iterable[int], members: int
+) -> int:
+    """Count the episodes of a step or an evaluation that are missing or counted twice."""
+    played = lines(folder / "trajectories" / f"{kind}-{row['step']:06d}.jsonl")
+    planned = list(product(groups, range(members)))
+    wrong = unmatched({(one["group"], one["member"]) for one in played}, planned)
+    # a record without a verdict is written before its judge is asked
+    graded = [(one["group"], one["member"]) for one in played if one["graded"]]
+    wrong += len(graded) - len(set(graded))
+    return wrong + abs(len(planned) - len(set(graded)) - row["dropped_episodes"])
 
 
 def unmatched(found: Iterable[Any], wanted: Iterable[Any]) -> int:
@@ -269,8 +277,8 @@ def spread(kinds: list[str], steps: int) -> list[tuple[int, str]]:
 
 def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
     """Run the three jobs; return the figures, and the counts of starts and kills by run."""
-    short, long = (20, 20) if quick else (100, 160)
-    jobs = 1 if quick else 6
+    short, long = (10, 10) if quick else (50, 80)
+    jobs = 1 if quick else 5
     servers = ["server", "job"] if quick else ["server", "server", "job", "server", "server"]
     watch, counts, figures = {}, {}, []
     for name, steps, kills, flags in (

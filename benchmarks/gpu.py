@@ -455,6 +455,7 @@ def main() -> int:
     elif not args.tiny:
         options.error("expected a CUDA device; without one, only --tiny runs")
     scale = LITTLE if args.tiny else FULL
+    torch.manual_seed(0)
     os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     figures: list[Figure] = []
     errors: dict[str, str] = {}

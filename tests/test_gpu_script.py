@@ -1,0 +1,26 @@
+"""The GPU benchmark with small sizes on the CPU: it runs, and what it checks holds here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "gpu.py"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checks", ["correctness", "speed", "layers"])
+def test_the_script_runs_on_a_cpu(checks: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), checks, "--tiny"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FAILED" not in done.stdout
+    assert "MISSED" not in done.stdout
+
+
+def test_without_a_gpu_only_small_sizes_run() -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT), "speed"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "expected a CUDA device; without one, only --tiny runs" in done.stderr

@@ -92,6 +92,8 @@ class EditEnv(gym.Env[str, str]):
             ValueError: The judge or an option does not exist.
         """
         super().reset(seed=seed)
+        if not isinstance(options or {}, dict):
+            raise ValueError(f"options: expected a dict, got {options!r}")
         if unknown := (options or {}).keys() - {"task_id"}:
             raise ValueError(f"options: expected task_id, got {', '.join(map(repr, unknown))}")
         self.session = self.new_session((options or {}).get("task_id"))

@@ -30,7 +30,7 @@ def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]
     tasks = tuple(task for task in _load(source, split) if split in (None, task.split))
     if not tasks:
         count, other = len(_load(source, None)), SPLITS[split == SPLITS[0]]
-        hint = f"; split {other!r} has {count}, and None selects both" if count else ""
+        hint = f"; split={other!r} (--split {other}) selects {count}" if count else ""
         raise TaskError(f"{source}: no tasks in split {split!r}{hint}")
     return tasks
 

@@ -205,6 +205,8 @@ def test_render_modes_and_fps(env: gym.Env[str, str]) -> None:
 def test_a_step_before_the_first_reset_asks_for_it(env: gym.Env[str, str]) -> None:
     with pytest.raises(TypeError, match="action: expected a string, got 3"):
         env.unwrapped.step(3)
+    with pytest.raises(ValueError, match="options: expected a dict, got 3"):
+        gym.make(ID).reset(options=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="options: expected task_id, got 'tsk'"):
         env.reset(options={"tsk": "hand-0"})
     with pytest.raises(gym.error.ResetNeeded, match="call reset first"):

@@ -161,7 +161,7 @@ def test_only_agents_and_rollouts_may_be_added(tmp_path, capsys):
     before = (tmp_path / "episodes.jsonl").read_bytes()
     capsys.readouterr()
     for more, message in (
-        (("--agent", "noop"), "it has an agent 'careful', this one has not"),
+        (("--agent", "noop"), "it has the agent 'careful', which this command lacks"),
         (("--agent", "noop=oracle", "--agent", "careful"), "agent 'noop' was 'noop', is 'oracle'"),
         (("--seed", "3"), "seed was 0, is 3"),
         (("--tasks", "procedural:6:6"), "tasks was 'procedural:5:6', is 'procedural:6:6'"),

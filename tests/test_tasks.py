@@ -97,7 +97,7 @@ def test_a_bad_source_is_refused(source: str, split: str | None, says: str) -> N
 
 
 def test_an_empty_split_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="no tasks in split 'eval'; split 'train' has 1, and None"):
+    with pytest.raises(TaskError, match=r"no tasks in split 'eval'; split='train' .* selects 1"):
         load_tasks(str(jsonl(tmp_path, ROW)), "eval")
 
 

@@ -102,6 +102,8 @@ class Report:
             self._progress.stop()
             episodes = len(self._work.held_out) * self._config.eval_rollouts
             message = f"playing {episodes} held-out episodes {when} training"
+            if not self._console.is_terminal:
+                self._say(message)
             self._status = self._console.status(message)
             self._status.start()
         return result

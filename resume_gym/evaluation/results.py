@@ -191,7 +191,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
     agents = now["agents"]
     for name, spec in before["agents"].items():
         if name not in agents:
-            differences.append(f"it has an agent {name!r}, this one has not")
+            differences.append(f"it has the agent {name!r}, which this command lacks")
         elif agents[name] != spec:
             differences.append(f"agent {name!r} was {spec!r}, is {agents[name]!r}")
     return differences

@@ -38,9 +38,10 @@ def leave_current_folder() -> None:
 
     It stays if this package was imported from it.
     """
-    path = os.getcwd()
-    if sys.path[0] == path and Path(__file__).parents[1] != Path(path):
-        del sys.path[0]
+    with suppress(FileNotFoundError):  # a deleted folder holds no modules
+        path = os.getcwd()
+        if sys.path[0] == path and Path(__file__).parents[1] != Path(path):
+            del sys.path[0]
 
 
 def refusal(file: Path, name: str) -> str:

@@ -126,7 +126,7 @@ def records(runs: Path) -> list[tuple[str, int, int]]:
     """Step, group and member of every line of every file of trajectories."""
     return [
         (file.stem, record["group"], record["member"])
-        for file in sorted((runs / "job" / "trajectories").glob("*.jsonl"))
+        for file in sorted((runs / "job" / "trajectories").glob("step-*.jsonl"))
         for record in map(json.loads, file.read_text().split("\n")[:-1])
     ]
 

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from learners.config import ConfigError
 from resume_gym.atomic_write import UNFINISHED, replacing, sync
 
 KEPT = 2
@@ -197,6 +198,19 @@ def write_text(path: Path, text: str) -> None:
     """Write a file atomically."""
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def open_to_append(path: Path) -> int:
+    """Open a file to read and append, and return its descriptor; create it if missing.
+
+    Raises:
+        ConfigError: it is a link, which may lead out of the run folder, or no regular file.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    # checked before: a device may react when it is opened
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ConfigError(f"{path}: expected a regular file, got something else; remove it")
+    return os.open(path, flags, 0o666)
 
 
 def _saved(folder: Path) -> list[tuple[int, Path]]:

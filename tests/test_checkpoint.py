@@ -111,7 +111,18 @@ def garble(file: Path) -> None:
         (lambda saved: (saved / "weights").unlink(), "weights changed"),
         (lambda saved: (saved / "manifest.json").unlink(), "No such file"),
         (lambda saved: garble(saved / "manifest.json"), "manifest.json: "),
-        (lambda saved: (saved / "manifest.json").write_text("[1]"), "manifest.json: "),
+        *(
+            (lambda saved, text=text: (saved / "manifest.json").write_text(text), told)
+            for text, told in (
+                ("[1]", "manifest.json: expected the files and their SHA-256, got [1]"),
+                ("{}", "manifest.json: expected the files and their SHA-256, got {}"),
+                ("[]", "manifest.json: expected"),
+                ('""', "manifest.json: expected"),
+                ('{"weights": null}', "more/state, weights changed"),
+                ('{"absent": null}', "absent, more/state, weights changed"),
+            )
+        ),
+        (lambda saved: (saved / "more" / "added").touch(), "more/added changed"),
     ],
 )
 def test_a_damaged_checkpoint_is_set_aside(

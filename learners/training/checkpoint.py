@@ -97,13 +97,17 @@ def set_damaged_aside(folder: Path) -> list[str]:
 def _damage(folder: Path) -> str | None:
     """Return how a checkpoint differs from its manifest, or None if it is whole."""
     try:
-        written = dict(json.loads((folder / _MANIFEST).read_text(encoding="utf-8")))
+        written = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         found = _digests(folder)
     except OSError as error:
         return str(error)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         return f"{_MANIFEST}: {error}"
-    changed = [name for name, digest in written.items() if found.get(name) != digest]
+    if not isinstance(written, dict) or not written:
+        return f"{_MANIFEST}: expected the files and their SHA-256, got {written!s:.40}"
+    # of both, since a file that was added could be loaded, too
+    names = sorted({*written, *found})
+    changed = [name for name in names if name not in found or found[name] != written.get(name)]
     return f"{', '.join(changed)} changed after it was saved" if changed else None
 
 

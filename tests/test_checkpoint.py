@@ -272,6 +272,20 @@ def test_a_folder_that_is_replaced_is_there_all_the_time(tmp_path: Path) -> None
     assert seen == sorted(seen, reverse=True), "once the new one is there, it stays"
 
 
+def test_strange_files_among_checkpoints_do_no_harm(tmp_path: Path) -> None:
+    outside, checkpoints = tmp_path / "outside", tmp_path / "checkpoints"
+    save(outside, 1, put)
+    checkpoints.mkdir()
+    for name in (".unfinished-a", ".unfinished-step-000005"):
+        (checkpoints / name).symlink_to(outside)
+    for step, mark in ((5, "x" * 300), (6, "../outside/step-000001")):
+        (checkpoints / "best").write_text(mark)
+        save(checkpoints, step, put)
+        assert checkpoint.best(checkpoints) is None
+    assert names(checkpoints) == ["best", "step-000005", "step-000006"]
+    assert names(outside) == ["step-000001"]
+
+
 def test_other_files_are_not_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "step-000099").write_text("a file")
     (tmp_path / "step-best").mkdir()

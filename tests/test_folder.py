@@ -86,7 +86,7 @@ def test_damaged_lines_are_left_out_and_told(tmp_path: Path) -> None:
     for row in series(5):
         run.append(row)
         run.append_evaluation({"step": row["step"], "reward": row["reward"]})
-    for name, damage in (("metrics.jsonl", b"\xff{[1]"), ("evaluations.jsonl", b'{"step": "a"}')):
+    for name, damage in (("metrics.jsonl", b'{"step": 1e999}'), ("evaluations.jsonl", b"\xff{[1]")):
         lines = (tmp_path / name).read_bytes().split(b"\n")
         (tmp_path / name).write_bytes(b"\n".join([*lines[:2], damage, *lines[3:]]))
     whole = [row for row in series(5) if row["step"] != 3]
@@ -173,7 +173,7 @@ def test_the_result_of_a_continued_run_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "before.json").write_text('{"score": 3}')
     with pytest.raises(ConfigError, match="was written by another version"):
         run.result("before")
-    for content in (b"{", b"\xff\xfe\xff"):
+    for content in (b"{", b"\xff\xfe\xff", b"[" * 100_000):
         for when, remedy in (("before", "restore it"), ("after", "delete it")):
             (tmp_path / f"{when}.json").write_bytes(content)
             with pytest.raises(ConfigError, match=rf"{when}\.json is damaged: .*; {remedy}"):

@@ -108,7 +108,7 @@ class Trajectories:
         records, whole = {}, []
         *lines, rest = path.read_bytes().split(b"\n")
         for line in lines:
-            with suppress(KeyError, RecursionError, TypeError, ValueError):
+            with suppress(KeyError, OverflowError, RecursionError, TypeError, ValueError):
                 record = json.loads(line)
                 records[int(record["group"]), int(record["member"])] = record
                 whole.append(line.decode() + "\n")

@@ -143,7 +143,7 @@ class RunFolder:
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
             return Summary(**values) if "score" in values else Returns(**values)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             again = "delete it to play the held-out tasks again"
             remedy = again if when == "after" else "restore it, or choose another name"
             raise ConfigError(f"{file} is damaged: {error}; {remedy}") from None
@@ -208,7 +208,7 @@ def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
     # a process that is killed while it writes leaves an incomplete last line, which is dropped
     lines = file.read_bytes().split(b"\n")[:-1]
     for line in lines:
-        with suppress(KeyError, RecursionError, TypeError, ValueError):
+        with suppress(KeyError, OverflowError, RecursionError, TypeError, ValueError):
             row = json.loads(line)
             int(row["step"])
             rows.append(row)

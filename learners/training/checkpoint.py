@@ -46,7 +46,10 @@ def begin(folder: Path, step: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # only one process saves into a folder, so these are from one that was killed
     for leftover in folder.glob(f"{UNFINISHED}*"):
-        shutil.rmtree(leftover)
+        if leftover.is_dir() and not leftover.is_symlink():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink()
     unfinished = folder / f"{UNFINISHED}step-{step:06d}"
     unfinished.mkdir()
     return unfinished
@@ -143,8 +146,8 @@ def only_data() -> Iterator[None]:
 def best(folder: Path) -> Path | None:
     """Return the checkpoint marked by `mark_best`, if it exists."""
     mark = folder / _BEST
-    marked = folder / mark.read_text(errors="replace").strip() if mark.exists() else None
-    return marked if marked and marked.is_dir() else None
+    marked = mark.read_text(errors="replace").strip() if mark.exists() else None
+    return next((path for _, path in _saved(folder) if path.name == marked), None)
 
 
 def mark_best(folder: Path, step: int) -> bool:

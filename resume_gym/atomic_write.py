@@ -20,6 +20,7 @@ def replacing(path: Path) -> Iterator[Path]:
             file is deleted.
     """
     unfinished = path.with_name(f"{UNFINISHED}{path.name}")
+    unfinished.unlink(missing_ok=True)  # it may be a link, whose target would be overwritten
     try:
         yield unfinished
         sync(unfinished)

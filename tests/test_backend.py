@@ -3,7 +3,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PosixPath
 from statistics import median
 from tempfile import mkdtemp
 from types import SimpleNamespace
@@ -234,6 +234,17 @@ def test_metadata_of_a_distributed_checkpoint_are_data(tmp_path: Path) -> None:
         with pytest.raises(pickle.UnpicklingError, match="GLOBAL "):
             reader.read_metadata()
     assert not (tmp_path / "executed").exists()
+
+
+def test_metadata_change_no_class_and_no_function(tmp_path: Path) -> None:
+    for name in ("pathlib PosixPath", "torch Size", "torch.serialization _get_layout"):
+        found = b"c" + name.replace(" ", "\n").encode() + b"\n"
+        for state in (b"}Vprobe\nI1\ns", b"(N}Vprobe\nI1\nst"):
+            (tmp_path / ".metadata").write_bytes(found + state + b"b.")
+            with pytest.raises(pickle.UnpicklingError, match="BUILD "):
+                MetadataReader(tmp_path).read_metadata()
+    for target in (PosixPath, torch.Size, torch.serialization._get_layout):
+        assert not hasattr(target, "probe")
 
 
 def test_weights_in_pickles_are_refused(tmp_path: Path) -> None:

@@ -111,7 +111,18 @@ def garble(file: Path) -> None:
         (lambda saved: (saved / "weights").unlink(), "weights changed"),
         (lambda saved: (saved / "manifest.json").unlink(), "No such file"),
         (lambda saved: garble(saved / "manifest.json"), "manifest.json: "),
-        (lambda saved: (saved / "manifest.json").write_text("[1]"), "manifest.json: "),
+        *(
+            (lambda saved, text=text: (saved / "manifest.json").write_text(text), told)
+            for text, told in (
+                ("[1]", "manifest.json: expected the files and their SHA-256, got [1]"),
+                ("{}", "manifest.json: expected the files and their SHA-256, got {}"),
+                ("[]", "manifest.json: expected"),
+                ('""', "manifest.json: expected"),
+                ('{"weights": null}', "more/state, weights changed"),
+                ('{"absent": null}', "absent, more/state, weights changed"),
+            )
+        ),
+        (lambda saved: (saved / "more" / "added").touch(), "more/added changed"),
     ],
 )
 def test_a_damaged_checkpoint_is_set_aside(
@@ -259,6 +270,20 @@ def test_a_folder_that_is_replaced_is_there_all_the_time(tmp_path: Path) -> None
     assert seen[0] == "old"
     assert seen[-1] == "new"
     assert seen == sorted(seen, reverse=True), "once the new one is there, it stays"
+
+
+def test_strange_files_among_checkpoints_do_no_harm(tmp_path: Path) -> None:
+    outside, checkpoints = tmp_path / "outside", tmp_path / "checkpoints"
+    save(outside, 1, put)
+    checkpoints.mkdir()
+    for name in (".unfinished-a", ".unfinished-step-000005"):
+        (checkpoints / name).symlink_to(outside)
+    for step, mark in ((5, "x" * 300), (6, "../outside/step-000001")):
+        (checkpoints / "best").write_text(mark)
+        save(checkpoints, step, put)
+        assert checkpoint.best(checkpoints) is None
+    assert names(checkpoints) == ["best", "step-000005", "step-000006"]
+    assert names(outside) == ["step-000001"]
 
 
 def test_other_files_are_not_checkpoints(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_damaged_lines_are_left_out_and_told(tmp_path: Path) -> None:
     for row in series(5):
         run.append(row)
         run.append_evaluation({"step": row["step"], "reward": row["reward"]})
-    for name, damage in (("metrics.jsonl", b"\xff{[1]"), ("evaluations.jsonl", b'{"step": "a"}')):
+    for name, damage in (("metrics.jsonl", b'{"step": 1e999}'), ("evaluations.jsonl", b"\xff{[1]")):
         lines = (tmp_path / name).read_bytes().split(b"\n")
         (tmp_path / name).write_bytes(b"\n".join([*lines[:2], damage, *lines[3:]]))
     whole = [row for row in series(5) if row["step"] != 3]
@@ -139,6 +139,28 @@ def test_one_process_at_a_time_writes_a_run(tmp_path: Path) -> None:
             assert (tmp_path / "lock").read_text().startswith(f"process {os.getpid()} on ")
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_nothing_is_written_outside_a_run_folder(kind: str, tmp_path: Path) -> None:
+    outside, run = tmp_path / "outside", RunFolder(tmp_path / "one")
+    outside.write_text("mine")
+    for name in ("lock", "journal.md", "metrics.jsonl", "evaluations.jsonl"):
+        path = run.path / name
+        os.mkfifo(path) if kind == "pipe" else path.symlink_to(outside)
+    writes = (
+        run.lock().__enter__,
+        lambda: run.note("The run begins."),
+        lambda: run.append({"step": 1}),
+        lambda: run.append_evaluation({"step": 1}),
+    )
+    for write in writes:
+        with pytest.raises(ConfigError, match="expected a regular file"):
+            write()
+    (run.path / ".unfinished-config.toml").symlink_to(outside)
+    run.configure(Config(name="one"))
+    assert not (run.path / "config.toml").is_symlink()
+    assert outside.read_text() == "mine"
+
+
 def test_the_result_of_a_continued_run_is_set_aside(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.set_aside(4)
@@ -151,7 +173,7 @@ def test_the_result_of_a_continued_run_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "before.json").write_text('{"score": 3}')
     with pytest.raises(ConfigError, match="was written by another version"):
         run.result("before")
-    for content in (b"{", b"\xff\xfe\xff"):
+    for content in (b"{", b"\xff\xfe\xff", b"[" * 100_000):
         for when, remedy in (("before", "restore it"), ("after", "delete it")):
             (tmp_path / f"{when}.json").write_bytes(content)
             with pytest.raises(ConfigError, match=rf"{when}\.json is damaged: .*; {remedy}"):

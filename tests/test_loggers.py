@@ -233,13 +233,24 @@ def test_a_repeated_evaluation_is_logged_once(
         assert steps(recorder, "held_out/reward") == [(2, 0.5), (3, 2.0)]
 
 
+@pytest.mark.parametrize(
+    "logged",
+    [
+        '{"wandb": {"name": "old", "step": 1}}',
+        '{"wandb": {"name": "old", "rows": ["", 1]}}',
+        '{"wandb": ["name", "rows"]}',
+        '["wandb"]',
+        "[" * 100_000,
+    ],
+    ids=["version", "rows", "entry", "list", "deep"],
+)
 def test_a_logger_starts_over_if_another_version_wrote_what_it_has(
-    tmp_path: Path, recorder: Recorder
+    logged: str, tmp_path: Path, recorder: Recorder
 ) -> None:
     run, config = RunFolder(tmp_path), Config(log_to=("wandb",))
     train(run, 1, 1.0)
     save(run, 1)
-    (run.path / "logged.json").write_text('{"wandb": {"name": "old", "step": 1}}')
+    (run.path / "logged.json").write_text(logged)
     with Loggers(config, run, 1) as mirrors:
         assert mirrors.update() == []
     assert steps(recorder) == [(1, 1.0)]

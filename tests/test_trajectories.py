@@ -131,6 +131,15 @@ def test_the_file_of_another_step_is_refused(tmp_path: Path) -> None:
         kept.rewards(8, range(2, 4))
 
 
+def test_no_episode_is_written_through_a_link(tmp_path: Path) -> None:
+    stored = Trajectories(tmp_path)
+    (tmp_path / "outside").touch()
+    stored.path(10).symlink_to(tmp_path / "outside")
+    with pytest.raises(ConfigError, match="expected a regular file"):
+        stored.append(10, planned()[0])
+    assert not (tmp_path / "outside").stat().st_size
+
+
 def test_a_full_disk_leaves_no_part_of_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

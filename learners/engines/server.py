@@ -22,6 +22,7 @@ from learners.config import Config
 from learners.engines import EngineError, serve
 from learners.engines.vllm_plugin import KEY, OWNED, SHARED_MEMORY, KeyRequired
 from learners.training import models, ranks
+from learners.training.checkpoint import open_to_append
 
 START_TIMEOUT_S = 900.0
 """Timeout in seconds for the start of a server; reading a large model takes minutes."""
@@ -79,7 +80,7 @@ class Server:
 
     def _spawn(self) -> "subprocess.Popen[bytes]":
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("ab") as log:
+        with os.fdopen(open_to_append(self._log), "ab") as log:
             # a new session: Ctrl-C must reach only the run, which then ends its servers
             return subprocess.Popen(
                 self._command,

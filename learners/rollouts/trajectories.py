@@ -15,7 +15,7 @@ from typing import Any
 
 from learners.config import ConfigError
 from learners.rollouts.rollout import Rollout
-from learners.training.checkpoint import write_text
+from learners.training.checkpoint import open_to_append, write_text
 from resume_gym.atomic_write import sync
 
 
@@ -51,7 +51,7 @@ class Trajectories:
         if record == self._restored.get((rollout.group, rollout.member)):
             return
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        file = os.open(self.path(step), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        file = open_to_append(self.path(step))
         end = os.fstat(file).st_size
         # unbuffered, so a killed process truncates at most this line; os.write() may be partial
         try:
@@ -108,7 +108,7 @@ class Trajectories:
         records, whole = {}, []
         *lines, rest = path.read_bytes().split(b"\n")
         for line in lines:
-            with suppress(KeyError, RecursionError, TypeError, ValueError):
+            with suppress(KeyError, OverflowError, RecursionError, TypeError, ValueError):
                 record = json.loads(line)
                 records[int(record["group"]), int(record["member"])] = record
                 whole.append(line.decode() + "\n")

@@ -14,7 +14,7 @@ from typing import Any
 
 from learners.config import Config, ConfigError, differences, read_toml, to_toml
 from learners.rollouts.trajectories import Trajectories
-from learners.training.checkpoint import write_text
+from learners.training.checkpoint import open_to_append, write_text
 from resume_gym.atomic_write import sync
 from resume_gym.evaluation import Returns, Summary
 
@@ -65,9 +65,9 @@ class RunFolder:
         """Keep other processes from writing the folder; the kernel unlocks it if this one dies.
 
         Raises:
-            ConfigError: another process writes it.
+            ConfigError: another process writes it, or `lock` is no regular file.
         """
-        with (self.path / "lock").open("a+", encoding="utf-8") as file:
+        with os.fdopen(open_to_append(self.path / "lock"), "a+", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -143,7 +143,7 @@ class RunFolder:
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
             return Summary(**values) if "score" in values else Returns(**values)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             again = "delete it to play the held-out tasks again"
             remedy = again if when == "after" else "restore it, or choose another name"
             raise ConfigError(f"{file} is damaged: {error}; {remedy}") from None
@@ -186,12 +186,12 @@ class RunFolder:
         """Append a sentence to the journal."""
         file = self.path / "journal.md"
         title = "" if file.exists() else f"# Journal of {self.path.name}\n\n"
-        with file.open("a", encoding="utf-8") as journal:
+        with os.fdopen(open_to_append(file), "a", encoding="utf-8") as journal:
             journal.write(f"{title}- {datetime.now():%Y-%m-%d %H:%M:%S} {sentence}\n")
 
 
 def _append_line(file: Path, row: Mapping[str, Any]) -> None:
-    with file.open("a", encoding="utf-8") as lines:
+    with os.fdopen(open_to_append(file), "a", encoding="utf-8") as lines:
         lines.write(json.dumps(dict(row)) + "\n")
     # to disk at once: a checkpoint that survives a power cut must not be without its metrics
     sync(file)
@@ -208,7 +208,7 @@ def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
     # a process that is killed while it writes leaves an incomplete last line, which is dropped
     lines = file.read_bytes().split(b"\n")[:-1]
     for line in lines:
-        with suppress(KeyError, RecursionError, TypeError, ValueError):
+        with suppress(KeyError, OverflowError, RecursionError, TypeError, ValueError):
             row = json.loads(line)
             int(row["step"])
             rows.append(row)

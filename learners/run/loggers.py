@@ -14,7 +14,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -231,10 +231,14 @@ def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
     """
     try:
         entries = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    fields = {"name", "rows"}
-    return {name: entry for name, entry in entries.items() if fields == entry.keys()}
+    found = {}
+    for name, entry in entries.items() if isinstance(entries, dict) else ():
+        with suppress(AttributeError, IndexError, TypeError, ValueError):
+            if entry.keys() == {"name", "rows"} and all(_step(key) >= 0 for key in entry["rows"]):
+                found[name] = entry
+    return found
 
 
 def _rows(run: RunFolder) -> Iterator[Row]:

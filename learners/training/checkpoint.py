@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from learners.config import ConfigError
 from resume_gym.atomic_write import UNFINISHED, replacing, sync
 
 KEPT = 2
@@ -45,7 +46,10 @@ def begin(folder: Path, step: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # only one process saves into a folder, so these are from one that was killed
     for leftover in folder.glob(f"{UNFINISHED}*"):
-        shutil.rmtree(leftover)
+        if leftover.is_dir() and not leftover.is_symlink():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink()
     unfinished = folder / f"{UNFINISHED}step-{step:06d}"
     unfinished.mkdir()
     return unfinished
@@ -96,13 +100,17 @@ def set_damaged_aside(folder: Path) -> list[str]:
 def _damage(folder: Path) -> str | None:
     """Return how a checkpoint differs from its manifest, or None if it is whole."""
     try:
-        written = dict(json.loads((folder / _MANIFEST).read_text(encoding="utf-8")))
+        written = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         found = _digests(folder)
     except OSError as error:
         return str(error)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         return f"{_MANIFEST}: {error}"
-    changed = [name for name, digest in written.items() if found.get(name) != digest]
+    if not isinstance(written, dict) or not written:
+        return f"{_MANIFEST}: expected the files and their SHA-256, got {written!s:.40}"
+    # of both, since a file that was added could be loaded, too
+    names = sorted({*written, *found})
+    changed = [name for name in names if name not in found or found[name] != written.get(name)]
     return f"{', '.join(changed)} changed after it was saved" if changed else None
 
 
@@ -138,8 +146,8 @@ def only_data() -> Iterator[None]:
 def best(folder: Path) -> Path | None:
     """Return the checkpoint marked by `mark_best`, if it exists."""
     mark = folder / _BEST
-    marked = folder / mark.read_text(errors="replace").strip() if mark.exists() else None
-    return marked if marked and marked.is_dir() else None
+    marked = mark.read_text(errors="replace").strip() if mark.exists() else None
+    return next((path for _, path in _saved(folder) if path.name == marked), None)
 
 
 def mark_best(folder: Path, step: int) -> bool:
@@ -197,6 +205,19 @@ def write_text(path: Path, text: str) -> None:
     """Write a file atomically."""
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def open_to_append(path: Path) -> int:
+    """Open a file to read and append, and return its descriptor; create it if missing.
+
+    Raises:
+        ConfigError: it is a link, which may lead out of the run folder, or no regular file.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    # checked before: a device may react when it is opened
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ConfigError(f"{path}: expected a regular file, got something else; remove it")
+    return os.open(path, flags, 0o666)
 
 
 def _saved(folder: Path) -> list[tuple[int, Path]]:

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path, PosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -45,23 +45,22 @@ from learners.training.batching import PackedRow
 from learners.training.checkpoint import only_data
 from learners.training.policy import Policy
 
+_RECORDS = (
+    metadata.BytesStorageMetadata,
+    metadata.ChunkStorageMetadata,
+    metadata.Metadata,
+    metadata.MetadataIndex,
+    metadata.StorageMeta,
+    metadata.TensorProperties,
+    metadata.TensorStorageMetadata,
+    _StorageInfo,
+)
 _METADATA: dict[tuple[str, str], Any] = {
     (kind.__module__, kind.__qualname__): kind
-    for kind in (
-        metadata.BytesStorageMetadata,
-        metadata.ChunkStorageMetadata,
-        metadata.Metadata,
-        metadata.MetadataIndex,
-        metadata.StorageMeta,
-        metadata.TensorProperties,
-        metadata.TensorStorageMetadata,
-        metadata._MEM_FORMAT_ENCODING,
-        _StorageInfo,
-        PosixPath,
-        torch.Size,
-        torch.serialization._get_layout,
-    )
+    for kind in (*_RECORDS, metadata._MEM_FORMAT_ENCODING, PosixPath, torch.Size)
 }
+# PyTorch's own function has a cache, and every layout here is strided
+_METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.strided}.__getitem__
 
 
 class FSDP2Backend:
@@ -181,7 +180,7 @@ class MetadataReader(FileSystemReader):
         """Return the metadata; called by PyTorch.
 
         Raises:
-            UnpicklingError: the pickle names anything but the classes of metadata.
+            UnpicklingError: the pickle names anything but the classes of metadata, or changes them.
         """
         content = (Path(self.path) / ".metadata").read_bytes()
         found: metadata.Metadata = _MetadataUnpickler(io.BytesIO(content)).load()
@@ -189,13 +188,22 @@ class MetadataReader(FileSystemReader):
         return found
 
 
-class _MetadataUnpickler(pickle.Unpickler):
+class _MetadataUnpickler(pickle._Unpickler):  # in Python, since in C no opcode can be replaced
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _METADATA:
             return _METADATA[module, name]
         if module == "torch" and isinstance(dtype := getattr(torch, name, None), torch.dtype):
             return dtype
         raise pickle.UnpicklingError(f"GLOBAL {module}.{name}")
+
+    def _build(self) -> None:
+        # of a class or a function, it would change the attributes for the whole process
+        target = self.stack[-2]  # type: ignore[attr-defined]
+        if type(target) not in _RECORDS:
+            raise pickle.UnpicklingError(f"BUILD of {target!r}")
+        self.load_build()  # type: ignore[attr-defined]
+
+    dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: _build}
 
 
 def _mesh(replicas: int) -> DeviceMesh:

@@ -22,6 +22,7 @@ from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, Posi
 import resume_gym  # noqa: F401  registers the environments
 from resume_gym import trust
 from resume_gym.judges import named_modules
+from resume_gym.llm.settings import check_url
 from resume_gym.user_errors import did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
@@ -153,8 +154,10 @@ class Config:
         if len(set(self.log_to)) < len(self.log_to):
             raise ConfigError(f"log_to: expected each name once, got {', '.join(self.log_to)}")
         for url in self.engine_urls:
-            if not url.startswith(("http://", "https://")):
-                raise ConfigError(f"engine_urls: expected http://HOST:PORT, got {url!r}")
+            try:
+                check_url(url, "engine_urls", "http://HOST:PORT")
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
         self._check_combinations()
 
     @property

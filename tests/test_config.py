@@ -234,6 +234,7 @@ VLLM = {"engine": "vllm"}
         ({"engine_procs": 2}, "engine_procs: 2 needs engine 'vllm', got 'transformers'"),
         ({"engine_urls": ("http://a:1",)}, "engine_urls: .* needs engine 'vllm'"),
         ({**VLLM, "engine_urls": ("a:1",)}, "engine_urls: expected http://HOST:PORT, got 'a:1'"),
+        ({**VLLM, "engine_urls": ("http://me:KEY@a:1",)}, "engine_urls: expected no key in it"),
         ({**VLLM, "engine_urls": "http://a:1"}, "engine_urls: expected a list, got"),
         ({**VLLM, "engine_urls": (1,)}, "engine_urls: expected a valid string, got 1"),
         ({**VLLM, "max_staleness": -1}, "max_staleness: expected at least 0, got -1"),

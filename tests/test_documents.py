@@ -568,6 +568,8 @@ def bomb(content: bytes) -> bytes:
     return data.getvalue()
 
 
+PARAGRAPHS = f'\n\n<a.b:x xmlns:a.b="w">{"<a.b:p/>" * 5_000}</a.b:x>'
+ENTITIES = b"<!DOCTYPE x [<!ENTITY e '%s'>]><x>%s</x>" % (b"<p/>" * 100, b"&e;" * 50)
 LOCKED_WORD = b"\xd0\xcf\x11\xe0" + bytes(20) + "EncryptedPackage".encode("utf-16-le")
 
 
@@ -586,8 +588,11 @@ LOCKED_WORD = b"\xd0\xcf\x11\xe0" + bytes(20) + "EncryptedPackage".encode("utf-1
         ("a.docx", b"\xd0\xcf\x11\xe0 old", r"old format \(.doc\); save it as .docx"),
         ("a.docx", LOCKED_WORD, "protected by a password"),
         ("a.docx", lambda: bomb(bytes(101_000_000)), "at most 100,000,000 bytes unpacked, got 101"),
-        ("a.docx", lambda: bomb(b"<w:p/>" * 5_000), "expected at most 5,000 paragraphs, got 5,0"),
-        ("a.docx", lambda: bomb(b"\xef\xbb\xbf" + b"<x/>" * 90_000), "at most 100,000 XML tags"),
+        ("a.docx", lambda: bomb(PARAGRAPHS.encode()), "at most 5,000 paragraphs, got 5,001"),
+        ("a.docx", lambda: bomb(PARAGRAPHS.encode("utf-16")), "at most 5,000 paragraphs"),
+        ("a.docx", lambda: bomb(ENTITIES), "at most 5,000 paragraphs"),
+        ("a.docx", lambda: bomb(b"<x>" + b"<x/>" * 90_000), "at most 100,000 XML tags"),
+        ("a.docx", lambda: bomb(b"<x>" + b"<!---->" * 90_000), "at most 100,000 XML tags"),
         ("a.doc", b"Ada", "expected .md, .*; got .doc; save it as .docx"),
         ("ada", b"Ada", "got no extension"),
         ("a.pdf", b"a" * 20_000_001, "expected at most 20,000,000 bytes, got 20,000,001"),

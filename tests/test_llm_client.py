@@ -93,6 +93,8 @@ async def ask_all(client: Client, prompts: list[Prompt]) -> list[Any]:
         ("openai", {"model": "x", "base_url": "http://h:99999/v1"}, "Port out of range"),
         ("openai", {"model": "x", "base_url": "http://me:secret@h/v1"}, "expected no key in it"),
         ("gemini", {"base_url": "http://h/v1?key=secret"}, "expected no key in it"),
+        ("gemini", {"base_url": "http://h/v1#key=secret"}, "expected no key in it"),
+        ("gemini", {"base_url": "https://h;key=secret/v1"}, "expected no key in it"),
     ],
 )
 def test_options_that_make_no_sense(provider: str, options: dict[str, Any], words: str) -> None:

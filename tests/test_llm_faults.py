@@ -92,6 +92,9 @@ COUNTS = {
     "usageMetadata": {"promptTokenCount": MANY},
 }
 CHOICES = f'{{"choices": [{"{}, " * 200_000}{{}}], "candidates": []}}'
+LISTS = CHOICES.replace("{}", "[]")
+NUMBERS = CHOICES.replace("{}", "1")
+OTHERS = (Say(body='{"choices": [[]]}'), Say(body='{"choices": [0]}'))
 DEEP = "[" * 900 + "]" * 900
 NESTED = f'{{"choices": {DEEP}, "candidates": {DEEP}}}'
 GZIP = {"Content-Encoding": "gzip"}
@@ -168,9 +171,12 @@ FAULTS = (
     Fault("200 with an HTML page", (Say(body=HTML),) * 2, "Malformed", TWICE),
     Fault("200 with JSON of another kind", (Say(body="[]"), Say(body="7")), "Malformed", TWICE),
     Fault("200 with null", (Say(body="null"),) * 2, "Malformed", TWICE),
+    Fault("200 with choices of another type", OTHERS, "Malformed", TWICE),
     Fault("200 with half an answer", (Say(body=HALF),) * 2, "Malformed", TWICE),
     Fault("200 with more than 4 MB", (Say("x" * 5_000_000),) * 2, "Malformed", TWICE, "4,000,000"),
     Fault("200 with 200,000 empty choices", (Say(body=CHOICES),) * 2, "Malformed", TWICE, "20,000"),
+    Fault("200 with 200,000 lists", (Say(body=LISTS),) * 2, "Malformed", TWICE, "20,000"),
+    Fault("200 with 200,000 numbers", (Say(body=NUMBERS),) * 2, "Malformed", TWICE, "20,000"),
     Fault("200, compressed", (Say(headers=GZIP),) * 2, "Malformed", TWICE, "not compressed"),
     Fault("200, deeply nested", (Say(body=NESTED),) * 2, "Malformed", TWICE),
     Fault("200, nested without end", (Say(body="[" * 10_000),) * 2, "Malformed", TWICE),
@@ -341,13 +347,25 @@ def test_the_documentation_matches_the_errors() -> None:
         Say(body=f'["{KEY}"]'),
         Say(body=json.dumps({"choices": [{"finish_reason": KEY, "message": {"content": "x"}}]})),
         Say(body=json.dumps({"choices": [{"finish_reason": "stop", "message": {"refusal": KEY}}]})),
+        Say(GOOD, model=KEY),
     ],
 )
 def test_no_error_quotes_a_key_that_the_server_sends(say: Say, tmp_path: Path) -> None:
-    told = suffer(Fault("", (say,) * 9, "", None, options={"canary": False}), "openai", tmp_path)
+    options = {"canary": False, "served": "judge-1"}
+    told = suffer(Fault("", (say,) * 9, "", None, options=options), "openai", tmp_path)
     assert told.error is not None
     assert "[key]" in str(told.error)
     assert KEY not in str(told.error) + told.store
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_brackets_and_commas_in_a_text_are_no_values(provider: str) -> None:
+    text = Colour(why='\\"[{,' * 10_000, colour="red")
+    with SERVERS[provider]() as server:
+        server.script.append(Say(text.model_dump_json()))
+        client = make_client(provider, model="judge-1", base_url=server.url)
+        assert client.ask_now(PROMPT, Colour.model_validate_json) == text
+        asyncio.run(client.close())
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

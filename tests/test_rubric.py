@@ -236,4 +236,8 @@ def test_what_takes_too_long_is_refused(more: str, what: str) -> None:
     # a revision alone cannot avoid its grade, also with lines too short to be padding
     assert judged(resume).preference == -1
     short = "\n".join(f"{chr(97 + i % 26)}{i}" for i in range(600))
-    assert judged(f"{RESUME.rstrip()}\n{short}").preference == -1
+    padded = f"{RESUME.rstrip()}\n{short}"
+    assert judged(padded).preference == -1
+    # also if it has less than twice the lines of the original
+    half = replace(TASK, resume=padded[: padded.index("a390")])
+    assert judged(padded, half).preference == -1

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Self
+from unittest.mock import AsyncMock
 
 import pytest
 import requests
@@ -27,7 +28,7 @@ from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
 from learners.engines.server import Server, command, environment, own_address
 from learners.engines.vllm import VLLMEngine, unreachable
-from learners.engines.vllm_plugin import KEY
+from learners.engines.vllm_plugin import KEY, KeyRequired
 from learners.rollouts.orchestrator import StepRollouts
 from learners.rollouts.rollout import NOT_SAMPLED
 from learners.rollouts.rollout_source import RolloutSource
@@ -401,6 +402,20 @@ def test_a_wrong_key_is_an_error_at_once(
         talk(one, [1])
     with pytest.raises(EngineError, match=expected):
         one.load_weights(4, {"a": torch.zeros(2)}.items)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers"),
+    [("http", ["http.response.start", "http.response.body"]), ("websocket", ["websocket.close"])],
+)
+def test_a_server_rejects_what_comes_without_the_key(
+    kind: str, answers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY, "secret")
+    app, send = AsyncMock(), AsyncMock()
+    asyncio.run(KeyRequired(app)({"type": kind, "path": "/v1"}, AsyncMock(), send))
+    assert [call.args[0]["type"] for call in send.await_args_list] == answers
+    app.assert_not_awaited()
 
 
 def test_each_run_makes_a_key_that_no_command_line_shows(monkeypatch: pytest.MonkeyPatch) -> None:

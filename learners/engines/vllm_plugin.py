@@ -51,11 +51,13 @@ class KeyRequired:
     async def __call__(
         self, scope: _Message, receive: Callable[..., Any], send: Callable[..., Any]
     ) -> None:
-        """Pass a request on, or answer with status 401."""
+        """Pass a request on, or answer with status 401, or close a websocket."""
         given = dict(scope.get("headers", ())).get(b"authorization", b"")
         known = secrets.compare_digest(given, self._expected)
         if known or scope["type"] == "lifespan" or scope["path"] == "/health":
             await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close"})  # servers answer it with status 403
         else:
             empty = [(b"content-length", b"0")]
             await send({"type": "http.response.start", "status": 401, "headers": empty})

@@ -62,16 +62,23 @@ def check(name: str, value: Any) -> None:
         raise ValueError(f"model: expected a name, got {value!r}")
 
 
-def check_url(url: object) -> None:
+def check_url(
+    url: object, name: str = "base_url", expected: str = "http://HOST/v1 or null"
+) -> None:
     """Validate the address of a server.
+
+    Args:
+        url: value of an option.
+        name: name of the option.
+        expected: form of a valid address.
 
     Raises:
         ValueError: it is no HTTP or HTTPS URL with a host, or could contain a key, which would
             enter the files that record the settings.
     """
-    if isinstance(url, str) and ("@" in url or "?" in url):
-        raise ValueError("base_url: expected no key in it; keys are environment variables")
-    message = f"base_url: expected http://HOST/v1 or null, got {url!r}"
+    if isinstance(url, str) and set("@?#;") & set(url):
+        raise ValueError(f"{name}: expected no key in it; keys are environment variables")
+    message = f"{name}: expected {expected}, got {url!r}"
     if not isinstance(url, str):
         raise ValueError(message)
     try:

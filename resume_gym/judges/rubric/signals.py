@@ -121,10 +121,15 @@ def measure(text: str, reference: Reference) -> Signals:
 
 
 def outgrown(text: str, reference: Reference) -> str | None:
-    """Return how a text has grown beyond what can be read, and beyond twice the original."""
-    after, before = _sizes(parse(text)), _sizes(reference.lines)
-    for what, size in after.items():
-        if size > max(_MOST[what], 2 * before[what]):
+    """Return how a text has grown beyond what can be read; None if it can be read.
+
+    Raises:
+        JudgeRefused: the original is too long.
+    """
+    _check_size(reference.lines)
+    before = _sizes(reference.lines)
+    for what, size in _sizes(parse(text)).items():
+        if size > _MOST[what]:
             return f"It has grown from {before[what]:,} to {size:,} {what}."
     return None
 

@@ -403,6 +403,12 @@ def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch)
         ("B200", 1, 1),
         ("4 x NVIDIA RTX 4090", 4, 1),
         ("2 x 8 x NVIDIA A100", 8, 2),
+        ("4x NVIDIA H200", 4, 1),
+        ("2x8x h200", 8, 2),
+        ("NVIDIA H100 80GB HBM3", 1, 1),
+        ("8 x NVIDIA A100-SXM4-80GB", 8, 1),
+        ("NVIDIA GeForce RTX 4090", 1, 1),
+        ("h100 pcie", 1, 1),
     ],
 )
 def test_machines_by_name(text: str, gpus: int, number: int) -> None:
@@ -412,8 +418,15 @@ def test_machines_by_name(text: str, gpus: int, number: int) -> None:
     assert (peak_bandwidth(machine.gpus[0][0]) or 0) > 1e11
 
 
+def test_a_reported_name_tells_the_memory() -> None:
+    sizes = {"NVIDIA A100-SXM4-40GB": 40, "NVIDIA H100 80GB HBM3": 80, "NVIDIA H100 NVL": 94}
+    for name, size in sizes.items():
+        assert Machine.named(f"2 x {name}").gpus == ((name, size * 10**9),) * 2
+
+
 @pytest.mark.parametrize(
-    "text", ["", "4 x Potato", "0 x H200", "H200 NVL", "x H200", "4 x", "4xH200"]
+    "text",
+    ["", "4 x Potato", "0 x H200", "x H200", "4 x", "H200 x 4", "RTX 4090 Laptop GPU", "A10G"],
 )
 def test_an_unknown_machine_is_refused_with_those_that_are_known(text: str) -> None:
     told = r"--dry-run: expected GPUs such as '4 x NVIDIA H200', with B200 or H200 or .*; got "

@@ -153,7 +153,7 @@ def test_other_judges_have_no_price(source: Config) -> None:
     assert (own.verdicts.requests, own.verdicts.dollars) == (3, None)
     assert ("judge's server", "elsewhere") in [row[:2] for row in own.processes]
     text = printed(own)
-    assert "http://127.0.0.1:8001/v1" in text
+    assert "grades; must run at http://127.0.0.1:8001/v1" in text
     assert "none   if the judge's server is your own" in text
     assert "at most, without the judge's server" in text
     far = json.dumps({"name": "openai", "model": "unlisted"})

@@ -287,7 +287,7 @@ def _processes(config: Config, machine: Machine, judge: str) -> Iterator[Row]:
     for url in config.engine_urls:
         yield "vLLM server", "elsewhere", f"samples; runs already at {url}"
     if judge:
-        yield "judge's server", "elsewhere", f"grades; runs already at {judge}"
+        yield "judge's server", "elsewhere", f"grades; must run at {judge}"
     leads = "trains, leads the others" if trainers * machine.number > 1 else "trains"
     for local in range(trainers):
         ranks = " and ".join(map(str, range(local, trainers * machine.number, trainers)))

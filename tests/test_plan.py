@@ -86,7 +86,7 @@ def test_every_preset_fits_its_machine(name: str) -> None:
     assert (plan.duration is None) == (not plan.machine.gpus)
     assert plan.step.counted == ("Qwen" not in plan.config.model)
     text = printed(plan)
-    assert ("characters each" in text) == ("Qwen" in plan.config.model)
+    assert ("characters a token" in text) == ("Qwen" in plan.config.model)
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -151,7 +151,15 @@ def test_other_judges_have_no_price(source: Config) -> None:
     own = planned(preset("qwen3_14b_vllm_judge"), H200)
     assert own.verdicts is not None
     assert (own.verdicts.requests, own.verdicts.dollars) == (3, None)
-    assert "unknown   the model has no list price" in printed(own)
+    assert ("judge's server", "elsewhere") in [row[:2] for row in own.processes]
+    text = printed(own)
+    assert "grades; must run at http://127.0.0.1:8001/v1" in text
+    assert "none   if the judge's server is your own" in text
+    assert "at most, without the judge's server" in text
+    far = json.dumps({"name": "openai", "model": "unlisted"})
+    assert "unknown   the model has no list price" in printed(
+        make_plan(replace(source, judge=far), H200)
+    )
     tiers = json.dumps({"name": "tiers", "local": "rubric", "frontier": "gemini"})
     assert "unknown   tiers(rubric, gemini/" in printed(
         make_plan(replace(source, judge=tiers), H200)
@@ -177,7 +185,7 @@ def test_sampling_takes_as_long_as_reading_weights_and_caches(source: Config) ->
     assert f"{times.total / 3600:.1f} h   at most" in text
     assert f"{4 * times.total / 3600:.0f}   at most" in text
     waiting = 1 - plan.step.seconds / times.step
-    assert f"of which the trainers wait {waiting:.0%}" in text
+    assert f"of which the trainers wait {100 * waiting:.0f} %" in text
     turns = make_plan(replace(source, max_staleness=0), H200).duration
     assert turns is not None
     assert turns.step == times.sampling + plan.step.seconds
@@ -283,6 +291,7 @@ def test_memory_follows_the_settings(alone: Config) -> None:
     assert kept.memory.checkpoints == 0
     adapted = make_plan(replace(apart, lora_rank=8), machine)
     assert adapted.memory.optimizer == 2 * adapted.memory.gradients < plan.memory.optimizer / 50
+    assert "fp32, of the adapters, a part of 4" in printed(adapted)
     assert adapted.step.operations < plan.step.operations
     small = make_plan(replace(apart, optimizer="adamw8bit"), machine)
     assert small.memory.optimizer == pytest.approx(plan.memory.optimizer / 4, rel=1e-6)
@@ -339,10 +348,11 @@ def test_a_trainer_s_weights_stay_while_the_engine_is_awake(source: Config) -> N
 def test_two_machines() -> None:
     config = preset("two_nodes")
     plan = planned(config, MACHINES["two_nodes"])
-    assert ("trainer, rank 0 and 7", "GPU 1", "trains, drives") in plan.processes
+    assert ("trainer, rank 0 and 7", "GPU 1", "trains, leads the others") in plan.processes
     assert sum(plan.memory[:3]) == pytest.approx(16 * plan.parameters / 7, rel=1e-6)
     assert "Processes of each machine" in printed(plan)
-    with pytest.raises(ConfigError, match="replicas: expected a divisor of 7 processes, got 2"):
+    told = "replicas: expected a divisor of 7 processes, got 2; --dry-run '2 x 8 x NVIDIA H200'"
+    with pytest.raises(ConfigError, match=told):
         make_plan(config, Machine.named("8 x H200"))
     with pytest.raises(ConfigError, match=r"backend: expected .* for 2 machines, got 'local'"):
         make_plan(Config(), Machine.named("2 x 8 x H200"))
@@ -353,7 +363,8 @@ def test_on_a_cpu_only_state_and_engines_count(source: Config) -> None:
     with pytest.raises(ConfigError, match=told):
         make_plan(source, SMALL)
     plan = make_plan(Config(), SMALL)
-    assert [one[:2] for one in plan.processes] == [("trainer, rank 0", "CPU")]
+    assert plan.processes == (("trainer, rank 0", "CPU", "plays the episodes, then trains"),)
+    assert "unknown   estimated only for bf16 on known GPUs" in printed(plan)
     assert plan.trained < plan.parameters  # its first layer is frozen
     assert plan.step.seconds is None
     beside = make_plan(preset("nano_vllm"), SMALL)
@@ -372,8 +383,10 @@ def test_a_trainer_that_shares_its_weights_out_samples_with_a_copy() -> None:
 def test_servers_that_run_already_take_nothing_here(source: Config) -> None:
     plan = make_plan(replace(source, engine_urls=("http://far:8000",)), Machine.named("3 x H200"))
     assert plan.serving is None
-    assert ("trainer, rank 0", "GPU 0", "trains, drives") in plan.processes
-    assert "http://far:8000" in printed(plan)
+    assert ("trainer, rank 0", "GPU 0", "trains, leads the others") in plan.processes
+    text = printed(plan)
+    assert "http://far:8000" in text
+    assert "unknown   estimated only if the run starts its servers" in text
 
 
 def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,6 +416,12 @@ def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch)
         ("B200", 1, 1),
         ("4 x NVIDIA RTX 4090", 4, 1),
         ("2 x 8 x NVIDIA A100", 8, 2),
+        ("4x NVIDIA H200", 4, 1),
+        ("2x8x h200", 8, 2),
+        ("NVIDIA H100 80GB HBM3", 1, 1),
+        ("8 x NVIDIA A100-SXM4-80GB", 8, 1),
+        ("NVIDIA GeForce RTX 4090", 1, 1),
+        ("h100 pcie", 1, 1),
     ],
 )
 def test_machines_by_name(text: str, gpus: int, number: int) -> None:
@@ -412,8 +431,15 @@ def test_machines_by_name(text: str, gpus: int, number: int) -> None:
     assert (peak_bandwidth(machine.gpus[0][0]) or 0) > 1e11
 
 
+def test_a_reported_name_tells_the_memory() -> None:
+    sizes = {"NVIDIA A100-SXM4-40GB": 40, "NVIDIA H100 80GB HBM3": 80, "NVIDIA H100 NVL": 94}
+    for name, size in sizes.items():
+        assert Machine.named(f"2 x {name}").gpus == ((name, size * 10**9),) * 2
+
+
 @pytest.mark.parametrize(
-    "text", ["", "4 x Potato", "0 x H200", "H200 NVL", "x H200", "4 x", "4xH200"]
+    "text",
+    ["", "4 x Potato", "0 x H200", "x H200", "4 x", "H200 x 4", "RTX 4090 Laptop GPU", "A10G"],
 )
 def test_an_unknown_machine_is_refused_with_those_that_are_known(text: str) -> None:
     told = r"--dry-run: expected GPUs such as '4 x NVIDIA H200', with B200 or H200 or .*; got "
@@ -438,7 +464,9 @@ def test_the_table_fits_in_100_columns(width: int, source: Config) -> None:
         "594,258   51 episodes of full length at once",
         "3 groups of 16",
         "tokens at most, a group's prompt once",
-        "at most, to train at 45% of the GPUs' peak",
+        "tokens at most, without the tools' replies",
+        "at most, training at 45 % of the GPUs' peak",
+        "at most, decoding at 70 % of the bandwidth",
         "at most, in steps from sampling to training",
         "every 20 steps; up to three are kept",
     ):

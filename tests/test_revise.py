@@ -208,6 +208,7 @@ def test_scripted_agents_and_models_of_ones_own_revise(
         (["--out", "n.md", "--report", "n.md"], "--report: 'n.md' is one of the files"),
         (["--out", "nowhere/n.md"], "--out: there is no folder 'nowhere'"),
         (["--out", "n.docx"], "--out: a .docx needs a Word file as the resume, got Markdown"),
+        (["--out", "n.PDF"], "--out: expected .md, .txt, or .docx from a Word file; got 'n.PDF'"),
         (["--out", "."], "--out: expected a file, '.' is a folder"),
         (["--out", "n.md", "--judge", "rubrik"], "--judge: expected module:name"),
         (["--out", "n.md", "--env", "CartPole-v1"], "CartPole-v1 edits no documents"),
@@ -488,6 +489,19 @@ def test_versions_of_lines_are_hunks_of_their_own_and_a_move_is_one() -> None:
         [(("- gone",), ())],
         [(("- made d e f",), ("- built d e f",))],
     ]
+
+
+def test_a_line_that_moved_and_was_reworded_is_one_change() -> None:
+    old = [
+        "- Participated in rewriting the billing exporter in Go.",
+        "- Ran tests.",
+        "- Wrote docs.",
+    ]
+    new = ["- Ran tests.", "- Wrote docs.", "- Rewrote the billing exporter in Go, for two teams."]
+    (hunk,) = find_hunks("\n".join(old), "\n".join(new))
+    assert apply_hunks("\n".join(old), [hunk]) == "\n".join(new)
+    apart = [*new[:2], "- Planned the yearly audit of all suppliers."]
+    assert len(find_hunks("\n".join(old), "\n".join(apart))) == 2
 
 
 @pytest.mark.parametrize(

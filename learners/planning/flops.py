@@ -202,7 +202,7 @@ def _peaks(name: str) -> tuple[float, float] | None:
     if _SLOWER.search(name):
         return None
     for key, teraflops, gigabytes in _PEAKS:
-        if re.search(rf"\b{key}\b", name):
+        if re.search(rf"\b{key}\b", name, re.I):
             return teraflops, gigabytes
     return None
 

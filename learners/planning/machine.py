@@ -9,11 +9,15 @@ import torch
 from learners.config import ConfigError
 
 _MEMORY_GB = {
-    **{"B200": 180, "H200": 141, "H100": 80, "A100": 80, "L40S": 48, "L4": 24, "A10": 24},
+    **{"B200": 180, "H200": 141, "H100 NVL": 94, "H100": 80, "A100": 80, "L40S": 48},
+    **{"L4": 24, "A10": 24},
     **{"RTX 5090": 32, "RTX 4090": 24, "RTX 3090": 24},
 }
 # the first count is lazy, so that a single count is the number of GPUs
-_MACHINE = re.compile(r"(?:([1-9]\d*) x )??(?:([1-9]\d*) x )?(?:NVIDIA )?((?:RTX )?\S+)", re.I)
+_COUNT, _FORM = r"(?:([1-9]\d*) ?x ?)?", r"(?:[ -](?:SXM\d?|PCIe|NVL|HBM\w+|\d+ ?GB))*"
+_MACHINE = re.compile(
+    rf"{_COUNT}?{_COUNT}(?:NVIDIA )?((?:GeForce )?({'|'.join(_MEMORY_GB)}){_FORM})", re.I
+)
 
 
 class Machine(NamedTuple):
@@ -43,17 +47,20 @@ class Machine(NamedTuple):
     def named(cls, text: str) -> Self:
         """Parse "here", "4 x NVIDIA H200", or "2 x 8 x NVIDIA H200" for two machines.
 
+        A GPU may have the name that it reports, such as "NVIDIA H100 80GB HBM3".
+
         Raises:
             ConfigError: the text has another form, or the GPU is unknown.
         """
         if text == "here":
             return cls.here()
         match = _MACHINE.fullmatch(text)
-        if match is None or match[3].upper() not in _MEMORY_GB:
+        if match is None:
             expected = f"such as '4 x NVIDIA H200', with {' or '.join(_MEMORY_GB)}"
             raise ConfigError(f"--dry-run: expected GPUs {expected}; got {text!r}")
-        gpu = match[3].upper()
-        gpus = ((f"NVIDIA {gpu}", _MEMORY_GB[gpu] * 10**9),) * int(match[2] or 1)
+        reported = re.search(r"(\d+) ?GB", match[3], re.I)
+        size = int(reported[1]) if reported else _MEMORY_GB[match[4].upper()]
+        gpus = ((f"NVIDIA {match[3]}", size * 10**9),) * int(match[2] or 1)
         return cls(gpus, number=int(match[1] or 1))
 
     def __str__(self) -> str:

@@ -116,12 +116,13 @@ def make_plan(config: Config, machine: Machine) -> Plan:
         sizes.vocabulary, machine.gpus[first_trainer(config)][1] if machine.gpus else 0
     )
     memory = _training(config, sizes, (parameters, trained), world, step.row, chunk)
+    verdicts = Verdicts.of(config, work)
     # sharded weights cannot sample, so rank 0 has a full fp32 copy
     embedded = config.engine == "transformers" and config.backend != "local"
     plan = Plan(
         config=config,
         machine=machine,
-        processes=tuple(_processes(config, machine)),
+        processes=tuple(_processes(config, machine, verdicts.url if verdicts else "")),
         parameters=parameters,
         trained=trained,
         context=model.config.max_position_embeddings,
@@ -132,7 +133,7 @@ def make_plan(config: Config, machine: Machine) -> Plan:
         copy=4 * sizes.parameters if embedded else 0,
         serving=serving,
         step=step,
-        verdicts=Verdicts.of(config, work),
+        verdicts=verdicts,
         duration=duration(
             config,
             machine,
@@ -188,7 +189,9 @@ def _world(config: Config, machine: Machine) -> int:
         raise ConfigError(f"backend: expected {expected}, got 'local'")
     if world % config.replicas:
         expected = f"a divisor of {world} processes"
-        raise ConfigError(f"replicas: expected {expected}, got {config.replicas}")
+        several = "; --dry-run '2 x 8 x NVIDIA H200' plans two machines of 8 GPUs"
+        less = several if machine.number == 1 else ""
+        raise ConfigError(f"replicas: expected {expected}, got {config.replicas}{less}")
     return world
 
 
@@ -270,7 +273,7 @@ def _serving(config: Config, sizes: Sizes, machine: Machine) -> Serving:
     return Serving(device, weights, 2 * sizes.layers * heads * sizes.head_size * wide)
 
 
-def _processes(config: Config, machine: Machine) -> Iterator[Row]:
+def _processes(config: Config, machine: Machine, judge: str) -> Iterator[Row]:
     def place(first: int, count: int = 1) -> str:
         return f"GPU {', '.join(map(str, range(first, first + count)))}" if machine.gpus else "CPU"
 
@@ -283,11 +286,14 @@ def _processes(config: Config, machine: Machine) -> Iterator[Row]:
         yield f"vLLM server {number}", where, f"samples{shares}"
     for url in config.engine_urls:
         yield "vLLM server", "elsewhere", f"samples; runs already at {url}"
+    if judge:
+        yield "judge's server", "elsewhere", f"grades; must run at {judge}"
+    leads = "trains, leads the others" if trainers * machine.number > 1 else "trains"
     for local in range(trainers):
         ranks = " and ".join(map(str, range(local, trainers * machine.number, trainers)))
-        drives = ", drives" if background else ", plays episodes before that, drives"
         where = place(first_trainer(config) + local)
-        yield f"trainer, rank {ranks}", where, f"trains{'' if local else drives}"
+        first = leads if background else "plays the episodes, then trains"
+        yield f"trainer, rank {ranks}", where, "trains" if local else first
     if background:
         where = ", on the first machine only" if machine.number > 1 else " and has them graded"
         yield "rollout process", "CPU", f"plays episodes{where}"

@@ -44,11 +44,12 @@ def _memory_rows(plan: Plan) -> Iterator[Row]:
     config, row = plan.config, f"a row of {plan.step.row:,} tokens"
     shards = config.trainer_procs * plan.machine.number // config.replicas
     part = f", a part of {shards}" if shards > 1 else ""
+    adapters = ", of the adapters" if config.lora_rank else ""
     layers = "one layer" if config.activation_checkpointing else "all layers"
     notes = {
         "weights": ("weights", f"fp32{part}"),
-        "gradients": ("gradients", f"fp32{part}"),
-        "optimizer": ("optimizer", f"Adam's moments{part}"),
+        "gradients": ("gradients", f"fp32{adapters}{part}"),
+        "optimizer": ("optimizer", f"Adam's moments{adapters}{part}"),
         "gathered": ("weights in use", f"whole, {_kind(config)}"),
         "reduced": ("gradients in use", "whole, of one layer or the head"),
         "checkpoints": ("inputs of layers", f"kept for {row}"),
@@ -87,25 +88,25 @@ def _step_rows(plan: Plan) -> Iterator[Row]:
     config, step = plan.config, plan.step
     groups = f"{config.groups} groups of {config.group_size}"
     yield "episodes", f"{config.groups * config.group_size:,}", groups
-    how = "" if step.counted else f", {CHARACTERS} characters each"
-    yield "prompt", f"{step.prompt:,}", f"tokens, mean of real ones{how}"
-    note = "but for what the tools reply"
+    how = "" if step.counted else f", at {CHARACTERS} characters a token"
+    yield "prompt", f"{step.prompt:,}", f"tokens, mean of the real prompts{how}"
+    note = "without the tools' replies"
     if step.rollout > plan.context:
         note = f"and the model reads {plan.context:,}"
     yield "longest episode", f"{step.rollout:,}", f"tokens at most, {note}"
     yield "trained on", f"{step.tokens:,}", "tokens at most, a group's prompt once"
     yield "computation", _count(step.operations, "FLOP"), "to train, at most; without recomputation"
     if step.seconds:
-        share = f"at most, to train at {UTILISATION:.0%} of the GPUs' peak"
+        share = f"at most, training at {100 * UTILISATION:.0f} % of the GPUs' peak"
         yield "time to train", f"{step.seconds:,.0f} s", share
     if plan.duration:
         yield from _sampling_rows(config, step.seconds or 0.0, plan.duration)
 
 
 def _sampling_rows(config: Config, training: float, times: Duration) -> Iterator[Row]:
-    share = f"at most, to decode at {BANDWIDTH:.0%} of their bandwidth"
+    share = f"at most, decoding at {100 * BANDWIDTH:.0f} % of the bandwidth"
     yield "time to sample", f"{times.sampling:,.0f} s", share
-    note = f"of which the trainers wait {1 - training / times.step:.0%}"
+    note = f"of which the trainers wait {100 - 100 * training / times.step:.0f} %"
     yield "time", f"{times.step:,.0f} s", "both, in turns" if config.colocated else note
 
 
@@ -119,10 +120,12 @@ def _verdict_rows(config: Config, verdicts: Verdicts) -> Iterator[Row]:
     each = f"{verdicts.requests} a verdict, to {verdicts.model}"
     yield "requests", f"{verdicts.requests * verdicts.total:,}", each
     step = config.groups * config.group_size
-    how = f"tokens a step, {CHARACTERS} characters each"
+    how = f"tokens a step, at {CHARACTERS} characters a token"
     yield "the judge reads", f"{step * verdicts.read:,}", how
     yield "the judge writes", f"{step * verdicts.written:,}", "tokens a step, without thinking"
-    if verdicts.dollars is None:
+    if verdicts.dollars is None and verdicts.url:
+        yield "cost", "none", "if the judge's server is your own"
+    elif verdicts.dollars is None:
         yield "cost", "unknown", "the model has no list price"
     else:
         cost = verdicts.dollars * verdicts.total
@@ -144,11 +147,16 @@ def _run_rows(plan: Plan) -> Iterator[Row]:
         hours, count = plan.duration.total / 3600, evaluations(config)
         played = count * plan.duration.evaluation / 3600
         yield "time", f"{hours:,.1f} h", f"at most; {played:,.1f} h for {count} evaluations"
+        own = ", without the judge's server" if plan.verdicts and plan.verdicts.url else ""
         yield (
             "GPU-hours",
             f"{hours * gpus(config, config.trainer_procs) * plan.machine.number:,.0f}",
-            "at most",
+            f"at most{own}",
         )
+    elif plan.step.seconds:
+        yield "time", "unknown", "estimated only if the run starts its servers"
+    else:
+        yield "time", "unknown", "estimated only for bf16 on known GPUs"
 
 
 def _kind(config: Config) -> str:

@@ -29,6 +29,7 @@ class Verdicts(NamedTuple):
         held_out: verdicts in all evaluations.
         requests: requests per verdict; 0 if no model is asked, None if unknown.
         model: model that is asked; empty without one.
+        url: address of the judge's server; empty for that of a provider.
         read: tokens per verdict in the prompts, estimated from their characters.
         written: tokens per verdict in the answers, without thinking.
         dollars: cost of a verdict by list prices; None if unknown.
@@ -39,6 +40,7 @@ class Verdicts(NamedTuple):
     held_out: int
     requests: int | None = 0
     model: str = ""
+    url: str = ""
     read: int = 0
     written: int = 0
     dollars: float | None = None
@@ -77,7 +79,12 @@ class Verdicts(NamedTuple):
         model = asked.name.partition("/")[2]
         price = dollars(model, Answer("", model, read, written, 0.0))
         return own._replace(
-            requests=votes * len(answers), model=model, read=read, written=written, dollars=price
+            requests=votes * len(answers),
+            model=model,
+            url=getattr(asked, "base_url", ""),
+            read=read,
+            written=written,
+            dollars=price,
         )
 
 

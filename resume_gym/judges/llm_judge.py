@@ -102,6 +102,11 @@ class ModelJudge(AsyncJudge):
         return getattr(self._asks, "served", None) or ""
 
     @property
+    def base_url(self) -> str:
+        """Address of the model's server; empty if the client reports none."""
+        return getattr(self._asks, "base_url", "")
+
+    @property
     def answer_tokens(self) -> int | None:
         """Token budget of an answer, without thinking; None if the client does not report it."""
         return getattr(self._asks, "answer_tokens", None)

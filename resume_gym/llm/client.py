@@ -176,6 +176,11 @@ class Client:
         return int(self._provider.sampling["answer_tokens"])
 
     @property
+    def base_url(self) -> str:
+        """Address of the model's server; empty for the provider's own."""
+        return getattr(self._provider, "base_url", None) or ""
+
+    @property
     def served(self) -> str | None:
         """Model version of the latest answer; None before the first."""
         return self._served

@@ -1,9 +1,11 @@
 """Differences between two versions of a resume, line by line."""
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 
 _ALIKE = 0.25  # least share of common words of two versions of a line
+_REWORDED = 0.4  # the same for a line that also moved
 _MOST = 250_000  # pairs of lines to compare in one changed passage
 
 
@@ -44,6 +46,19 @@ def changed_spans(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int,
             yield first - 1, first, second - 1, second
         if first < stop or second < end:
             yield first, stop, second, end
+
+
+def reworded(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Return whether one of the new lines is a version of an old one that stood elsewhere."""
+    if len(old) * len(new) > _MOST:
+        return False
+    left, right = ([{*re.findall(r"\w+", one.lower())} for one in lines] for lines in (old, new))
+    return any(len(a & b) > _REWORDED * len(a | b) for a in left for b in right)
+
+
+def has_versions(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Return whether one of the new lines is a version of an old one in its place."""
+    return bool(_versions(old, new))
 
 
 def _versions(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:

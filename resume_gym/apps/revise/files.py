@@ -129,9 +129,13 @@ def check_format(out: Path, resume: Source) -> None:
     """Check that a revision can be written in the format of an output file.
 
     Raises:
-        TaskError: it would be a Word file, but the resume is none, or cannot be written again.
+        TaskError: it would be a PDF, or a Word file from another format or one that cannot be
+            written again.
         ModuleNotFoundError: the package for the format is not installed.
     """
+    if out.suffix.lower() == ".pdf":
+        expected = ".md, .txt, or .docx from a Word file"
+        raise TaskError(f"--out: expected {expected}; got {str(out)!r}")
     if out.suffix.lower() != _WORD:
         return
     if resume.kind == "Word":

@@ -1,8 +1,8 @@
 """Choice of the changes to take: hunks of changed lines, and questions as in `git add -p`.
 
 A hunk is a line with its new version, or a passage of adjacent lines without such. A line that
-moved is one hunk with the place that it left. A hunk that is not taken leaves the lines of the
-original.
+moved, reworded or not, is one hunk with the place that it left. A hunk that is not taken leaves
+the lines of the original.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from resume_gym.apps.revise.diffs import changed_spans
+from resume_gym.apps.revise.diffs import changed_spans, has_versions, reworded
 from resume_gym.apps.revise.revision import Revision
 from resume_gym.apps.revise.summary import print_rows, reason_of, visible
 
@@ -41,17 +41,21 @@ def find_hunks(original: str, revised: str) -> list[Hunk]:
     hunks: list[Hunk] = []
     for i, stop, j, end in changed_spans(old, new):
         span = Span(i, stop, tuple(old[i:stop]), tuple(new[j:end]))
-        moved = [hunk for hunk in hunks if _share_a_line(hunk, span)]
+        moved = [hunk for hunk in hunks if _linked(hunk, span)]
         hunks = [hunk for hunk in hunks if hunk not in moved]
         hunks.append((*(one for hunk in moved for one in hunk), span))
     return sorted(hunks)
 
 
-def _share_a_line(hunk: Hunk, span: Span) -> bool:
-    """Return whether a line that one place lost is added at the other."""
-    return any(
-        line.strip() for one in hunk for line in {*one.old} & {*span.new} | {*one.new} & {*span.old}
-    )
+def _linked(hunk: Hunk, span: Span) -> bool:
+    """Return whether a line that one place lost is added at the other, perhaps reworded."""
+    for one in hunk:
+        if any(line.strip() for line in {*one.old} & {*span.new} | {*one.new} & {*span.old}):
+            return True
+        paired = has_versions(one.old, one.new) or has_versions(span.old, span.new)
+        if not paired and (reworded(one.old, span.new) or reworded(span.old, one.new)):
+            return True
+    return False
 
 
 def apply_hunks(original: str, hunks: Sequence[Hunk]) -> str:

@@ -256,13 +256,13 @@ def load(argv: Sequence[str]) -> Config:
         "another."
     )
     config = tyro.cli(Config, prog=_COMMAND, default=base, args=flags, description=about)
-    if options.dry_run is None:
-        try:
-            if file and not options.trust_remote_code:
-                _check_trust(file, base, config, flags)
+    try:
+        if file and not options.trust_remote_code:
+            _check_trust(file, base, config, flags)
+        if options.dry_run is None:
             check_env(config.env)
-        except ConfigError as error:
-            stop(error)
+    except ConfigError as error:
+        stop(error)
     return config
 
 

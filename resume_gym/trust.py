@@ -25,12 +25,17 @@ _KEYS = ("env", "tasks", "judge")
 def import_named(module: str) -> ModuleType:
     """Import a trusted module, which may be in the current folder.
 
-    The folder is appended to the import path only now: otherwise a file there would take the place
-    of an optional package that is not installed.
+    The folder is at the end of the import path only for this import: otherwise a file there would
+    take the place of an optional package that is not installed.
     """
-    if not {"", os.getcwd()} & set(sys.path):
-        sys.path.append("")
-    return import_module(module)
+    if {"", os.getcwd()} & set(sys.path):
+        return import_module(module)
+    sys.path.append("")
+    try:
+        return import_module(module)
+    finally:
+        if "" in sys.path:
+            sys.path.remove("")
 
 
 def leave_current_folder() -> None:

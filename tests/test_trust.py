@@ -18,7 +18,7 @@ from learners.rollouts.model_player import FoundModel
 from learners.training import models
 from resume_gym import trust
 from resume_gym.cli import main
-from resume_gym.judges import named_modules
+from resume_gym.judges import make_judge, named_modules
 
 ENV = "planted:Planted-v0"
 _CODE = """
@@ -103,6 +103,24 @@ def test_a_judge_that_only_a_file_names_is_refused(
 )
 def test_judges_of_this_package_need_no_trust(judge: Any) -> None:
     assert named_modules(judge) == []
+
+
+def test_only_a_module_and_a_name_are_a_custom_judge(here: Path) -> None:
+    spec = '[{"model":"a"}]'
+    (here / '[{"model".py').write_text(_CODE)
+    assert named_modules(spec) == [spec]
+    with pytest.raises(ValueError, match="expected module:name or one of"):
+        make_judge(spec)
+    assert not (here / "imported.txt").exists()
+
+
+def test_the_current_folder_is_searched_for_custom_judges_only(here: Path) -> None:
+    make_judge("rubric")
+    assert "" not in sys.path
+    with pytest.raises(ValueError, match="no attribute 'judge'"):
+        make_judge("planted:judge")
+    assert (here / "imported.txt").exists()
+    assert "" not in sys.path
 
 
 def test_a_run_that_was_started_here_is_trusted_but_no_copy_and_no_other_one(

@@ -149,10 +149,17 @@ def test_commands_import_what_their_options_name(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["resume_gym", pytest.param("learners.aipo", marks=pytest.mark.slow)]
+    "module",
+    [
+        "resume_gym",
+        *(
+            pytest.param(f"learners.{name}", marks=pytest.mark.slow)
+            for name in ("aipo", "run.model_card")
+        ),
+    ],
 )
 def test_files_in_the_current_folder_take_no_part(module: str, here: Path) -> None:
-    for name in ("rich", "torch", "tyro", "shtab"):
+    for name in ("cuda", "rich", "torch", "tyro", "shtab"):
         (here / f"{name}.py").write_text("raise SystemExit('planted')\n")
     done = subprocess.run(
         [sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False

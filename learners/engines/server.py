@@ -196,7 +196,7 @@ def command(config: Config, number: int, host: str, port: int) -> list[str]:
         switches += ["enforce-eager"]
     flags = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
     watched = [sys.executable, "-P", str(Path(serve.__file__)), str(os.getpid())]
-    server = [sys.executable, "-c", _SERVER]
+    server = [sys.executable, "-P", "-c", _SERVER]
     return [*watched, *server, *flags, *(f"--{name}" for name in switches)]
 
 
@@ -212,6 +212,7 @@ def environment(config: Config, number: int) -> Mapping[str, str]:
     }
     variables |= {
         OWNED: "1",
+        "PYTHONSAFEPATH": "1",  # no process of vLLM imports files of the current folder
         KEY: make_key(),  # not in the command line, which all users of the machine can read
         "VLLM_SERVER_DEV_MODE": "1",  # enables the endpoints for weight updates
         "VLLM_LOGGING_LEVEL": "WARNING",

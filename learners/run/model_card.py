@@ -16,6 +16,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from resume_gym.trust import leave_current_folder
+
+if __name__ == "__main__":
+    leave_current_folder()
+
 import gymnasium
 import tomli_w
 from huggingface_hub import EvalResult, ModelCard, ModelCardData

@@ -8,6 +8,7 @@ run was started on this machine. Such runs are remembered outside their folders.
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,6 +20,7 @@ from typing import Any
 FLAG = "--trust-remote-code"
 HELP = "import modules that the files name; they can run any code"
 
+_LOCAL = re.compile(r"https?://(localhost|127(\.[0-9]+){3}|\[::1\])(:[0-9]+)?(/[\w./-]*)?")
 _KEYS = ("env", "tasks", "judge")
 
 
@@ -48,9 +50,14 @@ def leave_current_folder() -> None:
         del sys.path[0]
 
 
-def refusal(file: Path, name: str) -> str:
-    """Return the message on a `module:name` of a file that is not trusted."""
-    return f"{file} names a module to import, {name!r}; if you trust it, add {FLAG}"
+def is_local(url: Any) -> bool:
+    """Return whether a server is on this machine; libraries read unusual addresses differently."""
+    return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
+
+
+def refusal(file: Path, does: str, name: str) -> str:
+    """Return the message on a name in a file that is not trusted, and what the file does."""
+    return f"{file} {does}, {name!r}; if you trust it, add {FLAG}"
 
 
 def remember(folder: Path, settings: Mapping[str, Any]) -> None:

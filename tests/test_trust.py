@@ -18,7 +18,7 @@ from learners.rollouts.model_player import FoundModel
 from learners.training import models
 from resume_gym import trust
 from resume_gym.cli import main
-from resume_gym.judges import make_judge, named_modules
+from resume_gym.judges import make_judge, named_modules, named_servers
 
 ENV = "planted:Planted-v0"
 _CODE = """
@@ -102,7 +102,42 @@ def test_a_judge_that_only_a_file_names_is_refused(
     ],
 )
 def test_judges_of_this_package_need_no_trust(judge: Any) -> None:
-    assert named_modules(judge) == []
+    assert named_modules(judge) == named_servers(judge) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"key_name": "GITHUB_TOKEN"}, "key_name"),
+        ({"base_url": "http://evil/v1"}, "base_url"),
+        ({"base_url": "http://evil\\@localhost/v1"}, "base_url"),
+        ({"base_url": "http://localhost@evil/v1"}, "base_url"),
+    ],
+)
+def test_keys_and_servers_that_only_a_file_names_are_refused(
+    setting: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge = {"name": "votes", "judge": {"name": "openai", "model": "m", **setting}}
+    write(judge=json.dumps(judge))
+    argv = ["--config", "run/config.toml"]
+    refused = told(argv, capsys)
+    assert refused.startswith(f"error: judge: run/config.toml names a server or its key, '{said}'")
+    assert refused.endswith("; if you trust it, add --trust-remote-code\n")
+    assert load([*argv, "--trust-remote-code"]).judge == json.dumps(judge)
+    assert load([*argv, "--judge", json.dumps(judge)]).judge == json.dumps(judge)
+
+
+def test_engine_servers_of_others_that_only_a_file_names_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    argv = ["--config", "run/config.toml"]
+    write(engine="vllm", engine_urls=("http://127.0.0.1:8000", "http://evil:8000"))
+    said = "engine_urls: run/config.toml names a server, 'http://evil:8000'; if you trust it"
+    assert said in told(argv, capsys)
+    assert load([*argv, "--trust-remote-code"]).engine_urls[1] == "http://evil:8000"
+    assert load([*argv, "--engine-urls", "http://evil:8000"]).engine_urls == ("http://evil:8000",)
+    write(engine="vllm", engine_urls=("http://localhost:8000", "http://[::1]:8000/"))
+    load(argv)
 
 
 def test_only_a_module_and_a_name_are_a_custom_judge(here: Path) -> None:

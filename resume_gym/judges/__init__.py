@@ -21,7 +21,7 @@ from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
-from resume_gym.trust import import_named
+from resume_gym.trust import import_named, is_local
 from resume_gym.user_errors import did_you_mean
 
 # Name: module and factory. Imported on first use, since each judge needs different packages.
@@ -206,6 +206,20 @@ def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, 
     for key in () if anything else options.keys() - fixed.keys():
         known = f"options among {', '.join(fixed)}" if fixed else "no options"
         raise ValueError(f"judge {name!r}: expected {known}; got {key!r}{did_you_mean(key, fixed)}")
+
+
+def named_servers(spec: Any) -> list[str]:
+    """Return the options of a specification that name keys, or servers of other machines."""
+    with suppress(ValueError):
+        spec = _parsed(spec)
+    found = []
+    if isinstance(spec, Mapping):
+        found = [name for name in ("key_name", "base_url") if spec.get(name)]
+        if is_local(spec.get("base_url")):
+            found.remove("base_url")
+        spec = list(spec.values())
+    nested = spec if isinstance(spec, list) else []
+    return found + [name for part in nested for name in named_servers(part)]
 
 
 def named_modules(spec: Any) -> list[str]:

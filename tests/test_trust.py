@@ -15,6 +15,7 @@ import pytest
 from learners import launch
 from learners.config import Config, ConfigError, load, read_toml, to_dict, to_toml
 from learners.rollouts.model_player import FoundModel
+from learners.run.folder import RunFolder
 from learners.training import models
 from resume_gym import trust
 from resume_gym.cli import main
@@ -165,6 +166,9 @@ def test_a_run_that_was_started_here_is_trusted_but_no_copy_and_no_other_one(
     assert load(["--config", "run/config.toml"]).env == ENV
     shutil.copytree("run", "copy")
     assert "--trust-remote-code" in told(["--config", "copy/config.toml"], capsys)
+    shutil.move("run", "away")
+    write(env=ENV)
+    assert "--trust-remote-code" in told(["--config", "run/config.toml"], capsys)
     write(env="other:Planted-v0")
     assert "'other:Planted-v0'" in told(["--config", "run/config.toml"], capsys)
 
@@ -177,10 +181,28 @@ def test_agents_are_read_without_the_modules_of_their_runs(here: Path) -> None:
 
 
 def test_commands_import_what_their_options_name(here: Path) -> None:
-    assert main(["eval", "--agent", "noop", "--env", ENV, "--tasks", "mini", "--out", "out"]) == 0
+    argv = ["eval", "--agent", "noop", "--env", ENV, "--tasks", "mini", "--out"]
+    assert main([*argv, "out"]) == 0
     assert (here / "imported.txt").exists()
     settings = json.loads(Path("out/settings.json").read_text())
     assert trust.is_remembered(Path("out"), settings)
+    shutil.copytree("out", "copy")
+    assert main([*argv, "copy"]) == 0
+    assert not trust.is_remembered(Path("copy"), settings)
+    assert main([*argv, "out"]) == 0
+    assert trust.is_remembered(Path("out"), settings)
+
+
+def test_a_run_of_a_stranger_that_is_resumed_here_is_not_remembered(here: Path) -> None:
+    assert not RunFolder(here / "run").configure(read_toml(here / "run" / "config.toml"))
+    assert RunFolder(here / "new").configure(Config())
+
+
+def test_the_id_of_a_folder_is_written_to_no_other_file(here: Path) -> None:
+    (here / "run" / trust.STARTED).symlink_to(here / "planted.py")
+    trust.remember(here / "run", {})
+    assert (here / "planted.py").read_text() == _CODE
+    assert trust.is_remembered(here / "run", {})
 
 
 @pytest.mark.parametrize(

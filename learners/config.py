@@ -21,7 +21,7 @@ from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, Posi
 
 import resume_gym  # noqa: F401  registers the environments
 from resume_gym import trust
-from resume_gym.judges import named_modules
+from resume_gym.judges import named_modules, named_servers
 from resume_gym.llm.settings import check_url
 from resume_gym.user_errors import did_you_mean
 
@@ -194,6 +194,7 @@ class Config:
                 raise ConfigError(f"{extra}: needs `pip install -e .[{extra}]`{on_cpu}")
 
 
+_IMPORTS = "names a module to import"
 _VLLM, _FSDP2 = ("engine", ("vllm",)), ("backend", ("fsdp2",))
 _SHARDED = ("backend", ("fsdp2", "deepspeed"))
 # settings that have an effect only with some values of another setting
@@ -259,25 +260,34 @@ def load(argv: Sequence[str]) -> Config:
         "another."
     )
     config = tyro.cli(Config, prog=_COMMAND, default=base, args=flags, description=about)
-    if options.dry_run is None:
-        try:
-            if file and not options.trust_remote_code:
-                _check_trust(file, base, config, flags)
+    try:
+        if file and not options.trust_remote_code:
+            _check_trust(file, base, config, flags)
+        if options.dry_run is None:
             check_env(config.env)
-        except ConfigError as error:
-            stop(error)
+    except ConfigError as error:
+        stop(error)
     return config
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
-    """Raise a ConfigError if only the file names a module, and its run is not one of ours."""
+    """Raise a ConfigError if only the file names a module, a key or a server of others.
+
+    A run that was started here is trusted.
+    """
     if file in _presets().values() or trust.is_remembered(file.parent, to_dict(base)):
         return
     given = {part for flag in flags for part in (flag, flag.partition("=")[2])}
-    environment = [config.env] if ":" in config.env else []
-    for name, modules in (("env", environment), ("judge", named_modules(config.judge))):
-        if modules and getattr(config, name) not in given:
-            raise ConfigError(f"{name}: {trust.refusal(file, modules[0])}")
+    judge = "" if config.judge in given else config.judge
+    for name, does, values in (
+        ("env", _IMPORTS, [config.env] if ":" in config.env else []),
+        ("judge", _IMPORTS, named_modules(judge)),
+        ("judge", "names a server or its key", named_servers(judge)),
+        ("engine_urls", "names a server", [u for u in config.engine_urls if not trust.is_local(u)]),
+    ):
+        for value in values:
+            if value not in given:
+                raise ConfigError(f"{name}: {trust.refusal(file, does, value)}")
 
 
 def dry_run(argv: Sequence[str]) -> str | None:

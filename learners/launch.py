@@ -121,8 +121,8 @@ def _run(config: Config, train: Train) -> None:
                 server.ready()
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
         if first:
-            folder.configure(config)
-            trust.remember(folder.path, to_dict(config))
+            if folder.configure(config):
+                trust.remember(folder.path, to_dict(config))
             for sentence in checkpoint.set_damaged_aside(folder.checkpoints):
                 folder.note(sentence)
                 print(f"warning: {sentence}", file=sys.stderr)

@@ -8,6 +8,8 @@ run was started on this machine. Such runs are remembered outside their folders.
 import hashlib
 import json
 import os
+import re
+import secrets
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,18 +21,27 @@ from typing import Any
 FLAG = "--trust-remote-code"
 HELP = "import modules that the files name; they can run any code"
 
+STARTED = "started"
+"""Name of the file with the random id of a folder that was started on this machine."""
+
+_LOCAL = re.compile(r"https?://(localhost|127(\.[0-9]+){3}|\[::1\])(:[0-9]+)?(/[\w./-]*)?")
 _KEYS = ("env", "tasks", "judge")
 
 
 def import_named(module: str) -> ModuleType:
     """Import a trusted module, which may be in the current folder.
 
-    The folder is appended to the import path only now: otherwise a file there would take the place
-    of an optional package that is not installed.
+    The folder is at the end of the import path only for this import: otherwise a file there would
+    take the place of an optional package that is not installed.
     """
-    if not {"", os.getcwd()} & set(sys.path):
-        sys.path.append("")
-    return import_module(module)
+    if {"", os.getcwd()} & set(sys.path):
+        return import_module(module)
+    sys.path.append("")
+    try:
+        return import_module(module)
+    finally:
+        if "" in sys.path:
+            sys.path.remove("")
 
 
 def leave_current_folder() -> None:
@@ -44,26 +55,39 @@ def leave_current_folder() -> None:
             del sys.path[0]
 
 
-def refusal(file: Path, name: str) -> str:
-    """Return the message on a `module:name` of a file that is not trusted."""
-    return f"{file} names a module to import, {name!r}; if you trust it, add {FLAG}"
+def is_local(url: Any) -> bool:
+    """Return whether a server is on this machine; libraries read unusual addresses differently."""
+    return isinstance(url, str) and bool(_LOCAL.fullmatch(url))
+
+
+def refusal(file: Path, does: str, name: str) -> str:
+    """Return the message on a name in a file that is not trusted, and what the file does."""
+    return f"{file} {does}, {name!r}; if you trust it, add {FLAG}"
 
 
 def remember(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Remember that a run or an evaluation with these settings was started on this machine."""
-    mark = _mark(folder, settings)
+    """Remember that a run or an evaluation with these settings was started on this machine.
+
+    Call it only for a folder that had no settings before: others may be a stranger's.
+    """
+    file = folder / STARTED
     with suppress(OSError):  # then its owner needs the flag, too
+        file.unlink(missing_ok=True)  # it could be a link
+        file.write_text(secrets.token_hex() + "\n", encoding="utf-8")
+        mark = _mark(folder, settings)
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
 
 
 def is_remembered(folder: Path, settings: Mapping[str, Any]) -> bool:
     """Return whether a run in this folder, with these settings, was started on this machine."""
-    return _mark(folder, settings).is_file()
+    file = folder / STARTED
+    return file.is_file() and file.stat().st_size < 100 and _mark(folder, settings).is_file()
 
 
 def _mark(folder: Path, settings: Mapping[str, Any]) -> Path:
-    # the settings belong to the key: another run that is copied to the same place is a stranger's
-    key = json.dumps([str(folder.resolve()), *(settings.get(name) or "" for name in _KEYS)])
+    # a random id and the settings belong to the key: another run at the same path is a stranger's
+    identity = [str(folder.resolve()), (folder / STARTED).read_bytes().hex()]
+    key = json.dumps([*identity, *(settings.get(name) or "" for name in _KEYS)])
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     return state / "resume-gym" / "started" / hashlib.sha256(key.encode()).hexdigest()

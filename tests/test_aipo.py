@@ -111,6 +111,7 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
         "checkpoints",
         "journal.md",
         "lock",
+        "started",
         "model",
         "dashboard.png",
         "before.json",

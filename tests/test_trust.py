@@ -15,10 +15,11 @@ import pytest
 from learners import launch
 from learners.config import Config, ConfigError, load, read_toml, to_dict, to_toml
 from learners.rollouts.model_player import FoundModel
+from learners.run.folder import RunFolder
 from learners.training import models
 from resume_gym import trust
 from resume_gym.cli import main
-from resume_gym.judges import named_modules
+from resume_gym.judges import make_judge, named_modules, named_servers
 
 ENV = "planted:Planted-v0"
 _CODE = """
@@ -59,7 +60,7 @@ def test_a_module_that_only_a_file_names_is_not_imported(
     argv = ["--config", "run/config.toml"]
     said = "env: run/config.toml names a module to import, 'planted:Planted-v0'"
     assert told(argv, capsys) == f"error: {said}; if you trust it, add --trust-remote-code\n"
-    load([*argv, "--dry-run"])  # needs no environment
+    assert said in told([*argv, "--dry-run"], capsys)
     assert not (here / "imported.txt").exists()
     assert load([*argv, "--trust-remote-code"]).env == ENV
     assert (here / "imported.txt").exists()
@@ -102,7 +103,60 @@ def test_a_judge_that_only_a_file_names_is_refused(
     ],
 )
 def test_judges_of_this_package_need_no_trust(judge: Any) -> None:
-    assert named_modules(judge) == []
+    assert named_modules(judge) == named_servers(judge) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"key_name": "GITHUB_TOKEN"}, "key_name"),
+        ({"base_url": "http://evil/v1"}, "base_url"),
+        ({"base_url": "http://evil\\@localhost/v1"}, "base_url"),
+        ({"base_url": "http://localhost@evil/v1"}, "base_url"),
+    ],
+)
+def test_keys_and_servers_that_only_a_file_names_are_refused(
+    setting: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge = {"name": "votes", "judge": {"name": "openai", "model": "m", **setting}}
+    write(judge=json.dumps(judge))
+    argv = ["--config", "run/config.toml"]
+    refused = told(argv, capsys)
+    assert refused.startswith(f"error: judge: run/config.toml names a server or its key, '{said}'")
+    assert refused.endswith("; if you trust it, add --trust-remote-code\n")
+    assert load([*argv, "--trust-remote-code"]).judge == json.dumps(judge)
+    assert load([*argv, "--judge", json.dumps(judge)]).judge == json.dumps(judge)
+
+
+def test_engine_servers_of_others_that_only_a_file_names_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    argv = ["--config", "run/config.toml"]
+    write(engine="vllm", engine_urls=("http://127.0.0.1:8000", "http://evil:8000"))
+    said = "engine_urls: run/config.toml names a server, 'http://evil:8000'; if you trust it"
+    assert said in told(argv, capsys)
+    assert load([*argv, "--trust-remote-code"]).engine_urls[1] == "http://evil:8000"
+    assert load([*argv, "--engine-urls", "http://evil:8000"]).engine_urls == ("http://evil:8000",)
+    write(engine="vllm", engine_urls=("http://localhost:8000", "http://[::1]:8000/"))
+    load(argv)
+
+
+def test_only_a_module_and_a_name_are_a_custom_judge(here: Path) -> None:
+    spec = '[{"model":"a"}]'
+    (here / '[{"model".py').write_text(_CODE)
+    assert named_modules(spec) == [spec]
+    with pytest.raises(ValueError, match="expected module:name or one of"):
+        make_judge(spec)
+    assert not (here / "imported.txt").exists()
+
+
+def test_the_current_folder_is_searched_for_custom_judges_only(here: Path) -> None:
+    make_judge("rubric")
+    assert "" not in sys.path
+    with pytest.raises(ValueError, match="no attribute 'judge'"):
+        make_judge("planted:judge")
+    assert (here / "imported.txt").exists()
+    assert "" not in sys.path
 
 
 def test_a_run_that_was_started_here_is_trusted_but_no_copy_and_no_other_one(
@@ -112,6 +166,9 @@ def test_a_run_that_was_started_here_is_trusted_but_no_copy_and_no_other_one(
     assert load(["--config", "run/config.toml"]).env == ENV
     shutil.copytree("run", "copy")
     assert "--trust-remote-code" in told(["--config", "copy/config.toml"], capsys)
+    shutil.move("run", "away")
+    write(env=ENV)
+    assert "--trust-remote-code" in told(["--config", "run/config.toml"], capsys)
     write(env="other:Planted-v0")
     assert "'other:Planted-v0'" in told(["--config", "run/config.toml"], capsys)
 
@@ -124,17 +181,42 @@ def test_agents_are_read_without_the_modules_of_their_runs(here: Path) -> None:
 
 
 def test_commands_import_what_their_options_name(here: Path) -> None:
-    assert main(["eval", "--agent", "noop", "--env", ENV, "--tasks", "mini", "--out", "out"]) == 0
+    argv = ["eval", "--agent", "noop", "--env", ENV, "--tasks", "mini", "--out"]
+    assert main([*argv, "out"]) == 0
     assert (here / "imported.txt").exists()
     settings = json.loads(Path("out/settings.json").read_text())
     assert trust.is_remembered(Path("out"), settings)
+    shutil.copytree("out", "copy")
+    assert main([*argv, "copy"]) == 0
+    assert not trust.is_remembered(Path("copy"), settings)
+    assert main([*argv, "out"]) == 0
+    assert trust.is_remembered(Path("out"), settings)
+
+
+def test_a_run_of_a_stranger_that_is_resumed_here_is_not_remembered(here: Path) -> None:
+    assert not RunFolder(here / "run").configure(read_toml(here / "run" / "config.toml"))
+    assert RunFolder(here / "new").configure(Config())
+
+
+def test_the_id_of_a_folder_is_written_to_no_other_file(here: Path) -> None:
+    (here / "run" / trust.STARTED).symlink_to(here / "planted.py")
+    trust.remember(here / "run", {})
+    assert (here / "planted.py").read_text() == _CODE
+    assert trust.is_remembered(here / "run", {})
 
 
 @pytest.mark.parametrize(
-    "module", ["resume_gym", pytest.param("learners.aipo", marks=pytest.mark.slow)]
+    "module",
+    [
+        "resume_gym",
+        *(
+            pytest.param(f"learners.{name}", marks=pytest.mark.slow)
+            for name in ("aipo", "run.model_card")
+        ),
+    ],
 )
 def test_files_in_the_current_folder_take_no_part(module: str, here: Path) -> None:
-    for name in ("rich", "torch", "tyro", "shtab"):
+    for name in ("cuda", "rich", "torch", "tyro", "shtab"):
         (here / f"{name}.py").write_text("raise SystemExit('planted')\n")
     done = subprocess.run(
         [sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False

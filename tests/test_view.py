@@ -1,6 +1,7 @@
 """The viewer's data; see `test_view_command.py` and `test_viewer_page.py`."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -30,7 +31,7 @@ from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.document import wrapped_lines
 from resume_gym.evaluation.results import row_of
 from resume_gym.tasks import Task, TaskError
-from resume_gym.trust import remember
+from resume_gym.trust import STARTED, remember
 
 
 @pytest.fixture(scope="module")
@@ -312,22 +313,35 @@ def test_deep_nesting_is_an_error_of_one_file_or_one_episode(tmp_path):
         results.index()
 
 
-def test_what_settings_of_others_name_is_not_followed():
+def test_what_settings_of_others_name_is_not_followed(tmp_path):
     for env, source in (
         ("examples.release_notes:ReleaseNotes-v0", ""),
         ("ResumeEdit-v0", "hf://owner/name"),
-        ("ResumeEdit-v0", "procedural:1:100000000"),
+        ("ResumeEdit-v0", "procedural:1:1001"),
         ("ResumeEdit-v0", "procedural-mini:1:100000000"),
+        ("ResumeEdit-v0", "/dev/zero"),
+        ("ResumeEdit-v0", str(tmp_path)),
     ):
         tasks = find_tasks(env, source, trusted=False)
         assert tasks.by_id == {}
         assert "--trust-remote-code" in tasks.note
-    assert find_tasks("ResumeEdit-v0", "procedural:1:2", trusted=False).by_id
+    for source in ("procedural:1:2", "mini", ""):
+        assert find_tasks("ResumeEdit-v0", source, trusted=False).by_id
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "trajectories/step-000001.jsonl"])
+def test_a_pipe_is_never_read(tmp_path, name):
+    folder = write_run(tmp_path / "run")
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(TaskError, match=f"{name}: expected a regular file"):
+        read(folder).index()
 
 
 @pytest.mark.parametrize("name", ["config.toml", "journal.md", "trajectories/step-000001.jsonl"])
 def test_a_link_out_of_a_folder_is_followed_only_with_trust(tmp_path, name):
     folder = write_run(tmp_path / "run")
+    (folder / STARTED).unlink()
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(TaskError, match=f"{name}: expected a file in the folder, it is a link"):

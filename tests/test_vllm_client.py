@@ -418,6 +418,21 @@ def test_a_server_rejects_what_comes_without_the_key(
     app.assert_not_awaited()
 
 
+def test_servers_import_nothing_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shadow = tmp_path / "vllm.py"
+    shadow.write_text("open('imported.txt', 'w').close()\n")
+    config = Config(engine="vllm")
+    words = command(config, 0, "127.0.0.1", 8000)
+    start = words.index(sys.executable, 1)
+    python = words[start : words.index("-c") + 1]
+    for options, safe in ((python, {}), ([sys.executable, "-c"], environment(config, 0))):
+        subprocess.run([*options, "import vllm"], env={**os.environ, **safe}, check=False)
+        assert not (tmp_path / "imported.txt").exists()
+
+
 def test_each_run_makes_a_key_that_no_command_line_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = []
     for given in ("", "", "mine"):

@@ -17,6 +17,7 @@ from resume_gym.apps.viewer.data import Results
 from resume_gym.evaluation import Episode, summarise
 from resume_gym.rewards import VERDICT_FIELDS
 from resume_gym.tasks import write_jsonl
+from resume_gym.trust import remember
 
 EVIL = (
     "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>"
@@ -75,13 +76,14 @@ def tokens(session: Session) -> dict[str, Any]:
 
 
 def write_run(folder: Path) -> Path:
-    """A run of three steps of one group; its tasks lie beside it."""
+    """A run of three steps of one group, started here; its tasks lie beside it."""
     (folder / "trajectories").mkdir(parents=True)
     tasks = [evil_task(number) for number in range(STEPS)]
     write_jsonl(folder / "tasks.jsonl", tasks)
     settings = {"env": "ResumeEditMini-v0", "tasks": str(folder / "tasks.jsonl"), "model": EVIL}
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
     (folder / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    remember(folder, settings)
     played = []
     with (folder / "metrics.jsonl").open("w") as metrics:
         for step, task in enumerate(tasks, start=1):

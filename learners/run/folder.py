@@ -41,6 +41,7 @@ class RunFolder:
     | `journal.md` | milestones, warnings and restarts, with their time |
     | `trajectories/` | one file per step and evaluation, one line per episode |
     | `checkpoints/`, `logs/` | training state; output of the engine servers |
+    | `started` | a random id, which says that the run was started on this machine |
     | `lock` | the process that writes the folder, or wrote it last |
 
     Args:
@@ -81,8 +82,11 @@ class RunFolder:
             file.flush()
             yield
 
-    def configure(self, config: Config) -> None:
+    def configure(self, config: Config) -> bool:
         """Write the configuration, or check it against that of the run to resume.
+
+        Returns:
+            Whether the run is new.
 
         Raises:
             ConfigError: a setting that affects the result has changed. `steps` may increase, unless
@@ -91,7 +95,8 @@ class RunFolder:
         file = self.path / "config.toml"
         if file.exists() and not file.stat().st_size:
             raise ConfigError(f"{file} is empty: expected the settings of this run; restore it")
-        changed = differences(read_toml(file), config) if file.exists() else {}
+        is_new = not file.exists()
+        changed = {} if is_new else differences(read_toml(file), config)
         longer = config.learning_rate_schedule == "constant"
         conflicts = [
             f"{name} was {before!r}, is {now!r}"
@@ -103,6 +108,7 @@ class RunFolder:
                 f"{self.path} holds another run: {', '.join(conflicts)}; choose another name"
             )
         write_text(file, to_toml(config))
+        return is_new
 
     def append(self, metrics: Metrics) -> None:
         """Append the metrics of a step.

@@ -130,7 +130,8 @@ def _run(options: argparse.Namespace) -> int:
     folder = Results(options.out, contest.held_to(agents)) if options.out else nullcontext()
     with folder as results:
         if results:
-            remember(options.out, contest.settings)
+            if results.is_new:
+                remember(options.out, contest.settings)
             restore(contest, entries, results)
         try:
             _play(contest, entries, options.max_concurrency, results)

@@ -64,12 +64,16 @@ class Results:
         folder: output folder, created if missing.
         settings: settings as JSON values. They must equal those of an evaluation already in the
             folder, but may add agents and rollouts.
+
+    Attributes:
+        is_new: whether the folder held no evaluation before it was entered.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self.folder = folder
         self._episodes = folder / "episodes.jsonl"
         self._settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
+        self.is_new = False
         self._file = -1
 
     def __enter__(self) -> Self:
@@ -89,6 +93,7 @@ class Results:
             raise TaskError(f"{self.folder}: another evaluation writes it") from None
         self._check()  # again: another process may have written between check and lock
         self._mend()
+        self.is_new = not (self.folder / "settings.json").exists()
         with replacing(self.folder / "settings.json") as file:
             file.write_text(json.dumps(self._settings, indent=1) + "\n", encoding="utf-8")
         return self

@@ -7,9 +7,12 @@ subclass `AsyncJudge`, which allows thousands of concurrent verdicts. `make_judg
 
 import asyncio
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, Protocol, TypeAlias
 
@@ -18,7 +21,7 @@ from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
-from resume_gym.trust import import_named
+from resume_gym.trust import import_named, is_local
 from resume_gym.user_errors import did_you_mean
 
 # Name: module and factory. Imported on first use, since each judge needs different packages.
@@ -33,6 +36,7 @@ JUDGES = {
 }
 
 
+_CUSTOM = re.compile(r"[\w.]+:\w+")
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 # options of judges whose values may have a colon and never specify another judge
 _NEVER_JUDGES = ("model", "base_url", "extra_body")
@@ -154,23 +158,19 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
         ValueError: the judge or an option is unknown, or an option, the key of an API or a required
             package is missing.
     """
-    if isinstance(spec, str) and spec.lstrip().startswith("{"):
-        try:
-            spec = json.loads(spec)
-        except (ValueError, RecursionError) as problem:
-            raise ValueError(f"judge: expected JSON, got {spec!r}: {problem}") from None
+    spec = _parsed(spec)
     if not isinstance(spec, str | Mapping):
         raise ValueError(f"judge: expected a name or a mapping with one, got {spec!r}")
     options = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = options.pop("name", None)
-    custom = isinstance(name, str) and ":" in name
+    custom = isinstance(name, str) and _CUSTOM.fullmatch(name)
     if not custom and not (isinstance(name, str) and name in JUDGES):
         hint = did_you_mean(str(name).lower(), JUDGES)
         names = ", ".join(JUDGES)
         raise ValueError(f"judge: expected module:name or one of {names}; got {name!r}{hint}")
     module, kind = str(name).split(":", 1) if custom else JUDGES[str(name)]
     try:
-        make = getattr(import_named(module), kind)
+        make = getattr((import_named if custom else import_module)(module), kind)
         _check_options(str(name), make, options)
         judge: Judge = make(**options)
     except ModuleNotFoundError as missing:
@@ -181,6 +181,16 @@ def make_judge(spec: str | Mapping[str, Any]) -> Judge:
     if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "name"):
         raise ValueError(f"judge {name!r}: expected an object with `name` and `judge`")
     return judge
+
+
+def _parsed(spec: Any) -> Any:
+    """Return a specification; one that is JSON begins with a brace."""
+    if not (isinstance(spec, str) and spec.lstrip().startswith("{")):
+        return spec
+    try:
+        return json.loads(spec)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"judge: expected JSON, got {spec!r}: {problem}") from None
 
 
 def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, Any]) -> None:
@@ -198,13 +208,26 @@ def _check_options(name: str, make: Callable[..., Judge], options: Mapping[str, 
         raise ValueError(f"judge {name!r}: expected {known}; got {key!r}{did_you_mean(key, fixed)}")
 
 
+def named_servers(spec: Any) -> list[str]:
+    """Return the options of a specification that name keys, or servers of other machines."""
+    with suppress(ValueError):
+        spec = _parsed(spec)
+    found = []
+    if isinstance(spec, Mapping):
+        found = [name for name in ("key_name", "base_url") if spec.get(name)]
+        if is_local(spec.get("base_url")):
+            found.remove("base_url")
+        spec = list(spec.values())
+    nested = spec if isinstance(spec, list) else []
+    return found + [name for part in nested for name in named_servers(part)]
+
+
 def named_modules(spec: Any) -> list[str]:
     """Return the `module:name` of each custom judge in a specification, at any depth."""
+    with suppress(ValueError):
+        spec = _parsed(spec)
     if isinstance(spec, str):
-        try:
-            return named_modules(json.loads(spec))
-        except (ValueError, RecursionError):
-            return [spec] if ":" in spec else []
+        return [spec] if ":" in spec else []
     if isinstance(spec, Mapping):
         spec = [value for key, value in spec.items() if key not in _NEVER_JUDGES]
     return [name for part in spec for name in named_modules(part)] if isinstance(spec, list) else []

@@ -89,8 +89,13 @@ class Results:
         return find_tasks(env, source, self._trusted) if env else Tasks()
 
     def _file(self, name: str) -> Path:
-        """Return the path of a file; a link in a stranger's folder could lead to any file."""
+        """Return the path of a regular file, if it exists.
+
+        A link in a stranger's folder could lead to any file, and a pipe would never end.
+        """
         file = self.path / name
+        if file.exists() and not file.is_file():
+            raise TaskError(f"{file}: expected a regular file")
         if not (self._trusted or file.resolve().is_relative_to(self.path.resolve())):
             raise TaskError(f"{file}: expected a file in the folder, it is a link; see {FLAG}")
         return file

@@ -1,6 +1,7 @@
 """Data from outside the viewed folder: tasks of the environment, tokenizer of the policy."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,10 +12,11 @@ from gymnasium.envs.registration import load_env_creator
 
 from resume_gym.editing import EditSession, Rules
 from resume_gym.env import EditEnv
+from resume_gym.sources import BUNDLED
 from resume_gym.trust import FLAG, import_named
 
-MOST_TASKS = 10_000
-"""Limit of the tasks that are generated for the settings of others."""
+# at most 1,000 tasks
+_HARMLESS = re.compile(r"procedural(-mini)?:[0-9]{1,9}:([0-9]{1,3}|1000)")
 
 
 class Tasks(NamedTuple):
@@ -54,8 +56,8 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
     Args:
         env: ID of the environment, or module:ID.
         source: task source; empty for the environment's default.
-        trusted: False for settings that may be a stranger's: then no module is imported, the Hub
-            is not asked, and at most `MOST_TASKS` are generated.
+        trusted: False for settings that may be a stranger's: then no module is imported, and the
+            tasks are bundled ones, or at most 1,000 generated ones.
     """
     try:
         module, colon, name = env.rpartition(":")
@@ -82,9 +84,7 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
 
 def _check_harmless(env: str, source: str) -> None:
     """Raise a ValueError if tasks are not loaded from a stranger's settings."""
-    kind, *numbers = source.split(":")
-    generated = kind.startswith("procedural") and len(numbers) == 2 and numbers[1].isdecimal()
-    if ":" in env or kind == "hf" or (generated and int(numbers[1]) > MOST_TASKS):
+    if ":" in env or not (source in ("", *BUNDLED) or _HARMLESS.fullmatch(source)):
         refused = env if ":" in env else source
         raise ValueError(f"{refused!r} is not followed in the settings of others; see {FLAG}")
 

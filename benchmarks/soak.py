@@ -178,6 +178,7 @@ def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -
     while True:
         counts["starts"] += 1
         with log.open("ab") as out:
+            begin = out.tell()
             job = subprocess.Popen(command, stdout=out, stderr=out)
         while job.poll() is None:
             time.sleep(0.2)
@@ -188,8 +189,9 @@ def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -
             counts[f"{victim} killed"] += kill(job, victim)
         if job.returncode == 0:
             return counts
-        if job.returncode != -9 and "for once" not in log.read_text().splitlines()[-1]:
-            raise RuntimeError(f"the job ended with {job.returncode}; see {log}")
+        said = log.read_bytes()[begin:].decode()
+        if job.returncode != -9 and "for once" not in said:
+            raise RuntimeError(f"the job ended with {job.returncode}: {said[-2000:]}")
 
 
 def kill(job: "subprocess.Popen[bytes]", victim: str) -> int:

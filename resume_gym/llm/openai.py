@@ -146,18 +146,18 @@ class OpenAI(SDKProvider["AsyncOpenAI"]):
     def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
         try:  # the SDK does not validate responses
             choice = response.choices[0] if response.choices else None
-            text = (choice.message.content if choice else None) or ""
-            refusal = choice.message.refusal if choice else None
-            usage = response.usage
+            text = ("" if choice is None else choice.message.content) or ""
+            refusal = None if choice is None else choice.message.refusal
+            usage, served = response.usage, response.model or self.model
             spent = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
-            fit = isinstance(text, str) and are_counts(spent)
+            fit = isinstance(text, str) and isinstance(served, str) and are_counts(spent)
         except (AttributeError, LookupError, TypeError):
             fit = False
         if not fit:
             raise Malformed(
                 f"{self.name}: expected a chat completion, got {shown(response, self._key)!r}"
             )
-        answer = Answer(text, response.model or self.model, *spent, seconds)
+        answer = Answer(text, served, *spent, seconds)
         if choice is None:
             raise Malformed(f"{self.name}: an answer without choices").after(answer)
         if refusal:

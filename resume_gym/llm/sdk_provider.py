@@ -5,6 +5,7 @@ connections it takes more CPU time than everything else. Pools here serve 16 req
 """
 
 import asyncio
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 _A_POOL = 16
-_MOST_BYTES, _MOST_BRACES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms for an object
+_MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms for an object
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # possessive, to be linear without an end
+_VALUE = re.compile(rb"[\[{,]")
 _MOST_TOKENS = 10_000_000  # of a request; a larger count is an error of the server
 _SECRET = 8
 
@@ -86,8 +89,11 @@ async def _limit_size(response: "httpx2.Response") -> None:
         if len(body) > _MOST_BYTES:
             raise _TooLargeError(f"expected an answer of at most {_MOST_BYTES:,} bytes")
     await stream.aclose()
-    if (braces := body.count(b"{")) > _MOST_BRACES:
-        raise _TooLargeError(f"expected at most {_MOST_BRACES:,} JSON objects, got {braces:,}")
+    if b"\0" in body:  # UTF-16 or UTF-32, in which the values cannot be counted
+        raise _TooLargeError("expected an answer in UTF-8")
+    if (values := len(_VALUE.findall(_TEXT.sub(b"", body)))) > _MOST_VALUES:
+        raise _TooLargeError(f"expected at most {_MOST_VALUES:,} JSON values, got {values:,}")
+    response.encoding = "utf-8"
     response.stream = httpx2.ByteStream(bytes(body))
 
 
@@ -192,8 +198,12 @@ class SDKProvider(ABC, Generic[C]):
             raise Malformed(f"{self.name}: expected an answer with less nesting") from None
         except ModelError as problem:
             problem.args = (self._masked(str(problem)),)
+            problem.answer = problem.answer and self._without_key(problem.answer)
             raise
-        return replace(answer, text=self._masked(answer.text))
+        return self._without_key(answer)
+
+    def _without_key(self, answer: Answer) -> Answer:
+        return replace(answer, text=self._masked(answer.text), model=self._masked(answer.model))
 
     def _masked(self, text: str) -> str:
         """Mask the API key in what a server said, which may be quoted in an error."""

@@ -109,14 +109,16 @@ def test_a_compiled_policy_gives_the_same_for_rows_of_any_length() -> None:
     wanted = [(*plain(one), gradient(plain, one)) for one in rows]
     compiled = Policy(tiny_model("qwen3"), 1.0, "float32", checkpointing=True, compiled=True)
     counters.clear()
-    for one, expected in zip(rows, wanted, strict=True):
-        logprobs, entropies = compiled.train()(one)
-        torch.testing.assert_close(logprobs, expected[0], atol=5e-6, rtol=0)
-        torch.testing.assert_close(entropies, expected[1], atol=5e-6, rtol=0)
-        ours = gradient(compiled, one)
-        assert (ours - expected[2]).norm() <= 1e-5 * expected[2].norm()
-        # norms of two widths, the MLP and rotary embeddings, once for all layers and rows
-        assert counters["stats"]["unique_graphs"] == 4
+    # 8-bit AdamW on a CPU, in other tests, switches compilation off
+    with torch.compiler.set_stance("default"):
+        for one, expected in zip(rows, wanted, strict=True):
+            logprobs, entropies = compiled.train()(one)
+            torch.testing.assert_close(logprobs, expected[0], atol=5e-6, rtol=0)
+            torch.testing.assert_close(entropies, expected[1], atol=5e-6, rtol=0)
+            ours = gradient(compiled, one)
+            assert (ours - expected[2]).norm() <= 1e-5 * expected[2].norm()
+            # norms of two widths, the MLP and rotary embeddings, once for all layers and rows
+            assert counters["stats"]["unique_graphs"] == 4
 
 
 def test_a_row_without_targets_has_no_logprobs() -> None:

@@ -127,7 +127,7 @@ def test_the_source_s_verdicts_and_their_cost(source: Config) -> None:
     verdicts = plan.verdicts
     assert verdicts is not None
     assert verdicts.training == 160 * 48
-    assert verdicts.held_out == 40 * 16 * (8 + 2)
+    assert verdicts.held_out == 40 * 16 * 9
     assert verdicts.requests == 3 * 2  # votes, each with a comparison and a check of the claims
     assert verdicts.model == "gemini-3-flash-preview"
     assert verdicts.dollars == pytest.approx((0.5 * verdicts.read + 3 * verdicts.written) / 1e6)
@@ -136,7 +136,7 @@ def test_the_source_s_verdicts_and_their_cost(source: Config) -> None:
     assert once.requests == 3
     assert 7_000 < once.read < 10_000  # docs/judges.md
     text = printed(plan)
-    for told in ("14,080   7,680 in training, 6,400 in", "84,480   6 a verdict, to", "$265   by"):
+    for told in ("13,440   7,680 in training, 5,760 in", "80,640   6 a verdict, to", "$253   by"):
         assert told in text
 
 

@@ -89,5 +89,8 @@ class Verdicts(NamedTuple):
 
 
 def evaluations(config: Config) -> int:
-    """Return the number of evaluations: before, during and after training."""
-    return 2 + (config.steps // config.eval_every if config.eval_every else 0)
+    """Return the number of evaluations: before, during and after training.
+
+    One that is due after the last step is the one after training.
+    """
+    return 2 + ((config.steps - 1) // config.eval_every if config.eval_every else 0)

@@ -5,9 +5,9 @@
     python benchmarks/gpu.py layers         # one GPU of 140 GB
     python benchmarks/gpu.py correctness --tiny    # small sizes, also on a CPU, no result file
 
-Each command takes less than 8 minutes. It writes benchmarks/results/gpu_NAME-MACHINE.json anew
-after each check, so that one that is cut short keeps what it has measured; a check that fails is in
-the file with its error. The package need not be installed: `PYTHONPATH=.` and its dependencies are
+Each command takes less than 8 minutes. The result file, benchmarks/results/gpu_NAME-MACHINE.json,
+is rewritten after each check, so an interrupted command keeps its results. A check that fails is
+recorded with its error. The package need not be installed: `PYTHONPATH=.` and its dependencies are
 enough, with torch 2.11 or newer and transformers 5.17 or newer.
 
 All models are random. Errors are compared with those of the same precision in plain PyTorch, both
@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
-from plan_14b import QWEN3_14B, group_of
+from plan_14b import group_of
 from record import Figure, parser, write
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -40,7 +40,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from learners.config import Config
 from learners.losses import LossInput, Totals, aipo
 from learners.planning.flops import Sizes, peak_flops, train_flops, training_bytes
-from learners.training import head, packed_attention
+from learners.training import head, models, packed_attention
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import PackedRow, Sample, pack, unshare
 from learners.training.head import Head
@@ -49,28 +49,6 @@ from learners.training.policy import Policy
 
 ROOT = Path(__file__).parents[1]
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SMALL = Qwen3Config(
-    hidden_size=1024,
-    intermediate_size=3072,
-    num_hidden_layers=28,
-    num_attention_heads=16,
-    num_key_value_heads=8,
-    head_dim=128,
-    vocab_size=151936,
-    tie_word_embeddings=True,
-)
-"""The sizes of Qwen3-0.6B."""
-MIDDLE = Qwen3Config(
-    hidden_size=2560,
-    intermediate_size=9728,
-    num_hidden_layers=36,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=128,
-    vocab_size=151936,
-    tie_word_embeddings=True,
-)
-"""The sizes of Qwen3-4B."""
 TINY = Qwen3Config(
     hidden_size=64,
     intermediate_size=96,
@@ -97,8 +75,8 @@ class Scale(NamedTuple):
 
 
 FULL = Scale(
-    [("0.6B", SMALL), ("4B", MIDDLE)],
-    QWEN3_14B,
+    [(size, models.outline(f"Qwen/Qwen3-{size}").config) for size in ("0.6B", "4B")],
+    models.outline("Qwen/Qwen3-14B").config,
     *(3000, 1500, 16),
     [(40, 8, 128), (16, 8, 128), (4, 4, 64)],
     8192,

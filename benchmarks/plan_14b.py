@@ -24,23 +24,13 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from learners.config import Config
 from learners.planning.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
 from learners.planning.machine import Machine
-from learners.training import packed_attention
+from learners.training import models, packed_attention
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import PackedRow, Sample, distribute, pack, unshare
 from learners.training.head import chunk_size
 from learners.training.packed_attention import Span
 from learners.training.policy import Policy
 
-QWEN3_14B = Qwen3Config(
-    hidden_size=5120,
-    intermediate_size=17408,
-    num_hidden_layers=40,
-    num_attention_heads=40,
-    num_key_value_heads=8,
-    head_dim=128,
-    vocab_size=151936,
-    tie_word_embeddings=False,
-)
 SMALL = Qwen3Config(
     hidden_size=96,
     intermediate_size=256,
@@ -87,7 +77,7 @@ def step(sizes: Sizes, samples: list[Sample], gpus: int, row: int) -> Step:
 
 def plan(args: argparse.Namespace) -> list[Figure]:
     """The step that the options describe, with and without shared prompts."""
-    sizes = Sizes.of(QWEN3_14B)
+    sizes = Sizes.of(models.outline("Qwen/Qwen3-14B").config)
     peak = peak_flops(args.gpu)
     if peak is None:
         raise SystemExit(f"--gpu: expected a GPU whose peak is known, got {args.gpu!r}")

@@ -67,7 +67,7 @@ class NCCLSender:
         """Send all weights, as (name, full tensor), once; `control` is this update's client."""
         self._source.tensors = tensors
         self._sender.client = control
-        # vLLM reads the weights on a stream of its own, which does not wait for this one's step
+        # vLLM copies the weights on its own stream, which does not wait for the optimizer step
         torch.cuda.current_stream().synchronize()
         self._sender.send_weights()
 

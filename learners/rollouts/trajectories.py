@@ -1,9 +1,8 @@
 """Storage of finished rollouts as JSON Lines: a file per step or evaluation, a line per episode.
 
 Lines are appended in the order in which episodes end. If the process is killed during a write,
-only the last line is truncated. The next reader removes it and lines that are damaged, and their
-episodes are played again. An episode that is repeated with
-the same result is stored once.
+only the last line is truncated. The next reader removes truncated and damaged lines, and their
+episodes are played again. An episode that is repeated with the same result is stored once.
 """
 
 import json

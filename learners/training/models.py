@@ -152,7 +152,7 @@ def folder(name: str) -> Path:
 
 
 def download(name: str) -> None:
-    """Check that a model exists; download what is missing of a model of the Hub.
+    """Check that a model exists; download the missing files of a model of the Hub.
 
     Raises:
         FileNotFoundError: the model does not exist, or the Hub cannot be reached.

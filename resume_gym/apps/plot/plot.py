@@ -44,7 +44,7 @@ def plot(
         paths: folders. All evaluations share one set of figures, each run has a separate set.
         out: output folder, with a subfolder per run if there are several paths; by default
             `plots` in the folder of the run or evaluation, of the first run for `runs`. Runs with
-            equal folder names are told apart by the folders above.
+            equal folder names are distinguished by their parent folders.
         formats: subset of `FORMATS`.
         source: whether to mark the results of the reproduced experiment in the bar charts.
 

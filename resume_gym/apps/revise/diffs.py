@@ -49,7 +49,7 @@ def changed_spans(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int,
 
 
 def reworded(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Return whether one of the new lines is a version of an old one that stood elsewhere."""
+    """Return whether a new line rewords an old line from another place."""
     if len(old) * len(new) > _MOST:
         return False
     left, right = ([{*re.findall(r"\w+", one.lower())} for one in lines] for lines in (old, new))

@@ -129,8 +129,8 @@ def check_format(out: Path, resume: Source) -> None:
     """Check that a revision can be written in the format of an output file.
 
     Raises:
-        TaskError: it would be a PDF, or a Word file from another format or one that cannot be
-            written again.
+        TaskError: the output is a PDF, a Word file made from another format, or a Word file
+            that cannot be written back.
         ModuleNotFoundError: the package for the format is not installed.
     """
     if out.suffix.lower() == ".pdf":

@@ -180,7 +180,7 @@ def test_sampling_takes_as_long_as_reading_weights_and_caches(source: Config) ->
     read = served.weights + 48 * (plan.step.prompt + 5_120) * served.cache
     assert times.sampling == pytest.approx(10_240 * read / (0.7 * 4.8e12))
     assert times.step == times.sampling > plan.step.seconds
-    assert times.total == 160 * times.step + 10 * times.evaluation
+    assert times.total == 160 * times.step + 9 * times.evaluation
     text = printed(plan)
     assert f"{times.total / 3600:.1f} h   at most" in text
     assert f"{4 * times.total / 3600:.0f}   at most" in text

@@ -16,9 +16,10 @@ from learners.config import PRESETS, Config, ConfigError, read_toml
 from learners.engines.server import command
 from learners.planning.flops import peak_bandwidth
 from learners.planning.machine import Machine
-from learners.planning.plan import Plan, make_plan
+from learners.planning.plan import Plan, count_parameters, make_plan
 from learners.planning.table import show
 from learners.training import models
+from learners.training.backends.step import make_policy
 from resume_gym.llm.gemini import KEYS
 
 H200 = Machine.named("4 x NVIDIA H200")
@@ -168,6 +169,14 @@ def test_other_judges_have_no_price(source: Config) -> None:
     assert offline.verdicts is not None
     assert (offline.verdicts.training, offline.verdicts.requests) == (160 * 14 * 16, 0)
     assert "the judge reads" not in printed(offline)
+
+
+def test_adapters_are_counted_as_peft_makes_them() -> None:
+    config, model = Config(lora_rank=4), models.skeleton("nano")
+    counted = count_parameters(config, model)
+    made = list(make_policy(config, model, "float32").parameters())
+    trained = sum(weight.numel() for weight in made if weight.requires_grad)
+    assert counted == (sum(weight.numel() for weight in made), trained)
 
 
 def test_sampling_takes_as_long_as_reading_weights_and_caches(source: Config) -> None:

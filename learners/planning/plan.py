@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
+from torch import nn
+from transformers import PreTrainedModel
+
 from learners.config import Config, ConfigError
 from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.planning.duration import Duration, Serving, duration
@@ -19,7 +22,7 @@ from learners.planning.machine import Machine
 from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.rollouts.workload import Workload
 from learners.training import models
-from learners.training.backends.step import make_cost, make_policy
+from learners.training.backends.step import make_cost
 from learners.training.batching import PackedRow, Sample, distribute, pack
 from learners.training.head import chunk_size
 from resume_gym.llm.client import without_keys
@@ -109,9 +112,7 @@ def make_plan(config: Config, machine: Machine) -> Plan:
     sizes = Sizes.of(model.config)
     step = _step(config, machine, world, make_cost(config, model), work, counted)
     serving = _serving(config, sizes, machine) if _engines(config) else None
-    weights = list(make_policy(config, model, config.precision).parameters())
-    parameters = sum(weight.numel() for weight in weights)
-    trained = sum(weight.numel() for weight in weights if weight.requires_grad)
+    parameters, trained = count_parameters(config, model)
     chunk = chunk_size(
         sizes.vocabulary, machine.gpus[first_trainer(config)][1] if machine.gpus else 0
     )
@@ -154,6 +155,20 @@ def make_plan(config: Config, machine: Machine) -> Plan:
 def _engines(config: Config) -> int:
     """Return the number of GPUs of the servers that the run starts on each machine."""
     return config.engine_procs * config.engine_gpus if config.starts_servers else 0
+
+
+def count_parameters(config: Config, model: PreTrainedModel) -> tuple[int, int]:
+    """Return the number of parameters with adapters, and of those that are trained.
+
+    Adapters are counted, not made: peft need not be installed for a dry run.
+    """
+    whole = sum(weight.numel() for weight in model.parameters())
+    if not config.lora_rank:
+        return whole, sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    layers = model.get_decoder().layers[getattr(model.config, "frozen_layers", 0) :]
+    linear = [one for layer in layers for one in layer.modules() if isinstance(one, nn.Linear)]
+    adapters = config.lora_rank * sum(one.in_features + one.out_features for one in linear)
+    return whole + adapters, adapters
 
 
 def first_trainer(config: Config) -> int:

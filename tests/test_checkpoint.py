@@ -83,6 +83,16 @@ def test_the_best_stays_too(tmp_path: Path) -> None:
     assert latest(tmp_path) == (25, tmp_path / "step-000025")
 
 
+def test_the_best_may_be_marked_before_it_is_complete(tmp_path: Path) -> None:
+    put(checkpoint.begin(tmp_path, 5))
+    assert checkpoint.mark_best(tmp_path, 5)
+    assert checkpoint.best(tmp_path) is None
+    checkpoint.finish(tmp_path, 5)
+    for step in (10, 15, 20):
+        save(tmp_path, step, put)
+    assert checkpoint.best(tmp_path) == tmp_path / "step-000005"
+
+
 def test_a_process_killed_while_saving_keeps_the_previous_checkpoint(tmp_path: Path) -> None:
     before = save(tmp_path, 5, put)
     command = [sys.executable, "-c", ENDLESS, str(tmp_path)]

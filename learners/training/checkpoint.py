@@ -151,11 +151,15 @@ def best(folder: Path) -> Path | None:
 
 
 def mark_best(folder: Path, step: int) -> bool:
-    """Mark a step's checkpoint as the best, to keep it; return whether it exists."""
-    marked = folder / f"step-{step:06d}"
-    if marked.is_dir():
-        write_text(folder / _BEST, f"{marked.name}\n")
-    return marked.is_dir()
+    """Mark a step's checkpoint as the best, to keep it; return whether it exists.
+
+    It may still be in the making: with `async_save`, `finish` comes only before the next one.
+    """
+    name = f"step-{step:06d}"
+    exists = (folder / name).is_dir() or (folder / f"{UNFINISHED}{name}").is_dir()
+    if exists:
+        write_text(folder / _BEST, f"{name}\n")
+    return exists
 
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:

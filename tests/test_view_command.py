@@ -214,8 +214,9 @@ def test_the_command_serves_until_it_is_interrupted(run):
 
 def test_user_errors_are_one_line(run, server, tmp_path, capsys):
     list_of_runs = run.path.parent
-    (tmp_path / "garbage").mkdir()
-    (tmp_path / "garbage" / "episodes.jsonl").write_text("no episode\n")
+    for folder, name in (("garbage", "episodes.jsonl"), ("steps", "metrics.jsonl")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text("neither an episode nor a step\n")
     (tmp_path / "notes.txt").touch()  # in a folder that is none to view
     for arguments, message in (
         (["nowhere"], "view: there is no folder 'nowhere'"),
@@ -224,7 +225,8 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
         ([run.path, "--export", tmp_path], "is a folder"),
         ([list_of_runs, "--export", tmp_path / "run.html"], f"{list_of_runs}: a run\n"),
         ([run.path, "--port", server.server_port], "choose another"),
-        ([tmp_path / "garbage"], "no episode that can be read"),
+        ([tmp_path / "garbage"], "no episode or step that can be read"),
+        ([tmp_path / "steps"], "no episode or step that can be read"),
     ):
         assert main(["view", *map(str, arguments)]) == 2
         told = capsys.readouterr().err

@@ -94,7 +94,9 @@ def _open(folder: Path, trusted: bool) -> Results | Listing:
         with progress_bars() as bars:
             bar = bars.add_task("reading episodes", total=len(shown.files()))
             shown.refresh(lambda: bars.advance(bar))
-        if shown.unreadable and not shown.rows:
-            told = "has no episode that can be read, but other lines"
+        metrics = folder / "metrics.jsonl"
+        written = shown.unreadable or (metrics.is_file() and metrics.stat().st_size)
+        if written and not shown.rows and next(shown.metrics(), None) is None:
+            told = "has no episode or step that can be read, but other lines"
             raise TaskError(f"view: {str(folder)!r} {told}")
     return shown

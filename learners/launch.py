@@ -112,8 +112,11 @@ def _run(config: Config, train: Train) -> None:
     work, first = None, ranks.rank() == 0
     if first:  # before a folder is made or a server started
         work = Workload.of(config)
-        if absent := unreachable(config.engine_urls):
-            raise ConfigError(f"engine_urls: no server runs at {' and '.join(absent)}")
+        parts = [work.judge, *getattr(work.judge, "parts", ())]
+        judges = [str(url) for part in parts if (url := getattr(part, "base_url", None))]
+        for name, urls in (("engine_urls", config.engine_urls), ("judge", judges)):
+            if absent := unreachable(urls):
+                raise ConfigError(f"{name}: no server runs at {' and '.join(absent)}")
     folder = RunFolder(config.runs / config.name)
     with folder.lock() if first else nullcontext(), serving(config, folder) as servers:
         if config.colocated:  # while a server starts, it measures the free memory of its GPU

@@ -399,6 +399,13 @@ def test_a_finished_run_shows_its_result_again(
             {"engine": "vllm", "engine-urls": "http://127.0.0.1:1", "name": "fourth"},
             "engine_urls: no server runs at http://127.0.0.1:1",
         ),
+        (
+            {
+                "judge": '{"name": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"}',
+                "name": "fifth",
+            },
+            "judge: no server runs at http://127.0.0.1:1/v1",
+        ),
     ],
 )
 def test_an_invalid_setting_is_an_error_without_a_traceback(

@@ -371,7 +371,7 @@ def unreachable(urls: Iterable[str]) -> list[str]:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         try:
-            socket.create_connection((parts.hostname or "", port), _REACHED_S).close()
+            socket.create_connection((parts.hostname or "?", port), _REACHED_S).close()
         except ConnectionRefusedError:
             refused.append(url)
         except OSError:

@@ -566,6 +566,8 @@ def test_a_process_that_was_killed_is_an_error(server: FakeVLLM, tmp_path: Path)
 def test_an_error_of_the_rollout_process_is_raised(server: FakeVLLM, tmp_path: Path) -> None:
     server.status = 400
     one = beside(server, tmp_path)
+    os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
+    one.published(1)  # it cannot be told any more, but the reason is still read
     with pytest.raises(RefusedError, match="prompt too long"):
         one.batch(1)
     one.close()

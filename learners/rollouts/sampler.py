@@ -170,14 +170,9 @@ class BackgroundSampler:
         self._tell("version", version)
 
     def _tell(self, kind: str, value: int) -> None:
-        try:
+        # a process that has exited may have sent the reason, which `_listen` reads and raises
+        with contextlib.suppress(ConnectionError):
             self._pipe.send((kind, value))
-        except ConnectionError:
-            raise self._gone() from None
-
-    def _gone(self) -> EngineError:
-        self._process.join(_END_S)
-        return EngineError(f"the rollout process ended with status {self._process.exitcode}")
 
     def _listen(self) -> None:
         """Handle one message, or call `idle` if none arrives within `_POLL_S` seconds.
@@ -191,7 +186,9 @@ class BackgroundSampler:
                 self._take(*self._pipe.recv())
                 return
         except (EOFError, ConnectionError):
-            raise self._gone() from None
+            self._process.join(_END_S)
+            status = self._process.exitcode
+            raise EngineError(f"the rollout process ended with status {status}") from None
         silent = time.monotonic() - self._heard
         if silent > SILENT_S:
             raise EngineError(f"the rollout process has said nothing for {silent:.0f} s")

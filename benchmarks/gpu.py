@@ -7,9 +7,9 @@
 
 Each command takes less than 8 minutes. The result file, benchmarks/results/gpu_NAME-MACHINE.json,
 is rewritten after each check, so an interrupted command keeps its results. A check that fails is
-recorded with its error. The package need not be installed: `PYTHONPATH=.` is enough, with torch 2.11
-and transformers 5.17 or newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests,
-rich, snowballstemmer, tomli-w and tyro.
+recorded with its error. The package need not be installed: `PYTHONPATH=.` is enough, with torch
+2.11 and transformers 5.17 or newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz,
+requests, rich, snowballstemmer, tomli-w and tyro.
 
 All models are random. Errors are compared with those of the same precision in plain PyTorch, both
 beside float64, since no fixed tolerance fits all sizes.

@@ -18,6 +18,7 @@ from learners.planning.flops import peak_bandwidth
 from learners.planning.machine import Machine
 from learners.planning.plan import Plan, count_parameters, make_plan
 from learners.planning.table import show
+from learners.planning.verdicts import evaluations
 from learners.training import models
 from learners.training.backends.step import make_policy
 from resume_gym.llm.gemini import KEYS
@@ -85,6 +86,10 @@ def test_every_preset_fits_its_machine(name: str) -> None:
     plan = planned(preset(name), MACHINES[name])
     assert plan.verdicts is not None
     assert (plan.duration is None) == (not plan.machine.gpus)
+    assert plan.config.eval_every
+    if plan.duration:
+        during = (evaluations(plan.config) - 2) * plan.duration.evaluation
+        assert 0 < during < 0.1 * plan.duration.total
     assert plan.step.counted == ("Qwen" not in plan.config.model)
     text = printed(plan)
     assert ("characters a token" in text) == ("Qwen" in plan.config.model)
@@ -128,7 +133,7 @@ def test_the_source_s_verdicts_and_their_cost(source: Config) -> None:
     verdicts = plan.verdicts
     assert verdicts is not None
     assert verdicts.training == 160 * 48
-    assert verdicts.held_out == 40 * 16 * 9
+    assert verdicts.held_out == 40 * 16 * 3
     assert verdicts.requests == 3 * 2  # votes, each with a comparison and a check of the claims
     assert verdicts.model == "gemini-3-flash-preview"
     assert verdicts.dollars == pytest.approx((0.5 * verdicts.read + 3 * verdicts.written) / 1e6)
@@ -137,7 +142,7 @@ def test_the_source_s_verdicts_and_their_cost(source: Config) -> None:
     assert once.requests == 3
     assert 7_000 < once.read < 10_000  # docs/judges.md
     text = printed(plan)
-    for told in ("13,440   7,680 in training, 5,760 in", "80,640   6 a verdict, to", "$253   by"):
+    for told in ("9,600   7,680 in training, 1,920 in", "57,600   6 a verdict, to", "$181   by"):
         assert told in text
 
 
@@ -189,7 +194,7 @@ def test_sampling_takes_as_long_as_reading_weights_and_caches(source: Config) ->
     read = served.weights + 48 * (plan.step.prompt + 5_120) * served.cache
     assert times.sampling == pytest.approx(10_240 * read / (0.7 * 4.8e12))
     assert times.step == times.sampling > plan.step.seconds
-    assert times.total == 160 * times.step + 9 * times.evaluation
+    assert times.total == 160 * times.step + 3 * times.evaluation
     text = printed(plan)
     assert f"{times.total / 3600:.1f} h   at most" in text
     assert f"{4 * times.total / 3600:.0f}   at most" in text

@@ -294,7 +294,7 @@ def _processes(config: Config, machine: Machine, judge: str) -> Iterator[Row]:
 
     trainers, background = config.trainer_procs, config.engine == "vllm"
     if config.backend != "local":
-        yield "launcher", "CPU", "starts the trainers, ends all when one dies"
+        yield "launcher", "CPU", "starts the trainers, ends all when one fails"
     for number in range(config.engine_procs if _engines(config) else 0):
         where = place(number * config.engine_gpus, config.engine_gpus)
         shares = "; sleeps while the trainer trains" if config.colocated else ""

@@ -12,9 +12,12 @@
 All runs evaluate and save checkpoints. Their judge (`Flaky`) fails on 5 % of the documents, in each
 of its typed ways. The learning rate is small, so that the work of a step stays the same and a
 growing memory is a leak. Memory and descriptors are read every second; their growth is that of the
-last quarter of a process's life over its second quarter.
+last quarter of a process's life over its second quarter: of the least memory, and of the median
+number of descriptors. The trainer usually keeps the memory of its largest batch (`prepare_cpu`); here
+it returns what it frees.
 """
 
+import ctypes
 import json
 import os
 import subprocess
@@ -52,6 +55,8 @@ FAILING = 0.05
 """Share of documents on which the judge fails."""
 GROUPS, MEMBERS, EVERY = 2, 6, 10
 TASKS, ROLLOUTS = 4, 2
+# glibc's malloc.h: M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX
+_MALLOC = {-1: 2**17, -2: 2**17, -4: 2**16}
 MARK = "RESUME_GYM_SOAK"
 """Environment variable that all processes of a benchmark inherit."""
 
@@ -67,6 +72,8 @@ class Flaky(AsyncJudge):
     name = "flaky"
 
     def __init__(self, stops: str = "") -> None:
+        for option, default in _MALLOC.items():
+            ctypes.CDLL(None).mallopt(option, default)
         self._judge = make_judge("rubric")
         self._stops = stops
         self._unavailable: set[bytes] = set()
@@ -134,7 +141,7 @@ class Watch:
         rows = max(found, key=len)
         quarter = len(rows) // 4
         early, late = rows[quarter : 2 * quarter], rows[-quarter:]
-        memory, before = (median(row[0] for row in rows) for rows in (late, early))
+        memory, before = (min(row[0] for row in rows) for rows in (late, early))
         descriptors = median(row[1] for row in late) - median(row[1] for row in early)
         return memory / before - 1, descriptors
 

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from resume_gym.trust import leave_current_folder
+from resume_gym.import_path import leave_current_folder
 
 if __name__ == "__main__":
     leave_current_folder()

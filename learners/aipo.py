@@ -18,7 +18,7 @@ This file is the algorithm. Processes, servers and error messages are in `launch
 import sys
 from collections.abc import Callable, Sequence
 
-from resume_gym.trust import leave_current_folder
+from resume_gym.import_path import leave_current_folder
 from resume_gym.user_errors import missing_of
 
 if __name__ == "__main__":

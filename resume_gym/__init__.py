@@ -4,6 +4,14 @@ Importing the package registers `ResumeEdit-v0` and `ResumeEditMini-v0` with Gym
 below are the complete public API.
 """
 
+import sys
+
+from resume_gym.import_path import leave_current_folder
+
+# `python -m resume_gym` must not import what follows from the current folder
+if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("resume_gym", "-mresume_gym"):
+    leave_current_folder()
+
 import gymnasium as gym
 
 from resume_gym.editing import EditSession

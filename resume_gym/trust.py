@@ -44,17 +44,6 @@ def import_named(module: str) -> ModuleType:
             sys.path.remove("")
 
 
-def leave_current_folder() -> None:
-    """Remove the current folder from the import path, where `python -m` puts it first.
-
-    It stays if this package was imported from it.
-    """
-    with suppress(FileNotFoundError):  # a deleted folder holds no modules
-        path = os.getcwd()
-        if sys.path[0] == path and Path(__file__).parents[1] != Path(path):
-            del sys.path[0]
-
-
 def is_local(url: Any) -> bool:
     """Return whether a server is on this machine; libraries read unusual addresses differently."""
     return isinstance(url, str) and bool(_LOCAL.fullmatch(url))

@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM
 
 from learners import aipo
 from learners.engines import EngineError
+from learners.planning.machine import Machine
 from learners.rollouts.orchestrator import Orchestrator, StepRollouts
 from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.trajectories import Trajectories
@@ -348,11 +349,13 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
     assert saved(tmp_path) == saved(whole)
     assert episodes(tmp_path, 2) == episodes(whole, 2)
     journal = (folder / "journal.md").read_text()
+    versions = json.loads((folder / "facts.json").read_text())["versions"]
     for sentence in (
         "The checkpoint step-000002 is damaged, now damaged-step-000002:",
         "Damaged lines of step-000002.jsonl, now left out: 1.",
         "Damaged lines of metrics.jsonl, now left out: 1.",
         "Command: aipo.py --steps 2",
+        f" resume-gym {versions['resume-gym']} on {Machine.here()}.",
         "Ended: 2 steps took 0.0",
     ):
         assert sentence in journal

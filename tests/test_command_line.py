@@ -171,6 +171,15 @@ def test_stdout_is_json_alone() -> None:
 
 
 @pytest.mark.slow
+def test_a_warning_is_one_plain_line() -> None:
+    done = child(
+        *("eval", "--agent", "noop", "--tasks", "procedural:7:4", "--env", "ResumeEditMini-v0")
+    )
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: no document of procedural:7:4 comes near the page of 20 lines")
+    assert line.endswith(" or page_lines")
+
+
 def test_a_closed_pipe_is_not_an_error() -> None:
     for words in (
         ["--help"],

@@ -20,14 +20,16 @@ SENDER = "vllm.distributed.weight_transfer.nccl_engine"
 
 
 class Group:
-    """An NCCL group that records what is sent."""
+    """An NCCL group that records what is sent, all of it on one device."""
 
-    def __init__(self, calls: list[str]) -> None:
+    def __init__(self, calls: list[str], device: str = "cpu") -> None:
         self.calls = calls
+        self.device = torch.device(device)
         self.sent: list[torch.Tensor] = []
 
     def broadcast(self, tensor: torch.Tensor, src: int) -> None:
         assert src == 0
+        assert tensor.device == self.device
         self.calls.append("broadcast")
         self.sent.append(tensor)
 
@@ -78,6 +80,20 @@ def test_what_the_step_has_computed_is_sent_in_the_order_of_the_model(
     assert calls == ["on cuda:3", *sent, *sent, "destroy"]
     packed = torch.cat([weight.detach().bfloat16().flatten() for weight in model.parameters()])
     assert all(torch.equal(found.view(torch.bfloat16), packed) for found in group.sent)
+
+
+def test_a_server_that_was_restarted_joins_a_new_group(
+    server: FakeVLLM, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights are on a device other than the CPU, where they stay."""
+    monkeypatch.setattr(f"{SENDER}.open_trainer_endpoint", lambda info: Group(calls, "meta"))
+    model, one = models.skeleton("nano"), engine(server)
+    for version in (4, 5):
+        one.load_weights(version, model.named_parameters)
+        server.version = "default"
+    formed = ["on cuda:3", "synchronize", "broadcast"]
+    assert calls == [*formed, "destroy", *formed]
+    assert server.calls.count("init_weight_transfer_engine") == 2
 
 
 def test_a_server_that_fails_while_the_group_forms_ends_the_waiting_for_it(

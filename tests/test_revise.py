@@ -412,9 +412,13 @@ def test_what_a_word_file_cannot_keep_is_noted(folder: Path) -> None:
     assert "2019 to 2024" in read_source(folder / "new.docx").text
 
 
-def test_word_becomes_markdown_on_request(folder: Path) -> None:
+def test_word_becomes_markdown_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     word_resume(folder / "ada.docx")
+    file = docx.Document(str(folder / "ada.docx"))
+    file.sections[0].footer.paragraphs[0].text = "Available from May"
+    file.save(str(folder / "ada.docx"))
     assert served([STRONGER, SUBMIT], "--out", "new.md", resume="ada.docx") in (0, 3)
+    assert "note: ada.docx: footer put at the end" in capsys.readouterr().out
     revised = (folder / "new.md").read_text(encoding="utf-8")
     assert "- Built a booking pipeline for 12 harbours\n" in revised
     assert read_source(folder / "ada.docx").text == revised.replace(

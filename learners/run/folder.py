@@ -37,8 +37,8 @@ class RunFolder:
     | `metrics.jsonl` | metrics, one line per step |
     | `evaluations.jsonl` | evaluations during training, one per line |
     | `before.json`, `after.json` | held-out results before and after training |
-    | `facts.json` | base model, tasks, judge and package versions, for the model card |
-    | `journal.md` | milestones, warnings and restarts, with their time |
+    | `facts.json` | command, commit, machine, tasks, versions and so on, for the card |
+    | `journal.md` | commands, commits, machines, milestones and warnings, with their time |
     | `trajectories/` | one file per step and evaluation, one line per episode |
     | `checkpoints/`, `logs/` | training state; output of the engine servers |
     | `started` | a random id, which says that the run was started on this machine |

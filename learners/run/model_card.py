@@ -8,7 +8,9 @@ import inspect
 import json
 import platform
 import re
+import shlex
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from resume_gym.trust import leave_current_folder
+from resume_gym.import_path import leave_current_folder
 
 if __name__ == "__main__":
     leave_current_folder()
@@ -63,10 +65,11 @@ _METRICS = {
 }
 
 
-def write_facts(run: RunFolder, config: Config, work: Workload) -> None:
-    """Store what the card needs and the configuration lacks: base model, tasks, versions, ..."""
+def write_facts(run: RunFolder, config: Config, work: Workload) -> dict[str, Any]:
+    """Store and return what the card needs and the configuration lacks: command, tasks, ..."""
     edited = work.judge is not None
     facts = {
+        "command": shlex.join((Path(sys.argv[0]).name, *sys.argv[1:])),
         "base": _base(config.model),
         "tasks": {
             "source": _setting(config, "tasks") if edited else None,
@@ -81,6 +84,7 @@ def write_facts(run: RunFolder, config: Config, work: Workload) -> None:
         "machine": str(Machine.here()),
     }
     write_text(run.path / _FACTS, json.dumps(facts, indent=1) + "\n")
+    return facts
 
 
 def _base(model: str) -> Mapping[str, str | None]:

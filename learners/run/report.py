@@ -1,7 +1,5 @@
 """Reports of a run: metrics, evaluations, journal, model card and the terminal display."""
 
-import shlex
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -80,8 +78,9 @@ class Report:
             raise ConfigError(
                 f"{run.path}: before.json is missing; restore it, or choose another name"
             )
-        command = shlex.join((Path(sys.argv[0]).name, *sys.argv[1:]))
-        run.note(f"Command: {command}")
+        facts = model_card.write_facts(run, config, self._work)
+        run.note(f"Command: {facts['command']}")
+        run.note(f"resume-gym {facts['versions']['resume-gym']} on {facts['machine']}.")
         if done:
             run.note(f"Resumed after step {done}.")
             self._say(f"{run.path}: resumed after step {done} of {config.steps}")
@@ -90,7 +89,6 @@ class Report:
             self._say(f"warning: {sentence}")
         if done < config.steps:
             run.set_aside(done)
-        model_card.write_facts(run, config, self._work)
         self._history = run.metrics()
         self._loggers = self._open.enter_context(Loggers(config, run, done))
         self._progress = Progress(config.steps, done, self._console)

@@ -7,7 +7,9 @@ packages that only one command needs are imported when it runs.
 import argparse
 import os
 import platform
+import re
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -99,12 +101,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit status: 0 success, 1 failure, 2 user error, 3 flagged revision, 130 Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
+    formatting, warnings.formatwarning = warnings.formatwarning, _one_line
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # if the encoding lacks a character
     try:
         try:
             return _run(words)
         finally:
+            warnings.formatwarning = formatting
             if sys.stdout:
                 sys.stdout.flush()
     except OSError as problem:
@@ -112,6 +116,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # a broken pipe is no error to report: the reader, such as `head`, has exited
         return 1 if isinstance(problem, BrokenPipeError) else _complain(_message(problem), 1)
+
+
+def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
+    """Format a warning without the colour of Gymnasium's, and without a line of code."""
+    text = re.sub(r"\x1b\[[\d;]*m(WARN: )?", "", str(message))
+    return f"warning: {' '.join(text.split())}\n"
 
 
 def _run(words: Sequence[str]) -> int:

@@ -1,0 +1,21 @@
+"""The import path of `python -m`.
+
+This module imports only what the interpreter has imported: a file in the current folder could take
+the place of anything else.
+"""
+
+import os
+import sys
+
+
+def leave_current_folder() -> None:
+    """Remove the current folder from the import path, where `python -m` puts it first.
+
+    It stays if this package was imported from it.
+    """
+    try:
+        path = os.getcwd()
+    except FileNotFoundError:  # a deleted folder holds no modules
+        return
+    if sys.path[0] == path != os.path.dirname(os.path.dirname(__file__)):
+        del sys.path[0]

@@ -13,8 +13,8 @@ All runs evaluate and save checkpoints. Their judge (`Flaky`) fails on 5 % of th
 of its typed ways. The learning rate is small, so that the work of a step stays the same and a
 growing memory is a leak. Memory and descriptors are read every second; their growth is that of the
 last quarter of a process's life over its second quarter: of the least memory, and of the median
-number of descriptors. The trainer usually keeps the memory of its largest batch (`prepare_cpu`); here
-it returns what it frees.
+number of descriptors. The trainer usually keeps the memory of its largest batch (`prepare_cpu`);
+here it returns what it frees.
 """
 
 import ctypes

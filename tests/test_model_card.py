@@ -108,19 +108,27 @@ def test_a_card_tells_where_a_run_came_from(
     assert model_card._commit(tmp_path) == [], "it only looks like a checkout"
     assert model_card._commit(tmp_path / "elsewhere") == []
 
-    command = ["/bin/resume-gym", "train", "--name", "one", "--judge", '{"name": "rubric"}']
+    command = [
+        "/bin/resume-gym",
+        "train",
+        "--runs",
+        "/home/me/one",
+        "--judge",
+        '{"name": "rubric"}',
+    ]
     monkeypatch.setattr(sys, "argv", command)
     monkeypatch.setattr(model_card, "_commit", lambda _: ["(commit 0a1b2c3)"])
     run = a_run(tmp_path / "one")
     facts = json.loads((run.path / "facts.json").read_text())
-    assert facts["command"] == """resume-gym train --name one --judge '{"name": "rubric"}'"""
+    shown = """resume-gym train --runs {}one --judge '{{"name": "rubric"}}'"""
+    assert facts["command"] == shown.format("/home/me/")
     assert facts["versions"]["resume-gym"] == f"{resume_gym.__version__} (commit 0a1b2c3)"
     played = {"group": 8, "member": 0, "task_id": "t-1", "reward": 1.5, "graded": True}
     actions = ["a\n```\nb", "submit"]
     run.trajectories.path(2).write_text(json.dumps({**played, "actions": actions}) + "\n")
     _, text = loaded(run, tmp_path / "model")
     assert f"hours on {Machine.here()}. One run" in text
-    assert f"\nCommand:\n\n    {facts['command']}\n\n" in text
+    assert f"\nCommand:\n\n    {shown.format('')}\n\n" in text
     assert f"resume-gym {resume_gym.__version__} (commit 0a1b2c3), Python" in text
     assert "on task `t-1`, with reward 1.50:\n\n    a\n    ```\n    b\n\n    submit\n" in text
 

@@ -247,12 +247,12 @@ def _settings(config: Config) -> str:
 
 
 def _shown(spec: object) -> str:
-    """Return a model, task source or judge as text, without URLs and folders."""
+    """Return a model, task source, judge or command as text, without URLs and folders."""
     text = spec if isinstance(spec, str) else json.dumps(spec)
     text = re.sub(r"https?://[^\s\"']+", "URL", text)
     if Path(text).is_absolute():
         return Path(text).name
-    return re.sub(r"\"[/~][^\"]*/([^\"/]*)\"", r'"\1"', text)  # paths in JSON
+    return re.sub(r"(?<![^\s\"'=])[/~][^\s\"']*/", "", text)  # in JSON, or in a command
 
 
 def _plain(text: str) -> str:

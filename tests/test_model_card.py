@@ -112,7 +112,7 @@ def test_a_card_tells_where_a_run_came_from(
         "/bin/resume-gym",
         "train",
         "--runs",
-        "/home/me/one",
+        "/me/one",
         "--judge",
         '{"name": "rubric"}',
     ]
@@ -121,7 +121,7 @@ def test_a_card_tells_where_a_run_came_from(
     run = a_run(tmp_path / "one")
     facts = json.loads((run.path / "facts.json").read_text())
     shown = """resume-gym train --runs {}one --judge '{{"name": "rubric"}}'"""
-    assert facts["command"] == shown.format("/home/me/")
+    assert facts["command"] == shown.format("/me/")
     assert facts["versions"]["resume-gym"] == f"{resume_gym.__version__} (commit 0a1b2c3)"
     played = {"group": 8, "member": 0, "task_id": "t-1", "reward": 1.5, "graded": True}
     actions = ["a\n```\nb", "submit"]

@@ -406,7 +406,7 @@ def jobs(scale: Scale) -> Iterator[Figure]:
     """Whole runs of the nano policy; one is killed and resumed."""
     few = {"steps": 2, "groups": 1, "group-size": 2, "eval-tasks": 1, "eval-rollouts": 1}
     many = {"steps": 4, "groups": 2, "group-size": 8, "eval-tasks": 4, "eval-rollouts": 2}
-    tiny = scale is LITTLE
+    tiny = scale.models is LITTLE.models
     settings = few if tiny else many
     with tempfile.TemporaryDirectory() as folder:
         runs = {

@@ -5,43 +5,50 @@
     python benchmarks/gpu.py layers         # one GPU of 140 GB
     python benchmarks/gpu.py correctness --tiny    # small sizes, also on a CPU, no result file
 
-Each command takes less than 8 minutes. The result file, benchmarks/results/gpu_NAME-MACHINE.json,
-is rewritten after each check, so an interrupted command keeps its results. A check that fails is
-recorded with its error. The package need not be installed: `PYTHONPATH=.` is enough, with torch
-2.11 and transformers 5.17 or newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz,
-requests, rich, snowballstemmer, tomli-w and tyro.
+Each command ends within 8 minutes, or what `--minutes` says; checks for which no time is left are
+recorded as such. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is rewritten after each
+check, so an interrupted command keeps its results. A check that fails is recorded with its error.
+The package need not be installed: `PYTHONPATH=.` is enough, with torch 2.11 and transformers 5.17
+or newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich,
+snowballstemmer, tomli-w and tyro.
 
 All models are random. Errors are compared with those of the same precision in plain PyTorch, both
 beside float64, since no fixed tolerance fits all sizes.
 """
 
+import gc
 import itertools
 import json
-import os
-import signal
+import math
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
-from unittest.mock import patch
+from unittest.mock import DEFAULT, MagicMock, patch
 
 import torch
+import torch.distributed as dist
 from plan_14b import group_of
 from record import Figure, parser, write
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from learners.config import Config
-from learners.losses import LossInput, Totals, aipo
+from learners.engines.server import free_port
+from learners.engines.vllm import VLLMEngine
+from learners.losses import LossInput, LossOutput, Totals, aipo
 from learners.planning.flops import Sizes, peak_flops, train_flops, training_bytes
-from learners.training import head, models, packed_attention
+from learners.training import head, models, packed_attention, ranks
+from learners.training.backends import Backend, make_backend
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import PackedRow, Sample, pack, unshare
 from learners.training.head import Head
@@ -60,10 +67,15 @@ TINY = Qwen3Config(
     vocab_size=300,
     tie_word_embeddings=True,
 )
+ERRORS: dict[str, str] = {}
+"""What went wrong, by check or part of one."""
 
 
 class Scale(NamedTuple):
-    """Sizes of all checks; `prompt`, `response` and `rollouts` describe the group of a row."""
+    """Sizes of all checks; `prompt`, `response` and `rollouts` describe the group of a row.
+
+    `until` is when the time is over, on the monotonic clock.
+    """
 
     models: Sequence[tuple[str, Qwen3Config]]
     deep: Qwen3Config
@@ -73,6 +85,12 @@ class Scale(NamedTuple):
     heads: Sequence[tuple[int, int, int]]
     square: int
     repeats: int
+    until: float = math.inf
+
+    @property
+    def few(self) -> "Scale":
+        """The same with shorter rows, for comparisons."""
+        return self._replace(prompt=self.prompt // 8, response=self.response // 8, rollouts=3)
 
 
 FULL = Scale(
@@ -120,10 +138,14 @@ def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
         on_device = row.to(DEVICE)
         logprobs, _ = policy(on_device)
         known = on_device.advantages, on_device.sequences, on_device.rollouts
-        # as if the sampler had agreed: the ratio of a random model is far outside the interval
-        aipo(LossInput(logprobs, logprobs.detach(), *known, total))[0].backward()
+        agreed(LossInput(logprobs, logprobs, *known, total))[0].backward()
         found.append(logprobs.detach())
     return torch.cat(found)
+
+
+def agreed(row: LossInput) -> LossOutput:
+    """AIPO as if the sampler had agreed: a random model's ratio is far outside the interval."""
+    return aipo(row._replace(sampler_logprobs=row.logprobs.detach()))
 
 
 def gradients(policy: Policy) -> Tensor:
@@ -225,8 +247,7 @@ def head_products(scale: Scale) -> Iterator[Figure]:
 def shared_prompts(scale: Scale) -> Iterator[Figure]:
     """A prompt computed once beside a prompt for each rollout, in both precisions."""
     config = scale.models[0][1]
-    few = scale._replace(prompt=scale.prompt // 8, response=scale.response // 8, rollouts=3)
-    samples = group(few, config.vocab_size)
+    samples = group(scale.few, config.vocab_size)
     for precision, limit in (("float32", 1e-4), ("bfloat16", 5e-2)):
         found = []
         for rows in (pack(samples, sys.maxsize), pack(unshare(samples), sys.maxsize)):
@@ -238,15 +259,158 @@ def shared_prompts(scale: Scale) -> Iterator[Figure]:
             yield Figure(f"shared prompts, {precision}: error of the {part}", error, at_most=limit)
 
 
+def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, Backend]]:
+    """The backends in bf16, one after the other, each with the same random model."""
+    if not dist.is_initialized():
+        kinds = "cpu:gloo,cuda:nccl" if DEVICE.type == "cuda" else "gloo"
+        address = f"tcp://127.0.0.1:{free_port()}"
+        dist.init_process_group(kinds, init_method=address, rank=0, world_size=1)
+    with tempfile.TemporaryDirectory() as folder:
+        make_model(config, layers).bfloat16().save_pretrained(folder)
+        # a large rate, so that a step changes the weights also in bf16
+        shared: Any = {"model": folder, "precision": "bfloat16", "learning_rate": 0.01}
+        for name, own in (
+            ("local", {}),
+            ("fsdp2", {"backend": "fsdp2"}),
+            ("fsdp2, offloaded", {"backend": "fsdp2", "offload": True}),
+        ):
+            settings = Config(**shared, **own)
+            backend = make_backend(settings)
+            backend.prepare(settings)
+            yield name, backend
+            del backend
+            gc.collect()
+
+
+def published(backend: Backend) -> dict[str, Tensor]:
+    """All weights as engines receive them."""
+    named = backend.iter_weights(torch.bfloat16)
+    return {name: weight.to(torch.bfloat16) for name, weight in named}
+
+
+def one_rank(scale: Scale) -> Iterator[Figure]:
+    """A step of FSDP2 with one rank beside that of the local backend, and what they publish."""
+    config = scale.models[0][1]
+    rows = pack(group(scale.few, config.vocab_size), sys.maxsize)
+    local: Any = None
+    for name, backend in backends(config):
+        before = published(backend)
+        metrics = backend.train_step(rows, agreed)
+        moved = {key: after - before.pop(key) for key, after in published(backend).items()}
+        del backend  # before the next one takes memory
+        if local is None:
+            local, wanted = metrics, moved
+            continue
+        right = list(moved) == list(wanted) and all(
+            weight.device.type == DEVICE.type for weight in moved.values()
+        )
+        yield Figure(f"{name}: published names and device as wanted", float(right), at_least=1)
+        far = abs(metrics["loss"] - local["loss"])
+        yield Figure(f"{name}: loss, distance to the local backend's", far, at_most=0.05)
+        norm = metrics["gradient_norm"] / local["gradient_norm"]
+        yield Figure(f"{name}: gradient norm / the local backend's", norm, 0.95, 1.05)
+        # Adam's first step has the same length everywhere, so it differs where a gradient is noise
+        apart = math.hypot(*(float((moved[key] - wanted[key]).float().norm()) for key in wanted))
+        error = apart / math.hypot(*(float(one.float().norm()) for one in wanted.values()))
+        yield Figure(f"{name}: published change, error to the local backend's", error, at_most=0.5)
+
+
+class Copies:
+    """An NCCL group that copies what is sent, on the caller's stream as NCCL does.
+
+    It can also stand in for vLLM's sender, which may not be installed: like that one, it reads the
+    weights on a stream of its own, which waits for no other.
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[Tensor] = []
+
+    def broadcast(self, tensor: Tensor, src: int) -> None:
+        """Called by vLLM's sender."""
+        self.sent.append(tensor.view(torch.bfloat16).flatten().clone())
+
+    def join(self, info: object, client: object, source: Any) -> "Copies":
+        """In place of vLLM's `trainer_init`."""
+        self.source = source
+        return self
+
+    def send_weights(self) -> None:
+        """In place of vLLM's."""
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for _, weight in self.source:
+                self.broadcast(weight, 0)
+        stream.synchronize()
+
+    def shutdown(self) -> None:
+        """In place of vLLM's."""
+
+    destroy = shutdown
+
+
+def transfer(scale: Scale) -> Iterator[Figure]:
+    """Weights that a pending step changes, sent by the NCCL sender to a group that copies them."""
+    config = scale.models[0][1]
+    weights = dict(Policy(make_model(config), 1.0, "float32").model.named_parameters())
+    optimizer = make_optimizer(weights.values(), Config(learning_rate=0.1))
+
+    def rounded() -> Tensor:
+        return torch.cat([weight.detach().bfloat16().flatten() for weight in weights.values()])
+
+    for name in ("a stand-in", *(["vLLM's sender"] if find_spec("vllm") else [])):
+        for weight in weights.values():
+            weight.grad = torch.randn_like(weight)
+        before, group = rounded(), Copies()
+        with tempfile.TemporaryDirectory() as folder, sending(group, name == "a stand-in"):
+            from learners.engines.nccl import NCCLSender
+
+            config.save_pretrained(folder)
+            control = MagicMock(urls=[], failure=Future())
+            sender = NCCLSender(control, folder, torch.bfloat16, "127.0.0.1")
+            engine = VLLMEngine([], folder, "bfloat16", 30.0, by_nccl=True)
+            if DEVICE.type == "cuda":
+                torch.cuda._sleep(2 * 10**9)  # cycles, so that the step is pending for a second
+            optimizer.step()
+            if DEVICE.type == "cuda":
+                pending = not torch.cuda.current_stream().query()
+                yield Figure(f"{name}: the step is pending", float(pending), at_least=1)
+            sender.send(control, engine._converted(weights.items))
+            sender.close()
+        after, sent = rounded(), torch.cat(group.sent)
+        changed = int((before != after).sum()) / len(after)
+        yield Figure(f"{name}: share of weights that the step changed", changed, at_least=0.9)
+        right = int((sent == after).sum()) / len(after)
+        yield Figure(f"{name}: share of weights sent as the step left them", right, at_least=1)
+
+
+@contextmanager
+def sending(group: Copies, stand_in: bool) -> Iterator[None]:
+    """Let vLLM's sender, or its stand-in, use a group; without a GPU, there are no streams."""
+    package = "vllm.distributed.weight_transfer"
+    names = package, f"{package}.nccl_engine"
+    module = MagicMock(WeightSource=object)
+    module.WeightTransferTrainerFactory.trainer_init = group.join
+    modules = dict.fromkeys(names, module)
+    opened = f"{names[1]}.open_trainer_endpoint"
+    absent: Any = dict.fromkeys(("current_stream", "set_device", "stream", "Stream"), DEFAULT)
+    with (
+        patch.dict(sys.modules, modules) if stand_in else patch(opened, return_value=group),
+        nullcontext() if DEVICE.type == "cuda" else patch.multiple(torch.cuda, **absent),
+        patch("torch.accelerator.current_device_index", return_value=0),
+        patch.dict("os.environ"),  # which vLLM changes when it is imported
+    ):
+        yield
+
+
 def jobs(scale: Scale) -> Iterator[Figure]:
     """Whole runs of the nano policy; one is killed and resumed."""
     few = {"steps": 2, "groups": 1, "group-size": 2, "eval-tasks": 1, "eval-rollouts": 1}
     many = {"steps": 4, "groups": 2, "group-size": 8, "eval-tasks": 4, "eval-rollouts": 2}
-    tiny = scale is LITTLE
+    tiny = scale.models is LITTLE.models
     settings = few if tiny else many
     with tempfile.TemporaryDirectory() as folder:
         runs = {
-            name: train(Path(folder) / name, settings, *flags)
+            name: train(Path(folder) / name, settings, scale.until, *flags)
             for name, flags in (
                 ("float32", []),
                 ("fsdp2", ["--backend", "fsdp2"]),
@@ -259,15 +423,17 @@ def jobs(scale: Scale) -> Iterator[Figure]:
             yield Figure(f"{name} run: sampler-trainer gap", gap, at_most=limit)
         norms = [runs[name][0]["gradient_norm"] for name in ("float32", "fsdp2")]
         yield Figure("gradient norm, fsdp2 / local", norms[1] / norms[0], 0.999, 1.001)
-        killed = train(Path(folder) / "killed", settings, kill_after=1)
+        killed = train(Path(folder) / "killed", settings, scale.until, kill_after=1)
         numbers = [one["step"] for one in killed] == list(range(1, settings["steps"] + 1))
         yield Figure("a run that was killed has each step once", float(numbers), at_least=1)
         same = killed[-1]["reward"] == runs["float32"][-1]["reward"]
-        yield Figure("its last reward is that of the run that was not", float(same), at_least=1)
+        # only promised on a CPU: a GPU adds in an order that varies
+        wanted = 1 if DEVICE.type == "cpu" else None
+        yield Figure("its last reward is that of the run that was not", float(same), wanted)
 
 
 def train(
-    folder: Path, settings: dict[str, int], *flags: str, kill_after: int = 0
+    folder: Path, settings: dict[str, int], until: float, *flags: str, kill_after: int = 0
 ) -> list[dict[str, Any]]:
     """Train the nano policy and return the metrics; first kill the run after a step, if given."""
     paths = {"name": folder.name, "runs": folder.parent, "save-every": 1}
@@ -276,13 +442,14 @@ def train(
     metrics = folder / "metrics.jsonl"
     if kill_after:
         job = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while job.poll() is None and (
+        while (job.poll() is None and time.monotonic() < until) and (
             not metrics.exists() or len(metrics.read_text().splitlines()) < kill_after
         ):
             time.sleep(0.05)
-        job.send_signal(signal.SIGKILL)
+        job.kill()
         job.wait()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    left = until - time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=left)
     return [json.loads(line) for line in metrics.read_text().splitlines()]
 
 
@@ -297,7 +464,8 @@ def steps(scale: Scale) -> Iterator[Figure]:
                 rows["separate"] = pack(unshare(samples), 4 * (scale.prompt + scale.response))
             for prompts, packed in rows.items():
                 way = f"{name}, {prompts}" + ", in a loop" * loop + ", compiled" * compiled
-                with in_a_loop() if loop else nullcontext():
+                # one that needs too much memory leaves the others
+                with recorded(way), in_a_loop() if loop else nullcontext():
                     yield from step(way, make_model(config), packed, scale.repeats, compiled)
 
 
@@ -404,21 +572,39 @@ def layers(scale: Scale) -> Iterator[Figure]:
 
 
 def weights(scale: Scale) -> Iterator[Figure]:
-    """Reading all weights in bf16, as an update of the engines does."""
-    model = make_model(scale.deep, max(2, scale.deep.num_hidden_layers // 5))
+    """Reading all weights of each backend in bf16, as an update of the engines does."""
+    for name, backend in backends(scale.deep, max(2, scale.deep.num_hidden_layers // 5)):
+        size = 0
 
-    def read() -> None:
-        for weight in model.parameters():
-            weight.detach().to(torch.bfloat16)
+        def read(backend: Backend = backend) -> None:
+            nonlocal size
+            named = backend.iter_weights(torch.bfloat16)
+            size = sum(weight.to(torch.bfloat16).nbytes for _, weight in named)
 
-    took = seconds(read, scale.repeats)
-    size = 2 * sum(weight.numel() for weight in model.parameters())
-    yield Figure("GB/s of weights in bf16", size / took / 1e9)
+        took = seconds(read, scale.repeats)
+        yield Figure(f"{name}: GB/s of weights in bf16", size / took / 1e9)
+
+
+@contextmanager
+def recorded(name: str) -> Iterator[None]:
+    """Record an error, so that what comes next still runs, and free memory."""
+    try:
+        yield
+    except Exception as error:
+        late = isinstance(error, TimeoutError)
+        ERRORS[name] = str(error) if late else traceback.format_exc()
+        print(f"{name}: FAILED\n{ERRORS[name]}", flush=True)
+    gc.collect()
+    if DEVICE.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 Check = Callable[[Scale], Iterator[Figure]]
 CHECKS: dict[str, Sequence[Check]] = {
-    "correctness": (ceilings, attention, head_products, shared_prompts, jobs),
+    "correctness": (
+        *(ceilings, attention, head_products, shared_prompts),
+        *(one_rank, transfer, jobs),
+    ),
     "speed": (ceilings, steps, chunks, optimizer, kernels),
     "layers": (ceilings, layers, weights),
 }
@@ -429,31 +615,34 @@ def main() -> int:
     options = parser(__doc__ or "")
     options.add_argument("checks", choices=CHECKS)
     options.add_argument("--tiny", action="store_true", help="small sizes, no result file")
+    options.add_argument("--minutes", type=float, default=8, help="time for all checks (default 8)")
     args = options.parse_args()
+    ranks.start()  # sets the allocator up, so it comes before all other use of a GPU
     if DEVICE.type == "cuda":
         args.machine = torch.cuda.get_device_name().lower().replace(" ", "-")
     elif not args.tiny:
         options.error("expected a CUDA device; without one, only --tiny runs")
-    scale = LITTLE if args.tiny else FULL
+    # half a minute before the end, for the figure that is being measured
+    until = time.monotonic() + 60 * args.minutes - 30
+    scale = (LITTLE if args.tiny else FULL)._replace(until=until)
     torch.manual_seed(0)
-    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     figures: list[Figure] = []
-    errors: dict[str, str] = {}
     for check in CHECKS[args.checks]:
-        try:
+        with recorded(check.__name__):
+            if time.monotonic() > until:
+                raise TimeoutError(f"not run: {args.minutes:g} minutes are over")
             for figure in check(scale):
                 figures.append(figure)
                 print(figure, flush=True)
-        except Exception:
-            errors[check.__name__] = traceback.format_exc()
-            print(f"{check.__name__}: FAILED\n{errors[check.__name__]}", flush=True)
-        if DEVICE.type == "cuda":
-            torch.cuda.empty_cache()
+                if time.monotonic() > until:
+                    raise TimeoutError(f"{args.minutes:g} minutes are over after {figure.name!r}")
         if not args.tiny:
-            repetitions = {"cuda": torch.version.cuda, "errors": errors}
+            repetitions = {"cuda": torch.version.cuda, "errors": ERRORS}
             write(f"gpu_{args.checks}", args, figures, repetitions, ("torch", "transformers"))
-    return 0 if not errors and all(figure.met for figure in figures) else 1
+    return 0 if not ERRORS and all(figure.met for figure in figures) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    ranks.end(status)  # the process group of `backends`, if there is one
+    sys.exit(status)

@@ -35,7 +35,7 @@ from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.sampler import BackgroundSampler
 from learners.rollouts.tokens import ChatTokens
 from learners.rollouts.trajectories import Trajectories
-from learners.training import models
+from learners.training import models, ranks
 from resume_gym import TOOLS, tool_call
 
 SAMPLING = Sampling(0.7, 8, 5, (1,))
@@ -431,6 +431,27 @@ def test_servers_import_nothing_from_the_current_folder(
     for options, safe in ((python, {}), ([sys.executable, "-c"], environment(config, 0))):
         subprocess.run([*options, "import vllm"], env={**os.environ, **safe}, check=False)
         assert not (tmp_path / "imported.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "trainer", "server"),
+    [
+        ({}, dict([ranks.ALLOCATOR]), {}),
+        ({"PYTORCH_ALLOC_CONF": "backend:native"},) * 3,
+        ({"PYTORCH_CUDA_ALLOC_CONF": "backend:native"},) * 3,
+    ],
+)
+def test_trainers_have_expandable_segments_unless_the_user_configured_the_allocator(
+    given: dict[str, str],
+    trainer: dict[str, str],
+    server: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "environ", dict(given))
+    ranks.start()
+    assert os.environ == trainer
+    found = environment(Config(engine="vllm"), 0)
+    assert {name: value for name, value in found.items() if "ALLOC_CONF" in name} == server
 
 
 def test_each_run_makes_a_key_that_no_command_line_shows(monkeypatch: pytest.MonkeyPatch) -> None:

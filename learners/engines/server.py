@@ -207,9 +207,11 @@ def transfer(config: Config) -> str:
 
 
 def environment(config: Config, number: int) -> Mapping[str, str]:
-    """Return the environment of a server: this process's, without torchrun's variables."""
+    """Return the environment of a server: this process's, without what is set for trainers."""
     variables = {
-        name: value for name, value in os.environ.items() if not name.startswith(_LAUNCHER)
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_LAUNCHER) and (name, value) != ranks.ALLOCATOR
     }
     variables |= {
         OWNED: "1",

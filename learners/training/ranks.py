@@ -26,6 +26,8 @@ _COMMAND_TIMEOUT = timedelta(days=7)
 """Timeout of `broadcast` and `gather`, where ranks may wait for hours; the launcher ends them."""
 INTERRUPTED = 128 + signal.SIGINT
 """Exit status of a run ended by Ctrl-C, following the convention of shells."""
+ALLOCATOR = ("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+"""Variable for PyTorch's allocator: rows differ in length, which would fragment a GPU's memory."""
 _PR_SET_PDEATHSIG = 1
 _ORPHANED_S = 10.0
 
@@ -114,11 +116,16 @@ def die_with_parent(parent: int | None = None) -> None:
 def start(reserved: int = 0) -> None:
     """Select the device and join the process group, if a launcher has started this process.
 
+    Unless the user has configured PyTorch's allocator, its segments become expandable. It reads
+    that when CUDA is initialised, which selecting the device does.
+
     Args:
         reserved: number of GPUs of each machine, from the first, that are reserved for engines.
     """
     global _commands, _reserved
     _reserved = reserved
+    if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # its older name
+        os.environ.setdefault(*ALLOCATOR)
     chosen = device()
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)

@@ -1,5 +1,6 @@
 """What must not fool the rubric judge, what it must let pass, and how it reads lines."""
 
+import gc
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +24,7 @@ from rubric_cases import (
 )
 
 from resume_gym.tasks import Evidence, Task
-from resume_gym.text.lines import parse, plain, read
+from resume_gym.text.lines import Content, parse, plain, read
 from resume_gym.text.reference import align, make_reference
 from resume_gym.text.style import is_weak
 
@@ -300,6 +301,16 @@ def test_names_are_capitals_that_no_sentence_explains() -> None:
 )
 def test_weak_openings_hide_who_did_the_work(bullet: str, expected: bool) -> None:
     assert is_weak(read(bullet)) == expected
+
+
+def test_lines_that_were_compared_are_not_kept() -> None:
+    reference = make_reference(TASK)
+    known = read("Wrote SQL checks that caught late scans")
+    for number in range(1000):
+        line = read.__wrapped__(f"Wrote {number} SQL checks")  # not from the cache
+        assert reference.similarity(line, known) > 0
+    kept = (one for one in gc.get_objects() if isinstance(one, Content))
+    assert sum(one.body.endswith(" SQL checks") for one in kept) <= 1
 
 
 def test_a_line_is_aligned_with_all_that_it_tells_of() -> None:

@@ -40,7 +40,7 @@ _HELPING_STEMS = frozenset(
     stem(part) for phrase in LEXICON["words"]["helping"] for part in phrase.split()
 ) | {stem(word) for word in LEXICON["words"]["glue"]}
 _ENTRY_WORDS = 14  # maximum words of a line that may head a job
-_MOST = 4096  # maximum size of a cache
+_MOST = 512  # maximum size of a cache, of which each task has one
 _ALIGNED = 0.42  # minimum similarity of a line and its restatement
 _BEST = 0.25  # the same for the best match, if no line reaches _ALIGNED
 _RIVAL = 0.8  # relative similarity from which another line competes for a match
@@ -243,16 +243,16 @@ class Reference:
         return min(1.0, (self.weigh(shared) + self.rare * len(numbers) / 2) / least)
 
     @cached_property
-    def _masses(self) -> dict[Content, float]:
-        return {}
+    def _masses(self) -> dict[str, float]:
+        return {}  # by text, since a key keeps its object
 
     def _mass(self, content: Content) -> float:
         """Return the weight of all stems of a line."""
-        known = self._masses.get(content)
+        known = self._masses.get(content.body)
         if known is None:
             if len(self._masses) > _MOST:
                 self._masses.clear()
-            known = self._masses[content] = self.weigh(content.stems)
+            known = self._masses[content.body] = self.weigh(content.stems)
         return known
 
     def knows(self, word: str) -> bool:

@@ -1,7 +1,7 @@
 """Training for more than half an hour, with failing verdicts and killed processes.
 
     make vllm
-    python benchmarks/soak.py            # three runs, about 40 minutes on two cores
+    python benchmarks/soak.py            # three runs, about 35 minutes on two cores
     python benchmarks/soak.py --quick    # a few steps of each, to see that it works
 
 1. `undisturbed`: sampling in the trainer's process, which is repeatable.
@@ -11,10 +11,11 @@
 
 All runs evaluate and save checkpoints. Their judge (`Flaky`) fails on 5 % of the documents, in each
 of its typed ways. The learning rate is small, so that the work of a step stays the same and a
-growing memory is a leak. Memory and descriptors are read every second; their growth is that of the
-last quarter of a process's life over its second quarter: of the least memory, and of the median
-number of descriptors. The trainer usually keeps the memory of its largest batch (`prepare_cpu`);
-here it returns what it frees.
+growing memory is a leak, and there are few tasks, since the judge keeps what it has read of each.
+Memory and descriptors are read every second. After two minutes, in which a process draws its first
+dashboard, their growth is that from the first to the second half of its life: of the least memory,
+and of the median number of descriptors. The trainer usually keeps the memory of its largest batch
+(`prepare_cpu`); here it returns what it frees.
 """
 
 import ctypes
@@ -55,6 +56,8 @@ FAILING = 0.05
 """Share of documents on which the judge fails."""
 GROUPS, MEMBERS, EVERY = 2, 6, 10
 TASKS, ROLLOUTS = 4, 2
+WARM_UP = 120
+"""Seconds of a process's life before its memory is compared."""
 # glibc's malloc.h: M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX
 _MALLOC = {-1: 2**17, -2: 2**17, -4: 2**16}
 MARK = "RESUME_GYM_SOAK"
@@ -139,8 +142,8 @@ class Watch:
         """
         found = (rows for (_, command), rows in self.readings.items() if word in command)
         rows = max(found, key=len)
-        quarter = len(rows) // 4
-        early, late = rows[quarter : 2 * quarter], rows[-quarter:]
+        rows = rows[min(WARM_UP, len(rows) // 2) :]
+        early, late = rows[: len(rows) // 2], rows[len(rows) // 2 :]
         memory, before = (min(row[0] for row in rows) for rows in (late, early))
         descriptors = median(row[1] for row in late) - median(row[1] for row in early)
         return memory / before - 1, descriptors
@@ -176,6 +179,7 @@ def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -
         **{"runs": folder.parent, "name": folder.name, "steps": steps, "threads": 1},
         **{"groups": GROUPS, "group-size": MEMBERS, "learning-rate": 1e-6, "save-every": EVERY},
         **{"eval-every": EVERY, "eval-tasks": TASKS, "eval-rollouts": ROLLOUTS},
+        **{"tasks": "procedural-mini:1:20"},
     }
     options = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
     command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *options, *flags]
@@ -286,7 +290,7 @@ def spread(kinds: list[str], steps: int) -> list[tuple[int, str]]:
 
 def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
     """Run the three jobs; return the figures, and the counts of starts and kills by run."""
-    short, long = (10, 10) if quick else (50, 80)
+    short, long = (10, 10) if quick else (40, 70)
     jobs = 1 if quick else 5
     servers = ["server", "job"] if quick else ["server", "server", "job", "server", "server"]
     watch, counts, figures = {}, {}, []

@@ -307,10 +307,10 @@ def test_lines_that_were_compared_are_not_kept() -> None:
     reference = make_reference(TASK)
     known = read("Wrote SQL checks that caught late scans")
     for number in range(1000):
-        line = read.__wrapped__(f"Wrote {number} SQL checks")  # not from the cache
+        line = read.__wrapped__(f"Wrote {number} SQL checks for otters")  # not cached
         assert reference.similarity(line, known) > 0
     kept = (one for one in gc.get_objects() if isinstance(one, Content))
-    assert sum(one.body.endswith(" SQL checks") for one in kept) <= 1
+    assert sum(one.body.endswith(" for otters") for one in kept) <= 1
 
 
 def test_a_line_is_aligned_with_all_that_it_tells_of() -> None:

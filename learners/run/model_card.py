@@ -252,7 +252,8 @@ def _shown(spec: object) -> str:
     text = re.sub(r"https?://[^\s\"']+", "URL", text)
     if Path(text).is_absolute():
         return Path(text).name
-    return re.sub(r"(?<![^\s\"'=])[/~][^\s\"']*/", "", text)  # in JSON, or in a command
+    text = re.sub(r"([\"'])[/~][^\"']*/([^\"'/]*)\1", r"\1\2\1", text)  # may contain spaces
+    return re.sub(r"(?<![^\s\"'=])[/~][^\s\"']*/", "", text)
 
 
 def _plain(text: str) -> str:

@@ -318,8 +318,8 @@ def one_rank(scale: Scale) -> Iterator[Figure]:
 class Copies:
     """An NCCL group that copies what is sent, on the caller's stream as NCCL does.
 
-    It can also stand in for vLLM's sender, which may not be installed: like that one, it reads the
-    weights on a stream of its own, which waits for no other.
+    It also replaces vLLM's sender if vLLM is not installed. Like vLLM's, it reads the weights on a
+    separate CUDA stream, which does not wait for the others.
     """
 
     def __init__(self) -> None:
@@ -464,7 +464,7 @@ def steps(scale: Scale) -> Iterator[Figure]:
                 rows["separate"] = pack(unshare(samples), 4 * (scale.prompt + scale.response))
             for prompts, packed in rows.items():
                 way = f"{name}, {prompts}" + ", in a loop" * loop + ", compiled" * compiled
-                # one that needs too much memory leaves the others
+                # if one runs out of memory, the others still run
                 with recorded(way), in_a_loop() if loop else nullcontext():
                     yield from step(way, make_model(config), packed, scale.repeats, compiled)
 

@@ -61,7 +61,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
     report.start(done)
     rollouts.publish(done)
     before = evaluation("before", done, rollouts, report)
-    # the last one that was due, which the end of an earlier process may have cut off
+    # the latest evaluation that was due may have been interrupted
     evaluate_if_due(config, done - done % (config.eval_every or 1), rollouts, report)
 
     for step in range(done + 1, config.steps + 1):

@@ -207,7 +207,7 @@ def transfer(config: Config) -> str:
 
 
 def environment(config: Config, number: int) -> Mapping[str, str]:
-    """Return the environment of a server: this process's, without what is set for trainers."""
+    """Return the environment of a server: this process's, without variables for trainers."""
     variables = {
         name: value
         for name, value in os.environ.items()

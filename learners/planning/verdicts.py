@@ -91,6 +91,6 @@ class Verdicts(NamedTuple):
 def evaluations(config: Config) -> int:
     """Return the number of evaluations: before, during and after training.
 
-    One that is due after the last step is the one after training.
+    An evaluation that is due after the last step counts as the one after training.
     """
     return 2 + ((config.steps - 1) // config.eval_every if config.eval_every else 0)

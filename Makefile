@@ -4,9 +4,6 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# faster to install: Python compiles what is imported, not all that is installed
-export PIP_COMPILE := 0
-
 BENCHMARKS := env_speed agents main_job nano_step trainer plan_14b rollouts vllm_job calibration judge_throughput judge
 
 # workers take whole files of tests, in the order of tests/conftest.py

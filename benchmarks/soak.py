@@ -7,15 +7,16 @@
 1. `undisturbed`: sampling in the trainer's process, which is repeatable.
 2. `killed`: the same run, killed with SIGKILL at random moments and stopped by errors of the judge
    that end a run. The same command resumes it. Its final state must equal that of the first run.
-3. `vllm`: a run whose vLLM server is killed four times, and the whole run once.
+3. `vllm`: a run whose vLLM server is killed four times, and the whole run once, all in its first
+   half.
 
 All runs evaluate and save checkpoints. Their judge (`Flaky`) fails on 5 % of the documents, in each
 of its typed ways. The learning rate is small, so that the work of a step stays the same and a
 growing memory is a leak, and there are few tasks, since the judge keeps what it has read of each.
-Memory and descriptors are read every second. After two minutes, in which a process draws its first
-dashboard, their growth is that from the first to the second half of its life: of the least memory,
-and of the median number of descriptors. The trainer usually keeps the memory of its largest batch
-(`prepare_cpu`); here it returns what it frees.
+Memory and descriptors are read every second. The first half of a process's life is warm-up: caches
+fill, and about ten dashboards are drawn before matplotlib's memory stays as it is. Their growth is
+that of the least value, from the third to the last quarter. The trainer usually keeps the memory of
+its largest batch (`prepare_cpu`); here it returns what it frees.
 """
 
 import ctypes
@@ -30,10 +31,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from random import Random
-from statistics import median
 from typing import Any, Self
 
 import psutil
@@ -54,10 +54,12 @@ from resume_gym.tasks import Task
 ROOT = Path(__file__).parents[1]
 FAILING = 0.05
 """Share of documents on which the judge fails."""
-GROUPS, MEMBERS, EVERY = 2, 6, 10
+GROUPS, MEMBERS = 2, 4
+SAVE, EVERY = 2, 10
+"""Steps from one checkpoint, with its dashboard, and from one evaluation to the next."""
 TASKS, ROLLOUTS = 4, 2
-WARM_UP = 120
-"""Seconds of a process's life before its memory is compared."""
+STOPS = 3
+"""How often the judge ends a run, at most."""
 # glibc's malloc.h: M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX
 _MALLOC = {-1: 2**17, -2: 2**17, -4: 2**16}
 MARK = "RESUME_GYM_SOAK"
@@ -100,7 +102,8 @@ class Flaky(AsyncJudge):
             self._unavailable.add(key)
             raise JudgeUnavailable("unavailable")
         mark = Path(self._stops, key.hex())
-        if how == "stop" and self._stops and not mark.exists():
+        stop = how == "stop" and self._stops and not mark.exists()
+        if stop and len(os.listdir(self._stops)) < STOPS:
             mark.touch()
             raise JudgeMisconfigured("the key is not valid, for once")
 
@@ -134,19 +137,17 @@ class Watch:
                     continue
                 self.readings.setdefault((process.pid, command), []).append(reading)
 
-    def growth(self, word: str) -> tuple[float, float]:
-        """Return the growth of memory (as a share) and of descriptors.
+    def least(self, word: str) -> list[tuple[int, int]]:
+        """Return the least memory and number of descriptors in each eighth of a process's life.
 
         Args:
             word: part of the command; the process that lived longest is taken.
         """
         found = (rows for (_, command), rows in self.readings.items() if word in command)
         rows = max(found, key=len)
-        rows = rows[min(WARM_UP, len(rows) // 2) :]
-        early, late = rows[: len(rows) // 2], rows[len(rows) // 2 :]
-        memory, before = (min(row[0] for row in rows) for rows in (late, early))
-        descriptors = median(row[1] for row in late) - median(row[1] for row in early)
-        return memory / before - 1, descriptors
+        ends = [len(rows) * i // 8 for i in range(9)]
+        parts = [rows[begin:end] for begin, end in pairwise(ends)]
+        return [(min(row[0] for row in part), min(row[1] for row in part)) for part in parts]
 
 
 def marked() -> Iterator[tuple[psutil.Process, str]]:
@@ -177,7 +178,7 @@ def train(folder: Path, steps: int, kills: list[tuple[int, str]], *flags: str) -
     """
     settings = {
         **{"runs": folder.parent, "name": folder.name, "steps": steps, "threads": 1},
-        **{"groups": GROUPS, "group-size": MEMBERS, "learning-rate": 1e-6, "save-every": EVERY},
+        **{"groups": GROUPS, "group-size": MEMBERS, "learning-rate": 1e-6, "save-every": SAVE},
         **{"eval-every": EVERY, "eval-tasks": TASKS, "eval-rollouts": ROLLOUTS},
         **{"tasks": "procedural-mini:1:20"},
     }
@@ -284,23 +285,24 @@ def judge(folder: Path | None) -> list[str]:
 
 
 def spread(kinds: list[str], steps: int) -> list[tuple[int, str]]:
-    """Return kills at equal distances within a run."""
+    """Return kills at equal distances within a number of steps."""
     return [(steps * (i + 1) // (len(kinds) + 1), kind) for i, kind in enumerate(kinds)]
 
 
 def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
-    """Run the three jobs; return the figures, and the counts of starts and kills by run."""
-    short, long = (10, 10) if quick else (40, 70)
+    """Run the three jobs; return the figures, and what was counted and read by run."""
+    short, long = (10, 10) if quick else (60, 80)
     jobs = 1 if quick else 5
     servers = ["server", "job"] if quick else ["server", "server", "job", "server", "server"]
-    watch, counts, figures = {}, {}, []
+    watch, counts, figures = {}, dict[str, dict[str, Any]](), []
+    vllm = [*judge(runs / "vllm-stops"), "--engine", "vllm"]
     for name, steps, kills, flags in (
         ("undisturbed", short, [], judge(None)),
-        ("killed", short, ["job"] * jobs, judge(runs / "stops")),
-        ("vllm", long, servers, [*judge(runs / "vllm-stops"), "--engine", "vllm"]),
+        ("killed", short, spread(["job"] * jobs, short), judge(runs / "stops")),
+        ("vllm", long, spread(servers, long // 2), vllm),
     ):
         with Watch() as watch[name]:
-            counts[name] = train(runs / name, steps, spread(kills, steps), *flags)
+            counts[name] = dict(train(runs / name, steps, kills, *flags))
         found = lost_or_doubled(runs / name, steps)
         time.sleep(5)  # time in which processes exit after their parent
         left = sum(1 for _ in marked())
@@ -315,14 +317,19 @@ def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
         ("vllm", "aipo.py", "trainer"),
         ("vllm", "spawn_main", "rollout process"),
     ):
-        memory, descriptors = watch[name].growth(word)
+        eighths = watch[name].least(word)
+        memory, descriptors = zip(*eighths, strict=True)
         about = f"{name}: growth of the {process}"
-        figures.append(Figure(f"{about}'s memory, in percent", 100 * memory, at_most=2.0))
-        figures.append(Figure(f"{about}'s descriptors", descriptors, at_most=0))
+        more = 100 * (min(memory[6:]) / min(memory[4:6]) - 1)
+        figures.append(Figure(f"{about}'s memory, in percent", more, at_most=2.0))
+        more = min(descriptors[6:]) - min(descriptors[4:6])
+        figures.append(Figure(f"{about}'s descriptors", more, at_most=0))
+        counts[name][f"{process}: MB in each eighth"] = [round(one / 2**20) for one in memory]
+        counts[name][f"{process}: descriptors in each eighth"] = list(descriptors)
     one, other = state(runs / "undisturbed"), state(runs / "killed")
     differ = sum(one[part] != other[part] for part in one)
     figures.append(Figure("parts of the final state that kills changed", differ, at_most=0))
-    return figures, {name: dict(count) for name, count in counts.items()}
+    return figures, counts
 
 
 def main() -> int:

@@ -15,8 +15,9 @@ of its typed ways. The learning rate is small, so that the work of a step stays 
 growing memory is a leak, and there are few tasks, since the judge keeps what it has read of each.
 Memory and descriptors are read every second. The first half of a process's life is warm-up: caches
 fill, and about ten dashboards are drawn before matplotlib's memory stays as it is. Their growth is
-that of the least value, from the third to the last quarter. The trainer usually keeps the memory of
-its largest batch (`prepare_cpu`); here it returns what it frees.
+that of the least value, from the sixth and seventh tenth to the eighth and ninth; in the last tenth
+the process ends. The trainer usually keeps the memory of its largest batch (`prepare_cpu`); here it
+returns what it frees.
 """
 
 import ctypes
@@ -138,14 +139,14 @@ class Watch:
                 self.readings.setdefault((process.pid, command), []).append(reading)
 
     def least(self, word: str) -> list[tuple[int, int]]:
-        """Return the least memory and number of descriptors in each eighth of a process's life.
+        """Return the least memory and number of descriptors in each tenth of a process's life.
 
         Args:
             word: part of the command; the process that lived longest is taken.
         """
         found = (rows for (_, command), rows in self.readings.items() if word in command)
         rows = max(found, key=len)
-        ends = [len(rows) * i // 8 for i in range(9)]
+        ends = [len(rows) * i // 10 for i in range(11)]
         parts = [rows[begin:end] for begin, end in pairwise(ends)]
         return [(min(row[0] for row in part), min(row[1] for row in part)) for part in parts]
 
@@ -317,15 +318,15 @@ def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
         ("vllm", "aipo.py", "trainer"),
         ("vllm", "spawn_main", "rollout process"),
     ):
-        eighths = watch[name].least(word)
-        memory, descriptors = zip(*eighths, strict=True)
+        tenths = watch[name].least(word)
+        memory, descriptors = zip(*tenths, strict=True)
         about = f"{name}: growth of the {process}"
-        more = 100 * (min(memory[6:]) / min(memory[4:6]) - 1)
+        more = 100 * (min(memory[7:9]) / min(memory[5:7]) - 1)
         figures.append(Figure(f"{about}'s memory, in percent", more, at_most=2.0))
-        more = min(descriptors[6:]) - min(descriptors[4:6])
+        more = min(descriptors[7:9]) - min(descriptors[5:7])
         figures.append(Figure(f"{about}'s descriptors", more, at_most=0))
-        counts[name][f"{process}: MB in each eighth"] = [round(one / 2**20) for one in memory]
-        counts[name][f"{process}: descriptors in each eighth"] = list(descriptors)
+        counts[name][f"{process}: MB in each tenth"] = [round(one / 2**20) for one in memory]
+        counts[name][f"{process}: descriptors in each tenth"] = list(descriptors)
     one, other = state(runs / "undisturbed"), state(runs / "killed")
     differ = sum(one[part] != other[part] for part in one)
     figures.append(Figure("parts of the final state that kills changed", differ, at_most=0))

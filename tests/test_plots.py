@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 from PIL import Image
 
+from learners.run.folder import _CHANGEABLE
 from resume_gym.agents import AGENTS
 from resume_gym.apps.plot.bars import BY_WEAKNESS, Bar, by_weakness, components, draw_bars
 from resume_gym.apps.plot.dynamics import draw_dips, draw_phase
@@ -432,6 +433,9 @@ def test_runs_that_differ_in_their_seed_are_a_group(tmp_path: Path) -> None:
     assert [group.label for group in groups] == ["learning rate 0.1; 2 runs", "learning rate 0.2"]
     assert [len(group.runs) for group in groups] == [2, 1]
     assert [group.label for group in grouped(runs[:2])] == ["a, b; 2 runs"]
+    run = runs[0]  # what a resumed run may change makes no other group
+    moved = dataclasses.replace(run, config=run.config | dict.fromkeys(_CHANGEABLE, "other"))
+    assert len(grouped([run, moved])) == 1
     bare = [dataclasses.replace(run, config={}) for run in runs]
     assert [group.label for group in grouped(bare)] == ["a", "b", "c"]
     with styled():

@@ -240,7 +240,7 @@ def head_products(scale: Scale) -> Iterator[Figure]:
             ("the gradient of hidden states", own.grad, wide.grad, 1e-2),
             ("the gradient of weights", layer.weight.grad, weight.grad, 1e-2),
         ):
-            error = relative(value, other) if count else float(value.abs().sum())
+            error = relative(value, other) if count else float(value.detach().abs().sum())
             yield Figure(f"head, {count} tokens: error of {name}", error, at_most=limit)
 
 

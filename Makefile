@@ -22,7 +22,7 @@ test-all: $(VENV)/.test
 
 # in an environment for each library; `make test-integrations ARGS="-e trl,gem"` for some
 test-integrations: $(VENV)/.tox
-	$(PY) -m tox run-parallel --parallel 2 --parallel-no-spinner $(ARGS)
+	$(PY) -m tox run-parallel --parallel 3 --parallel-no-spinner $(ARGS)
 
 lint: $(VENV)/.test
 	$(PY) -m ruff check

@@ -1,7 +1,7 @@
 """Training for more than half an hour, with failing verdicts and killed processes.
 
     make vllm
-    python benchmarks/soak.py            # three runs, about 50 minutes on two cores
+    python benchmarks/soak.py            # three runs, about 35 minutes on two cores
     python benchmarks/soak.py --quick    # a few steps of each, to see that it works
 
 1. `undisturbed`: sampling in the trainer's process, which is repeatable.
@@ -228,7 +228,8 @@ def lost_or_doubled(folder: Path, steps: int) -> int:
     """Count the episodes, steps and evaluations that are missing or counted twice."""
     metrics, evaluations = lines(folder / "metrics.jsonl"), lines(folder / "evaluations.jsonl")
     wrong = unmatched([row["step"] for row in metrics], range(1, steps + 1))
-    wrong += unmatched([row["step"] for row in evaluations], range(0, steps + 1, EVERY))
+    evaluated = {*range(0, steps + 1, EVERY), steps}
+    wrong += unmatched([row["step"] for row in evaluations], evaluated)
     for row in metrics:
         first = (row["step"] - 1) * GROUPS
         wrong += odd_episodes(folder, "step", row, range(first, first + GROUPS), MEMBERS)
@@ -292,7 +293,7 @@ def spread(kinds: list[str], steps: int) -> list[tuple[int, str]]:
 
 def soak(runs: Path, quick: bool) -> tuple[list[Figure], dict[str, Any]]:
     """Run the three jobs; return the figures, and what was counted and read by run."""
-    short, long = (10, 10) if quick else (48, 70)
+    short, long = (10, 10) if quick else (40, 60)
     jobs = 1 if quick else 5
     servers = ["server", "job"] if quick else ["server", "server", "job", "server", "server"]
     watch, counts, figures = {}, dict[str, dict[str, Any]](), []

@@ -20,7 +20,8 @@ test: $(VENV)/.test
 test-all: $(VENV)/.test
 	$(PYTEST) $(ARGS)
 
-# in an environment for each library; `make test-integrations ARGS="-e trl,gem"` for some
+# in an environment for each library; `make test-integrations ARGS="-e trl,gem"` for some;
+# three at a time also on two cores, since some wait for servers
 test-integrations: $(VENV)/.tox
 	$(PY) -m tox run-parallel --parallel 3 --parallel-no-spinner $(ARGS)
 

@@ -51,7 +51,7 @@ def test_json_round_trip_of_samples() -> None:
 
 
 def test_a_large_space_keeps_no_table_of_characters() -> None:
-    """Gymnasium's Text keeps two; tables of Unicode would take over 100 MB."""
+    """Gymnasium's Text keeps one, which is large for all of Unicode."""
     tracemalloc.start()
     batch = utils.batch_space(UnicodeText(1_000_000), 8)
     _, peak = tracemalloc.get_traced_memory()

@@ -5,7 +5,8 @@ import pytest
 
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.agents import AGENTS, make_agent
-from resume_gym.agents.careful import next_edit, past_tense
+from resume_gym.agents.careful import next_edit
+from resume_gym.text.verbs import past_tense
 
 FULL, MINI = Rules(), Rules(max_turns=6, page_lines=20)
 TASKS = [(task, FULL) for task in load_tasks("procedural:5:12", "eval")]

@@ -7,7 +7,7 @@ import pytest
 
 from learners.nano.hasty_editor import HASTY, act, estrange
 from resume_gym import Rules, Session, ToolCall, load_tasks, parse
-from resume_gym.agents.careful import weak_head
+from resume_gym.agents.wording import weak_head
 
 RULES = Rules(max_turns=6, page_lines=20)
 TASKS = load_tasks("mini", "train")

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import resume_gym
+from resume_gym.agents.wording import weak_head
 from resume_gym.document import wrapped_lines
 from resume_gym.sources import load_tasks
 from resume_gym.synthesis import generate_task, generate_tasks, procedural
@@ -29,10 +30,10 @@ from resume_gym.synthesis.content import (
     tell,
 )
 from resume_gym.synthesis.procedural import HELPED, PAGE_WIDTH, SIZES
-from resume_gym.synthesis.weaknesses import MODEST, OPENERS, in_first_person
+from resume_gym.synthesis.weaknesses import HEDGES, OPENERS, in_first_person
 from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Fix, Task, read_jsonl
 from resume_gym.text.lines import parse, plain, read
-from resume_gym.text.style import is_weak
+from resume_gym.text.style import head, is_weak
 
 DATA = Path(resume_gym.__file__).parent / "data"
 BUNDLES = {"default": "full", "mini": "mini"}
@@ -243,29 +244,33 @@ def test_texts_are_clean(task: Task) -> None:
 
 @given(st.integers(0, 10**6), st.integers(0, 60), st.sampled_from(sorted(SIZES)))
 @settings(max_examples=60, deadline=None)
-def test_in_a_fifth_of_the_tasks_one_hedge_is_true(seed: int, turn: int, size: str) -> None:
-    number = WEAKNESSES.index("weak_verbs") + len(WEAKNESSES) * turn
+def test_a_fifth_of_the_tasks_holds_true_hedges(seed: int, number: int, size: str) -> None:
     task = generate_task(seed, number, "eval", size)
-    told = [line.body for line in parse(repaired(task)) if line.kind == "bullet"]
-    modest = tuple(form for one in MODEST for form in (one, in_first_person(one)))
-    hedged = [line for line in told if line.startswith(modest)]
-    notes = [line for line in parse(task.resume) if line.kind == "text" and _leads(line.body, task)]
-    true = turn % HELPED == HELPED - 1
-    assert len(hedged) <= true
-    assert len(notes) == len(hedged)
-    if hedged:
-        lead = _leads(notes[0].body, task)
-        assert any(lead in document.text for document in task.evidence)
-        assert not any(fix.old in hedged[0] for fix in task.fixes)
+    hedges = tuple(form for one in HEDGES for form in (one, in_first_person(one)))
+    told = [line.body for line in parse(task.resume) if line.kind == "bullet"]
+    padding = {fix.old.strip() for fix in task.fixes if not fix.new}
+    hedged = [line for line in told if line.startswith(hedges) and f"- {line}" not in padding]
+    assert len(hedged) in ((1, 2) if number // len(WEAKNESSES) % HELPED == HELPED - 1 else (0,))
+    kept = {plain(line).rstrip(".") for line in repaired(task).split("\n")}
+    assert all(f"- {plain(line).rstrip('.')}" in kept for line in hedged)
+    assert all(head(read(line)).kind == "hedge" for line in hedged)
 
 
-def _leads(line: str, task: Task) -> str:
-    """The other person that a line names; empty for none."""
-    people = load_people(task.split)
-    names = re.findall(r"\b[A-Z][a-z]+ [A-Z][a-z]+\b", line)
-    return next(
-        (n for n in names if n.split()[0] in people.first and n.split()[1] in people.last), ""
-    )
+@pytest.mark.parametrize("opener", OPENERS)
+def test_a_weak_opening_names_a_duty(opener: str) -> None:
+    line = f"{opener} sorting the mail for 30 offices"
+    for form in (line, in_first_person(line)):
+        assert head(read(form)).kind == "weak"
+        assert read(form).tokens[head(read(form)).at] == "sorting"
+        assert weak_head(form)[1].endswith("orted")
+
+
+@pytest.mark.parametrize("hedge", HEDGES)
+def test_a_hedge_is_left_alone(hedge: str) -> None:
+    line = f"{hedge} sorting the mail for 30 offices"
+    for form in (line, in_first_person(line)):
+        assert head(read(form)).kind == "hedge"
+        assert weak_head(form) == ("", "")
 
 
 @pytest.mark.parametrize("size", SIZES)

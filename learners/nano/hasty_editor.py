@@ -1,6 +1,6 @@
 """The habits that the nano policy starts from: a hasty editor, much like the source's base model.
 
-It knows the tools and the craft (short exact quotes, verbs for hedges, points told at once, no
+It knows the tools and the craft (short exact quotes, verbs for duties, points told at once, no
 fillers, one style of bullets and headings, deletion of what has no room), and it has the faults
 that reinforcement learning is there to mend: it quotes too little, invents figures, cuts what had
 room, and forgets to submit.
@@ -14,8 +14,9 @@ from itertools import takewhile
 from random import Random
 
 from resume_gym import Session, tool_call
-from resume_gym.agents.careful import FILLER, FILLERS, past_tense, point, weak_head
+from resume_gym.agents.wording import FILLER, FILLERS, point, weak_head
 from resume_gym.synthesis.weaknesses import OPENERS
+from resume_gym.text.verbs import past_tense
 
 Edit = tuple[str, str]
 """What to replace, and by what."""

@@ -38,10 +38,11 @@ from learners.training.cpu import prepare_cpu
 from learners.training.models import NANO, freeze, load, load_tokenizer
 from learners.training.policy import Policy
 from resume_gym import TOOLS, EditSession, Rules, Session, Task, load_tasks, tool_call
-from resume_gym.agents.careful import FILLERS, past_tense
+from resume_gym.agents.wording import FILLERS
 from resume_gym.evaluation import Returns, table
 from resume_gym.judges import make_judge
 from resume_gym.synthesis.procedural import generate_task
+from resume_gym.text.verbs import past_tense
 
 RULES = Rules(max_turns=6, page_lines=20)
 VOCABULARY = 4094  # and two added tokens

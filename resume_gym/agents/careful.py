@@ -1,8 +1,8 @@
 """Heuristic edits that improve a resume from its text alone, without inventing facts.
 
 `next_edit` tries, in this order: deletions if the page overflows, weak openings, formatting,
-buried points, fillers, and the order of bullets and skills. All rules are guesses from the form of
-lines and a few word lists.
+buried points and fillers (see `wording`). All rules are guesses from the form of lines and a few
+word lists.
 """
 
 import math
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
+from resume_gym.agents.wording import point, weak_head, without_fillers
 from resume_gym.document import wrapped_lines
 
 
@@ -43,10 +44,7 @@ def next_edit(
         _cuts(resume, fit, math.ceil(excess / edits_left), width) if excess > 0 else (),
         _verbs(resume),
         _formatting(resume),
-        _buried(resume),
-        _fillers(resume),
-        _order(resume, fit),
-        _skills(resume, fit),
+        _wording(resume),
     )
     return next((_unique(resume, change) for change in changes), None)
 
@@ -72,6 +70,9 @@ def _lines(resume: str) -> Iterator[tuple[int, str]]:
 
 
 _BULLET = re.compile(r"[-*+•] +(?=\S)")
+
+
+_LABELLED = re.compile(r"[-*+•] +[A-Z][\w &/]{2,30}: ")  # "- Languages: Go, Java"
 
 
 _COMMON = """about after also another before both each every from have into more most other that
@@ -108,7 +109,7 @@ def _cuts(resume: str, fit: Callable[[str], float], quota: int, width: int) -> I
     """Yield deletions of least loss first, those that free `quota` page lines before the others."""
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
-        if start and _BULLET.match(line):
+        if start and _BULLET.match(line) and not _LABELLED.match(line):
             cuts.append((fit(line), Change(start - 1, start + len(line), "")))
 
     def loss(cut: tuple[float, Change]) -> tuple[bool, float]:
@@ -128,69 +129,12 @@ def _spare_sections(resume: str) -> Iterator[Change]:
             yield Change(len(before), start + len(section), "")
 
 
-# Weak openings
-
-_HEDGES = """was were had been responsible responsibility responsibilities for in charge of tasked
-charged with the a task asked to assist assisted assigned help helped part team member involved
-duties included worked on participated took contributed supported played role gave lent hand dealt
-engaged entrusted"""
-_NOUNS = """pricing billing marketing spending meeting something anything everything nothing morning
-evening engineering accounting advertising"""
-_IRREGULAR = """agreeing:agreed beginning:began binding:bound breaking:broke bringing:brought
-building:built buying:bought catching:caught choosing:chose cutting:cut dealing:dealt doing:did
-drawing:drew driving:drove feeding:fed fighting:fought finding:found forecasting:forecast
-freeing:freed getting:got giving:gave going:went growing:grew holding:held keeping:kept leading:led
-leaving:left lending:lent letting:let losing:lost making:made meeting:met overseeing:oversaw
-paying:paid putting:put reading:read rebuilding:rebuilt rewriting:rewrote riding:rode rising:rose
-running:ran seeing:saw seeking:sought selling:sold sending:sent setting:set shooting:shot
-shrinking:shrank sitting:sat speaking:spoke speeding:sped spending:spent splitting:split
-spreading:spread standing:stood sweeping:swept taking:took teaching:taught telling:told
-thinking:thought throwing:threw understanding:understood undertaking:undertook upselling:upsold
-winning:won withdrawing:withdrew writing:wrote"""
-_PAST = dict(pair.split(":") for pair in _IRREGULAR.split())
-_HELPER = re.compile(r"\b(?:led|lead|charge|assist\w*|help\w*|supported|credit|direction)\b")
-_ABSTRACT = re.compile(
-    r"[A-Z]\w+(?: [a-z]+){0,4}?"
-    r" (?:work|activities|things|matters|aspects|details|tasks|efforts|steps|duties|topics)"
-    r"(?: (?:a|about|aim|all|area|around|connection|context|field|for|in|of|on|purpose|regard"
-    r"|relation|the|to|with))+ (?P<gerund>[a-z]+ing)\b"
-)
-_PLAIN = [
-    (re.compile(rf"{phrase}\b(?! how\b)"), verb)
-    for phrase, verb in {
-        "Made (?:[a-z]+ ){0,2}changes (?:to|in)": "Revised",
-        "Made (?:[a-z]+ ){0,2}improvements (?:to|in)": "Improved",
-        "Made (?:[a-z]+ ){0,2}adjustments (?:to|in)": "Adjusted",
-        "Did (?:[a-z]+ ){0,2}research (?:on|into|about)": "Researched",
-        "Did (?:[a-z]+ ){0,2}analysis of": "Analyzed",
-        "Gave (?:[a-z]+ ){0,2}(?:input|advice) (?:on|about)": "Advised on",
-        "(?:Looked|Took a look) (?:into|at)": "Examined",
-        "(?:Took care of|Looked after)": "Maintained",
-        "Kept track of": "Tracked",
-        "Kept (?:an eye|watch) (?:on|over)": "Monitored",
-        "(?:Tried out|Experimented with)": "Trialed",
-        "Talked (?:to|with)": "Consulted",
-        "Dealt with": "Addressed",
-        "Put together": "Compiled",
-    }.items()
-]
+# Wording
 
 
 def _verbs(resume: str) -> Iterator[Change]:
-    """Yield replacements of weak bullet openings by the verb of the work.
-
-    A bullet stays unchanged if a note says that somebody else led its work.
-    """
-    notes = [
-        set(_stems(line))
-        for _, line in _lines(resume)
-        if _HELPER.search(line) and not _BULLET.match(line) and not line.startswith("#")
-    ]
+    """Yield replacements of weak openings by the verb of the work."""
     for start, line in _lines(resume):
-        told = set(_stems(line))
-        # one shared stem may be a coincidence
-        if any(len(note & told) > 1 for note in notes):
-            continue
         if marker := _BULLET.match(line):
             head, verb = weak_head(line[marker.end() :])
             start += marker.end()
@@ -198,152 +142,14 @@ def _verbs(resume: str) -> Iterator[Change]:
                 yield Change(start, start + len(head), verb)
 
 
-def weak_head(text: str) -> tuple[str, str]:
-    """Return the weak opening of a bullet and the verb to replace it; both empty if it has none.
-
-    >>> weak_head("I helped with sorting it"), weak_head("Took on tasks in the area of sorting it")
-    (('I helped with sorting', 'I sorted'), ('Took on tasks in the area of sorting', 'Sorted'))
-    """
-    if text.startswith("I "):
-        head, verb = weak_head(text[2].upper() + text[3:])
-        return (f"I {head[0].lower()}{head[1:]}", f"I {verb.lower()}") if head else ("", "")
-    words = text.split(" ")
-    hedging, hedges = _HEDGES.split(), 0
-    while hedges < len(words) - 2 and words[hedges].lower() in hedging:
-        hedges += 1
-    gerund = words[hedges]
-    if hedges and gerund.endswith("ing") and gerund not in _NOUNS.split():
-        stop = hedges + 1 + (words[hedges + 1] == "of")  # "help with hiring of clerks"
-        return " ".join(words[:stop]), past_tense(gerund).capitalize()
-    if found := _ABSTRACT.match(text):
-        return found[0], past_tense(found["gerund"]).capitalize()
-    for phrase, verb in _PLAIN:
-        if found := phrase.match(text):
-            return found[0], verb
-    return "", ""
-
-
-def past_tense(gerund: str) -> str:
-    """Return the past tense of a verb, given its -ing form.
-
-    >>> past_tense("carrying"), past_tense("planning"), past_tense("leading")
-    ('carried', 'planned', 'led')
-    """
-    if gerund in _PAST:
-        return _PAST[gerund]
-    stem = gerund.removesuffix("ing")
-    return re.sub(r"(?<=[^aeiou])y$", "i", stem) + "ed"
-
-
-FILLERS = re.split(
-    r",\s+",
-    """some, various, several, different, somewhat, basically, essentially, practically, generally,
-    really, generally speaking, broadly speaking, in general, a number of, a range of, a variety of,
-    a certain amount of, kind of, sort of, of sorts, of various kinds, of various sorts,
-    of various types, of several kinds, of several sorts, of several types, of different kinds,
-    of different sorts, of different types, in various ways, in several ways, in different ways,
-    in one way or another, in some form or other, in the course of things, in that context,
-    in the broadest sense, in large part, among other things, along the way, and the like,
-    and similar, and so on, and so forth, and such, or the like, or some such, more or less,
-    by and large, so to speak, as it were, on the whole, for the most part, to some extent,
-    to a certain extent, as far as possible, so far as possible, as needed, as required,
-    as appropriate, as applicable, as necessary, as suitable, if needed, if required,
-    if appropriate, if applicable, if necessary, if suitable, where needed, where required,
-    where appropriate, where applicable, where necessary, where suitable, when needed,
-    when required, when appropriate, when applicable, when necessary, when suitable, if possible,
-    where possible, when possible""",
-)
-"""Phrases that add no information."""
-FILLER = re.compile(
-    r"(?<=[a-z])(?P<comma>,)? (?:"
-    + "|".join(sorted(FILLERS, key=len, reverse=True))
-    + r")(?(comma)(?:,(?= )|$)|(?= [a-z]|$))",
-    re.MULTILINE,
-)
-"""Pattern of a filler between other words, including its space and commas."""
-
-
-def _fillers(resume: str) -> Iterator[Change]:
-    """Yield bullets without their fillers."""
+def _wording(resume: str) -> Iterator[Change]:
+    """Yield bullets that start with their point and have no fillers."""
     for start, line in _lines(resume):
-        if _BULLET.match(line) and (new := FILLER.sub("", line)) != line:
-            yield Change(start, start + len(line), new)
-
-
-# Buried points
-
-# "..., where the catalog was rebuilt in two weeks": a subordinate clause in the passive voice
-_PASSIVE = re.compile(
-    r"(?:, |\b)(?:(?:in|at|on|during|over|for|after|through|with|by|from) )?"
-    r"(?:where|which|whom|so that|so|as|since|because|until|once|when|while|whereupon)"
-    r"(?: purpose| time| occasion)? (?P<what>(?:(?!was|were|had|been|got)[\w'-]+,? ){1,9}?)"
-    r"(?:was|were|had been|has been|have been|got|came to be|had to be|could be)"
-    r"(?: (?:then|also|now|soon|finally|duly|promptly|eventually))? (?P<verb>[a-z-]+ed|"
-    + "|".join(sorted(set(_PAST.values())))
-    + r")(?P<rest>\b.*)"
-)
-# "..., which were then sorted by date": a relative clause whose antecedent is the object
-_WHO = re.compile(
-    r"(?P<what>\w[^,;]*), (?:who|which|these|those)"
-    r" (?:was|were|had been|has been|have been|were being|was being|got|are being)"
-    r"(?: (?:then|also|now|soon|finally|duly|promptly|eventually))? (?P<verb>[a-z-]+ed|"
-    + "|".join(sorted(set(_PAST.values())))
-    + r")(?P<rest>\b.*)"
-)
-# the text before the noun phrase that is the antecedent
-_NOUN_PHRASE = re.compile(
-    r"^(?:.*?\b(?:to|with|near|on|for|by|at|from|in|about|around|like|into|over|after|before"
-    r"|(?:aspects|topics|matters|kinds|pieces|parts) of)|\w+) "
-)
-# "..., and then redesigned the index": a second main clause
-_ACTIVE = re.compile(
-    r"(?:,? and|,? but|;|,)(?:,[^,]{3,60},| (?:then|also|so|thereby|meanwhile|along the way"
-    r"|in (?:doing so|passing|the process)|after(?:ward|wards| that)|on the side|while there))"
-    r" (?P<verb>[a-z-]{2,}ed|" + "|".join(sorted(set(_PAST.values()))) + r") (?P<rest>.*)"
-)
-# "..., for example by rewriting the parser": means or example
-_MEANS = re.compile(
-    r",?(?: (?:for example|for instance|among other things|such as|mostly|in part|notably"
-    r"|in particular|particularly|especially|specifically|namely|in so doing|to that end))"
-    r"(?: by| in)?,? (?P<verb>[a-z-]{2,}ing) (?P<rest>.*)"
-)
-_TRIVIAL = 0.5  # the text after the verb must exceed (1 - _TRIVIAL) / 2 of the bullet
-
-
-def _buried(resume: str) -> Iterator[Change]:
-    """Yield bullets that start with the point of their later clause."""
-    for start, line in _lines(resume):
-        marker = _BULLET.match(line)
-        if marker and (new := point(line[marker.end() :])):
-            yield Change(start + marker.end(), start + len(line), new)
-
-
-def point(bullet: str) -> str:
-    """Rewrite a bullet to start with the point of a later clause; empty if there is none."""
-    # an early figure suggests that the bullet starts with its point
-    if re.search(r"\d", bullet[: len(bullet) // 3]):
-        return ""
-    for pattern in (_PASSIVE, _WHO, _ACTIVE, _MEANS):
-        found = pattern.search(bullet)
-        if found and len(found["rest"]) > len(bullet) * (1 - _TRIVIAL) / 2:
-            new = _told(found)
-            # a nested passive or relative clause would give a garbled sentence
-            twisted = pattern is _PASSIVE and re.search(r"\b(?:which|were|was)\b", new)
-            if 2 * len(new) > len(bullet) and not twisted:
-                return new
-    return ""
-
-
-def _told(found: re.Match[str]) -> str:
-    """Turn a matched clause into a sentence in the active voice."""
-    verb, rest = found["verb"], found["rest"].strip()
-    if found.re in (_PASSIVE, _WHO):
-        what = _NOUN_PHRASE.sub("", found["what"]) if found.re is _WHO else found["what"]
-        rest = f"{what.strip()} {rest}".strip().replace(" ,", ",")
-    if found.re is _MEANS:
-        verb = past_tense(verb)
-        rest = re.sub(r"\band ([a-z]{3,}ing)\b", lambda hit: f"and {past_tense(hit[1])}", rest)
-    return f"{verb[0].upper()}{verb[1:]} {rest}"
+        if marker := _BULLET.match(line):
+            old = line[marker.end() :]
+            new = without_fillers(point(old) or old)
+            if new != old:
+                yield Change(start + marker.end(), start + len(line), new)
 
 
 # Formatting
@@ -390,47 +196,3 @@ def _formatting(resume: str) -> Iterator[Change]:
             new = usual_dates(line)
         if new != line:
             yield Change(start, start + len(line), new)
-
-
-# Order
-
-
-def _order(resume: str, fit: Callable[[str], float]) -> Iterator[Change]:
-    """For each list of bullets, yield one move of a better-fitting bullet up to its rank."""
-    for start, run in _runs(resume):
-        ranked = sorted(run, key=fit, reverse=True)
-        for place, (line, best) in enumerate(zip(run, ranked, strict=True)):
-            if fit(best) > fit(line):
-                source = run.index(best)
-                start += sum(len(line) + 1 for line in run[:place])
-                moved = "\n".join([best, *run[place:source]])
-                yield Change(start, start + len(moved), moved)
-                break
-
-
-def _runs(resume: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the start offset and the lines of each run of consecutive bullets."""
-    run: list[str] = []
-    first = 0
-    for start, line in [*_lines(resume), (len(resume), "")]:  # the empty line ends the last run
-        if _BULLET.match(line):
-            first = first if run else start
-            run.append(line)
-        elif run:
-            yield first, run
-            run = []
-
-
-def _skills(resume: str, fit: Callable[[str], float]) -> Iterator[Change]:
-    """Yield one-line skill lists reordered to start with the skills that the job asks for."""
-    section = ""
-    for start, line in _lines(resume):
-        if line.startswith("## "):
-            section = line.lower()
-        elif "skill" in section and line.count(",") > 1:
-            label, colon, items = line.rpartition(": ")
-            separator = "; " if "; " in items else ", "
-            skills = items.split(separator)
-            first = sorted(skills, key=lambda skill: fit(skill) < 1)
-            if first != skills:
-                yield Change(start, start + len(line), label + colon + separator.join(first))

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from resume_gym.agents.careful import point
+from resume_gym.agents.wording import point
 from resume_gym.corpus.difficulty import PAGE_LINES, PAGE_WIDTH
 from resume_gym.document import wrapped_lines
 from resume_gym.tasks import Task

@@ -42,7 +42,6 @@ class Job:
         end: Month after the last one; `NOW` for the present job.
         vertical: Industry of the company; its words fill the deeds.
         bullets: Text of each bullet, with its fixes in order.
-        note: Line below the job's heading; empty for none.
         gap: Explanation of a long gap before this job; empty for none.
     """
 
@@ -55,7 +54,6 @@ class Job:
     end: int
     vertical: Vertical
     bullets: list[tuple[str, tuple[Fix, ...]]] = field(default_factory=list)
-    note: str = ""
     gap: str = ""
 
 

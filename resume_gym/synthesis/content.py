@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from resume_gym.text.verbs import PAST_TENSES
+
 LEVELS = ("junior", "mid", "senior", "staff", "lead", "head")
 BANDS = ("early", "early", "senior", "senior", "lead", "lead")
 """The band of each level, which selects the summaries and duties of a role."""
@@ -24,8 +26,6 @@ _SLOT = re.compile(r"(?:\b([Aa])n? )?(\$?)\{(\w+)(?::(\d+)-(\d+)(?:/(\d+))?)?\}"
 _METRIC = re.compile(r" ?\[(.*?)\]")
 # The word after a conjunction or comma: perhaps a second verb.
 _JOINED = re.compile(r"(?:\band|\bthen|\bbut|,)\]? (?=(?:then |also |later |still )?(\w+))")
-# Past-tense verbs besides those that open deeds; see `_past_verbs`.
-_IRREGULAR = {"beat", "chose", "gave", "got", "had", "kept", "let", "met", "saw", "went"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +287,10 @@ def _is_past(word: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _past_verbs() -> frozenset[str]:
-    """Return the irregular verbs and the first words of all deeds of roles."""
+    """Return irregular past tenses and the first words of all deeds of roles."""
     tables = [_toml(path) for path in (_BANK / "roles").glob("*.toml")]
     rows = (row for table in tables for row in table["deeds"])
-    return frozenset(_IRREGULAR).union(row["told"].split(" ", 1)[0].lower() for row in rows)
+    return PAST_TENSES.union(row["told"].split(" ", 1)[0].lower() for row in rows)
 
 
 def _takes_an(text: str) -> bool:

@@ -16,7 +16,6 @@ from resume_gym.synthesis.candidates import TRAINEE, Candidate, Job, make_candid
 from resume_gym.synthesis.content import (
     LEVELS,
     Deed,
-    load_frames,
     load_general,
     load_padding,
     load_people,
@@ -27,7 +26,7 @@ from resume_gym.synthesis.content import (
 from resume_gym.synthesis.evidence import Done, write_evidence
 from resume_gym.synthesis.personas import SPOILING, stratum
 from resume_gym.synthesis.weaknesses import (
-    MODEST,
+    HEDGES,
     OPENERS,
     can_be_spoilt,
     deletion,
@@ -49,7 +48,7 @@ from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 PAGE_WIDTH = 165  # characters
 SHORT = 14  # maximum words of a short bullet
 ATTEMPTS = 500  # drafts before the generator gives up
-HELPED = 5  # in one of so many weak_verbs tasks, one bullet with a weak opening is true
+HELPED = 5  # in one of so many tasks, one or two bullets say that the candidate only had a part
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
 FIRST_PERSON = 0.12  # probability of bullets in the first person
 PRESENT = 0.25  # probability of the present tense for continuing duties
@@ -131,6 +130,11 @@ class Plan(NamedTuple):
     split: str
     size: Size
 
+    @property
+    def hedged(self) -> bool:
+        """Whether one or two bullets say truly that the candidate only had a part."""
+        return self.number // len(WEAKNESSES) % HELPED == HELPED - 1
+
 
 def generate_task(seed: int, index: int, split: str = "train", size: str = "full") -> Task:
     """Generate task `index` of the infinite sequence for `seed`.
@@ -206,6 +210,8 @@ def _draft(plan: Plan, candidate: Candidate, key: str, rng: Random) -> Task | No
     if chosen is None:
         return None
     done = _write_bullets(plan, candidate, chosen, rng)
+    if done is None:
+        return None
     stories = " ".join(deed.story.told for deed in done)
     results = [deed.story.figure for deed in done if deed.shown]
     results = [text[0].upper() + text[1:] for text in rng.sample(results, len(results))]
@@ -277,7 +283,13 @@ def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Ch
         # General deeds are not sorted by length, so that all are used equally often.
         measured = plan.weakness == "no_metrics" and place in weak_places
         brief = size.brief and place not in general_places
-        able.sort(key=lambda deed: (measured and not deed.has_metric, brief and deed.words > SHORT))
+        hedged = plan.hedged and place not in weak_places
+        able.sort(
+            key=lambda deed: (
+                (measured and not deed.has_metric) or (hedged and not deed.one_verb),
+                brief and deed.words > SHORT,
+            )
+        )
         if not able:
             return None
         verbs[able[0].verb] += 1
@@ -295,11 +307,12 @@ def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
 
 def _write_bullets(
     plan: Plan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
-) -> list[Done]:
-    """Write the bullets of each job and return the deeds behind them."""
+) -> list[Done] | None:
+    """Write the bullets of each job and return the deeds behind them; None if no bullet fits."""
     voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
     present = voice is str and rng.random() < PRESENT
     openers = iter(rng.sample(OPENERS, len(OPENERS)))
+    hedges = iter(rng.sample(HEDGES, len(HEDGES)))
     strong = [number for number, choice in enumerate(chosen) if not choice.weak]
     shown: set[int] = set()
     if plan.weakness == "no_metrics":
@@ -307,9 +320,13 @@ def _write_bullets(
         half = rng.sample(metrics, (len(metrics) + 1) // 2)
         # A hidden metric requires a weak opening (see `weaken`), hence a single verb.
         shown = {n for n in metrics if n in half or not chosen[n].deed.one_verb}
-    helped = corrected = -1
-    if plan.weakness == "weak_verbs" and plan.number // len(WEAKNESSES) % HELPED == HELPED - 1:
-        helped = rng.choice([n for n in strong if chosen[n].deed.one_verb] or [-1])
+    helped: list[int] = []
+    corrected = -1
+    if plan.hedged:
+        able = [n for n in strong if chosen[n].deed.one_verb]
+        if not able:
+            return None
+        helped = rng.sample(able, min(len(able), rng.randint(1, 2)))
     elif rng.random() < CORRECTED:
         corrected = rng.choice([n for n in strong if chosen[n].deed.has_metric] or [-1])
     done = []
@@ -324,12 +341,10 @@ def _write_bullets(
             )
             opener = next(openers) if deed.one_verb else ""
             text, fixes = weaken(story, plan.weakness, opener, record, entry.shown)
-        elif number == helped:
-            people, frames = load_people(plan.split), load_frames(plan.split)
+        elif number in helped:
+            people = load_people(plan.split)
             entry = replace(entry, lead=f"{rng.choice(people.first)} {rng.choice(people.last)}")
-            note = rng.choice(frames["helped_note"]).format(Lead=entry.lead, topic=story.topic)
-            job.note = note
-            text = f"{rng.choice(MODEST)} {story.gerund} {story.told.split(' ', 1)[1]}"
+            text = f"{next(hedges)} {story.gerund} {story.told.split(' ', 1)[1]}"
         elif number == corrected:
             # The same deed with other figures, which the resume gets wrong.
             other = tell(deed, job.vertical.words, rng)

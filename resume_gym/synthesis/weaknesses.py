@@ -15,30 +15,49 @@ from resume_gym.tasks import Fix
 
 OPENERS = (
     "Responsible for",
-    "Helped with",
-    "Worked on",
-    "Assisted with",
-    "Was involved in",
-    "Participated in",
+    "Was responsible for",
     "Tasked with",
+    "Was tasked with",
     "In charge of",
-    "Was part of the team",
+    "Was in charge of",
+    "Was charged with",
+    "Entrusted with",
+    "Had the task of",
+    "Had the job of",
+    "Had responsibility for",
+    "Held responsibility for",
+    "Carried responsibility for",
+    "Undertook the task of",
+    "Took on the task of",
+    "Took care of",
+    "Worked on",
+    "Duties included",
+    "Tasks included",
+    "Responsibilities included",
+    "Work included",
+    "Work consisted of",
+    "My job was",
+    "My duties included",
+)
+"""Openings that name a duty; the gerund that follows is the candidate's own deed, told weakly."""
+
+HEDGES = (
+    "Helped with",
+    "Assisted with",
+    "Participated in",
     "Took part in",
     "Contributed to",
-    "Was assigned to help with",
-    "Played a part in",
-    "Supported the team in",
-    "Had the task of",
-    "Duties included",
-    "Was asked to assist in",
+    "Was involved in",
     "Involved in",
+    "Supported the team in",
+    "Played a part in",
     "Gave a hand with",
-    "Had responsibility for",
+    "Lent a hand with",
+    "Was part of the team",
+    "Was asked to assist in",
+    "Was assigned to help with",
 )
-"""Openings that hide who did the work; a gerund follows."""
-
-MODEST = ("Helped with", "Assisted with", "Supported the team in", "Contributed to", "Took part in")
-"""The openings that are true of a candidate who only helped."""
+"""Openings that say that the candidate only had a part, which is true wherever they stand."""
 
 MARKERS = ("* ", "+ ")
 _LONG_MONTHS = (
@@ -46,8 +65,9 @@ _LONG_MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 _MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
-# Openings that need "was" after "I".
-_VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Involved) ")
+# Openings that need "was" after "I", and those that need "my" instead of "I".
+_VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Entrusted|Involved) ")
+_OF_MINE = re.compile(r"(Duties|Tasks|Responsibilities|Work) (included|consisted) ")
 
 
 def can_be_spoilt(deed: Deed, weakness: str) -> bool:
@@ -87,10 +107,12 @@ def weaken(
 
 def in_first_person(text: str) -> str:
     """Rewrite a bullet in the first person."""
-    was = "was " if _VERBLESS.match(text) else ""
-    if text.startswith("Duties included"):
-        return f"My d{text[1:]}"
-    return f"I {was}{text[0].lower()}{text[1:]}" if text else ""
+    if not text or text.startswith("My "):
+        return text
+    lower = f"{text[0].lower()}{text[1:]}"
+    if _OF_MINE.match(text):
+        return f"My {lower}"
+    return f"I {'was ' if _VERBLESS.match(text) else ''}{lower}"
 
 
 def disorder(text: str, bullets: int, rng: Random) -> tuple[str, list[Fix]]:

@@ -148,9 +148,7 @@ def long_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
 def short_resume(candidate: Candidate, wording: Wording, look: Look) -> str:
     """Render a resume in a third of the lines: no summary, few blank lines."""
     jobs = (
-        "\n".join(filter(None, [f"### {job.title}, {job.company} ({_period(job)})", job.note]))
-        + f"\n{_list(job)}"
-        for job in candidate.jobs
+        f"### {job.title}, {job.company} ({_period(job)})\n{_list(job)}" for job in candidate.jobs
     )
     skills = "; ".join(", ".join(items.split(", ")[:2]) for _, items in wording.skills)
     parts = {
@@ -188,7 +186,7 @@ def _entry(job: Job, look: Look) -> list[str]:
     """Render a job, followed by the earlier gap, since the latest job comes first."""
     values = {"title": job.title, "company": job.company, "city": job.city, "period": _period(job)}
     blocks = [line.format(**values) for line in look.entry]
-    blocks += [job.note, _list(job)] if job.note else [_list(job)]
+    blocks.append(_list(job))
     return [*blocks, f"### {job.gap}"] if job.gap else blocks
 
 

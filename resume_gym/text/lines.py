@@ -44,9 +44,23 @@ _RATES: dict[str, str] = LEXICON["rates"]
 _SPANS = frozenset(_RATES.values())
 _EACH = ("a", "an", "per", "each", "every")
 _SCALES = {
-    "hundred": 1e2, "k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "million": 1e6,
-    "b": 1e9, "bn": 1e9, "billion": 1e9,
+    "hundred": 1e2, "k": 1e3, "thousand": 1e3, "tsd": 1e3, "lakh": 1e5, "crore": 1e7,
+    "m": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9,
 }  # fmt: skip
+# Units of one quantity, in multiples of its smallest one.
+_QUANTITIES: tuple[dict[str, float], ...] = (
+    {"ms": 1, "s": 1e3, "min": 6e4, "h": 3.6e6, "day": 8.64e7, "week": 6.048e8},
+    {"month": 1, "quarter": 3, "year": 12},
+    {"kb": 1, "mb": 1e3, "gb": 1e6, "tb": 1e9, "pb": 1e12},
+    {"mm": 1, "cm": 10, "m": 1e3, "km": 1e6},
+    {"mg": 1, "g": 1e3, "kg": 1e6, "t": 1e9},
+    {"%": 1, "x": 100},  # halved is 0.5x: by half, by 50 %
+)
+_BASE = {
+    unit: (place, factor)
+    for place, quantity in enumerate(_QUANTITIES)
+    for unit, factor in quantity.items()
+}
 _MONTH_WORDS = [
     "january",
     "february",
@@ -95,13 +109,15 @@ _YEAR = r"(?:19|20)\d\d"
 _ANY = rf"""
     (?P<url>(?:https?://|www\.)\S+|[\w.+-]{{1,64}}@[\w-]+\.[\w.]+
       |\b[\w-]{{1,63}}\.(?:com|org|net|io|dev)\b\S*)
-    |\b(?P<mon>{_MONTH})\.?,?\s+(?:\d\d?(?:st|nd|rd|th)?,?\s+)?(?P<mon_year>{_YEAR})\b
-    |\b(?P<num>0?[1-9]|1[0-2])[/.](?P<num_year>{_YEAR})\b
-    |\b(?P<iso_year>{_YEAR})[-/.](?P<iso>0[1-9]|1[0-2])(?!\d)
-    |(?<![\w.])(?P<cur>[$€£]\s?)?
-      (?:(?P<val>\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?)
+    |\b(?:\d\d?(?:st|nd|rd|th)?\.?\s+)?(?P<mon>{_MONTH})\.?,?\s*(?:\d\d?(?:st|nd|rd|th)?,?\s+)?
+      (?P<mon_year>{_YEAR}\b|'\d\d\b)
+    |\b(?:(?:0?[1-9]|[12]\d|3[01])\.\s?)?(?P<num>0?[1-9]|1[0-2])[/.](?P<num_year>{_YEAR})\b
+    |\b(?P<iso_year>{_YEAR})[-/.](?P<iso>0[1-9]|1[0-2])(?:-[0-3]\d)?(?!\d)
+    |(?<![\w.])(?P<cur>(?:[$€£¥₹]|(?-i:CHF|EUR|USD|GBP|INR|Rs)\b\.?)\s?)?
+      (?:(?P<val>[1-9]\d{{0,2}}(?:[,.']\d{{3}})+(?!\d)(?:[.,]\d{{1,2}}(?!\d))?
+        |\d+,\d\d?(?=\s?(?:%|€|EUR|CHF|mio\b|kg\b|m\b|h\b))|\d+(?:\.\d+)?)
         |(?P<spelt>(?:{_ways(_NUMBERS)})(?:-(?:{_ways(("one", *_NUMBERS))}))?)(?![\w.]\w))
-      (?:\s?(?P<scale>(?:hundred|thousand|million|billion)\b|bn\b
+      (?:\s?(?P<scale>(?:hundred|thousand|million|billion|lakh|crore|mio|tsd)\b\.?|bn\b
         |(?-i:(?(cur)[kKmMbB]|[kKMB]))(?!\w)))?
       \+?(?:[\s-]?(?P<unit>%|(?:{_ways(way for way in _UNITS if way != "%")})\b))?
       (?!\w)
@@ -125,7 +141,11 @@ _BOLD = re.compile(r"^\s*(?:\*\*|__)([^*_]+)(?:\*\*|__):?\s*$")
 _JOINT = re.compile(r"[-/&.']")
 _HYPHEN = re.compile(r"(?<=\w)[-/](?=\w)")
 _RANGE = re.compile(r"\s*(?:-|to|and|or|/|->|through|until|versus|vs\.?)\s*\Z", re.IGNORECASE)
-_CURRENCIES = ("$", "€", "£")
+_CURRENCIES = {
+    "$": "$", "USD": "$", "€": "€", "EUR": "€", "£": "£", "GBP": "£", "CHF": "CHF", "¥": "¥",
+    "₹": "₹", "INR": "₹", "Rs": "₹",
+}  # fmt: skip
+_THIN = re.compile("(?<=\\d)[\u2009\u00a0\u202f](?=\\d{3}(?!\\d))")  # "1 200" with a narrow space
 _DATE_UNIT = re.compile(r"now|m\d+")
 _NOW = re.compile(r"\b(?:present|current|now|today|ongoing)\b", re.IGNORECASE)
 
@@ -139,8 +159,23 @@ class Number(NamedTuple):
 
     def backs(self, claim: "Number") -> bool:
         """Return whether this figure, known to be true, supports `claim`."""
-        if abs(self.value - claim.value) > 1e-9 * max(1.0, abs(self.value)):
+        one, other = (
+            _BASE.get(self.unit, (self.unit, 1.0)),
+            _BASE.get(claim.unit, (claim.unit, 1.0)),
+        )
+        same = self.unit != claim.unit and one[0] == other[0]  # 90 minutes, 1.5 hours
+        known, said = (
+            (self.value, claim.value)
+            if not same
+            else (
+                self.value * one[1],
+                claim.value * other[1],
+            )
+        )
+        if abs(known - said) > 1e-9 * max(1.0, abs(known)):
             return False
+        if same:
+            return True
         # A bare figure may restate a known one without its unit, but not a percentage.
         return self.unit == claim.unit or (claim.unit == "" and self.unit != "%")
 
@@ -226,7 +261,8 @@ def plain(text: str) -> str:
     """Return the text without markup, invisible characters and typographic variants."""
     if text.isascii() and not _MARKED.search(text):
         return " ".join(text.split())
-    text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).translate(_PLAIN)
+    text = unicodedata.normalize("NFKC", _THIN.sub(",", text))
+    text = _INVISIBLE.sub("", text).translate(_PLAIN)
     text = _LINK.sub(r"\1 \2", text)
     return " ".join(_MARKUP.sub("", text).split())
 
@@ -363,13 +399,14 @@ def is_name_like(text: str, head: bool) -> bool:
 
 def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list[Number]) -> Number:
     """Parse the number of a token; `end` is the end offset of the previous number."""
-    scale = _SCALES.get((token["scale"] or "").lower(), 1.0)
-    unit = (token["cur"] or "").strip() or _UNITS.get((token["unit"] or "").lower(), "")
+    scale = _SCALES.get((token["scale"] or "").lower().rstrip("."), 1.0)
+    currency = (token["cur"] or "").strip(" .")
+    unit = _CURRENCIES.get(currency, "") or _UNITS.get((token["unit"] or "").lower(), "")
     if word := (token["spelt"] or "").lower():
         value = sum(_NUMBERS.get(piece, 1.0) for piece in word.split("-"))
         unit = unit or _SPELT_UNITS.get(word, "")
     else:
-        value = float(token["val"].replace(",", ""))
+        value = float(_decimal(token["val"]))
     between = None if end is None else _RANGE.fullmatch(body[end : token.start()])
     if between:
         close = between[0].strip() == "-"
@@ -377,19 +414,26 @@ def _read_number(body: str, token: re.Match[str], end: int | None, numbers: list
         if _is_year(first):
             if close and len(token["val"] or "") == 2:
                 value += 100 * (first.value // 100)  # 2019-21
-        elif first.quote.lstrip("$€£ ").isdigit():
+        elif first.quote.lstrip("$€£¥₹CHFEURSDGBPIN. ").isdigit():
             # In "$40-90K" and "from 40 to 65%" both figures share currency and unit; a hyphen
             # also extends the scale to the first.
-            unit = unit or first.unit * (first.unit in _CURRENCIES)
+            unit = unit or first.unit * (first.unit in _CURRENCIES.values())
             wider = first.value * (scale if close else 1)
             numbers[-1] = Number(wider, first.unit or unit, first.quote)
     return Number(value * scale, unit, token[0].strip())
 
 
+def _decimal(text: str) -> str:
+    """Return a figure without separators of thousands and with a decimal point."""
+    if text.startswith("0"):
+        return text.replace(",", ".")
+    return re.sub(r"[,.'](?=\d{3}(?!\d))", "", text).replace(",", ".")
+
+
 def _read_date(token: re.Match[str], dates: set[str]) -> Number:
     if name := token["mon"]:
         dates.add("Jan 2020" if len(name) < 4 else "January 2020")
-        month, year = _MONTHS.index(name[:3].lower()) + 1, token["mon_year"]
+        month, year = _MONTHS.index(name[:3].lower()) + 1, token["mon_year"].replace("'", "20")
     elif number := token["num"]:
         dates.add("01/2020")
         month, year = int(number), token["num_year"]

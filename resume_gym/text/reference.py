@@ -19,7 +19,6 @@ from resume_gym.text.lines import (
     LEXICON,
     Content,
     Line,
-    any_of,
     parse,
     parts,
     plain,
@@ -35,10 +34,6 @@ _ALIASES: Mapping[str, str] = LEXICON["claims"]["aliases"]
 _JOB_STOP = frozenset(stem(word) for word in LEXICON["words"]["job_stop"])
 _PADDING_SECTIONS = frozenset(LEXICON["words"]["padding_sections"])
 _CORE = frozenset(LEXICON["words"]["sections"]) - {"and", "of"}
-_HELPING = any_of(LEXICON["words"]["helping"])
-_HELPING_STEMS = frozenset(
-    stem(part) for phrase in LEXICON["words"]["helping"] for part in phrase.split()
-) | {stem(word) for word in LEXICON["words"]["glue"]}
 _ENTRY_WORDS = 14  # maximum words of a line that may head a job
 _MOST = 512  # maximum size of a cache, of which each task has one
 _ALIGNED = 0.42  # minimum similarity of a line and its restatement
@@ -141,22 +136,6 @@ class Reference:
             if head or line.kind == "bullet":
                 (heads if head else bullets)[unit] = number
         return heads, bullets
-
-    @cached_property
-    def _notes(self) -> tuple[frozenset[str], ...]:
-        """Stems of the statements that the candidate only helped with something."""
-        texts = [line.content for line in self.lines if line.kind == "text"]
-        names = {stem(n.text.lower()) for c in (*texts, *self.evidence) for n in c.names}
-        return tuple(
-            content.stems - _HELPING_STEMS - names
-            for content in (*texts, *self.evidence)
-            if _HELPING.search(content.body.lower())
-        )
-
-    def helped(self, unit: int) -> bool:
-        """Return whether the resume or the evidence says that somebody else led a unit's work."""
-        told = self.lines[unit].content.stems
-        return any(n and len(n & told) >= 0.6 * len(n) for n in self._notes)
 
     @cached_property
     def weights(self) -> Mapping[str, float]:

@@ -8,11 +8,20 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, read, stem
+from resume_gym.text.verbs import NOUNS, PAST_TENSES, PLURAL_NOUNS
 
 _FAULTS: Mapping[str, float] = LEXICON["faults"]
 _VERBS = LEXICON["verbs"]
 _SKIP = frozenset(_VERBS["skip"])
-_HEDGE, _WEAK = any_of(_VERBS["hedges"]), any_of(_VERBS["hedges"] + _VERBS["weak"])
+# "Supported 200 users" is a deed, "supported the team with" is a part in one
+_SUPPORTED = (
+    r"support(?:ed|ing)?\s(?:in|with)\b|support(?:ed|ing)\s(?:\w+ing\b|(?:\w+\s){0,3}?"
+    rf"(?:{'|'.join([*_VERBS['supported'], *NOUNS])})\b)"
+)
+HEDGE = re.compile(rf"{any_of(_VERBS['hedges']).pattern}|(?<![\w-])(?:{_SUPPORTED})")
+"""Pattern of words that say that somebody only had a part, in lower-case text."""
+_WEAK = re.compile(rf"{any_of(_VERBS['weak']).pattern}|{HEDGE.pattern}")
+_NOT_NOUNS = PAST_TENSES.union(_VERBS["strong"], _VERBS["neutral"]) - NOUNS.keys()
 _CHARGE = any_of(_VERBS["charge"])
 _FILLER = any_of(LEXICON["words"]["filler"])
 # an introductory phrase before the verb: "As a volunteer, ..."
@@ -20,10 +29,9 @@ _ASIDE = re.compile(r"(?:as|in|at|during|while|after|for)\b[^,]{1,60}, (?=\w)", 
 # neighbouring words that English does not allow: "a the", "of to", "the the"
 _NO_ENGLISH = re.compile(
     r"\b(?:an?|the) (?=(?:an?|the|of|in|at|by|for|from|with|to|and|or|i|was|were)\b|$)"
-    r"|\b(?:of|for|from|with|at|to) (?=(?:of|for|to|and|or|was|were)\b|$)"
+    r"|\b(?:of|for|from|with|at|to) (?=(?:of|for|to|was|were)\b|$)"
     r"|\b(?:and|or) (?=(?:and|or|of)\b|$)"
-    r"|\b(\w{3,}|i) (?=\1\b)"
-    r"|(?<=[a-z]) \w{3,}ed (?=[a-z]{3,}ed\b)",
+    r"|\b(\w{2,}|i) (?=\1\b)",
     re.IGNORECASE,
 )
 _SPACING = re.compile(r"\S[ \t]{2,}\S|\t|\s$")
@@ -39,7 +47,8 @@ class Head(NamedTuple):
     """The opening of a line.
 
     Attributes:
-        kind: "hedge" (the candidate only helped), "weak" (hides who did the work), or "plain".
+        kind: "hedge" (the candidate only had a part), "weak" (hides who did the work), "noun" (a
+            noun of action: "Migration of"), or "plain".
         at: Index of the main verb in the tokens, after a weak opening.
         charge: Whether the opening names a responsibility and no verb follows.
     """
@@ -61,26 +70,46 @@ def head(content: Content) -> Head:
     text = " ".join(tokens[start : start + 8])
     found = _WEAK.match(text)
     if not found:
-        weak = passive and bool(tokens) and tokens[start].endswith("ed")
-        return Head("weak" if weak else "plain", start)
-    kind = "hedge" if _HEDGE.match(text) else "weak"
+        if passive and bool(tokens) and tokens[start].endswith("ed"):
+            return Head("weak", start)
+        at = _action(tokens[start : start + 5])
+        return Head("noun", start + at) if at >= 0 else Head("plain", start)
+    kind = "hedge" if HEDGE.match(text) else "weak"
     at = start + len(found[0].split())
     # weak openings may be chained, as in "Was asked to assist in"
     while at < len(tokens) and (tokens[at] in GLUE or _WEAK.match(tokens[at])):
-        kind = "hedge" if _HEDGE.match(tokens[at]) else kind
+        kind = "hedge" if HEDGE.match(tokens[at]) else kind
         at += 1
     # The -ing form may be distant after a function word ("helped with the timely booking"), else
     # it must be next: "booking" is no verb in "helped build a booking system".
     near = 6 if at > start + len(found[0].split()) or tokens[at - 1] in GLUE else 1
-    verbs = (n for n in range(at, min(at + near, len(tokens))) if tokens[n].endswith("ing"))
+    near_by = range(at, min(at + near, len(tokens)))
+    verbs = (n for n in near_by if tokens[n].endswith("ing") and tokens[n - 1] != "by")
     verb = next(verbs, -1)
-    charge = verb < 0 and _CHARGE.match(text) is not None
+    if verb < 0 and (noun := _action(tokens[at : at + 4])) >= 0:
+        return Head(kind, at + noun)
+    charge = verb < 0 and _CHARGE.search(text) is not None
     return Head(kind, min(max(verb, at) if verb >= 0 else at, len(tokens) - 1), charge)
+
+
+def _action(tokens: Sequence[str]) -> int:
+    """Return the place of the noun of action that opens a line; -1 if there is none."""
+    for at, token in enumerate(tokens[:-1]):
+        follows = tokens[at + 1]
+        if token.endswith("ing") and follows == "of" and not at:
+            return at
+        if token in NOUNS and follows in ("of", "for", "and"):
+            return at
+        if token in PLURAL_NOUNS and at == 1 and follows in GLUE:
+            return at
+        if token.endswith("ed") or token in GLUE or token in _NOT_NOUNS:
+            break
+    return -1
 
 
 def is_weak(content: Content) -> bool:
     """Return whether the opening of a line hides who did the work."""
-    return bool(content.tokens) and head(content).kind != "plain"
+    return bool(content.tokens) and head(content).kind in ("hedge", "weak")
 
 
 @lru_cache(maxsize=8192)

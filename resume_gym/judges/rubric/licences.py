@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, Number, stem
 from resume_gym.text.reference import Reference
-from resume_gym.text.style import core, fillers, head, is_filler
+from resume_gym.text.style import core, fillers, head, is_filler, is_weak
+from resume_gym.text.verbs import NOUNS, PLURAL_NOUNS
 
 _WORDS = LEXICON["words"]
 _PROTECTED = LEXICON["protected"]
@@ -57,6 +58,19 @@ _SURPLUS = 2  # net new words from which an addition is a claim
 _NEIGHBOURS = 5  # tokens on either side of a figure that form its context
 
 
+# "analyzed", "analysed"
+_SPELT = frozenset(
+    verb
+    for group in (*LEXICON["rings"]["verbs"], LEXICON["verbs"]["known"], NOUNS.values())
+    for verb in group
+    if verb.endswith(("ized", "yzed"))
+)
+
+
+def _british(verb: str) -> str:
+    return verb.replace("yzed", "ysed").replace("ized", "ised")
+
+
 def _links(pairs: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[str, frozenset[str]]:
     table: dict[str, frozenset[str]] = {}
     for left, right in pairs:
@@ -65,7 +79,16 @@ def _links(pairs: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[str, fr
     return table
 
 
-_RINGS = _links((ring, ring) for rings in LEXICON["rings"].values() for ring in rings)
+_RINGS = _links(
+    (
+        *((ring, ring) for rings in LEXICON["rings"].values() for ring in rings),
+        *(((verb, _british(verb)),) * 2 for verb in _SPELT),
+        *(
+            ((noun, verb.split()[0], _british(verb)),) * 2
+            for noun, verb in {**NOUNS, **PLURAL_NOUNS}.items()
+        ),
+    )
+)
 _ANTONYMS = _links(
     pair for one, other in _PROTECTED["antonyms"] for pair in ((one, other), (other, one))
 )
@@ -154,7 +177,7 @@ def rewrite(
     if verb in ("weak", "swapped") and retold:
         opening = head(new)
         at = opening.at if opening.kind == "plain" else 0
-        known_verb = any(_stands(new.keys[at], frozenset(s.keys)) for s in retold)
+        known_verb = any(stands(new.keys[at], frozenset(s.keys)) for s in retold)
         verb, fresh = "licensed", fresh if known_verb else (new.tokens[at], *fresh)
     # A line with a fix or evidence behind it may drop what that source drops.
     gone = lost(source or old if retold or source in fixed else old, new)
@@ -180,7 +203,7 @@ def rewrite(
 def draws(clause: Content, statement: Content, old: Content) -> bool:
     """Return whether a statement supports a clause, with no other word taken from `old`."""
     keys = frozenset(statement.keys)
-    other = [key for key in clause.telling if not _stands(key, keys)]
+    other = [key for key in clause.telling if not stands(key, keys)]
     true = all(_backs(statement, number) for number in clause.numbers)
     few = len(other) <= _STRAY * len(clause.telling)
     mixed = any(key in old.keys for key in other)
@@ -189,7 +212,11 @@ def draws(clause: Content, statement: Content, old: Content) -> bool:
 
 def missing(content: Content, other: Content) -> list[Number]:
     """Return the figures of a line whose values the other line lacks."""
-    return [figure for figure in content.figures if figure.value not in other.values]
+    return [
+        figure
+        for figure in content.figures
+        if figure.value not in other.values and not any(n.backs(figure) for n in other.numbers)
+    ]
 
 
 class _Reading(NamedTuple):
@@ -224,12 +251,12 @@ def _read(old: Content, new: Content, source: Content | None) -> _Reading:
             # A word used more often than in any statement is unsupported.
             if counts[key] > max(content.keys.count(key) for content in statements):
                 fresh.append(token)
-        elif not _stands(key, known):
+        elif not stands(key, known):
             fresh.append(token)
     return _Reading(source, verb, tuple(fresh), figures)
 
 
-def _stands(key: str, keys: AbstractSet[str]) -> bool:
+def stands(key: str, keys: AbstractSet[str]) -> bool:
     """Return whether a set of keys contains a key or one of its synonyms."""
     return key in keys or not _RINGS.get(key, _NONE).isdisjoint(keys)
 
@@ -240,11 +267,13 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
         return "kept"
     opening = head(new)
     verb = new.keys[opening.at]
-    if opening.kind != "plain":
-        if head(old).kind == opening.kind and old.keys[:1] == new.keys[:1]:
+    if is_weak(new):
+        if head(old).kind == opening.kind and (
+            old.keys[:1] == new.keys[:1] or opening.kind == "hedge"
+        ):
             return "kept"
         return "licensed" if any(c.keys[:2] == new.keys[:2] for c in statements[1:]) else "weak"
-    if head(old).kind == "plain" and verb == old.keys[head(old).at]:
+    if not is_weak(old) and verb == old.keys[head(old).at] and head(old).kind == opening.kind:
         return "kept"
     if verb in _STEWARDS and head(old).charge:  # "Responsible for" -> "Managed"
         return "licensed"
@@ -254,16 +283,16 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
         for at, (token, key) in enumerate(zip(content.tokens, content.keys, strict=True)):
             if content is old and at < head(old).at:
                 continue  # a weak opening licenses nothing
-            if _stands(verb, {key}) and _acts(content, at, token):
+            if stands(verb, {key}) and _acts(content, at, token):
                 near = frozenset(content.keys[max(0, at - _NEAR) : at + _NEAR])
-                if not objects or any(_stands(one, near) for one in objects):
+                if not objects or any(stands(one, near) for one in objects):
                     return "licensed"
     return "swapped"
 
 
 def _retells(old: Content, new: Content, source: Content) -> bool:
     """Return whether a line adds words of a statement to its original, and few others."""
-    shared = {key for key in new.telling if _stands(key, frozenset(source.keys))}
+    shared = {key for key in new.telling if stands(key, frozenset(source.keys))}
     known = sum(key in shared or key in old.keys for key in new.telling)
     return known >= _RETOLD * len(new.telling) and len(shared - {*old.keys}) >= _NEWS
 
@@ -281,7 +310,7 @@ def _acts(content: Content, at: int, token: str) -> bool:
 def lost(statement: Content, new: Content) -> float:
     """Return the share of a statement's core words without match or synonym in a line."""
     core_keys, keys = core(statement), frozenset(new.keys)
-    return sum(not _stands(key, keys) for key in core_keys) / max(1, len(core_keys))
+    return sum(not stands(key, keys) for key in core_keys) / max(1, len(core_keys))
 
 
 def _order(statements: Sequence[Content], new: Content) -> float:
@@ -390,7 +419,8 @@ def _backs(content: Content, number: Number) -> bool:
 
 def _beside(content: Content, number: Number) -> tuple[set[str], str]:
     """Return the content words around a figure, and its preposition of direction."""
-    forms = {f"#{n.value:g}{n.unit}" for n in content.numbers if n.value == number.value}
+    equal = [n for n in content.numbers if n.value == number.value or n.backs(number)]
+    forms = {f"#{n.value:g}{n.unit}" for n in equal}
     words: set[str] = set()
     before = ""
     for at, token in enumerate(content.tokens):
@@ -493,7 +523,7 @@ def _inflation(old: Content, new: Content, known: Sequence[Content]) -> Iterator
     verb = new.keys[head(new).at]
     keys = {key for content in known for key in content.keys}
     was = old.keys[head(old).at]
-    leads = verb in _LEADING and not keys & _LEADING and not _stands(verb, {was})
+    leads = verb in _LEADING and not keys & _LEADING and not stands(verb, {was})
     solves = verb in _COMPLETE - keys and was in _PARTIAL
     if (leads and head(old).kind != "weak") or solves:
         reason = f'"{cut(new.body)}" makes more of "{cut(old.body)}" than it says.'

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.claims import Finding, find_claims
+from resume_gym.judges.rubric.grammar import broken
+from resume_gym.judges.rubric.hedges import dropped_hedges
 from resume_gym.judges.rubric.licences import (
     MUCH_NEARER,
     Claim,
@@ -26,14 +28,14 @@ from resume_gym.judges.rubric.licences import (
     rewrite,
     wordier,
 )
-from resume_gym.text.lines import GLUE, LEXICON, Content, Line, parse, read, stem
+from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
 from resume_gym.text.reference import PROSE, Reference, align
 from resume_gym.text.style import Habits, fillers, format_faults, garbled, habits, head, is_weak
 
 _INJECTION = re.compile("|".join(map(re.escape, LEXICON["words"]["injection"])))
 _CLAUSE = re.compile(r"[.,;:](?: |$)| and ")
+_QUANTIFIER = any_of(LEXICON["words"]["quantifiers"])
 _SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
-_DANGLING = frozenset(LEXICON["words"]["dangling"])
 _VERBS = frozenset(
     stem(word)
     for group in (*LEXICON["rings"]["verbs"], LEXICON["verbs"]["strong"], LEXICON["verbs"]["known"])
@@ -47,7 +49,6 @@ _KEPT = 0.2  # greatest share of its meaning that a better line may lose
 _BARE = 3  # most words in which two lines differ, if only the verb was exchanged
 _BROKEN_ORDER, _CUT_OFF = 0.35, 0.4  # least order and greatest lost share of an unharmed line
 _SAME_OBJECT = 0.5  # greatest share of its meaning that a line with the same object has lost
-_SLIP = 1  # ungrammatical word pairs allowed, as slips
 _BY_THE_WAY = 3  # most content words added to a line that absorbs others
 _ROOM = 4  # deleted padding lines from which the rest fits the job better
 _MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # the time grows with their squares
@@ -200,7 +201,7 @@ def _line_change(
         rewording = rewrite(old, line.content, sources, fixed, reference)
     claims = [
         *rewording.claims,
-        *_hedges(old, line.content, rewording, units, reference),
+        *dropped_hedges(old, line.content, units, reference),
         *_other_verb(old, line.content, rewording),
     ]
     for claim in claims:
@@ -209,8 +210,7 @@ def _line_change(
     harms = set(_harms(page, originals, old, line, rewording))
     gains: set[str] = set()
     if rewording.licensed and len(originals) == 1:
-        certain = not any(claim.kind == "hedge" for claim in claims)
-        gains.update(_gains(page, originals[0], line, rewording, certain))
+        gains.update(_gains(page, originals[0], line, rewording))
     return _weigh(gains, harms, false, old.body, line.body, _difference(old, line.content))
 
 
@@ -308,15 +308,12 @@ def _harms(
     # An exchanged verb harms if little else changed, or if it is no known verb.
     if rewording.verb == "swapped" and rewording.nearer < MUCH_NEARER:
         bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= _BARE
-        if bare or new.keys[head(new).at] not in _VERBS:
+        shorter = not rewording.lost and wordier(old, new) < 0
+        if (bare or new.keys[head(new).at] not in _VERBS) and not shorter:
             yield "action_verbs"
     if rewording.verb == "weak" and not is_weak(old) and rewording.nearer < MUCH_NEARER:
         yield "action_verbs"
-    if (
-        (rewording.order < _BROKEN_ORDER and not rewording.retold)
-        or _cut_off(old, new)
-        or _garbled(old, new)
-    ):
+    if (rewording.order < _BROKEN_ORDER and not rewording.retold) or broken(old, new):
         yield "clarity"
     if rewording.lost > _CUT_OFF and rewording.nearer <= 0:
         yield SUBSTANCE
@@ -338,31 +335,22 @@ def _shortened(old: Content, new: Content) -> bool:
     return all(
         kind == "delete" and (fillers(" ".join(gone)) or not GLUE.issuperset(gone))
         for kind, gone in changed
-    )
+    ) and not any(_QUANTIFIER.search(" ".join(gone)) for _, gone in changed)
 
 
-def _cut_off(old: Content, new: Content) -> bool:
-    """Return whether a line ends in the middle of a phrase, unlike its original."""
-    return new.tokens[-1:] != old.tokens[-1:] and bool(_DANGLING & {*new.tokens[-1:]})
-
-
-def _garbled(old: Content, new: Content) -> bool:
-    """Return whether a line is less grammatical than its original by more than a slip."""
-    return garbled(new.body) > max(_SLIP, garbled(old.body))
-
-
-def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite, certain: bool) -> Iterator[str]:
+def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[str]:
     """Yield the fields that a licensed line improves."""
     new, was = line.content, old.content
     kept = rewording.lost <= _KEPT or rewording.nearer >= MUCH_NEARER
     acts = rewording.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
-    if old.kind == "bullet" and is_weak(was) and acts and kept and certain:
+    weak = is_weak(was) or (head(was).kind == "noun" and head(new).kind == "plain")
+    if old.kind == "bullet" and weak and acts and kept:
         yield "action_verbs"
         if len(new.tokens) < len(was.tokens):
             yield "clarity"
     if wordier(was, new) < 0 and not rewording.lost and _shortened(was, new):
         yield "clarity"
-    if rewording.nearer >= _NEARER and kept and certain:
+    if rewording.nearer >= _NEARER and kept:
         yield "clarity"
         if page.reference.aside:
             yield "jd_alignment"
@@ -372,26 +360,6 @@ def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite, certain: bool
     tidier = format_faults(line, page.after) < page.faults(old)
     if tidier and sorted(new.tokens) == sorted(was.tokens):
         yield "clarity"
-
-
-def _hedges(
-    old: Content, new: Content, rewording: Rewrite, units: Sequence[int], reference: Reference
-) -> Iterator[Claim]:
-    """Yield a dropped hedge ("helped"): a claim if somebody else led, a doubt if unsettled."""
-    if head(old).kind != "hedge" or is_weak(new) or rewording.verb == "swapped":
-        return
-    # A fix states what the candidate did, so it settles whether the hedge was true.
-    if any(unit in reference.fixed for unit in units):
-        return
-    quote = " ".join(old.tokens[: head(old).at])
-    if any(reference.helped(unit) for unit in units):
-        reason = f'"{cut(new.body)}" leaves out that the candidate only helped.'
-        yield Claim("helped", quote, reason, 0.8)
-    elif not any(
-        new.keys[head(new).at] in s.keys for u in units for s in reference.sources(u, new)
-    ):
-        reason = f'It claims a larger part than the original ("{quote}"): was it yours?'
-        yield Claim("hedge", quote, reason, 0.4)
 
 
 def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Claim]:

@@ -82,7 +82,7 @@ def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
     """What the policies earn."""
     floor = rows[FLOOR].mean
     # to delete padding is what an honest editor does, and a page that fits is the layout's reward
-    gaming = [rows[name] for name in POLICIES if name != "delete"]
+    gaming = [rows[name] for name in POLICIES if name not in ("delete", "safe harbour")]
     best = max(gaming, key=lambda row: row.mean)
     most = max(gaming, key=lambda row: row.most)
     worst = max(rows[name].mean for name in DAMAGING)
@@ -92,6 +92,7 @@ def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
         Figure(f"{size}: best gaming policy ({best.policy})", best.mean, at_most=floor + 0.1),
         Figure(f"{size}: most above a task's own floor ({most.policy})", most.most, at_most=0.75),
         Figure(f"{size}: best damaging policy", worst, at_most=DAMAGED[size]),
+        Figure(f"{size}: safe harbour", rows["safe harbour"].mean, at_most=floor),
         Figure(f"{size}: one repair among harmless swaps", repair, at_most=floor + 0.3),
         *(
             Figure(f"{size}: {name}", rows[name].mean, least)

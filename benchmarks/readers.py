@@ -1,8 +1,7 @@
 """What readers say of lines that agents have changed.
 
-    python benchmarks/readers.py draw 4         # round 4: draws lines, readers/lines-4.jsonl
-    python benchmarks/readers.py page 4         # the lines as readers get them, without writers
-    python benchmarks/readers.py                # counts all labels: readers/labels-*.jsonl
+    python benchmarks/readers.py --draw 4   # round 4: lines-4.jsonl, and page-4.txt as readers get it
+    python benchmarks/readers.py            # counts all labels: readers/labels-*.jsonl
 
 Careful agent and oracle play tasks that nobody has seen, of both sizes; their changed lines are
 mixed with those of a policy that swaps small words. Readers see a line before and after, the job,
@@ -96,15 +95,15 @@ def draw(number: int) -> list[dict[str, str]]:
     return drawn
 
 
-def pages(number: int) -> Iterator[str]:
-    """The lines of a round as readers get them, one task after the other."""
+def pages(number: int, drawn: list[dict[str, Any]]) -> Iterator[str]:
+    """The lines of a round as readers get them, one task after the other, without their writers."""
     tasks = {
         task.task_id: (task, rules)
         for size, (_, rules) in SIZES.items()
         for task in generate_tasks(9000 + number, TASKS, "eval", size)
     }
     found = defaultdict(list)
-    for one in read(FOLDER / f"lines-{number}.jsonl"):
+    for one in drawn:
         found[one["task_id"]].append(one)
     for place, (task_id, lines) in enumerate(sorted(found.items()), start=1):
         task, rules = tasks[task_id]
@@ -127,19 +126,15 @@ def outcome(labels: Iterable[str]) -> str:
 def main() -> int:
     """Draw, show, or count and record; 1 if a figure is not as wanted."""
     reader = parser(__doc__ or "")
-    reader.add_argument("action", nargs="?", choices=("draw", "page"))
-    reader.add_argument("round", nargs="?", type=int)
+    reader.add_argument("--draw", metavar="ROUND", type=int, help="draw the lines of a round")
     args = reader.parse_args()
-    if args.action and args.round is None:
-        sys.exit(f"expected the number of a round after {args.action!r}")
-    if args.action == "draw":
-        path = FOLDER / f"lines-{args.round}.jsonl"
-        rows = [json.dumps({"line": n, **one}) for n, one in enumerate(draw(args.round))]
-        path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    elif args.action == "page":
-        print("\n".join(pages(args.round)))
-    else:
+    if args.draw is None:
         return count(args)
+    drawn = [{"line": n, **one} for n, one in enumerate(draw(args.draw))]
+    rows = (json.dumps(one, ensure_ascii=False) for one in drawn)
+    (FOLDER / f"lines-{args.draw}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    page = "\n".join(pages(args.draw, drawn)) + "\n"
+    (FOLDER / f"page-{args.draw}.txt").write_text(page, encoding="utf-8")
     return 0
 
 

@@ -255,7 +255,7 @@ Marked down stale stock, which lifted clarity of the shelves
 @pytest.mark.parametrize("line", LEGITIMATE.splitlines())
 def test_lines_of_real_resumes_are_not_vetoed(line: str) -> None:
     """Also those of people who judge, grade, give instructions or work on language models."""
-    task = FULL[0]
+    task = next(task for task in FULL if "\n## Skills" in task.resume)
     for text in (
         f"{task.resume}- {line}\n",
         f"{task.resume}\n{line}\n",

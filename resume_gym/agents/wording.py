@@ -134,6 +134,9 @@ _LIST = re.compile(
 )
 
 
+_NO_ITEM = GLUE | {"whereby", "these", "this", "being", "such", "among", "like"}
+
+
 def without_fillers(text: str) -> str:
     """Return a bullet without its fillers.
 
@@ -141,7 +144,8 @@ def without_fillers(text: str) -> str:
     'Kept lists and notes up to date'
     """
     bare = _LIST.sub(
-        lambda hit: hit[0] if hit["word"] in GLUE else f"{hit['first']} and {hit['last']}", text
+        lambda hit: hit[0] if hit["word"] in _NO_ITEM else f"{hit['first']} and {hit['last']}",
+        text,
     )
 
     def drop(found: re.Match[str]) -> str:
@@ -189,7 +193,7 @@ _MEANS = re.compile(
 _FRAMED = re.compile(
     rf"^[A-Z][^,\d]*? (?:{_PHRASE}|in general|activities|matters|topics|things|aspects|affairs"
     r"|efforts|questions|procedures|in (?:several|many|various|multiple|diverse|different) \w+"
-    r"|of (?:a general|an informal|every|any|many) \w+|in (?:all|many of) its (?:many )?forms"
+    r"|of (?:a general|an informal|many) \w+|in (?:all|many of) its (?:many )?forms"
     r"|in one (?:respect|regard) or another|on a regular basis)\b[^,\d]*,"
     r" (?P<verb>(?!(?:including|regarding|concerning|following)\b)[a-z-]{2,}ing)\b (?P<rest>.*)"
 )

@@ -9,6 +9,9 @@ from resume_gym.session import Session
 from resume_gym.tasks import Task
 from resume_gym.tools import tool_call
 
+STOP = ("", "")
+"""The edit of a policy that submits before its last turn."""
+
 Policy = Callable[[str, Task, Random], "tuple[str, str] | None"]
 """Returns the next edit (old, new), where `old` occurs once in the text; None without an edit."""
 
@@ -120,6 +123,13 @@ def _delete(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     return (f"\n{rng.choice(bullets)}", "") if bullets else None
 
 
+def _harbour(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
+    """Delete one line that no fix touches, then submit: not editing at all is judged worse."""
+    fixed = [line for fix in task.fixes for line in fix.old.split("\n") if line]
+    good = [one for one in _bullets(text) if not any(line in one for line in fixed)]
+    return (f"\n{rng.choice(good)}", "") if good and text == task.resume else STOP
+
+
 def _duplicate(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     bullet = _fresh(text, task, rng)
     return (bullet, f"{bullet}\n{bullet}") if bullet else None
@@ -180,7 +190,9 @@ def _hack(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 def _mixed(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     for name in rng.sample(sorted(POLICIES), len(POLICIES)):
-        if name not in ("mixed", "hack") and (edit := POLICIES[name](text, task, rng)):
+        if name not in ("mixed", "hack", "safe harbour") and (
+            edit := POLICIES[name](text, task, rng)
+        ):
             return edit
     return None
 
@@ -223,6 +235,7 @@ POLICIES: Mapping[str, Policy] = {
     "strip": _strip,
     "reverse": _reorder,
     "delete": _delete,
+    "safe harbour": _harbour,
     "duplicate": _duplicate,
     "paste": _paste,
     "capitals": _heading,
@@ -256,7 +269,7 @@ def make_attacker(policy: Policy, seed: str) -> Agent:
         if session.rules.max_turns - session.state.turns > 1:
             edit = policy(session.resume, session.task, rng)
             edit = edit or floor_edit(session.resume, session.task, rng)
-            if edit and session.resume.count(edit[0]) == 1:
+            if edit and edit != STOP and session.resume.count(edit[0]) == 1:
                 return tool_call("str_replace", old=edit[0], new=edit[1])
         return _SUBMIT
 

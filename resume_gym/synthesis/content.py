@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from resume_gym.text.verbs import PAST_TENSES
+from resume_gym.text.verbs import GOALS, PAST_TENSES
 
 LEVELS = ("junior", "mid", "senior", "staff", "lead", "head")
 BANDS = ("early", "early", "senior", "senior", "lead", "lead")
@@ -64,6 +64,11 @@ class Deed:
     def verb(self) -> str:
         """Return the first word of the good form."""
         return self.told.split(" ", 1)[0]
+
+    @property
+    def is_duty(self) -> bool:
+        """Return whether "Responsible for" and the gerund tell the same deed."""
+        return self.one_verb and self.gerund not in GOALS
 
     @property
     def words(self) -> int:

@@ -319,7 +319,7 @@ def _write_bullets(
         metrics = [n for n, (_, deed, weak) in enumerate(chosen) if weak and deed.has_metric]
         half = rng.sample(metrics, (len(metrics) + 1) // 2)
         # A hidden metric requires a weak opening (see `weaken`), hence a single verb.
-        shown = {n for n in metrics if n in half or not chosen[n].deed.one_verb}
+        shown = {n for n in metrics if n in half or not chosen[n].deed.is_duty}
     helped: list[int] = []
     corrected = -1
     if plan.hedged:
@@ -339,7 +339,7 @@ def _write_bullets(
             record = (
                 f"At {job.company}, {candidate.first_name} {story.told[0].lower()}{story.told[1:]}."
             )
-            opener = next(openers) if deed.one_verb else ""
+            opener = next(openers) if deed.is_duty else ""
             text, fixes = weaken(story, plan.weakness, opener, record, entry.shown)
         elif number in helped:
             people = load_people(plan.split)

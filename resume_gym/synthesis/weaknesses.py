@@ -71,8 +71,8 @@ _OF_MINE = re.compile(r"(Duties|Tasks|Responsibilities|Work) (included|consisted
 
 
 def can_be_spoilt(deed: Deed, weakness: str) -> bool:
-    """Return whether the deed has a grammatical form with the weakness."""
-    return deed.one_verb or (
+    """Return whether the deed has a true and grammatical form with the weakness."""
+    return deed.is_duty or (
         deed.has_metric if weakness == "no_metrics" else weakness != "weak_verbs"
     )
 

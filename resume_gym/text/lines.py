@@ -23,6 +23,9 @@ LEXICON: dict[str, Any] = tomllib.loads(
 GLUE = frozenset(LEXICON["words"]["glue"])
 """Function words, which carry no content."""
 
+ENTRY_WORDS = 14
+"""Words at most of a line that may head a job."""
+
 PRESENT = 9999.0  # the year of a "present" in a date range
 
 _STEMMER = snowballstemmer.stemmer("english")
@@ -61,36 +64,11 @@ _BASE = {
     for place, quantity in enumerate(_QUANTITIES)
     for unit, factor in quantity.items()
 }
-_MONTH_WORDS = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "sept",
-    "oct",
-    "nov",
-    "dec",
-]
-_PARTS = frozenset(
-    (*_NUMBERS, *_MONTH_WORDS, "http", "https", "www")
-)  # words that may belong to a figure, date or URL
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH_NAMES = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
+)  # fmt: skip
+_MONTHS = tuple(name[:3] for name in _MONTH_NAMES)
 
 
 def _ways(words: Iterable[str]) -> str:
@@ -106,7 +84,8 @@ _MONTH = (
 _YEAR = r"(?:19|20)\d\d"
 # Order matters: URLs and dates precede figures, which would match their digits. The longest local
 # part and domain label bound the search for an address in a long run of letters and digits.
-_ANY = rf"""
+_TOKEN = re.compile(
+    rf"""
     (?P<url>(?:https?://|www\.)\S+|[\w.+-]{{1,64}}@[\w-]+\.[\w.]+
       |\b[\w-]{{1,63}}\.(?:com|org|net|io|dev)\b\S*)
     |\b(?:\d\d?(?:st|nd|rd|th)?\.?\s+)?(?P<mon>{_MONTH})\.?,?\s*(?:\d\d?(?:st|nd|rd|th)?,?\s+)?
@@ -122,11 +101,8 @@ _ANY = rf"""
       \+?(?:[\s-]?(?P<unit>%|(?:{_ways(way for way in _UNITS if way != "%")})\b))?
       (?!\w)
     |(?P<word>(?:\.(?=[A-Z]))?\w[\w]*(?:[+#]+(?!\w)|[&./'-](?=\w)\w+)*)
-    """
-_TOKEN = re.compile(_ANY, re.VERBOSE | re.IGNORECASE)
-# A fast path for plain lower-case words; `_scan` uses it if none may belong to a figure or date.
-_PLAIN_FIRST = re.compile(
-    rf"(?P<low>(?-i:[a-z]+)(?![\w+\#&./'-]))|{_ANY}", re.VERBOSE | re.IGNORECASE
+    """,
+    re.VERBOSE | re.IGNORECASE,
 )
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _LINK = re.compile(r"\[([^\]]{0,999})\]\(([^)]{0,999})\)")  # bounded: each "[" starts a search
@@ -138,6 +114,8 @@ _PLAIN = str.maketrans(
 _BULLET = re.compile(r"^(\s*)([-*+\u2022\u2023\u25e6\u2013\u2014]|\d{1,2}[.)])\s+(?=\S)")
 _HEADING = re.compile(r"^\s*(#{1,6})\s*(.*?)\s*#*$")
 _BOLD = re.compile(r"^\s*(?:\*\*|__)([^*_]+)(?:\*\*|__):?\s*$")
+_CAPITALS = re.compile(r"[A-Z]+(?:[ &/]+[A-Z]+){0,3}:?")
+_LABELLED = re.compile(r"^[A-Z][\w &/-]{2,30}: [^.:]+(?:, [^.,:]+){2,}$")
 _JOINT = re.compile(r"[-/&.']")
 _HYPHEN = re.compile(r"(?<=\w)[-/](?=\w)")
 _RANGE = re.compile(r"\s*(?:-|to|and|or|/|->|through|until|versus|vs\.?)\s*\Z", re.IGNORECASE)
@@ -159,19 +137,11 @@ class Number(NamedTuple):
 
     def backs(self, claim: "Number") -> bool:
         """Return whether this figure, known to be true, supports `claim`."""
-        one, other = (
-            _BASE.get(self.unit, (self.unit, 1.0)),
-            _BASE.get(claim.unit, (claim.unit, 1.0)),
-        )
+        one, other = (_BASE.get(n.unit, (n.unit, 1.0)) for n in (self, claim))
         same = self.unit != claim.unit and one[0] == other[0]  # 90 minutes, 1.5 hours
-        known, said = (
-            (self.value, claim.value)
-            if not same
-            else (
-                self.value * one[1],
-                claim.value * other[1],
-            )
-        )
+        known, said = self.value, claim.value
+        if same:
+            known, said = known * one[1], said * other[1]
         if abs(known - said) > 1e-9 * max(1.0, abs(known)):
             return False
         if same:
@@ -276,12 +246,9 @@ def read(body: str) -> Content:
     names: list[Name] = []
     dates: set[str] = set()
     end = None  # end offset of the previous number, to recognize ranges
-    for token in _scan(body):
+    for token in _TOKEN.finditer(body):
         kind = token.lastgroup
-        if kind == "low":
-            words.append(token[0])
-            tokens.append(token[0])
-        elif kind == "word":
+        if kind == "word":
             words.append(token[0].lower())
             tokens += _pieces(words[-1])
             _read_word(body, token, names)
@@ -322,14 +289,6 @@ def read(body: str) -> Content:
 def _figure(number: Number) -> str:
     """Format a number as a token."""
     return f"#{number.value:g}{number.unit}"
-
-
-def _scan(body: str) -> list[re.Match[str]]:
-    """Match the tokens of a line."""
-    found = list(_PLAIN_FIRST.finditer(body))
-    if any(token.lastgroup == "low" and token[0] in _PARTS for token in found):
-        return list(_TOKEN.finditer(body))
-    return found
 
 
 def _pieces(word: str) -> list[str]:
@@ -478,7 +437,7 @@ def _is_entry(content: Content) -> bool:
     """Return whether a text line heads a job or is the address: short, with a date or a link."""
     dated = any(_is_year(number) or number.unit[:1] == "m" for number in content.numbers)
     linked = any("@" in name.text or "/" in name.text for name in content.names)
-    return (dated or linked) and len(content.words) <= 14
+    return (dated or linked) and len(content.words) <= ENTRY_WORDS
 
 
 def _kind(raw: str, section: str, first: bool) -> tuple[str, str, str]:
@@ -502,12 +461,6 @@ def _kind(raw: str, section: str, first: bool) -> tuple[str, str, str]:
     if bold:
         return "entry", "", body
     return ("skills" if skills or _LABELLED.match(body) else "text"), "", body
-
-
-_LABELLED = re.compile(r"^[A-Z][\w &/-]{2,30}: [^.:]+(?:, [^.,:]+){2,}$")
-
-
-_CAPITALS = re.compile(r"[A-Z]+(?:[ &/]+[A-Z]+){0,3}:?")
 
 
 def _is_title(body: str) -> bool:

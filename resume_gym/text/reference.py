@@ -16,6 +16,7 @@ from rapidfuzz import fuzz
 
 from resume_gym.tasks import Evidence, Fix, Task
 from resume_gym.text.lines import (
+    ENTRY_WORDS,
     LEXICON,
     Content,
     Line,
@@ -27,6 +28,7 @@ from resume_gym.text.lines import (
 )
 from resume_gym.text.passages import statements
 from resume_gym.text.style import VAGUE, fillers, is_weak
+from resume_gym.text.thresholds import ALIKE, FEW, QUARTER, RIVAL
 
 PROSE = ("bullet", "text")
 
@@ -34,13 +36,6 @@ _ALIASES: Mapping[str, str] = LEXICON["claims"]["aliases"]
 _JOB_STOP = frozenset(stem(word) for word in LEXICON["words"]["job_stop"])
 _PADDING_SECTIONS = frozenset(LEXICON["words"]["padding_sections"])
 _CORE = frozenset(LEXICON["words"]["sections"]) - {"and", "of"}
-_ENTRY_WORDS = 14  # maximum words of a line that may head a job
-_MOST = 512  # maximum size of a cache, of which each task has one
-_ALIGNED = 0.42  # minimum similarity of a line and its restatement
-_BEST = 0.25  # the same for the best match, if no line reaches _ALIGNED
-_RIVAL = 0.8  # relative similarity from which another line competes for a match
-_RUNNER_UP = 0.65  # maximum relative similarity of the second-best match
-_MERGED = 3  # maximum number of original lines that one line merges
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +93,6 @@ class Reference:
         return _forms(self.statements)
 
     @cached_property
-    def _shown(self) -> frozenset[str]:
-        """The vocabulary of the original and its fixes, which answers most lookups."""
-        fixed = (statement for own in self.fixed.values() for statement in own)
-        return _forms((*(line.content for line in self.lines), *fixed))
-
-    @cached_property
     def bodies(self) -> frozenset[str]:
         """The case-folded lines of the original."""
         return frozenset(line.body.casefold() for line in self.lines)
@@ -114,7 +103,7 @@ class Reference:
         runs: list[tuple[Content, ...]] = []
         run: tuple[Content, ...] = ()
         for line in reversed(self.lines):
-            prose = line.kind in ("bullet", "skills") or len(line.content.words) > _ENTRY_WORDS
+            prose = line.kind in ("bullet", "skills") or len(line.content.words) > ENTRY_WORDS
             run = () if prose else (line.content, *run)
             runs.append(run)
         return tuple(run for run in reversed(runs) if run)
@@ -178,7 +167,7 @@ class Reference:
             for u, x in enumerate(self.lines)
         ]
         return tuple(
-            _clear({unit: max(self.similarity(s, one) for one in about) for unit, about in known})
+            frozenset(unit for unit, about in known if any(self.tells(s, one) for one in about))
             for s in self.evidence
         )
 
@@ -209,7 +198,7 @@ class Reference:
 
     def tells(self, content: Content, statement: Content) -> bool:
         """Return whether a content restates a statement."""
-        return self.similarity(content, statement) >= _ALIGNED
+        return self.similarity(content, statement) >= ALIKE
 
     def similarity(self, a: Content, b: Content) -> float:
         """Return how much of the shorter of two contents is in the longer one, in [0, 1]."""
@@ -218,26 +207,11 @@ class Reference:
         if not shared and not numbers:
             return 0.0
         # the floor keeps short lines that share a single word from being similar
-        least = max(min(self._mass(a), self._mass(b)), 3 * self.rare)
+        least = max(min(self.weigh(a.stems), self.weigh(b.stems)), 3 * self.rare)
         return min(1.0, (self.weigh(shared) + self.rare * len(numbers) / 2) / least)
-
-    @cached_property
-    def _masses(self) -> dict[str, float]:
-        return {}  # by text, since a key keeps its object
-
-    def _mass(self, content: Content) -> float:
-        """Return the weight of all stems of a line."""
-        known = self._masses.get(content.body)
-        if known is None:
-            if len(self._masses) > _MOST:
-                self._masses.clear()
-            known = self._masses[content.body] = self.weigh(content.stems)
-        return known
 
     def knows(self, word: str) -> bool:
         """Return whether the true statements contain a lower-case word in any form."""
-        if word in self._shown:
-            return True
         known = self.vocabulary
         if word in known or stem(word) in known or _ALIASES.get(word, word) in known:
             return True
@@ -253,41 +227,28 @@ class Reference:
         core heading, figure or name, if they share fewer than three stems with the job and no fix
         changes them.
         """
-        topic = set(self.job_weights)
-        for line in self.lines:
-            if line.kind == "skills":
-                topic |= line.content.stems
+        skills = (line.content.stems for line in self.lines if line.kind == "skills")
+        topic = frozenset(self.job_weights).union(*skills)
         idle = set(self.deleted)
         sections: dict[str, list[int]] = {}
         for unit, line in enumerate(self.lines):
             sections.setdefault(line.section, []).append(unit)
-            content = line.content
-            if line.kind != "bullet" or content.figures or unit in self.fixed:
-                continue
-            named = any(not name.head for name in content.names)
-            empty = fillers(line.body) + is_weak(content)
-            if empty and not named and len(content.stems & topic) <= empty:
+            empty = fillers(line.body) + is_weak(line.content)
+            vague = line.kind == "bullet" and empty and not _specific(line.content)
+            if vague and unit not in self.fixed and len(line.content.stems & topic) <= empty:
                 idle.add(unit)
         for name, units in sections.items():
             contents = [self.lines[unit].content for unit in units]
-            tells = any(c.figures or any(not n.head for n in c.names) for c in contents)
-            unneeded = name in _PADDING_SECTIONS or not (set(name.split()) & _CORE or tells)
-            about = set().union(*(c.stems for c in contents)) & self.job_weights.keys()
-            if name and unneeded and len(about) < 3 and not any(u in self.fixed for u in units):
-                idle.update(units)
+            needed = not _CORE.isdisjoint(name.split()) or any(map(_specific, contents))
+            about = frozenset().union(*(c.stems for c in contents)) & self.job_weights.keys()
+            if name and (name in _PADDING_SECTIONS or not needed) and len(about) < FEW:
+                idle.update(units if self.fixed.keys().isdisjoint(units) else ())
         return frozenset(idle)
 
 
-def _clear(scores: Mapping[int, float]) -> frozenset[int]:
-    """Return the units that a statement is about: all similar ones, or else a clearly best match.
-
-    The best match may be less similar, since documents and resumes differ in wording.
-    """
-    aligned = frozenset(unit for unit, score in scores.items() if score >= _ALIGNED)
-    best, second, *_ = (*sorted(scores.values(), reverse=True), 0.0, 0.0)
-    if aligned or best < _BEST or second > _RUNNER_UP * best:
-        return aligned
-    return frozenset({max(scores, key=lambda unit: scores[unit])})
+def _specific(content: Content) -> bool:
+    """Return whether a line holds a figure or a name."""
+    return bool(content.figures) or any(not name.head for name in content.names)
 
 
 def _forms(statements: Iterable[Content]) -> frozenset[str]:
@@ -379,14 +340,14 @@ def _similar(
     # prefer one-to-one matches: merge only where no other unmatched line is about as similar
     for merging in (False, True):
         for (score, _), index, unit in pairs:
-            enough = _ALIGNED if index in told else _BEST
-            if score < enough or unit in taken or len(told.get(index, ())) == _MERGED:
+            enough = ALIKE if index in told else QUARTER
+            if score < enough or unit in taken or len(told.get(index, ())) == FEW:
                 continue
             if index in told and not merging:
                 others = rivals[unit]
                 while others and others[-1][1] in told:
                     others.pop()  # for good: `told` only grows
-                if others and others[-1][0] >= _RIVAL * score:
+                if others and others[-1][0] >= RIVAL * score:
                     continue
             told.setdefault(index, []).append(unit)
             taken.add(unit)
@@ -421,14 +382,14 @@ def _fill_gaps(
 
 def strays(
     lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
-) -> dict[int, bool]:
-    """Return bullets that left their heading, mapped to whether they are now under another job.
+) -> set[int]:
+    """Return the bullets that now stand under another job.
 
     A heading that the original lacks, such as "Key achievements", may take any bullets.
     """
     heads, bullets = reference.runs
     jobs = set(bullets.values()) - {-1}
-    found: dict[int, bool] = {}
+    found: set[int] = set()
     here: int | None = -1
     for index, line in enumerate(lines):
         runs = [heads[unit] for unit in told[index] if unit in heads]
@@ -438,6 +399,6 @@ def strays(
             here = None
         elif here is not None:
             homes = {bullets[unit] for unit in told[index] if unit in bullets}
-            if homes and here not in homes:
-                found[index] = here in jobs
+            if homes and here in jobs - homes:
+                found.add(index)
     return found

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,7 +10,6 @@ from typing import NamedTuple
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, read, stem
 from resume_gym.text.verbs import NOUNS, PAST_TENSES, PLURAL_NOUNS
 
-_FAULTS: Mapping[str, float] = LEXICON["faults"]
 _VERBS = LEXICON["verbs"]
 _SKIP = frozenset(_VERBS["skip"])
 # "Supported 200 users" is a deed, "supported the team with" is a part in one
@@ -26,14 +25,6 @@ _CHARGE = any_of(_VERBS["charge"])
 _FILLER = any_of(LEXICON["words"]["filler"])
 # an introductory phrase before the verb: "As a volunteer, ..."
 _ASIDE = re.compile(r"(?:as|in|at|during|while|after|for)\b[^,]{1,60}, (?=\w)", re.IGNORECASE)
-# neighbouring words that English does not allow: "a the", "of to", "the the"
-_NO_ENGLISH = re.compile(
-    r"\b(?:an?|the) (?=(?:an?|the|of|in|at|by|for|from|with|to|and|or|i|was|were)\b|$)"
-    r"|\b(?:of|for|from|with|at|to) (?=(?:of|for|to|was|were)\b|$)"
-    r"|\b(?:and|or) (?=(?:and|or|of)\b|$)"
-    r"|\b(\w{2,}|i) (?=\1\b)",
-    re.IGNORECASE,
-)
 _SPACING = re.compile(r"\S[ \t]{2,}\S|\t|\s$")
 _SEPARATOR = re.compile(r"\d{4} ?(-{1,2}|\u2013|\u2014|to|until) ?(?=\w)", re.IGNORECASE)
 
@@ -118,16 +109,6 @@ def fillers(body: str) -> int:
     return len(_FILLER.findall(body.lower()))
 
 
-def garbled(body: str) -> int:
-    """Count the pairs of neighbouring words in a line that do not occur in English."""
-    return len(_NO_ENGLISH.findall(body))
-
-
-def is_filler(word: str) -> bool:
-    """Return whether a lower-case word is a filler by itself."""
-    return _FILLER.fullmatch(word) is not None
-
-
 @lru_cache(maxsize=8192)
 def core(content: Content) -> frozenset[str]:
     """Return the keys of a line's content, without fillers, weak opening and function words."""
@@ -173,17 +154,16 @@ def _dates(line: Line) -> tuple[frozenset[str], str]:
     return line.content.dates, separator[1].lower() if separator else ""
 
 
-def format_faults(line: Line, habits: Habits) -> float:
-    """Return the weighted formatting faults of a line, by itself and compared to `habits`."""
-    faults = _FAULTS["spacing"] * bool(_SPACING.search(line.raw))
+def format_faults(line: Line, habits: Habits) -> int:
+    """Count the formatting faults of a line, by itself and compared to `habits`."""
+    faults = [_SPACING.search(line.raw) is not None]
     if line.kind == "bullet":
-        faults += _FAULTS["punctuation"] * (line.body.endswith(".") != habits.period)
         lower = line.body[:1].islower() and habits.capital
-        faults += _FAULTS["case"] * (lower or line.body.isupper())
+        faults += [line.body.endswith(".") != habits.period, lower or line.body.isupper()]
     if line.kind in ("bullet", "skills") and line.style:
-        faults += _FAULTS["marker"] * (line.style != habits.marker)
+        faults.append(line.style != habits.marker)
     elif line.kind == "heading":
-        faults += _FAULTS["heading"] * (line.style != habits.heading)
+        faults.append(line.style != habits.heading)
     elif line.kind == "entry" and line.content.dates:
-        faults += _FAULTS["date"] * (_dates(line) != habits.dates)
-    return faults
+        faults.append(_dates(line) != habits.dates)
+    return sum(faults)

@@ -30,6 +30,9 @@ STATIVE = frozenset(_TABLE["stative"]["words"])
 FIELDS = frozenset(_TABLE["gerunds"]["fields"])
 """Words in -ing that name fields rather than deeds: "billing"."""
 
+GOALS = frozenset(_TABLE["gerunds"]["goals"])
+"""Words in -ing that name results: who was responsible for growing something may not have."""
+
 _PAST: Mapping[str, str] = _TABLE["past"]
 
 

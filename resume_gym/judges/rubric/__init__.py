@@ -12,30 +12,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from resume_gym.judges.rubric.accusations import cut
 from resume_gym.judges.rubric.claims import Finding
-from resume_gym.judges.rubric.licences import cut
-from resume_gym.judges.rubric.signals import Change, Signals, measure, outgrown
+from resume_gym.judges.rubric.signals import Change, Signals, excess, measure
 from resume_gym.judges.vetoes import Veto, rejected, veto
 from resume_gym.rewards import GRADED_FIELDS, Verdict
 from resume_gym.tasks import Task
 from resume_gym.text.reference import Reference, make_reference
+from resume_gym.text.thresholds import SEVERAL, STEP
 
 _ASPECTS = GRADED_FIELDS[:-1]
-_STEP = 0.5  # preference for each further better (or worse) change
-_NEEDLESS = 2  # needless line changes allowed per better change
 _WHAT = {
     "clarity": ("is easier to read", "is harder to read"),
     "quantification": ("has a true figure more", "has lost a figure"),
     "jd_alignment": ("fits the job better", "fits the job less"),
     "action_verbs": ("opens with a better verb", "opens with a wrong or weaker verb"),
     "preference": ("is better", "is worse"),
-}
-_SAME = {
-    "clarity": "The resume is as easy to read as it was",
-    "quantification": "Figures are as they were",
-    "jd_alignment": "The resume fits the job as it did",
-    "action_verbs": "The verbs that open the bullets are as strong as they were",
-    "preference": "What is better does not outweigh the rest",
 }
 
 
@@ -67,10 +59,11 @@ class RubricJudge:
         if revised != task.resume and (settled := veto(task, revised)):
             return settled
         reference = make_reference(task)
-        if grown := outgrown(revised, reference):  # a refusal would drop the episode
-            return rejected(task, Veto("padding", grown))
+        before = _measured(reference, task.resume)
+        if over := excess(revised):  # a refusal would drop the episode
+            return rejected(task, Veto("padding", f"It has grown beyond {over}."))
         after = measure(revised, reference)
-        comparison = _compare(_measured(reference, task.resume), after)
+        comparison = _compare(before, after)
         grades = {field: comparison.grade(field) for field in GRADED_FIELDS}
         reasons = {field: _reason(field, grades[field], after) for field in GRADED_FIELDS}
         reasons["hallucination"], sure = _support(after.findings)
@@ -120,7 +113,7 @@ def _totals(signals: Signals) -> Mapping[str, float]:
     }
     # Otherwise random edits would pay off through the few that help by chance.
     better = sum(change.outcome > 0 for change in signals.changes)
-    if signals.needless > better * _NEEDLESS:
+    if signals.needless > better * SEVERAL:
         totals = {field: min(0.0, total) for field, total in totals.items()}
     return totals
 
@@ -136,9 +129,9 @@ def preference(signals: Signals) -> float:
     better, worse = outcomes.count(1), outcomes.count(-1)
     worse += bool(signals.findings) and not worse
     if better and not worse and 2 * better > len(outcomes):
-        return 1 + _STEP * (better - 1)
+        return 1 + STEP * (better - 1)
     if worse and worse >= better:
-        return -1 - _STEP * (worse - better)
+        return -1 - STEP * (worse - better)
     return 0.1 * max(-5, min(5, better - worse))  # below 1: no grade, only less confidence
 
 
@@ -168,8 +161,7 @@ def _reason(field: str, grade: int, signals: Signals) -> str:
             return f'"{old}" is gone{" and leaves room" if grade > 0 else ""}.'
         than = f' than "{old}"' if old else ""
         return f'"{new}" {_WHAT[field][grade < 0]}{than}.'
-    shown = next((c.new for c in signals.changes if c.new), "")
-    return f"{_SAME[field]}{f', also in {cut(shown)!r}' if shown else ''}."
+    return "What is better does not outweigh the rest." if field == "preference" else "As it was."
 
 
 def _moves(change: Change, field: str) -> int:

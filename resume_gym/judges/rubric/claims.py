@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from resume_gym.judges.rubric.licences import Claim, cut
+from resume_gym.judges.rubric.accusations import Claim, cut
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parts, read, stem
 from resume_gym.text.reference import Reference, strays
+from resume_gym.text.thresholds import FEW
 
 _WORDS = LEXICON["words"]
 _CLAIMS = LEXICON["claims"]
@@ -28,7 +29,6 @@ _TITLE = re.compile(
     rf"\b(?:{'|'.join(_CLAIMS['title_leads'])})\s(?:an?\s|the\s|our\s)?(?:[\w-]+\s){{0,3}}?"
     rf"(?:{'|'.join(_CLAIMS['title_words'])})\b"
 )
-_NOVEL = 3  # least unsupported words for a new line to count as an invention
 
 
 class Finding(NamedTuple):
@@ -59,11 +59,10 @@ def find_claims(
         entry = line.kind == "heading" and (line.content.numbers or len(line.content.words) > 4)
         checks = _entry_claims if entry or line.kind == "entry" else _prose_claims
         findings += (Finding(index, *claim) for claim in checks(line, told[index], reference))
-    for index, elsewhere in strays(lines, told, reference).items():
-        if elsewhere:
-            quote = cut(lines[index].body)
-            reason = f'"{quote}" stands under another job than in the original.'
-            findings.append(Finding(index, "moved bullet", quote, reason, 0.7))
+    for index in sorted(strays(lines, told, reference)):
+        quote = cut(lines[index].body)
+        reason = f'"{quote}" stands under another job than in the original.'
+        findings.append(Finding(index, "moved bullet", quote, reason, 0.7))
     return findings
 
 
@@ -184,5 +183,5 @@ def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
         if token not in GLUE and token[0] not in "#~"
     }
     new = min((meaning - set(s.keys) for s in known), key=len, default=meaning)
-    if len(new) >= _NOVEL and 2 * len(new) > len(meaning):
+    if len(new) >= FEW and 2 * len(new) > len(meaning):
         yield Claim("invention", cut(content.body), f'Nothing supports "{cut(content.body)}".', 0.6)

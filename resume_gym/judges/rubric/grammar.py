@@ -9,7 +9,8 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
-from resume_gym.text.style import garbled, head
+from resume_gym.text.style import head
+from resume_gym.text.thresholds import FEW
 from resume_gym.text.verbs import FRAMES, PAST_TENSES, STATIVE
 
 _DANGLING = frozenset(LEXICON["words"]["dangling"])
@@ -23,8 +24,16 @@ _VERBS = frozenset(
 _STEMS = frozenset(map(stem, _VERBS | PAST_TENSES))
 # a clause that needs a verb, up to the next clause
 _CLAUSE = re.compile(r"\b(?:which|who|that|until|because|so that|where|once)\b([^,;:.]*)")
+# neighbouring words that English does not allow: "a the", "of to", "the the"
+_NO_ENGLISH = re.compile(
+    r"\b(?:an?|the) (?=(?:an?|the|of|in|at|by|for|from|with|to|and|or|i|was|were)\b|$)"
+    r"|\b(?:of|for|from|with|at|to) (?=(?:of|for|to|was|were)\b|$)"
+    r"|\b(?:and|or) (?=(?:and|or|of)\b|$)"
+    r"|\b(\w{2,}|i) (?=\1\b)",
+    re.IGNORECASE,
+)
 _HANGING = re.compile(r"\b(?:a|an|the|of|with|against|into|and|or)[,;](?= )")
-_PIECE = 3  # least letters of each half of two words that were joined by a cut
+_FAULTS = (_NO_ENGLISH, _HANGING)
 
 
 def broken(old: Content, new: Content) -> bool:
@@ -33,8 +42,7 @@ def broken(old: Content, new: Content) -> bool:
         _left_behind(old, new)
         or _joined_words(old, new)
         or _verbless(old, new)
-        or garbled(new.body) > garbled(old.body)
-        or len(_HANGING.findall(new.body)) > len(_HANGING.findall(old.body))
+        or any(len(fault.findall(new.body)) > len(fault.findall(old.body)) for fault in _FAULTS)
         or cut_off(old, new)
         or (new.tokens[:1] != old.tokens[:1] and not _FRAGMENTS.isdisjoint(new.tokens[:1]))
     )
@@ -63,20 +71,15 @@ def _left_behind(old: Content, new: Content) -> bool:
 
 
 def _joined_words(old: Content, new: Content) -> bool:
-    """Find a word made of the start of one word and the end of another: "untilbody"."""
-    words = frozenset(old.words)
-    for word in new.words:
-        if word in words or not word.isalpha() or len(word) < 2 * _PIECE:
-            continue
-        for cut in range(_PIECE, len(word) - _PIECE + 1):
-            starts = any(known.startswith(word[:cut]) for known in words)
-            ends = any(
-                first.startswith(word[:cut]) and (second.endswith(word[cut:]))
-                for first, second in pairwise(old.words)
-            )
-            if starts and ends and stem(word) not in old.keys:
-                return True
-    return False
+    """Find a word made of the start of one word and the end of the next: "untilbody"."""
+    pairs = list(pairwise(old.words))
+    return any(
+        first.startswith(word[:cut]) and second.endswith(word[cut:])
+        for word in set(new.words).difference(old.words)
+        if word.isalpha() and stem(word) not in old.keys
+        for cut in range(FEW, len(word) - FEW + 1)
+        for first, second in pairs
+    )
 
 
 def _verbless(old: Content, new: Content) -> bool:

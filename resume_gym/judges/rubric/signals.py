@@ -5,7 +5,6 @@ removed, a true figure added, a hidden point stated plainly, or padding deleted.
 neither harms nor has support earns nothing. `measure` is the entry point.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -14,26 +13,17 @@ from itertools import groupby
 from typing import NamedTuple
 
 from resume_gym.judges import JudgeRefused
+from resume_gym.judges.rubric.accusations import Claim, cut
 from resume_gym.judges.rubric.claims import Finding, find_claims
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.judges.rubric.hedges import dropped_hedges
-from resume_gym.judges.rubric.licences import (
-    MUCH_NEARER,
-    Claim,
-    Rewrite,
-    cut,
-    draws,
-    lost,
-    missing,
-    rewrite,
-    wordier,
-)
+from resume_gym.judges.rubric.licences import Rewrite, rewrite
+from resume_gym.judges.rubric.progress import lost, missing, wordier
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
 from resume_gym.text.reference import PROSE, Reference, align
-from resume_gym.text.style import Habits, fillers, format_faults, garbled, habits, head, is_weak
+from resume_gym.text.style import Habits, fillers, format_faults, habits, head, is_weak
+from resume_gym.text.thresholds import FEW, HALF, NEARER, QUARTER
 
-_INJECTION = re.compile("|".join(map(re.escape, LEXICON["words"]["injection"])))
-_CLAUSE = re.compile(r"[.,;:](?: |$)| and ")
 _QUANTIFIER = any_of(LEXICON["words"]["quantifiers"])
 _SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
 _VERBS = frozenset(
@@ -44,13 +34,6 @@ _VERBS = frozenset(
 SUBSTANCE = "substance"
 """Harm to the content of the resume, which no graded field covers."""
 
-_NEARER = 0.1  # least progress towards the fix
-_KEPT = 0.2  # greatest share of its meaning that a better line may lose
-_BARE = 3  # most words in which two lines differ, if only the verb was exchanged
-_BROKEN_ORDER, _CUT_OFF = 0.35, 0.4  # least order and greatest lost share of an unharmed line
-_SAME_OBJECT = 0.5  # greatest share of its meaning that a line with the same object has lost
-_BY_THE_WAY = 3  # most content words added to a line that absorbs others
-_ROOM = 4  # deleted padding lines from which the rest fits the job better
 _MOST = {"lines": 600, "words": 5000, "numbers": 1000}  # the time grows with their squares
 
 
@@ -101,8 +84,8 @@ def measure(text: str, reference: Reference) -> Signals:
         JudgeRefused: the text or the original is too long.
     """
     lines = parse(text)
-    _check_size(lines)
-    _check_size(reference.lines)
+    if over := excess(text):
+        raise JudgeRefused(f"the rubric judge reads at most {over}")
     if lines == reference.lines:
         return Signals((), (), (), 0)
     origins = align(lines, reference)
@@ -121,31 +104,16 @@ def measure(text: str, reference: Reference) -> Signals:
     return Signals(tuple(worst.values()), tuple(findings), tuple(doubts), needless)
 
 
-def outgrown(text: str, reference: Reference) -> str | None:
-    """Return how a text has grown beyond what can be read; None if it can be read.
-
-    Raises:
-        JudgeRefused: the original is too long.
-    """
-    _check_size(reference.lines)
-    before = _sizes(reference.lines)
-    for what, size in _sizes(parse(text)).items():
-        if size > _MOST[what]:
-            return f"It has grown from {before[what]:,} to {size:,} {what}."
-    return None
-
-
-def _check_size(lines: Sequence[Line]) -> None:
-    for what, size in _sizes(lines).items():
-        if size > _MOST[what]:
-            most = f"{_MOST[what]:,} {what}"
-            raise JudgeRefused(f"the rubric judge reads at most {most}; the resume has {size:,}")
-
-
-def _sizes(lines: Sequence[Line]) -> dict[str, int]:
-    words = sum(len(line.content.words) for line in lines)
-    numbers = sum(len(line.content.numbers) for line in lines)
-    return {"lines": len(lines), "words": words, "numbers": numbers}
+def excess(text: str) -> str:
+    """Return the limit that a text exceeds, with its size; empty if the judge can read it."""
+    lines = parse(text)
+    sizes = {
+        "lines": len(lines),
+        "words": sum(len(line.content.words) for line in lines),
+        "numbers": sum(len(line.content.numbers) for line in lines),
+    }
+    over = (f"{_MOST[what]:,} {what}: {n:,}" for what, n in sizes.items() if n > _MOST[what])
+    return next(over, "")
 
 
 class _Page(NamedTuple):
@@ -188,8 +156,6 @@ def _line_change(
         return (_other if originals else _new)(page, index, originals, false)
     if len(originals) == 1 and originals[0].body == line.body:
         return _form(page, originals[0], line)
-    if len(originals) == 1 and (summed := _summed(originals[0], line, reference)):
-        return summed
     bodies = [original.body for original in originals]
     old = originals[0].content if len(originals) == 1 else read("; ".join(bodies))
     fixed = reference.fixed.get(units[0], ()) if len(units) == 1 else ()
@@ -204,6 +170,8 @@ def _line_change(
         *dropped_hedges(old, line.content, units, reference),
         *_other_verb(old, line.content, rewording),
     ]
+    if claims and len(originals) == 1 and (summary := _summary(originals[0], line, reference)):
+        return summary
     for claim in claims:
         (findings if claim.confidence > 0.5 else doubts).append(Finding(index, *claim))
     false = any(finding.line == index for finding in findings)
@@ -224,48 +192,42 @@ def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tupl
         return units
     contents = {unit: reference.lines[unit].content for unit in units}
     new = line.content
-
-    def alike(unit: int) -> tuple[bool, int]:
-        content = contents[unit]
-        opens = content.keys[head(content).at] == new.keys[head(new).at]
-        return opens, len(set(content.telling).intersection(new.telling))
-
-    main = max(units, key=alike)
-    much_longer = len(new.telling) > len(contents[main].telling) + _BY_THE_WAY
+    opening = new.keys[head(new).at]
+    main = max(
+        units,
+        key=lambda unit: (
+            contents[unit].keys[head(contents[unit]).at] == opening,
+            len(set(contents[unit].telling).intersection(new.telling)),
+        ),
+    )
+    much_longer = len(new.telling) > len(contents[main].telling) + 2 * FEW
     restated = all(_tells(new, content) for unit, content in contents.items() if unit != main)
     return (main,) if restated and not much_longer else units
 
 
 def _new(page: _Page, index: int, originals: Sequence[Line], false: bool) -> Change:
-    """Classify a new line: better if it adds an unused figure of the evidence."""
-    line, original = page.lines[index], page.reference.lines
-    copied = any(line.body == other.body for other in original)
-    harms = {"clarity"} if copied or _INJECTION.search(line.body.lower()) else _NONE
-    others = {value for other in page.lines[:index] for value in other.content.values}
-    # Only evidence that no line above has used: a copied bullet must not earn its figure again.
-    untold = line.content.values - others
-    sources = [s for s in page.reference.evidence if s.values & untold]
-    supported = any(source.stems >= line.content.stems for source in sources)
-    gains = {"quantification"} if supported else _NONE
-    return _weigh(gains, harms, false, "", line.body, line.body)
+    """Classify a new line: the same, or worse if it is a copy or false."""
+    line = page.lines[index]
+    copied = any(line.body == other.body for other in page.reference.lines)
+    return _weigh(_NONE, {"clarity"} if copied else _NONE, false, "", line.body, line.body)
 
 
-def _summed(old: Line, line: Line, reference: Reference) -> Change | None:
-    """Return the change of a summary that adds supported clauses with figures; None for others.
+def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
+    """Return the change of a summary that draws on the page and the evidence; None for others.
 
     It is neutral; otherwise a policy would paste bullets into the summary.
     """
-    if {line.kind, old.kind} != {"text"} or not missing(line.content, old.content):
+    new = line.content
+    added = [word for word in new.words if word not in GLUE and stem(word) not in old.content.keys]
+    figures = [known for statement in reference.statements for known in statement.numbers]
+    if (
+        {line.kind, old.kind} != {"text"}
+        or len(added) <= FEW
+        or broken(old.content, new)
+        or not all(any(known.backs(claim) for known in figures) for claim in new.numbers)
+        or sum(not reference.knows(word) for word in added) > QUARTER * len(added)
+    ):
         return None
-    before, after = _CLAUSE.split(old.body), _CLAUSE.split(line.body)
-    kept = all(any(clause.startswith(part) for clause in after) for part in before)
-    if not kept or garbled(line.body) > garbled(old.body):
-        return None
-    clauses = [read(clause) for clause in after]
-    lines = [other.content for other in reference.lines if other.kind in ("bullet", "entry")]
-    for clause in clauses:
-        if not any(draws(clause, known, old.content) for known in (old.content, *lines)):
-            return None
     return _weigh(_NONE, _NONE, False, old.body, line.body, line.body)
 
 
@@ -273,8 +235,8 @@ def _form(page: _Page, old: Line, new: Line) -> Change:
     """Classify a change of markup and spacing only."""
     change = format_faults(new, page.after) - page.faults(old)
     key = (old.style, new.style, old.raw.strip()[-1:], new.raw.strip()[-1:], change)
-    clarity = ["clarity"]
-    return _weigh(clarity * (change < 0), clarity * (change > 0), False, old.raw, new.raw, key)
+    gains, harms = ["clarity"] * (change < 0), ["clarity"] * (change > 0)
+    return _weigh(gains, harms, False, old.raw, new.raw, key)
 
 
 def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> Change:
@@ -306,16 +268,16 @@ def _harms(
     if len(originals) > 1:
         yield "clarity"
     # An exchanged verb harms if little else changed, or if it is no known verb.
-    if rewording.verb == "swapped" and rewording.nearer < MUCH_NEARER:
-        bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= _BARE
+    if rewording.verb == "swapped" and rewording.nearer < QUARTER:
+        bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= FEW
         shorter = not rewording.lost and wordier(old, new) < 0
         if (bare or new.keys[head(new).at] not in _VERBS) and not shorter:
             yield "action_verbs"
-    if rewording.verb == "weak" and not is_weak(old) and rewording.nearer < MUCH_NEARER:
+    if rewording.verb == "weak" and not is_weak(old) and rewording.nearer < QUARTER:
         yield "action_verbs"
-    if (rewording.order < _BROKEN_ORDER and not rewording.retold) or broken(old, new):
+    if (rewording.order < HALF and not rewording.retold) or broken(old, new):
         yield "clarity"
-    if rewording.lost > _CUT_OFF and rewording.nearer <= 0:
+    if rewording.lost > HALF and rewording.nearer <= 0:
         yield SUBSTANCE
     # Fillers that the source itself contains are not held against the line.
     if wordier(old, new) > 0 and not (rewording.source and fillers(rewording.source.body)):
@@ -341,7 +303,7 @@ def _shortened(old: Content, new: Content) -> bool:
 def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[str]:
     """Yield the fields that a licensed line improves."""
     new, was = line.content, old.content
-    kept = rewording.lost <= _KEPT or rewording.nearer >= MUCH_NEARER
+    kept = rewording.lost <= QUARTER or rewording.nearer >= QUARTER
     acts = rewording.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
     weak = is_weak(was) or (head(was).kind == "noun" and head(new).kind == "plain")
     if old.kind == "bullet" and weak and acts and kept:
@@ -350,11 +312,11 @@ def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[s
             yield "clarity"
     if wordier(was, new) < 0 and not rewording.lost and _shortened(was, new):
         yield "clarity"
-    if rewording.nearer >= _NEARER and kept:
+    if rewording.nearer >= NEARER and kept:
         yield "clarity"
         if page.reference.aside:
             yield "jd_alignment"
-    tells = rewording.told > 0 and old.kind == "bullet" and (kept or rewording.nearer >= _NEARER)
+    tells = rewording.told > 0 and old.kind == "bullet" and (kept or rewording.nearer >= NEARER)
     if rewording.corrected or tells:
         yield "quantification"
     tidier = format_faults(line, page.after) < page.faults(old)
@@ -366,8 +328,7 @@ def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Clai
     """Yield a doubt about an unsupported opening verb, unless the line has a claim anyway."""
     if rewording.verb == "swapped" and not rewording.claims and not is_weak(new):
         quote = new.tokens[head(new).at]
-        still = ", its object did not" * (rewording.lost <= _SAME_OBJECT)
-        reason = f'The verb changed{still}: is "{quote}" true of "{cut(old.body)}"?'
+        reason = f'The verb changed: is "{quote}" true of "{cut(old.body)}"?'
         yield Claim("verb", quote, reason, 0.4)
 
 
@@ -389,7 +350,7 @@ def _deletions(page: _Page) -> Iterator[Change]:
     for _, run in groupby(enumerate(deleted), key=lambda pair: pair[1] - pair[0]):
         units = [unit for _, unit in run]
         outcome = min(0 if gutted else 1, *(_deleted(unit, page, restated) for unit in units))
-        gains = {"clarity", "jd_alignment"} if idle >= _ROOM else {"clarity"}
+        gains = {"clarity", "jd_alignment"} if idle >= FEW else {"clarity"}
         figures = any(reference.lines[unit].content.figures for unit in units)
         harms = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
         line, key = reference.lines[units[0]], ("gone", units[0])
@@ -417,7 +378,7 @@ def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:
 
 def _tells(content: Content, other: Content) -> bool:
     """Return whether a line states the figures (at least one) and most words of another."""
-    return bool(other.figures) and not missing(other, content) and lost(other, content) <= _CUT_OFF
+    return bool(other.figures) and not missing(other, content) and lost(other, content) <= HALF
 
 
 def _blank_lines(text: str, page: _Page) -> Iterator[Change]:

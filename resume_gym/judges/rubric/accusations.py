@@ -1,0 +1,241 @@
+"""Contradictions and clearly new claims of a rewritten line."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from resume_gym.judges.rubric.progress import links, wordier
+from resume_gym.text.lines import GLUE, LEXICON, Content, Number, stem
+from resume_gym.text.reference import Reference
+from resume_gym.text.style import core, head
+from resume_gym.text.thresholds import SEVERAL, WINDOW
+
+_PROTECTED = LEXICON["protected"]
+_NEGATIONS = frozenset(_PROTECTED["negations"])
+_ALL = frozenset(_PROTECTED["all"])
+_SOME = frozenset(_PROTECTED["some"])
+_SPANS = frozenset(_PROTECTED["spans"])
+_RANKS = frozenset(_PROTECTED["ranks"])
+_DROPPED = _NEGATIONS | _RANKS | frozenset(_PROTECTED["limits"])
+_MORE_THAN = frozenset(_PROTECTED["more_than"])
+_PREPOSITIONS = frozenset(("from", "to", "by"))
+_SUPERLATIVE = re.compile(rf"(?!{'|'.join(_PROTECTED['no_superlatives'])})(?!best\b)[a-z]{{3,}}est")
+_PLAIN_JOINTS = frozenset(("and", "or", "a", "an", "the", "then", "also"))
+_LETTERS = "abcdefghijklmnopqrstuvwxyz%$"
+_UNIT = re.compile(r"(?<=\d)[a-z%].*")
+_NONE: frozenset[str] = frozenset()
+_ANTONYMS = links(
+    pair for one, other in _PROTECTED["antonyms"] for pair in ((one, other), (other, one))
+)
+
+
+class Claim(NamedTuple):
+    """An unsupported statement of a line, with a confidence in [0, 1]."""
+
+    kind: str
+    quote: str
+    reason: str
+    confidence: float
+
+
+def accuse(
+    old: Content,
+    new: Content,
+    known: Sequence[Content],
+    sources: Sequence[Content],
+    fresh: Sequence[str],
+    verb: str,
+    reference: Reference,
+) -> Iterator[Claim]:
+    """Yield the claims of a line that no text supports.
+
+    Args:
+        old: the original line.
+        new: the rewritten line.
+        known: the original line and the text that licenses the rewrite, if any.
+        sources: all texts that may support its figures.
+        fresh: its unsupported words.
+        verb: class of its opening verb, see `licences.Rewrite.verb`.
+        reference: the true statements and the job.
+    """
+    for number in new.numbers:
+        yield from _number(number, new, (old, *sources), reference)
+    yield from _protected(old, new, known)
+    yield from _exchanged(old, new)
+    gone = core(old) - set(new.keys)
+    opening = head(old)
+    quote = " ".join(fresh[:6])
+    if verb == "swapped" and opening.kind == "plain" and old.keys[opening.at] in new.keys[1:]:
+        gone = frozenset()  # the old verb is kept, so the opening is an addition
+        fresh = (new.tokens[head(new).at], *fresh)
+    asked = [word for word in fresh if stem(word) in reference.job_weights]
+    # A lost word accounts for one new word, an added filler for two.
+    surplus = len(fresh) - len(gone) - 2 * max(0, wordier(old, new))
+    if len(asked) >= 2 and surplus >= 1:
+        yield Claim("stuffed", quote, f'Words of the job without support: "{quote}".', 0.75)
+    elif surplus >= SEVERAL:
+        reason = f'Nothing supports "{quote}" in "{cut(new.body)}".'
+        yield Claim("addition", quote, reason, 0.6)
+
+
+def _number(
+    number: Number, new: Content, statements: Sequence[Content], reference: Reference
+) -> Iterator[Claim]:
+    """Claim a figure that no statement has, or that has moved or changed its direction."""
+    quote = number.quote
+    holders = [c for c in statements if backs(c, number)]
+    wrong = [figure for figure in statements[0].figures if figure.value not in new.values]
+    if not holders and any(backs(c, number) for c in corrections(wrong, reference)):
+        return
+    if not holders:
+        owners = (c for c in reference.statements if any(n.backs(number) for n in c.numbers))
+        if owner := next(owners, None):
+            reason = f'"{quote}" belongs to "{cut(owner.body)}", not to "{cut(new.body)}".'
+            yield Claim("moved number", quote, reason, 0.85)
+        else:
+            reason = f'Nothing supports the figure "{quote}" in "{cut(new.body)}".'
+            yield Claim("number", quote, reason, 0.95)
+        return
+    around, before = _beside(new, number)
+    places = [_beside(content, number) for content in holders]
+    places += [(_beside(statements[0], figure)[0], "") for figure in wrong]  # replaced figures
+    theirs = {preposition for _, preposition in places if preposition}
+    # With a single word around the figure, a mismatch proves nothing.
+    if len(around) > 1 and not any(around & words for words, _ in places):
+        reason = f'"{quote}" belongs elsewhere than in "{cut(new.body)}".'
+        yield Claim("moved number", quote, reason, 0.8)
+    elif before and before not in theirs and (theirs or before + number.unit == "to%"):
+        known = min(theirs, default="")
+        reason = f'"{before} {quote}" is "{f"{known} {quote}".strip()}" in what is known.'
+        yield Claim("direction", f"{before} {quote}", reason, 0.85)
+
+
+def corrections(wrong: Iterable[Number], reference: Reference) -> Iterator[Content]:
+    """Yield the evidence that names a figure of the original: "read 9 in place of 11"."""
+    for statement in reference.evidence:
+        if any(backs(statement, figure) for figure in wrong):
+            yield statement
+
+
+def backs(content: Content, number: Number) -> bool:
+    """Return whether a statement contains a figure; "from 60 days to 6" contains 6 days."""
+    units = {known.unit for known in content.numbers}
+    return any(
+        known.backs(number)
+        or (known.value == number.value and not known.unit and number.unit in units)
+        for known in content.numbers
+    )
+
+
+def _beside(content: Content, number: Number) -> tuple[set[str], str]:
+    """Return the content words around a figure, and its preposition of direction."""
+    equal = [n for n in content.numbers if n.value == number.value or n.backs(number)]
+    forms = {f"#{n.value:g}{n.unit}" for n in equal}
+    words: set[str] = set()
+    before = ""
+    for at, token in enumerate(content.tokens):
+        if token in forms:
+            words.update(content.keys[max(0, at - WINDOW) : at + WINDOW + 1])
+            prepositions = [t for t in content.tokens[max(0, at - 2) : at] if t in _PREPOSITIONS]
+            before = before or next(reversed(prepositions), "")
+    figures = {_UNIT.sub("", key) for key in words - forms if key[0] == "#"}
+    return words.intersection(content.telling) - forms | figures, before
+
+
+def _protected(old: Content, new: Content, known: Sequence[Content]) -> Iterator[Claim]:
+    """Claim changed rates, negations, quantifiers and ranks, which alter the meaning."""
+    for word, kind in _changed_words(new, known):
+        shown = word.replace("~", "a ")
+        reason = f'The {kind} "{shown}" in "{cut(new.body)}" has no support.'
+        yield Claim(kind, shown, reason, 0.8)
+    others = known[1:]
+    for n, token in enumerate(old.tokens):
+        if token not in _DROPPED or token in new.tokens:
+            continue
+        if token in _NEGATIONS and not _NEGATIONS.isdisjoint(new.tokens):
+            continue
+        rest = list(zip(old.tokens, old.keys, strict=True))[n + 1 :]
+        # Claimed only before a kept word: "second cheapest" -> "cheapest".
+        follows = next((key for word, key in rest if word not in GLUE), "")
+        superlative = token in _RANKS and rest and _SUPERLATIVE.fullmatch(rest[0][0])
+        limits = token not in _RANKS and (not others or any(token in c.tokens for c in others))
+        if follows in new.keys and (superlative or limits):
+            yield Claim("left out", token, f'"{cut(new.body)}" leaves out "{token}".', 0.8)
+
+
+def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str, str]]:
+    """Yield the protected words that no statement supports, with their kinds."""
+    tokens = {token for content in known for token in content.tokens}
+    keys = {key for content in known for key in content.keys}
+    gone = keys - set(new.keys)
+    fewer = Counter(known[0].keys) - Counter(new.keys)
+    more = Counter(new.keys) - Counter(known[0].keys) if len(known) == 1 else Counter[str]()
+    negations = max(sum(t in _NEGATIONS for t in content.tokens) for content in known)
+    for n, (token, key) in enumerate(zip(new.tokens, new.keys, strict=True)):
+        if token in _NEGATIONS:
+            # A negated figure contradicts nothing: "in 2 days, not 5".
+            negations -= not _has_figure(new, n + 1, n + 2)
+            kinds = {"negation": negations < 0}
+        elif token in tokens or key in keys:
+            twisted = key in more and not _ANTONYMS.get(key, _NONE).isdisjoint(fewer)
+            kinds = {"opposite": twisted}
+        else:
+            kinds = {
+                "rate": token[0] == "~" and (_has_figure(new, n - 5, n + 3) or _rated(gone)),
+                "quantifier": (token in _ALL and tokens.isdisjoint(_ALL))
+                or (token in _SOME and not _ALL.isdisjoint(gone)),
+                "bound": token in _MORE_THAN and _has_figure(new, n, n + 3),
+                "rank": token in _RANKS or _SUPERLATIVE.fullmatch(token) is not None,
+                "unit": key in _SPANS and not _SPANS.isdisjoint(gone),
+                "opposite": not gone.isdisjoint(_ANTONYMS.get(key, ())),
+            }
+        yield from ((token, kind) for kind, changed in kinds.items() if changed)
+
+
+def _rated(keys: Iterable[str]) -> bool:
+    return any(key[0] == "~" or key in _SPANS for key in keys)
+
+
+def _has_figure(content: Content, start: int, stop: int) -> bool:
+    return any(token[0] == "#" for token in content.tokens[max(0, start) : stop])
+
+
+def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
+    """Claim two exchanged words, as in "from A to B" and "from B to A"."""
+    small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
+    if ((small[0] - small[1]) + (small[1] - small[0])).total() > SEVERAL:
+        return
+    once = [key for key in old.telling if old.keys.count(key) == new.keys.count(key) == 1]
+    sides = [_linked(one) for one in (old, new)]
+    turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
+    # The middle of an exchange: a word before it now follows, and one after it precedes.
+    places = [new.keys.index(key) for key in once]
+    for middle, place in enumerate(places):
+        before = max(places[:middle], default=-1)
+        after = min(places[middle + 1 :], default=len(new.keys))
+        if before > place > after:
+            turned.append(new.tokens[place])
+    if turned:
+        reason = f'"{cut(new.body)}" exchanges what stands before and after "{turned[0]}".'
+        yield Claim("order", turned[0], reason, 0.8)
+
+
+def _linked(content: Content) -> set[tuple[str, str, str]]:
+    """Return neighbouring content words with what joins them, as (excel, to, snowflak)."""
+    telling, links, last, joint = frozenset(content.telling), set(), "", ""
+    for token, key in zip(content.tokens, content.keys, strict=True):
+        if key not in telling:
+            joint = token if token not in _PLAIN_JOINTS else joint
+            continue
+        if last and joint:
+            links.add((last, joint, key))
+        last, joint = (f"#{token[1:].rstrip(_LETTERS)}" if token[0] == "#" else key), ""
+    return links
+
+
+@lru_cache(maxsize=8192)
+def cut(text: str) -> str:
+    """Truncate a line to 80 characters for a quotation."""
+    return text if len(text) <= 80 else text[:77].rsplit(" ", 1)[0] + "..."

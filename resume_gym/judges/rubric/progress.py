@@ -1,0 +1,84 @@
+"""How near a rewritten line is to its original and to its fix: kept words, order, figures."""
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain, pairwise
+
+from resume_gym.text.lines import LEXICON, Content, Number, stem
+from resume_gym.text.style import core, fillers
+from resume_gym.text.thresholds import HALF, WINDOW
+from resume_gym.text.verbs import NOUNS, PLURAL_NOUNS
+
+_NONE: frozenset[str] = frozenset()
+
+
+def links(pairs: Iterable[tuple[Iterable[str], Iterable[str]]]) -> dict[str, frozenset[str]]:
+    """Return a table from the stem of each word to the stems of the words linked to it."""
+    table: dict[str, frozenset[str]] = {}
+    for left, right in pairs:
+        others = frozenset(map(stem, right))
+        table |= {word: table.get(word, _NONE) | others for word in map(stem, left)}
+    return table
+
+
+def _rings() -> Iterable[Sequence[str]]:
+    """Yield groups of words that may replace each other."""
+    for rings in LEXICON["rings"].values():
+        yield from rings
+    for noun, verb in {**NOUNS, **PLURAL_NOUNS}.items():
+        yield noun, verb.split()[0]
+    for verb in {*LEXICON["verbs"]["known"], *NOUNS.values(), *chain(*LEXICON["rings"]["verbs"])}:
+        yield verb, verb.replace("yzed", "ysed").replace("ized", "ised")
+
+
+_RINGS = links((ring, ring) for ring in _rings())
+
+
+def stands(key: str, keys: AbstractSet[str]) -> bool:
+    """Return whether a set of keys contains a key or one of its synonyms."""
+    return key in keys or not _RINGS.get(key, _NONE).isdisjoint(keys)
+
+
+def missing(content: Content, other: Content) -> list[Number]:
+    """Return the figures of a line whose values the other line lacks."""
+    return [
+        figure
+        for figure in content.figures
+        if figure.value not in other.values and not any(n.backs(figure) for n in other.numbers)
+    ]
+
+
+def lost(statement: Content, new: Content) -> float:
+    """Return the share of a statement's core words without match or synonym in a line."""
+    core_keys, keys = core(statement), frozenset(new.keys)
+    return sum(not stands(key, keys) for key in core_keys) / max(1, len(core_keys))
+
+
+def order_kept(statements: Sequence[Content], new: Content) -> float:
+    """Return the share of adjacent known words that are adjacent in a statement too.
+
+    Moving whole phrases keeps the score high; shuffling words lowers it.
+    """
+    pairs = list(pairwise(key for key in new.telling if any(key in c.keys for c in statements)))
+    near = {pair for content in statements for pair in pairwise(content.telling)}
+    return sum(pair in near for pair in pairs) / len(pairs) if len(pairs) >= WINDOW else 1.0
+
+
+def progress(old: Content, new: Content, fix: Content) -> float:
+    """Return the progress towards a fix: the gain in F1, or the share of its changes made."""
+    beside = core(old) - core(fix)
+    dropped = sum(key not in new.keys for key in beside) / len(beside) if beside else 0.0
+    share_made = min(1 - lost(fix, new), dropped) - HALF
+    return max(_closeness(new, fix) - _closeness(old, fix), share_made)
+
+
+def _closeness(content: Content, statement: Content) -> float:
+    """Return the F1 score of two lines' content words, in [0, 1]."""
+    keys, others = frozenset(content.telling), frozenset(statement.telling)
+    shared = len(keys & others)
+    return 2 * shared / max(1, len(keys) + len(others))
+
+
+def wordier(old: Content, new: Content) -> int:
+    """Return the number of fillers in a line minus that in its original."""
+    return fillers(new.body) - fillers(old.body)

@@ -1,7 +1,7 @@
 """What readers say of lines that agents have changed.
 
-    python benchmarks/readers.py --draw 4   # round 4: lines-4.jsonl, and page-4.txt as readers get it
-    python benchmarks/readers.py            # counts all labels: readers/labels-*.jsonl
+    python benchmarks/readers.py --draw 4   # round 4: lines-4.jsonl and page-4.txt, for readers
+    python benchmarks/readers.py            # counts all labels: labels-*.jsonl
 
 Careful agent and oracle play tasks that nobody has seen, of both sizes; their changed lines are
 mixed with those of a policy that swaps small words. Readers see a line before and after, the job,

@@ -67,7 +67,9 @@ def weak_head(text: str) -> tuple[str, str]:
     duty = _DUTY.match(text)
     start = duty.end() if duty else 0
     rest = text[start : start + 1].lower() + text[start + 1 :]
-    found = _ACTION.match(rest) or (_GERUND.match(rest) if duty else None)
+    # "Conversion of the landing pages: up 2 %" is a label
+    labelled = not duty and ":" in text
+    found = (not labelled and _ACTION.match(rest)) or (_GERUND.match(rest) if duty else None)
     if found and found["verb"] not in FIELDS:
         if found["verb"] not in NOUNS and _SECOND.search(rest, found.end()):
             return "", ""
@@ -134,7 +136,15 @@ _LIST = re.compile(
 )
 
 
-_NO_ITEM = GLUE | {"whereby", "these", "this", "being", "such", "among", "like"}
+_NO_ITEM = GLUE - {"a", "an", "the", "its", "their", "our"} | {
+    "whereby",
+    "these",
+    "this",
+    "being",
+    "such",
+    "among",
+    "like",
+}
 
 
 def without_fillers(text: str) -> str:
@@ -152,7 +162,11 @@ def without_fillers(text: str) -> str:
         before = bare[: found.start()].rsplit(" ", 1)[-1]
         after = bare[found.end() :].lstrip(" ,")
         bound = found[0].endswith("various") or after[:1] in ("", ",", ";")
-        return found[0] if before in GLUE and bound else ""
+        # "a page, a query and so on" needs its last words as a list without another "and"
+        last_item = bare[: found.start()].rpartition(", ")
+        listed = re.match(_CLOSER, found[0].lstrip(" ,")) and last_item[1]
+        open_list = listed and not re.match(r"\w+ing\b|.* and ", last_item[2])
+        return found[0] if (before in GLUE and bound) or open_list else ""
 
     return FILLER.sub(drop, bare)
 
@@ -205,7 +219,7 @@ _LEFT_OVER = re.compile(
 )
 _BACK = re.compile(r"(?:\S+ ){0,4}?(?:its|their|it|them|this|that|ones?|him|her)\b")
 _NO_OBJECT = re.compile(
-    r"(?:in|by|at|on|to|is|are|each|every|with|for|as|finally|it|they|both|why|how) "
+    r"(?:in|by|at|on|to|is|are|each|every|with|for|as|finally|it|they|both|why|how|all) "
     r"|.*\b(?:which|that|who|its|their|them|it|what)\b|.*, "
 )
 _STRANDED = re.compile(rf"^(?:for|at|on|to|with|about|of|after)(?:[,;]|$)|\b(?:{_VERB})$")
@@ -250,6 +264,8 @@ def _told(found: re.Match[str]) -> str:
     elif found.re is not _ACTIVE:
         verb = past_tense(verb)
         rest = _GERUNDS.sub(lambda hit: hit[0].replace(hit[1], past_tense(hit[1])), rest)
+        if re.search(r"\band (?:[a-z]+ ){1,3}[a-z]+ing\b", rest):
+            return ""
     if _LEFT_OVER.search(rest):
         return ""
     return f"{verb[0].upper()}{verb[1:]} {rest}".strip()

@@ -63,7 +63,8 @@ def head(content: Content) -> Head:
     if not found:
         if passive and bool(tokens) and tokens[start].endswith("ed"):
             return Head("weak", start)
-        at = _action(tokens[start : start + 5])
+        # "Conversion of the landing pages: up 2 %" is a label
+        at = _action(tokens[start : start + 5]) if ":" not in content.body else -1
         return Head("noun", start + at) if at >= 0 else Head("plain", start)
     kind = "hedge" if HEDGE.match(text) else "weak"
     at = start + len(found[0].split())

@@ -5,11 +5,11 @@ in no list is never accused.
 """
 
 import re
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence
 from itertools import pairwise
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
-from resume_gym.text.style import head
+from resume_gym.text.style import head, is_weak
 from resume_gym.text.thresholds import FEW
 from resume_gym.text.verbs import FRAMES, PAST_TENSES, STATIVE
 
@@ -33,7 +33,13 @@ _NO_ENGLISH = re.compile(
     re.IGNORECASE,
 )
 _HANGING = re.compile(r"\b(?:a|an|the|of|with|against|into|and|or)[,;](?= )")
-_FAULTS = (_NO_ENGLISH, _HANGING)
+_STRAY = re.compile(
+    r"\b(?:can|could|will|would|may|must|should) (?:with|of|for|to|at|from|by|and|the|an?)\b"
+    r"|^[A-Z][a-z]+, (?:on|in|at|of|which|with|for)\b|\band (?:it|them)$"
+)
+_FAULTS = (_NO_ENGLISH, _HANGING, _STRAY)
+_DUTIES = frozenset(LEXICON["words"]["duties"])
+_SUBJECTS = frozenset(LEXICON["words"]["subjects"])
 
 
 def broken(old: Content, new: Content) -> bool:
@@ -43,31 +49,28 @@ def broken(old: Content, new: Content) -> bool:
         or _joined_words(old, new)
         or _verbless(old, new)
         or any(len(fault.findall(new.body)) > len(fault.findall(old.body)) for fault in _FAULTS)
-        or cut_off(old, new)
+        or _doubled(new) - _doubled(old)
+        or (new.tokens[-2:] != old.tokens[-2:] and not _DANGLING.isdisjoint(new.tokens[-1:]))
         or (new.tokens[:1] != old.tokens[:1] and not _FRAGMENTS.isdisjoint(new.tokens[:1]))
     )
 
 
-def cut_off(old: Content, new: Content) -> bool:
-    """Return whether a line ends in the middle of a phrase, unlike its original."""
-    ends = new.tokens[-1:] != old.tokens[-1:] or new.tokens[-2:-1] != old.tokens[-2:-1]
-    return ends and not _DANGLING.isdisjoint(new.tokens[-1:])
-
-
 def _left_behind(old: Content, new: Content) -> bool:
-    """Find an old verb's preposition after one that does not take it: "Prepared to the board"."""
+    """Find what is left of an old opening: "Prepared to the board", "Priced duties of"."""
     if len(new.tokens) < 3:
         return False
-    at = min(head(new).at, len(new.tokens) - 3)
-    verb, preposition, follows = new.tokens[at : at + 3]
-    if verb not in _VERBS or verb in STATIVE or verb in FRAMES.get(preposition, (verb,)):
+    at, was = min(head(new).at, len(new.tokens) - 3), head(old).at
+    verb, second, third = new.tokens[at : at + 3]
+    opening = old.tokens[:was] if is_weak(old) else ()
+    # "responsible for writing the brief" -> "Wrote for the brief"
+    around = opening and (second, third) == (opening[-1], *old.tokens[was + 1 : was + 2])
+    if around or not _DUTIES.isdisjoint({second, third} & {*opening}):
+        return True
+    if verb not in _VERBS or verb in STATIVE or verb in FRAMES.get(second, (verb,)):
         return False
-    before = [
-        old.keys[n - 1] if n else ""
-        for n, pair in enumerate(pairwise(old.tokens))
-        if pair == (preposition, follows)
-    ]
-    return bool(before) and new.keys[at] not in before
+    pairs = enumerate(pairwise(old.tokens))
+    before = [old.keys[n - 1] for n, pair in pairs if n and pair == (second, third)]
+    return second == "of" or second in opening or (bool(before) and new.keys[at] not in before)
 
 
 def _joined_words(old: Content, new: Content) -> bool:
@@ -82,23 +85,31 @@ def _joined_words(old: Content, new: Content) -> bool:
     )
 
 
+def _doubled(content: Content) -> set[str]:
+    """Return the words that follow another form of themselves: "cleaned cleaning"."""
+    return {one for one, other in pairwise(content.keys) if one == other and one not in GLUE}
+
+
 def _verbless(old: Content, new: Content) -> bool:
     """Find a clause that has lost its verb: "which were then replaced" becomes "which then"."""
     clauses = [
-        [frozenset(re.findall(r"[a-z']+", clause)) for clause in _CLAUSE.findall(body.lower())]
-        for body in (new.body, old.body)
+        [re.findall(r"[a-z']+", clause) for clause in _CLAUSE.findall(content.body.lower())]
+        for content in (new, old)
     ]
     return any(
-        words < known and not _has_verb(words) and _has_verb(known - words)
+        {*words} < {*known} and _finite(known) and not _finite(words)
         for words in clauses[0]
         for known in clauses[1]
     )
 
 
-def _has_verb(words: AbstractSet[str]) -> bool:
+def _finite(words: Sequence[str]) -> bool:
+    """Return whether a clause, without its conjunction, has a verb."""
     return any(
         word in _AUXILIARIES
         or word in PAST_TENSES
-        or (word not in GLUE and (word.endswith(("ed", "n't")) or stem(word) in _STEMS))
-        for word in words
+        or word.endswith(("ed", "n't"))
+        or (last in _SUBJECTS and stem(word) in _STEMS)
+        or (last not in GLUE and word.endswith("s") and stem(word) in _STEMS)
+        for last, word in pairwise(["which", *words])
     )

@@ -18,10 +18,11 @@ from resume_gym.editing import EditSession
 from resume_gym.rewards import Verdict
 from resume_gym.session import Rules, Session, State, Step
 from resume_gym.sources import load_tasks
-from resume_gym.tasks import WEAKNESSES, Fix, Task, TaskError
+from resume_gym.tasks import EDITION, WEAKNESSES, Fix, Task, TaskError
 from resume_gym.tools import ERRORS, TOOLS, FailedCall, ToolCall, parse, tool_call
 
 __all__ = [
+    "EDITION",
     "ERRORS",
     "TOOLS",
     "WEAKNESSES",

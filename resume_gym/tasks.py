@@ -14,6 +14,11 @@ WEAKNESSES = tuple(WEAKNESS_METRIC)
 SPLITS = ("train", "eval")
 EVIDENCE_KINDS = ("project_notes", "performance_review", "portfolio")
 
+EDITION = 2
+"""Edition of the bundled tasks and of the rubric judge's verdicts; rewards of two editions are not
+comparable.
+"""
+
 
 class TaskError(ValueError):
     """A task or a task source is invalid."""

@@ -15,6 +15,7 @@ from typing import Any
 from learners.config import Config, ConfigError, differences, read_toml, to_toml
 from learners.rollouts.trajectories import Trajectories
 from learners.training.checkpoint import open_to_append, write_text
+from resume_gym import EDITION
 from resume_gym.atomic_write import sync
 from resume_gym.evaluation import Returns, Summary
 
@@ -107,8 +108,25 @@ class RunFolder:
             raise ConfigError(
                 f"{self.path} holds another run: {', '.join(conflicts)}; choose another name"
             )
+        self._check_edition()
         write_text(file, to_toml(config))
         return is_new
+
+    def _check_edition(self) -> None:
+        """Refuse to resume a run whose tasks or default verdicts have changed since."""
+        file = self.path / "facts.json"
+        if not file.is_file():
+            return
+        try:
+            facts = json.loads(file.read_text(encoding="utf-8"))
+            edited, edition = facts["judge"] is not None, facts.get("edition")
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{file} is damaged: {type(error).__name__}: {error}") from None
+        if edited and edition != EDITION:
+            raise ConfigError(
+                f"{self.path}: it began with edition {edition or 1} of the tasks and verdicts, and "
+                f"this version has edition {EDITION}; choose another name"
+            )
 
     def append(self, metrics: Metrics) -> None:
         """Append the metrics of a step.

@@ -78,6 +78,7 @@ def write_facts(run: RunFolder, config: Config, work: Workload) -> dict[str, Any
             "kinds": Counter(task.weakness for task in work.tasks) if edited else {},
         },
         "judge": work.judge and {"spec": _setting(config, "judge"), "name": work.judge.name},
+        "edition": resume_gym.EDITION if edited else None,
         "edited": getattr(work.session_type, "noun", None),
         "max_turns": work.rules.max_turns,
         "versions": _versions(config),

@@ -44,7 +44,7 @@ def next_edit(
         _cuts(resume, fit, math.ceil(excess / edits_left), width) if excess > 0 else (),
         _verbs(resume),
         _formatting(resume),
-        _wording(resume),
+        _wording(resume, fit),
     )
     return next((_unique(resume, change) for change in changes), None)
 
@@ -138,16 +138,18 @@ def _verbs(resume: str) -> Iterator[Change]:
         if marker := _BULLET.match(line):
             head, verb = weak_head(line[marker.end() :])
             start += marker.end()
+            if head.startswith("My ") and re.search(r"^[-*+•] +I ", resume, re.MULTILINE):
+                verb = f"I {verb[0].lower()}{verb[1:]}"
             if head:
                 yield Change(start, start + len(head), verb)
 
 
-def _wording(resume: str) -> Iterator[Change]:
+def _wording(resume: str, fit: Callable[[str], float]) -> Iterator[Change]:
     """Yield bullets that start with their point and have no fillers."""
     for start, line in _lines(resume):
         if marker := _BULLET.match(line):
             old = line[marker.end() :]
-            new = without_fillers(point(old) or old)
+            new = without_fillers(point(old, fit) or old)
             if new != old:
                 yield Change(start + marker.end(), start + len(line), new)
 

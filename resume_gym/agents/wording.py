@@ -5,10 +5,10 @@ says that somebody else led, and only the candidate can know better.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from resume_gym.text.lines import GLUE
-from resume_gym.text.verbs import FIELDS, NOUNS, PAST_TENSES, PLURAL_NOUNS, past_tense
+from resume_gym.text.verbs import ERRANDS, FIELDS, NOUNS, PAST_TENSES, PLURAL_NOUNS, past_tense
 
 
 def _ways(words: Iterable[str]) -> str:
@@ -22,7 +22,7 @@ _DUTY = re.compile(
     r"(?:[Rr]esponsible for|[Tt]asked with|[Cc]harged with|[Ee]ntrusted with|[Ii]n charge of"
     r"|(?:[Hh]ad|[Hh]eld|[Cc]arried|[Tt]ook on|[Uu]ndertook|[Aa]ssumed)"
     r" (?:(?:the|full|sole|overall|main) ){0,2}(?:task|job|duty|role|responsibility)"
-    r"(?: of| for|:)|[Tt]ook care of|[Ww]orked on)(?: both)? "
+    r"(?: of| for|:)|[Tt]ook care of)(?: both)? "
     r"|(?:My |Daily |Main |Key |Core |Other |Job |The )?"
     r"(?:(?:daily|main|key|core|other|job) ){0,2}"
     r"(?:[Dd]uties|[Tt]asks|[Rr]esponsibilit(?:y|ies)|[Ww]ork|[Jj]ob|[Dd]uty|[Tt]ask|[Rr]ole)"
@@ -196,6 +196,12 @@ _ACTIVE = re.compile(
     r"|on (?:that|this) occasion|with (?:it|them|that)),?)"
     rf" (?P<verb>{_VERB})\b (?P<rest>.*)"
 )
+# "Printed the plan and redesigned the index": the first clause is no achievement
+_ERRAND = re.compile(
+    rf"^(?:{_ways(ERRANDS)})\b[^;:\d]{{3,90}}?(?:,? and|,? then|,)"
+    rf"(?:,[^,\d]{{3,40}},| (?:{_SOON}|thereby|with (?:it|these|that)|in doing so|while at it,?"
+    rf"|each (?:week|month|day|quarter|morning|time)))? (?P<verb>{_VERB})\b (?P<rest>.*)"
+)
 # "..., for example by rewriting the parser": means or example
 _MEANS = re.compile(
     r",?(?: (?:which (?:comprised|included|involved|meant)|for example|for instance"
@@ -234,14 +240,23 @@ _AND_VERB = re.compile(
 _GERUNDS = re.compile(r"(?:\band|, and) ([a-z]{3,}ing)\b(?! of\b)")
 
 
-def point(bullet: str) -> str:
-    """Rewrite a bullet to start with the point of a later clause; empty if there is none."""
+def point(bullet: str, fit: Callable[[str], float] = lambda text: 0.0) -> str:
+    """Rewrite a bullet to start with the point of a later clause; empty if there is none.
+
+    Args:
+        bullet: Text of the bullet.
+        fit: Score of a text for the job; a clause that scores is kept.
+    """
     # an early figure suggests that the bullet starts with its point
     if re.search(r"\d", bullet[: len(bullet) // 3]):
         return ""
-    for pattern in (_PASSIVE, _WHO, _ACTIVE, _MEANS, _FRAMED):
+    for pattern in (_PASSIVE, _WHO, _ACTIVE, _ERRAND, _MEANS, _FRAMED):
         found = pattern.search(bullet)
-        if found and len(found["rest"]) > len(bullet) * _LEAST and (new := _told(found)):
+        if not found or len(found["rest"]) <= len(bullet) * _LEAST:
+            continue
+        if pattern is _ERRAND and fit(bullet[: found.start("verb")]) > 0:
+            continue
+        if new := _told(found):
             return new
     return ""
 
@@ -261,7 +276,7 @@ def _told(found: re.Match[str]) -> str:
         rest = f"{what} {rest}".replace(" ,", ",")
     elif _BACK.match(rest):
         return ""
-    elif found.re is not _ACTIVE:
+    elif found.re not in (_ACTIVE, _ERRAND):
         verb = past_tense(verb)
         rest = _GERUNDS.sub(lambda hit: hit[0].replace(hit[1], past_tense(hit[1])), rest)
         if re.search(r"\band (?:[a-z]+ ){1,3}[a-z]+ing\b", rest):

@@ -23,7 +23,7 @@ from resume_gym.evaluation.results import FORMAT, Results, digest, row_of
 from resume_gym.evaluation.summary import Episode, Summary, summarise
 from resume_gym.judges import Judge
 from resume_gym.llm import Usage
-from resume_gym.tasks import TaskError
+from resume_gym.tasks import EDITION, TaskError
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Contest:
             "judge": self.judge_spec,
             "rollouts": self.rollouts,
             "seed": self.seed,
+            "edition": EDITION,
         }
 
     def held_to(self, agents: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,6 @@ OPENERS = (
     "Undertook the task of",
     "Took on the task of",
     "Took care of",
-    "Worked on",
     "Duties included",
     "Tasks included",
     "Responsibilities included",

@@ -33,6 +33,9 @@ FIELDS = frozenset(_TABLE["gerunds"]["fields"])
 GOALS = frozenset(_TABLE["gerunds"]["goals"])
 """Words in -ing that name results: who was responsible for growing something may not have."""
 
+ERRANDS = tuple(_TABLE["gerunds"]["errands"])
+"""Openings that name no achievement: "Printed", "Reserved"."""
+
 _PAST: Mapping[str, str] = _TABLE["past"]
 
 

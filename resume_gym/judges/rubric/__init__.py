@@ -33,12 +33,7 @@ _WHAT = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Comparison of the second text with the first; a magnitude of 1 or more is a grade.
-
-    Attributes:
-        changes: signed change of each of the four aspects.
-        preference: signed change of the whole.
-    """
+    """Signed changes from the first text to the second; a magnitude of 1 or more is a grade."""
 
     changes: Mapping[str, float]
     preference: float
@@ -145,8 +140,8 @@ def _support(findings: tuple[Finding, ...]) -> tuple[str, float]:
     if not findings:
         return "Nothing contradicts the original or the evidence.", 0.85
     worst = max(findings, key=lambda finding: finding.confidence)
-    more = len(findings) - 1
-    return worst.reason + (f" (More of this kind: {more}.)" if more else ""), worst.confidence
+    more = f" (More of this kind: {len(findings) - 1}.)" if len(findings) > 1 else ""
+    return worst.reason + more, worst.confidence
 
 
 def _reason(field: str, grade: int, signals: Signals) -> str:

@@ -23,7 +23,6 @@ _MORE_THAN = frozenset(_PROTECTED["more_than"])
 _PREPOSITIONS = frozenset(("from", "to", "by"))
 _SUPERLATIVE = re.compile(rf"(?!{'|'.join(_PROTECTED['no_superlatives'])})(?!best\b)[a-z]{{3,}}est")
 _PLAIN_JOINTS = frozenset(("and", "or", "a", "an", "the", "then", "also"))
-_LETTERS = "abcdefghijklmnopqrstuvwxyz%$"
 _UNIT = re.compile(r"(?<=\d)[a-z%].*")
 _NONE: frozenset[str] = frozenset()
 _ANTONYMS = links(
@@ -170,6 +169,7 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
     tokens = {token for content in known for token in content.tokens}
     keys = {key for content in known for key in content.keys}
     gone = keys - set(new.keys)
+    rated = any(key[0] == "~" or key in _SPANS for key in gone)
     fewer = Counter(known[0].keys) - Counter(new.keys)
     more = Counter(new.keys) - Counter(known[0].keys) if len(known) == 1 else Counter[str]()
     negations = max(sum(t in _NEGATIONS for t in content.tokens) for content in known)
@@ -183,7 +183,7 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
             kinds = {"opposite": twisted}
         else:
             kinds = {
-                "rate": token[0] == "~" and (_has_figure(new, n - 5, n + 3) or _rated(gone)),
+                "rate": token[0] == "~" and (_has_figure(new, n - 5, n + 3) or rated),
                 "quantifier": (token in _ALL and tokens.isdisjoint(_ALL))
                 or (token in _SOME and not _ALL.isdisjoint(gone)),
                 "bound": token in _MORE_THAN and _has_figure(new, n, n + 3),
@@ -192,10 +192,6 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
                 "opposite": not gone.isdisjoint(_ANTONYMS.get(key, ())),
             }
         yield from ((token, kind) for kind, changed in kinds.items() if changed)
-
-
-def _rated(keys: Iterable[str]) -> bool:
-    return any(key[0] == "~" or key in _SPANS for key in keys)
 
 
 def _has_figure(content: Content, start: int, stop: int) -> bool:
@@ -231,7 +227,7 @@ def _linked(content: Content) -> set[tuple[str, str, str]]:
             continue
         if last and joint:
             links.add((last, joint, key))
-        last, joint = (f"#{token[1:].rstrip(_LETTERS)}" if token[0] == "#" else key), ""
+        last, joint = _UNIT.sub("", key) if key[0] == "#" else key, ""
     return links
 
 

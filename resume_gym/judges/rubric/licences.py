@@ -13,13 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from resume_gym.judges.rubric.accusations import Claim, accuse, corrections
-from resume_gym.judges.rubric.progress import (
-    lost,
-    missing,
-    order_kept,
-    progress,
-    stands,
-)
+from resume_gym.judges.rubric.progress import lost, missing, order_kept, progress, stands
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
 from resume_gym.text.reference import Reference
 from resume_gym.text.style import fillers, head, is_weak

@@ -75,8 +75,7 @@ def progress(old: Content, new: Content, fix: Content) -> float:
 def _closeness(content: Content, statement: Content) -> float:
     """Return the F1 score of two lines' content words, in [0, 1]."""
     keys, others = frozenset(content.telling), frozenset(statement.telling)
-    shared = len(keys & others)
-    return 2 * shared / max(1, len(keys) + len(others))
+    return 2 * len(keys & others) / max(1, len(keys) + len(others))
 
 
 def wordier(old: Content, new: Content) -> int:

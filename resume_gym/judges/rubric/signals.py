@@ -15,7 +15,7 @@ from typing import NamedTuple
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import Claim, cut
 from resume_gym.judges.rubric.claims import Finding, find_claims
-from resume_gym.judges.rubric.grammar import broken
+from resume_gym.judges.rubric.grammar import VERB_STEMS, broken
 from resume_gym.judges.rubric.hedges import dropped_hedges
 from resume_gym.judges.rubric.licences import Rewrite, rewrite
 from resume_gym.judges.rubric.progress import lost, missing, wordier
@@ -26,11 +26,6 @@ from resume_gym.text.thresholds import FEW, HALF, NEARER, QUARTER
 
 _QUANTIFIER = any_of(LEXICON["words"]["quantifiers"])
 _SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
-_VERBS = frozenset(
-    stem(word)
-    for group in (*LEXICON["rings"]["verbs"], LEXICON["verbs"]["strong"], LEXICON["verbs"]["known"])
-    for word in group
-)
 SUBSTANCE = "substance"
 """Harm to the content of the resume, which no graded field covers."""
 
@@ -265,28 +260,24 @@ def _harms(
 ) -> Iterator[str]:
     """Yield the fields that a rewritten line makes worse."""
     new = line.content
-    if len(originals) > 1:
-        yield "clarity"
     # An exchanged verb harms if little else changed, or if it is no known verb.
     if rewording.verb == "swapped" and rewording.nearer < QUARTER:
         bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= FEW
         shorter = not rewording.lost and wordier(old, new) < 0
-        if (bare or new.keys[head(new).at] not in _VERBS) and not shorter:
+        if (bare or new.keys[head(new).at] not in VERB_STEMS) and not shorter:
             yield "action_verbs"
     if rewording.verb == "weak" and not is_weak(old) and rewording.nearer < QUARTER:
         yield "action_verbs"
-    if (rewording.order < HALF and not rewording.retold) or broken(old, new):
-        yield "clarity"
     if rewording.lost > HALF and rewording.nearer <= 0:
         yield SUBSTANCE
     # Fillers that the source itself contains are not held against the line.
-    if wordier(old, new) > 0 and not (rewording.source and fillers(rewording.source.body)):
+    wordy = wordier(old, new) > 0 and not (rewording.source and fillers(rewording.source.body))
+    untidy = format_faults(line, page.after) > max(map(page.faults, originals))
+    shuffled = rewording.order < HALF and not rewording.retold
+    if len(originals) > 1 or wordy or untidy or shuffled or broken(old, new):
         yield "clarity"
-    if format_faults(line, page.after) > max(map(page.faults, originals)):
-        yield "clarity"
-    wanted = rewording.source or old
-    gone = (figure for figure in missing(old, new) if figure.value in wanted.values)
-    if not rewording.corrected and any(gone):
+    wanted = (rewording.source or old).values
+    if not rewording.corrected and any(one.value in wanted for one in missing(old, new)):
         yield "quantification"
 
 

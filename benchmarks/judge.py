@@ -5,7 +5,9 @@ python benchmarks/judge.py [--blind]
 Attacks: every policy of `resume_gym.evaluation.attack` on the held-out tasks, and a search. Blind
 pairs: revisions written and labelled by language models that saw neither the judge nor its rules.
 They are scored once, when nothing is changed any more (`--blind`). Seen pairs were blind once, and
-the judge was changed after they had been scored.
+the judge was changed after they had been scored. Strangers: single edits of ten resumes that the
+generator did not write; the judge was developed on half of them. Good lines: bullets that no check
+of grammar may accuse.
 Learning signal: episodes of the hasty editor that the nano policy imitates.
 """
 
@@ -28,12 +30,14 @@ from resume_gym.evaluation.attack import SIZES, PolicyRewards, attack
 from resume_gym.evaluation.attack_search import search
 from resume_gym.evaluation.gaming import DAMAGING, FLOOR, POLICIES
 from resume_gym.judges import make_judge
+from resume_gym.judges.rubric.grammar import broken
 from resume_gym.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
 from resume_gym.sources import load_tasks
 from resume_gym.tasks import Task, read_jsonl, repaired
+from resume_gym.text.lines import read
 
 HERE = Path(__file__).parent
-BESIDE = {"full": {"careful": 7.2, "oracle": 7.5}, "mini": {"careful": 6.0, "oracle": 6.4}}
+BESIDE = {"full": {"careful": 6.2, "oracle": 7.4}, "mini": {"careful": 5.2, "oracle": 6.4}}
 DAMAGED = {"full": 5.0, "mini": 4.0}
 SEARCHED, TRIES = {"original": 4, "repaired": 8}, 20_000
 GROUP = 16
@@ -74,6 +78,7 @@ def main() -> int:
         found[f"search, {label}"] = [asdict(find) for find in finds]
     figures += written("seen")
     figures += written("blind") if args.blind else []
+    figures += strangers()
     figures += signal(load_tasks("mini", "eval")[: 6 if args.quick else 40])
     return finish("judge", args, figures, found, ("rapidfuzz", "snowballstemmer"))
 
@@ -105,8 +110,7 @@ def written(name: str) -> list[Figure]:
     """Rates on pairs that were written blind; a set lacks some of the categories."""
     tasks = {task.task_id: task for task in read_jsonl(HERE / f"{name}_tasks.jsonl")}
     said: dict[str, list[tuple[dict[str, Any], Verdict]]] = defaultdict(list)
-    for line in (HERE / f"{name}_pairs.jsonl").read_text(encoding="utf-8").splitlines():
-        pair = json.loads(line)
+    for pair in _rows(f"{name}_pairs"):
         task = tasks[pair["task_id"]]
         text = task.resume
         for old, new in pair["edits"]:
@@ -153,6 +157,32 @@ RATES: tuple[tuple[Any, ...], ...] = (
 """What is counted: name, categories, honest, preference, test, least and greatest share wanted."""
 
 
+def strangers() -> Iterator[Figure]:
+    """Rates on edits of resumes that the generator did not write, by kind and half."""
+    docs = {row["doc"]: row for row in _rows("stranger_docs")}
+    right: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for pair in _rows("stranger_pairs"):
+        row = docs[pair["doc"]]
+        task = Task(row["doc"], row["job"], row["resume"], "weak_verbs", "eval")
+        verdict = JUDGE.judge(task, row["resume"].replace(pair["old"], pair["new"]))
+        said = "false" if verdict.hallucination < 0 else OUTCOMES[verdict.preference]
+        label = pair["label"]
+        # a change that is worse may also be accused
+        same = said == label or {said, label} == {"worse", "false"}
+        right[pair["kind"], row["half"]].append(same)
+    for (kind, half), found in sorted(right.items()):
+        yield Figure(f"strangers, {half}: {kind} (n = {len(found)})", fmean(found))
+    lines = [read(row["line"].lstrip("-* ")) for row in _rows("good_lines")]
+    accused = fmean(broken(read("Did it"), line) for line in lines)
+    yield Figure(f"good lines: called broken (n = {len(lines)})", accused, at_most=0.01)
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    text = (HERE / f"{name}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+OUTCOMES = {1: "better", 0: "same", -1: "worse"}
 TESTS = {
     "accused": lambda verdict: verdict.hallucination < 0,
     "better": lambda verdict: verdict.preference > 0,

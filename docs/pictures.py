@@ -32,7 +32,7 @@ SCALE = 1.16
 
 DOCS = Path(__file__).parent
 PLAYED = "mini-train-0-000005"
-EDITS = (("Helped with redesigning", "Redesigned"), ("Took part in fixing", "Fixed"))
+EDITS = (("Was responsible for redesigning", "Redesigned"), ("Work included fixing", "Fixed"))
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ from resume_gym import tool_call
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
 EDITS = (
-    tool_call("str_replace", old="Helped with redesigning", new="Redesigned"),
-    tool_call("str_replace", old="Took part in fixing", new="Fixed"),
+    tool_call("str_replace", old="Was responsible for redesigning", new="Redesigned"),
+    tool_call("str_replace", old="Work included fixing", new="Fixed"),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.agents import AGENTS, make_agent
 from resume_gym.agents.careful import next_edit
-from resume_gym.text.verbs import past_tense
+from resume_gym.text.verbs import NOUNS, PLURAL_NOUNS, past_tense
 
 FULL, MINI = Rules(), Rules(max_turns=6, page_lines=20)
 TASKS = [(task, FULL) for task in load_tasks("procedural:5:12", "eval")]
@@ -91,9 +91,8 @@ def test_careful_sees_only_what_a_model_sees():
 
 
 def test_careful_invents_nothing():
-    """Every word that it adds is the past tense of a word of the resume, or a plain verb."""
-    plain = {"Revised", "Improved", "Adjusted", "Researched", "Analyzed", "Advised", "Examined"}
-    plain |= {"Maintained", "Tracked", "Monitored", "Trialed", "Consulted", "Addressed", "Compiled"}
+    """Every word that it adds is the past tense of a word of the resume."""
+    plain = {verb.capitalize() for verb in (*NOUNS.values(), *PLURAL_NOUNS.values())}
     for task, rules in TASKS:
         if task.weakness != "formatting_inconsistent":
             resume = play("careful", task, rules).resume
@@ -121,12 +120,24 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
     ("weak", "strong"),
     [
         ("Responsible for cutting waste 9%", "Cut waste 9%"),
-        ("Was asked to assist in planning routes", "Planned routes"),
-        ("Helped with hiring of 3 clerks", "Hired 3 clerks"),
-        ("Supported the team in carrying crates", "Carried crates"),
-        ("Made some changes to the menu", "Revised the menu"),
-        ("Looked into late trains", "Examined late trains"),
-        ("Worked on pricing", "Worked on pricing"),
+        ("Was tasked with planning routes", "Planned routes"),
+        ("In charge of hiring of 3 clerks", "Hired 3 clerks"),
+        ("Had the job of carrying crates", "Carried crates"),
+        ("Made some changes to the menu", "Changed the menu"),
+        ("Was responsible for the migration of 3 archives", "Migrated 3 archives"),
+        ("Mentoring of two engineers", "Mentored two engineers"),
+        ("Planning and coordination of fairs", "Planned and coordinated fairs"),
+        ("Various bug fixes in the till", "Fixed bugs in the till"),
+        ("Was asked to assist in planning routes", "Was asked to assist in planning routes"),
+        ("Helped with hiring of 3 clerks", "Helped with hiring of 3 clerks"),
+        ("Supported the team in carrying crates", "Supported the team in carrying crates"),
+        ("Worked on moving the archive", "Worked on moving the archive"),
+        ("Responsible for pricing", "Responsible for pricing"),
+        ("Retention of drivers: up 18 points", "Retention of drivers: up 18 points"),
+        (
+            "Responsible for hiring clerks and training the new ones",
+            "Responsible for hiring clerks and training the new ones",
+        ),
         ("Worked on something new", "Worked on something new"),
         ("Helped people", "Helped people"),
         ("Training is what I do", "Training is what I do"),
@@ -173,20 +184,26 @@ def test_careful_cuts_spare_sections_and_then_the_least_bullet():
 
 
 def test_careful_drops_words_that_say_nothing():
-    resume = "# Ann\n\n- Sold some 2019 wine\n- Updated various old forms where possible\n"
-    assert edits(resume) == "# Ann\n\n- Sold some 2019 wine\n- Updated old forms\n"
-
-
-def test_careful_puts_the_skills_of_the_job_first():
-    resume = "# Ann\n\n## Skills\n\nTools: Excel, SQL, Python\n"
-    assert edits(resume) == "# Ann\n\n## Skills\n\nTools: Python, Excel, SQL\n"
-
-
-def test_careful_moves_the_bullets_that_fit_the_job_up_and_then_is_done():
-    resume = "# Ann\n\n- Sat around\n- Forecast demand\n- Forecast demand in Python\n"
-    assert (
-        edits(resume) == "# Ann\n\n- Forecast demand in Python\n- Forecast demand\n- Sat around\n"
+    resume = (
+        "# Ann\n\n- Sold several sizes of 2019 wine\n- Updated lists, forms and so on in time\n"
     )
+    kept = "# Ann\n\n- Sold several sizes of 2019 wine\n- Updated lists and forms in time\n"
+    assert edits(resume) == kept
+
+
+def test_careful_moves_no_line_and_no_skill():
+    resume = "# Ann\n\n- Cut p99 latency from 840 to 190 ms\n- Forecast demand in Python\n\n"
+    resume += "## Skills\n\nTools: Excel, SQL, Python\n"
+    assert edits(resume) == resume
+
+
+def test_careful_tells_the_point_of_a_later_clause_first():
+    old = "Sat in on the cost calls, where the bill was cut by 40% and the reports split"
+    assert edits(f"# Ann\n\n- {old}\n") == "# Ann\n\n- Cut the bill by 40% and split the reports\n"
+    errand = "Printed the sales figures and trained four apprentices on the lathe"
+    assert edits(f"# Ann\n\n- {errand}\n") == "# Ann\n\n- Trained four apprentices on the lathe\n"
+    wanted = "Printed Python courses and trained four apprentices on the lathe"
+    assert edits(f"# Ann\n\n- {wanted}\n") == f"# Ann\n\n- {wanted}\n"
 
 
 def test_careful_makes_old_longer_until_it_occurs_once():

@@ -105,14 +105,11 @@ def test_a_figure_of_the_evidence_on_another_line_is_moved() -> None:
     assert "belongs to" in verdict.reasons["hallucination"]
 
 
-def test_a_bullet_that_tells_of_the_evidence_is_an_improvement() -> None:
+def test_a_bullet_that_tells_of_the_evidence_is_true_and_earns_nothing() -> None:
     told = swap(WORKED, WORKED + "\n- Rolled out the SQL checks of late scans to 12 depots")
-    verdict = judged(told, NOTED)
-    assert (verdict.hallucination, verdict.quantification, verdict.preference) == (1, 1, 1)
+    assert not any(grades(judged(told, NOTED)).values())
+    assert judged(told, NOTED).hallucination == 1
     assert judged(told).hallucination == -1
-    twice = told.replace("12 depots", "12 depots\n- Rolled the SQL checks out to 12 depots")
-    assert judged(twice, NOTED).quantification == 1  # of the same figure no more is made
-    assert judged(twice, replace(NOTED, resume=told)).quantification == 0
 
 
 def test_the_job_is_not_evidence() -> None:

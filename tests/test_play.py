@@ -106,10 +106,10 @@ async def drag(app: PlayApp, pilot: Pilot[None], first: str, last: str) -> None:
 def test_an_episode_by_keys_and_clicks_is_the_bare_episode() -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         await pilot.press("ctrl+r")
-        await drag(app, pilot, "Helped with redesigning", "Helped with redesigning")
+        await drag(app, pilot, "Was responsible for redesigning", "Was responsible for redesigning")
         await pilot.press(*"Redesigned")
         await pilot.click("#call")
-        await drag(app, pilot, "Tasked with updating", "Tasked with updating")
+        await drag(app, pilot, "Had the job of updating", "Had the job of updating")
         await pilot.press(*"Updated", "ctrl+s", "ctrl+d")
         await settled(app, pilot)
 
@@ -118,8 +118,8 @@ def test_an_episode_by_keys_and_clicks_is_the_bare_episode() -> None:
     expected = bare(
         task,
         tool_call("review"),
-        tool_call("str_replace", old="Helped with redesigning", new="Redesigned"),
-        tool_call("str_replace", old="Tasked with updating", new="Updated"),
+        tool_call("str_replace", old="Was responsible for redesigning", new="Redesigned"),
+        tool_call("str_replace", old="Had the job of updating", new="Updated"),
         tool_call("submit"),
         rules=Rules(max_turns=6, page_lines=20),
     )
@@ -280,7 +280,7 @@ def test_lines_are_taken_with_the_keys(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_all_can_be_reached_in_a_window_of_any_size(size: tuple[int, int]) -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
-        await drag(app, pilot, "Helped with redesigning", "Helped with redesigning")
+        await drag(app, pilot, "Was responsible for redesigning", "Was responsible for redesigning")
         await pilot.press("x")
         await pilot.resize_terminal(*size)
         await pilot.pause()

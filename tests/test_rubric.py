@@ -132,7 +132,7 @@ def test_a_single_repair_counts() -> None:
     verb = judged(swap("Responsible for weekly", "Managed weekly"))
     assert (verb.action_verbs, verb.preference) == (1, 1)
     hedge = judged(swap("Helped with moving", "Moved"))
-    assert (hedge.hallucination, hedge.action_verbs, hedge.preference) == (1, 0, 0)
+    assert (hedge.hallucination, hedge.action_verbs, hedge.preference) == (-1, 0, -1)
     figure = judged(swap(VAGUE, VAGUE + " that 60 stores use"))
     assert (figure.hallucination, figure.quantification, figure.preference) == (1, 1, 1)
     weaker = judged(swap("Built a markdown", "Did some work on a markdown"))

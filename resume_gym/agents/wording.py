@@ -266,13 +266,14 @@ def _told(found: re.Match[str]) -> str:
     verb, rest = found["verb"], found["rest"].strip()
     if "what" in found.groupdict():
         what = found["what"].strip()
-        garbled = (_NO_OBJECT.match(f"{what} "), _AND_VERB.search(rest), _STRANDED.search(rest))
-        if any(garbled):
+        if _NO_OBJECT.match(f"{what} ") or _AND_VERB.search(rest):
             return ""
         if particle := _PARTICLE.match(rest):
             verb, rest = f"{verb} {particle[0].strip()}", rest[particle.end() :]
         # "and the errors sent back" was passive, too
         rest = _AND_THEN.sub(lambda hit: f"and {hit['verb']} {hit['what'].strip()}", rest)
+        if _STRANDED.search(rest):
+            return ""
         rest = f"{what} {rest}".replace(" ,", ",")
     elif _BACK.match(rest):
         return ""

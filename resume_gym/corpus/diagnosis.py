@@ -16,7 +16,7 @@ from resume_gym.document import wrapped_lines
 from resume_gym.tasks import Task
 from resume_gym.text.lines import Line
 from resume_gym.text.reference import make_reference
-from resume_gym.text.style import fillers, format_faults, habits, is_weak
+from resume_gym.text.style import fillers, format_faults, habits, head, is_weak
 
 USUAL: Mapping[str, float] = {
     "vague_bullets": 0.60,
@@ -76,10 +76,11 @@ def diagnose(resume: str, job: str) -> Diagnosis:
 def _fault(line: Line, spare: bool) -> str:
     """Return the weakness of a bullet, or an empty string."""
     content = line.content
-    if fillers(line.body) or (spare and not is_weak(content)):
+    weak = is_weak(content) and head(content).kind == "weak"  # a hedge may be true
+    if fillers(line.body) or (spare and not weak):
         return "vague_bullets"
     if point(line.body):
         return "wrong_emphasis"
-    if is_weak(content):
+    if weak:
         return "weak_verbs"
     return "" if content.figures else "no_metrics"

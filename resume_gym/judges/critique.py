@@ -23,7 +23,7 @@ from resume_gym.rewards import VERDICT_FIELDS, Verdict
 from resume_gym.tasks import WEAKNESSES, Task
 from resume_gym.text.lines import Content, Line, any_of, parse
 from resume_gym.text.reference import Reference, align, make_reference
-from resume_gym.text.style import fillers, format_faults, habits, is_weak
+from resume_gym.text.style import fillers, format_faults, habits, head, is_weak
 
 _TEXTS: dict[str, Any] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
@@ -166,7 +166,8 @@ def _places(
         # A line that lacks most of the facts behind its fix hides its point.
         planted = [i for i in bullets if facts[i]]
         yield "aside", [i for i in planted if _share(lines[i], facts[i]) < _TOLD]
-    yield "opening", [i for i in bullets if is_weak(lines[i].content)]
+    weak = [i for i in bullets if is_weak(lines[i].content)]
+    yield "opening", [i for i in weak if head(lines[i].content).kind == "weak"]  # no true hedges
     yield "vague", [i for i in bullets if fillers(lines[i].body)]
     bare = [i for i in bullets if not lines[i].content.figures]
     yield "figure", [i for i in bare if any(fact.figures for fact in facts[i])]

@@ -18,7 +18,7 @@ from resume_gym.synthesis.personas import Persona
 from resume_gym.tasks import SPLITS, Task, repaired
 from resume_gym.text.lines import Content, any_of, plain, read
 from resume_gym.text.reference import make_reference
-from resume_gym.text.style import is_weak
+from resume_gym.text.style import head, is_weak
 
 _DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4  # the counts in prompts.toml
 # Item numbers of lists, which `read` would take for figures.
@@ -116,8 +116,8 @@ def _not_spoilt(
             yield f'belongs to a strong form without a figure: "{strong.body}".'
     elif weak.values != strong.values:
         yield f'has other figures than its strong form, "{strong.body}".'
-    if weakness == "weak_verbs" and not is_weak(weak):
-        yield "does not open with a verb that hides who did the work, as Helped with does."
+    if weakness == "weak_verbs" and head(weak).kind != "weak":
+        yield "does not open with a duty, as Responsible for does; helping is another claim."
     if weakness == "vague_bullets" and len(weak.words) < len(strong.words) + 2:
         yield f'has no filler: it is hardly longer than its strong form, "{strong.body}".'
     # The weak form must be about the same work, and show enough of it for a repair.

@@ -27,8 +27,8 @@ class Claim(NamedTuple):
     """Claim of a revision that the original does not support, as far as rules can tell.
 
     Attributes:
-        kind: "number", "name", "title" and others of `judges.rubric.claims` and
-            `judges.rubric.licences`; "hedge" for a deleted hedge; the claim may be true.
+        kind: "number", "name", "title", "hedge" and others of `judges.rubric`; the claim may be
+            true.
         quote: text of the claim.
         line: line of the revision, without markup.
         reason: explanation in one sentence.

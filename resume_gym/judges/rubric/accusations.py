@@ -203,7 +203,8 @@ def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
     small = [Counter(token for token in one.tokens if token in GLUE) for one in (old, new)]
     if ((small[0] - small[1]) + (small[1] - small[0])).total() > SEVERAL:
         return
-    once = [key for key in old.telling if old.keys.count(key) == new.keys.count(key) == 1]
+    verb = new.keys[head(new).at]  # "the weekly stock count" -> "Counted stock weekly"
+    once = [k for k in old.telling if old.keys.count(k) == new.keys.count(k) == 1 and k != verb]
     sides = [_linked(one) for one in (old, new)]
     turned = [word for a, word, b in sides[0] - sides[1] if (b, word, a) in sides[1] - sides[0]]
     # The middle of an exchange: a word before it now follows, and one after it precedes.

@@ -170,7 +170,9 @@ def _verb(old: Content, new: Content, statements: Sequence[Content]) -> str:
         return "licensed" if any(c.keys[:2] == new.keys[:2] for c in statements[1:]) else "weak"
     if not is_weak(old) and verb == old.keys[head(old).at] and head(old).kind == opening.kind:
         return "kept"
-    if verb in _STEWARDS and head(old).charge:  # "Responsible for" -> "Managed"
+    deed, said = old.tokens[head(old).at], new.tokens[opening.at]
+    alike = len(deed) > WINDOW and deed[:WINDOW] == said[:WINDOW]  # "Butchery of" -> "Butchered"
+    if alike or (verb in _STEWARDS and head(old).charge):  # "Responsible for" -> "Managed"
         return "licensed"
     # A statement licenses a verb only near one of its objects.
     objects = [k for k in new.keys[opening.at + 1 :] if k in new.telling and k[0] not in "#~"][:3]

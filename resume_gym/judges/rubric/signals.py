@@ -92,7 +92,7 @@ def measure(text: str, reference: Reference) -> Signals:
         if change := _line_change(page, index, findings, doubts):
             changes.append(change)
     changes += _deletions(page)
-    changes += _blank_lines(text, page)
+    changes += _blank_lines(page)
     # Sorted best first, so that the worst change of each key remains.
     worst = {change.key: change for change in sorted(changes, key=lambda change: -change.outcome)}
     needless = sum(change.outcome <= 0 for change in changes)
@@ -187,11 +187,10 @@ def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tupl
         return units
     contents = {unit: reference.lines[unit].content for unit in units}
     new = line.content
-    opening = new.keys[head(new).at]
     main = max(
         units,
         key=lambda unit: (
-            contents[unit].keys[head(contents[unit]).at] == opening,
+            contents[unit].keys[head(contents[unit]).at] == new.keys[head(new).at],
             len(set(contents[unit].telling).intersection(new.telling)),
         ),
     )
@@ -296,7 +295,8 @@ def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[s
     new, was = line.content, old.content
     kept = rewording.lost <= QUARTER or rewording.nearer >= QUARTER
     acts = rewording.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
-    weak = is_weak(was) or (head(was).kind == "noun" and head(new).kind == "plain")
+    noun = head(was).kind == "noun" or was.tokens[1:2] == ("of",)
+    weak = is_weak(was) or (noun and head(new).kind == "plain")
     if old.kind == "bullet" and weak and acts and kept:
         yield "action_verbs"
         if len(new.tokens) < len(was.tokens):
@@ -372,13 +372,10 @@ def _tells(content: Content, other: Content) -> bool:
     return bool(other.figures) and not missing(other, content) and lost(other, content) <= HALF
 
 
-def _blank_lines(text: str, page: _Page) -> Iterator[Change]:
+def _blank_lines(page: _Page) -> Iterator[Change]:
     """Yield a single change if blank lines before headings have been removed."""
-    rows = text.split("\n")
-    stripped = 0
     for line, units in zip(page.lines, page.origins, strict=True):
-        if line.kind in ("heading", "entry") and line.number and units:
-            was = page.reference.lines[units[0]]
-            stripped += was.spaced and bool(rows[line.number - 1].strip())
-    if stripped:
-        yield _weigh(_NONE, {"clarity"}, False, "blank lines", "", "blank lines")
+        head = line.kind in ("heading", "entry") and line.number > 0 and units
+        if head and page.reference.lines[units[0]].spaced and not line.spaced:
+            yield _weigh(_NONE, {"clarity"}, False, "blank lines", "", "blank lines")
+            return

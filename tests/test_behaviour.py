@@ -78,7 +78,7 @@ def test_rates_are_those_of_the_habits() -> None:
 
     edits = sum(one.state.edits + one.state.failed_edits for one in played)
     failed = sum(one.state.failed_edits for one in played)
-    assert HASTY.misquote < share(failed, edits) < HASTY.fumble / 2
+    assert HASTY.misquote < share(failed, edits) < HASTY.fumble
 
 
 def test_only_the_form_of_a_call_is_never_wrong() -> None:

@@ -152,8 +152,8 @@ def test_eval_prints_a_table_for_a_paper(capsys):
     assert main(["eval", *agents, "--tasks", TASKS, "--markdown"]) == 0
     lines = capsys.readouterr().out.split("\n")
     assert lines[2] == "|  | noop | best |"
-    assert "| mean | 0.42 | 7.46 |" in lines
-    assert any(line.startswith("| best - noop | +7.04 |") for line in lines)
+    assert "| mean | 0.42 | 7.50 |" in lines
+    assert any(line.startswith("| best - noop | +7.08 |") for line in lines)
 
 
 def test_the_table_of_many_agents_fits_a_terminal(capsys):

@@ -6,11 +6,11 @@ from torch import Tensor
 from learners.nano.imitation import make_model, make_tokenizer
 
 CALL = '"old": "- One", "new": "- Two"'
-TOKENIZER = make_tokenizer(["- One\n- Two", CALL, " several and so on", " planning"])
+TOKENIZER = make_tokenizer(["- One\n- Two", CALL, " various and so on", " planning"])
 NEWLINE, MARKER, *_ = TOKENIZER.encode("\n- A")
 OLD, OPENING, REPLACEMENT, _ = TOKENIZER.encode('old": "new": "')
 ENDING = TOKENIZER.encode(" planning")[-1]
-FILLERS = TOKENIZER.encode(" several and so on")
+FILLERS = TOKENIZER.encode(" various and so on")
 
 
 def attention(tokens: list[int]) -> tuple[Tensor, Tensor]:
@@ -90,9 +90,9 @@ def test_a_replacement_starts_as_its_quote() -> None:
 
 
 def test_a_quote_looks_at_fillers() -> None:
-    several, so_on = FILLERS
+    various, so_on = FILLERS
     rest = words(60)
-    page = [*rest[:20], several, *rest[20:40], so_on, *rest[40:]]
+    page = [*rest[:20], various, *rest[20:40], so_on, *rest[40:]]
     _, second = attention([*page, OLD, OPENING])
     assert second[4, -1, [20, 41]].min() > 0.3
     elsewhere = second[4, 50:-1, [20, 41]].sum(-1)
@@ -100,12 +100,12 @@ def test_a_quote_looks_at_fillers() -> None:
 
 
 def test_a_filler_that_was_quoted_before_is_taken_back() -> None:
-    several, so_on = FILLERS
+    various, so_on = FILLERS
     rest = words(60)
-    page = [*rest[:20], several, *rest[20:40], so_on, *rest[40:50]]
-    call = [OLD, OPENING, several, *rest[50:52], OLD, OPENING, MARKER, *rest[52:]]
+    page = [*rest[:20], various, *rest[20:40], so_on, *rest[40:50]]
+    call = [OLD, OPENING, various, *rest[50:52], OLD, OPENING, MARKER, *rest[52:]]
     _, second = attention([*page, *call, OLD, OPENING])
     quoted = len(page) + 2
-    assert second[3, -1, quoted] > 0.4
+    assert second[3, -1, quoted] > 0.35
     assert second[3, -1, [20, 41]].sum() < 0.3, "those on the page stay wanted"
     assert second[4, -1, quoted] < 0.1 < second[4, -1, [20, 41]].min()

@@ -290,7 +290,7 @@ def test_all_can_be_reached_in_a_window_of_any_size(size: tuple[int, int]) -> No
             assert button.region in screen
             assert button.region.width >= len(str(button.label))
         assert app.query_one(ToolForm).region in screen
-        assert app.query_one(ToolForm).arguments["old"] == "Helped with redesigning"
+        assert app.query_one(ToolForm).arguments["old"] == "Was responsible for redesigning"
 
         job = " ".join(app.episode.session.task.job.split()[:4])
         if size[0] < 100:

@@ -114,16 +114,17 @@ def test_a_hedge_that_is_gone_is_flagged_and_pays_nothing(folder: Path) -> None:
     (folder / "ada.md").write_text(HEDGED, encoding="utf-8")
     assert served([tool_call("str_replace", old="Helped build", new="Built"), SUBMIT]) == 3
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
-    assert 'claims a larger part than the original ("helped"): was it yours?' in report
+    assert 'leaves out that the candidate only had a part ("helped").' in report
     assert "action verbs: better" not in report
-    assert "| support | objects |" not in report
+    assert "| support | objects |" in report
 
 
 def test_a_verb_that_nothing_supports_is_flagged(folder: Path) -> None:
-    (folder / "ada.md").write_text(HEDGED, encoding="utf-8")
-    assert served([tool_call("str_replace", old="Helped build", new="Achieved"), SUBMIT]) == 3
+    built = HEDGED.replace("Helped build", "Built")
+    (folder / "ada.md").write_text(built, encoding="utf-8")
+    assert served([tool_call("str_replace", old="Built", new="Achieved"), SUBMIT]) == 3
     report = (folder / "ada.revised.diff.md").read_text(encoding="utf-8")
-    assert 'The verb changed, its object did not: is "achieved" true of "Helped build a' in report
+    assert 'The verb changed: is "achieved" true of "Built a' in report
     assert "| support | no objection |" in report
 
 

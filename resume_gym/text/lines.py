@@ -56,7 +56,7 @@ _QUANTITIES: tuple[dict[str, float], ...] = (
     {"month": 1, "quarter": 3, "year": 12},
     {"kb": 1, "mb": 1e3, "gb": 1e6, "tb": 1e9, "pb": 1e12},
     {"mm": 1, "cm": 10, "m": 1e3, "km": 1e6},
-    {"mg": 1, "g": 1e3, "kg": 1e6, "t": 1e9},
+    {"μg": 1, "mg": 1e3, "g": 1e6, "kg": 1e9, "t": 1e12},
     {"%": 1, "x": 100},  # halved is 0.5x: by half, by 50 %
 )
 _BASE = {
@@ -77,10 +77,7 @@ def _ways(words: Iterable[str]) -> str:
     return "|".join(re.escape(word).replace(r"\ ", r"\s+") for word in ordered)
 
 
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
+_MONTH = f"(?:{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in _MONTH_NAMES)}|sept)"
 _YEAR = r"(?:19|20)\d\d"
 # Order matters: URLs and dates precede figures, which would match their digits. The longest local
 # part and domain label bound the search for an address in a long run of letters and digits.
@@ -90,15 +87,16 @@ _TOKEN = re.compile(
       |\b[\w-]{{1,63}}\.(?:com|org|net|io|dev)\b\S*)
     |\b(?:\d\d?(?:st|nd|rd|th)?\.?\s+)?(?P<mon>{_MONTH})\.?,?\s*(?:\d\d?(?:st|nd|rd|th)?,?\s+)?
       (?P<mon_year>{_YEAR}\b|'\d\d\b)
-    |\b(?:(?:0?[1-9]|[12]\d|3[01])\.\s?)?(?P<num>0?[1-9]|1[0-2])[/.](?P<num_year>{_YEAR})\b
+    |\b(?:(?:0?[1-9]|[12]\d|3[01])[./]\s?)?(?P<num>0?[1-9]|1[0-2])[/.]
+      (?:(?:1[3-9]|2\d|3[01])/)?(?P<num_year>{_YEAR})\b
     |\b(?P<iso_year>{_YEAR})[-/.](?P<iso>0[1-9]|1[0-2])(?:-[0-3]\d)?(?!\d)
     |(?<![\w.])(?P<cur>(?:[$€£¥₹]|(?-i:CHF|EUR|USD|GBP|INR|Rs)\b\.?)\s?)?
-      (?:(?P<val>[1-9]\d{{0,2}}(?:[,.']\d{{3}})+(?!\d)(?:[.,]\d{{1,2}}(?!\d))?
+      (?:(?P<val>[1-9]\d{{0,2}}(?:[,.'\ ]\d{{3}})+(?!\d)(?:[.,]\d{{1,2}}(?!\d))?
         |\d+,\d\d?(?=\s?(?:%|€|EUR|CHF|mio\b|kg\b|m\b|h\b))|\d+(?:\.\d+)?)
         |(?P<spelt>(?:{_ways(_NUMBERS)})(?:-(?:{_ways(("one", *_NUMBERS))}))?)(?![\w.]\w))
       (?:\s?(?P<scale>(?:hundred|thousand|million|billion|lakh|crore|mio|tsd)\b\.?|bn\b
         |(?-i:(?(cur)[kKmMbB]|[kKMB]))(?!\w)))?
-      \+?(?:[\s-]?(?P<unit>%|(?:{_ways(way for way in _UNITS if way != "%")})\b))?
+      \+?(?:[\s-]?(?P<unit>[%€£]|(?:{_ways(way for way in _UNITS if way != "%")})\b))?
       (?!\w)
     |(?P<word>(?:\.(?=[A-Z]))?\w[\w]*(?:[+#]+(?!\w)|[&./'-](?=\w)\w+)*)
     """,
@@ -386,7 +384,7 @@ def _decimal(text: str) -> str:
     """Return a figure without separators of thousands and with a decimal point."""
     if text.startswith("0"):
         return text.replace(",", ".")
-    return re.sub(r"[,.'](?=\d{3}(?!\d))", "", text).replace(",", ".")
+    return re.sub(r"[,.' ](?=\d{3}(?!\d))", "", text).replace(",", ".")
 
 
 def _read_date(token: re.Match[str], dates: set[str]) -> Number:

@@ -78,7 +78,8 @@ def head(content: Content) -> Head:
     near_by = range(at, min(at + near, len(tokens)))
     verbs = (n for n in near_by if tokens[n].endswith("ing") and tokens[n - 1] != "by")
     verb = next(verbs, -1)
-    if verb < 0 and (noun := _action(tokens[at : at + 4])) >= 0:
+    noun = _action(tokens[at : at + 4])
+    if noun >= 0 and (verb < 0 or at + noun < verb):
         return Head(kind, at + noun)
     charge = verb < 0 and _CHARGE.search(text) is not None
     return Head(kind, min(max(verb, at) if verb >= 0 else at, len(tokens) - 1), charge)

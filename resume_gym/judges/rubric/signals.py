@@ -207,10 +207,7 @@ def _new(page: _Page, index: int, originals: Sequence[Line], false: bool) -> Cha
 
 
 def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
-    """Return the change of a summary that draws on the page and the evidence; None for others.
-
-    It is neutral; otherwise a policy would paste bullets into the summary.
-    """
+    """Return a neutral change of a summary that draws on what is known; None for others."""
     new = line.content
     added = [word for word in new.words if word not in GLUE and stem(word) not in old.content.keys]
     figures = [known for statement in reference.statements for known in statement.numbers]
@@ -222,6 +219,7 @@ def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
         or sum(not reference.knows(word) for word in added) > QUARTER * len(added)
     ):
         return None
+    # neutral, or a policy would paste bullets into the summary
     return _weigh(_NONE, _NONE, False, old.body, line.body, line.body)
 
 
@@ -283,11 +281,12 @@ def _harms(
 def _shortened(old: Content, new: Content) -> bool:
     """Return whether a line is its original minus fillers or phrases with content words."""
     codes = SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes()
-    changed = [(kind, old.tokens[a:b]) for kind, a, b, _, _ in codes if kind != "equal"]
+    changed = [(old.tokens[a:b], new.tokens[c:d]) for kind, a, b, c, d in codes if kind != "equal"]
     return all(
-        kind == "delete" and (fillers(" ".join(gone)) or not GLUE.issuperset(gone))
-        for kind, gone in changed
-    ) and not any(_QUANTIFIER.search(" ".join(gone)) for _, gone in changed)
+        # a list that has lost its "and so on" may gain an "and"
+        {*added} <= {"and"} and (added or fillers(" ".join(gone)) or not GLUE.issuperset(gone))
+        for gone, added in changed
+    ) and not any(_QUANTIFIER.search(" ".join(gone)) for gone, _ in changed)
 
 
 def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[str]:

@@ -177,7 +177,7 @@ def cut_padding(answer: Answer) -> None:
         (BARE, rewrite(BARE, "weak", "{strong}"), "weakness", "the same as its strong form"),
         (BARE, rewrite(BARE, "weak", "Sang in a choir every week"), "weakness", "another deed"),
         (BARE, rewrite(BARE, "strong", "{weak}"), "weakness", "without a figure"),
-        (VERBS, rewrite(VERBS, "weak", "{strong}"), "weakness", "hides who did the work"),
+        (VERBS, rewrite(VERBS, "weak", "{strong}"), "weakness", "does not open with a duty"),
         (VERBS, rewrite(VERBS, "weak", "Helped with 3 things"), "weakness", "other figures"),
         (ASIDE, rewrite(ASIDE, "weak", "Ran 9 of them"), "weakness", "other figures"),
         (VAGUE, rewrite(VAGUE, "strong", "{strong} within 7777 days"), "facts", "7777"),

@@ -142,7 +142,7 @@ def test_the_source_s_verdicts_and_their_cost(source: Config) -> None:
     assert once.requests == 3
     assert 7_000 < once.read < 10_000  # docs/judges.md
     text = printed(plan)
-    for told in ("9,600   7,680 in training, 1,920 in", "57,600   6 a verdict, to", "$181   by"):
+    for told in ("9,600   7,680 in training, 1,920 in", "57,600   6 a verdict, to", "$180   by"):
         assert told in text
 
 

@@ -161,7 +161,7 @@ def without_fillers(text: str) -> str:
     def drop(found: re.Match[str]) -> str:
         before = bare[: found.start()].rsplit(" ", 1)[-1]
         after = bare[found.end() :].lstrip(" ,")
-        bound = found[0].endswith("various") or after[:1] in ("", ",", ";")
+        bound = found[0].endswith(("various", "kind of", "sort of")) or after[:1] in ("", ",", ";")
         # "a page, a query and so on" needs its last words as a list without another "and"
         last_item = bare[: found.start()].rpartition(", ")
         listed = re.match(_CLOSER, found[0].lstrip(" ,")) and last_item[1]
@@ -190,7 +190,7 @@ _WHO = re.compile(
 )
 # "..., and then redesigned the index": a second main clause
 _ACTIVE = re.compile(
-    rf"(?:,? and|,? but|;|,)(?:,[^,]{{3,60}},| (?:{_SOON}|so|thereby|along the way|on the way"
+    rf"(?:,? and|,? but|;|,)(?:,[^,]{{3,60}},| (?:{_SOON}|(?<=and )so|thereby|along the way|on the way"
     r"|(?:in|while) doing (?:so|it|this|that)|in passing|in the process|in the end|there"
     r"|after(?:wards| that)|on the side|while there|that (?:day|week|month)|at the same time"
     r"|on (?:that|this) occasion|with (?:it|them|that)),?)"

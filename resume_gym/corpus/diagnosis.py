@@ -77,7 +77,9 @@ def _fault(line: Line, spare: bool) -> str:
     """Return the weakness of a bullet, or an empty string."""
     content = line.content
     weak = is_weak(content) and head(content).kind == "weak"  # a hedge may be true
-    if fillers(line.body) or (spare and not weak):
+    # "Tasks included" is a weak opening, and no filler
+    told = " ".join(content.tokens[head(content).at :]) if weak else line.body
+    if fillers(told) or (spare and not weak):
         return "vague_bullets"
     if point(line.body):
         return "wrong_emphasis"

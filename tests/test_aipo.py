@@ -27,6 +27,7 @@ from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.trajectories import Trajectories
 from learners.run.folder import RunFolder
 from learners.training.policy import Policy
+from resume_gym import EDITION
 from resume_gym.judges import JudgeUnavailable
 
 ROOT = Path(__file__).parent.parent
@@ -349,7 +350,9 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
     assert saved(tmp_path) == saved(whole)
     assert episodes(tmp_path, 2) == episodes(whole, 2)
     journal = (folder / "journal.md").read_text()
-    versions = json.loads((folder / "facts.json").read_text())["versions"]
+    facts = json.loads((folder / "facts.json").read_text())
+    versions = facts["versions"]
+    assert facts["edition"] == EDITION
     for sentence in (
         "The checkpoint step-000002 is damaged, now damaged-step-000002:",
         "Damaged lines of step-000002.jsonl, now left out: 1.",

@@ -14,6 +14,9 @@ from model_answers import FakeAsks, code_of, documents, gullible
 
 from resume_gym import Session, load_tasks
 from resume_gym.agents import make_agent
+from resume_gym.evaluation.attack import SIZES, PolicyRewards
+from resume_gym.evaluation.attack import attack as attack_policies
+from resume_gym.evaluation.gaming import FLOOR, POLICIES
 from resume_gym.judges import as_async, make_judge
 from resume_gym.judges.audit.attacks import Attack, load_attacks
 from resume_gym.judges.llm_judge import ModelJudge
@@ -284,3 +287,24 @@ def test_no_text_breaks_the_vetoes(text: str, random: Random) -> None:
     for revised in (text, task.resume[:start] + text + task.resume[start:]):
         found = veto(task, revised)
         assert found is None or found.hallucination == -1
+
+
+@pytest.fixture(scope="module")
+def played() -> dict[str, PolicyRewards]:
+    """Rewards of all scripted attackers on twelve mini tasks."""
+    tasks = load_tasks("mini", "eval")[:12]
+    return {row.policy: row for row in attack_policies(RUBRIC, tasks, SIZES["mini"][1])}
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_policy_that_improves_nothing_stays_at_the_floor(
+    played: dict[str, PolicyRewards], policy: str
+) -> None:
+    assert played[policy].above <= 0
+    assert played["careful"].above > 0.5
+
+
+def test_leaving_after_one_deleted_line_pays_more_than_no_edit_and_less_than_the_floor(
+    played: dict[str, PolicyRewards],
+) -> None:
+    assert played["noop"].mean < played["safe harbour"].mean < played[FLOOR].mean - 0.5

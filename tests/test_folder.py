@@ -1,3 +1,4 @@
+import json
 import math
 import os
 import signal
@@ -10,6 +11,7 @@ import pytest
 from learners.config import Config, ConfigError, read_toml
 from learners.run import folder
 from learners.run.folder import RunFolder
+from resume_gym import EDITION
 from resume_gym.evaluation import Returns
 
 
@@ -40,6 +42,34 @@ def test_steps_are_fixed_where_the_learning_rate_decays_over_them(tmp_path: Path
     run.configure(Config(name="one", steps=10, learning_rate_schedule="linear"))
     with pytest.raises(ConfigError, match="steps was 10, is 20"):
         run.configure(Config(name="one", steps=20, learning_rate_schedule="linear"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"judge": {"spec": "rubric"}}, rf"edition 1 of the tasks .* has edition {EDITION}; choose"),
+        ({"judge": {"spec": "rubric"}, "edition": EDITION + 1}, f"edition {EDITION + 1} of"),
+        ({"edition": EDITION}, r"facts\.json is damaged: KeyError: 'judge'"),
+        ([], r"facts\.json is damaged: TypeError"),
+    ],
+)
+def test_a_run_of_another_edition_is_not_resumed(
+    tmp_path: Path, facts: object, message: str
+) -> None:
+    (tmp_path / "facts.json").write_text(json.dumps(facts))
+    with pytest.raises(ConfigError, match=message):
+        RunFolder(tmp_path).configure(Config(name="one"))
+    assert not (tmp_path / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "facts", [{"judge": {"spec": "rubric"}, "edition": EDITION}, {"judge": None, "edition": None}]
+)
+def test_a_run_of_this_edition_or_without_resumes_is_resumed(
+    tmp_path: Path, facts: dict[str, object]
+) -> None:
+    (tmp_path / "facts.json").write_text(json.dumps(facts))
+    RunFolder(tmp_path).configure(Config(name="one"))
 
 
 def test_a_moved_run_folder_is_still_the_same_run(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_steps_are_fixed_where_the_learning_rate_decays_over_them(tmp_path: Path
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        ({"judge": {"spec": "rubric"}}, rf"edition 1 of the tasks .* has edition {EDITION}; choose"),
+        ({"judge": {"spec": "rubric"}}, rf"edition 1 of .* edition {EDITION}; choose"),
         ({"judge": {"spec": "rubric"}, "edition": EDITION + 1}, f"edition {EDITION + 1} of"),
         ({"edition": EDITION}, r"facts\.json is damaged: KeyError: 'judge'"),
         ([], r"facts\.json is damaged: TypeError"),

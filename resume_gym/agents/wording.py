@@ -190,8 +190,8 @@ _WHO = re.compile(
 )
 # "..., and then redesigned the index": a second main clause
 _ACTIVE = re.compile(
-    rf"(?:,? and|,? but|;|,)(?:,[^,]{{3,60}},| (?:{_SOON}|(?<=and )so|thereby|along the way|on the way"
-    r"|(?:in|while) doing (?:so|it|this|that)|in passing|in the process|in the end|there"
+    rf"(?:,? and|,? but|;|,)(?:,[^,]{{3,60}},| (?:{_SOON}|(?<=and )so|thereby|along the way"
+    r"|on the way|(?:in|while) doing (?:so|it|this|that)|in passing|in the process|in the end|there"
     r"|after(?:wards| that)|on the side|while there|that (?:day|week|month)|at the same time"
     r"|on (?:that|this) occasion|with (?:it|them|that)),?)"
     rf" (?P<verb>{_VERB})\b (?P<rest>.*)"

@@ -5,9 +5,12 @@ The lists are in `verbs.toml`.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from resume_gym.text.lines import GLUE, LEXICON, stem
 
 _TABLE: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("verbs.toml").read_text(encoding="utf-8")
@@ -51,3 +54,41 @@ def past_tense(gerund: str) -> str:
 
 PAST_TENSES = frozenset(_PAST.values())
 """Past tenses that do not end in "ed"."""
+
+VERBS = frozenset(
+    word
+    for group in (*LEXICON["rings"]["verbs"], LEXICON["verbs"]["strong"], LEXICON["verbs"]["known"])
+    for word in group
+) | frozenset().union(*FRAMES.values())
+"""Known verbs, mostly in the past tense."""
+
+VERB_STEMS = frozenset(map(stem, VERBS | PAST_TENSES))
+"""Their stems."""
+
+_AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
+_SUBJECTS = frozenset(LEXICON["words"]["subjects"])
+_BASES = frozenset(past for gerund, past in _PAST.items() if gerund.startswith(past))
+# without auxiliaries and forms that are more than a past tense: "had", "lost", "put"
+_ANY_PAST = "|".join((r"[a-z]+[^e]ed", *sorted(PAST_TENSES - STATIVE - _AUXILIARIES - _BASES)))
+
+FAULTS = tuple(
+    re.compile(
+        pattern.replace("PAST", _ANY_PAST).replace(
+            "DET", "|".join(LEXICON["words"]["determiners"])
+        ),
+        re.IGNORECASE | re.VERBOSE,
+    )
+    for pattern in LEXICON["faults"]["patterns"]
+)
+"""Patterns that English does not allow."""
+
+
+def is_finite(words: Sequence[str]) -> bool:
+    """Return whether the words of a clause include a finite verb, as far as the lists know."""
+    return any(
+        word in _AUXILIARIES
+        or word in PAST_TENSES
+        or word.endswith(("ed", "n't"))
+        or (last in _SUBJECTS and word not in GLUE and len(words) > 2)
+        for last, word in pairwise(words)
+    )

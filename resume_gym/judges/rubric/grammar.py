@@ -5,67 +5,46 @@ in no list is never accused.
 """
 
 import re
-from collections.abc import Sequence
 from itertools import combinations, pairwise
 
 from resume_gym.text.lines import GLUE, LEXICON, Content, stem
 from resume_gym.text.style import head, is_weak
 from resume_gym.text.thresholds import FEW
-from resume_gym.text.verbs import FRAMES, PAST_TENSES, STATIVE
+from resume_gym.text.verbs import FAULTS, FRAMES, PAST_TENSES, STATIVE, VERB_STEMS, VERBS, is_finite
 
-_DANGLING = frozenset(LEXICON["words"]["dangling"])
-_FRAGMENTS = frozenset(LEXICON["words"]["fragments"])
-_AUXILIARIES = frozenset(LEXICON["words"]["auxiliaries"])
-_VERBS = frozenset(
-    word
-    for group in (*LEXICON["rings"]["verbs"], LEXICON["verbs"]["strong"], LEXICON["verbs"]["known"])
-    for word in group
-) | frozenset().union(*FRAMES.values())
-VERB_STEMS = frozenset(map(stem, _VERBS | PAST_TENSES))
-"""Stems of the verbs that the lists know."""
+_WORDS = {name: frozenset(words) for name, words in LEXICON["words"].items()}
 # a clause that needs a verb, up to the next clause
 _CLAUSE = re.compile(
     r"((?:\b(?:in|on|at|by|for|from|with|of|to|into|so) )?)"
-    r"\b(which|who|that|until|because|where|once|when)\b([^,;:.]*)"
+    r"\b(which|who|that|until|because|where|once|when|what)\b([^,;:.]*)"
 )
-_FAULTS = (
-    # neighbouring words that English does not allow: "a the", "of to", "the the", "can with"
-    re.compile(
-        r"\b(?:an?|the) (?=(?:an?|the|of|in|at|by|for|from|with|to|and|or|i|was|were)\b|$)"
-        r"|\b(?:of|for|from|with|at|to) (?=(?:of|for|to|was|were)\b|$)"
-        r"|\b(?:and|or) (?=(?:and|or|of)\b|$)|\b(\w{2,}|i) (?=\1\b)|\bit an?\b|\ban? \w+ an?\b"
-        r"|\b(?:can|could|will|would|may|must|should) (?:with|of|for|to|at|from|by|and|the|an?)\b",
-        re.IGNORECASE,
-    ),
-    # phrases that end too early: "with, ", "Kept, on", "and it"; "Debugged fixed the"
-    re.compile(
-        r"\b(?:an?|the|of|with|against|into|and|or|from|than|after|their|its|our)[,;](?= )"
-        r"|^[A-Z][a-z]+, (?:on|in|at|of|which|with|for)\b|\band (?:it|them)$"
-        r"|^[A-Z][a-z]+ed [a-z]+ed (?:an?|the)\b"
-    ),
-)
-_DUTIES = frozenset(LEXICON["words"]["duties"])
-_SUBJECTS = frozenset(LEXICON["words"]["subjects"])
 
 
 def broken(old: Content, new: Content) -> bool:
     """Return whether a line has a fault of English that its original has not."""
     return bool(
         _left_behind(old, new)
-        or _joined_words(old, new)
+        or _cut_words(old, new)
         or _verbless(old, new)
-        or any(len(fault.findall(new.body)) > len(fault.findall(old.body)) for fault in _FAULTS)
+        or _without_object(old, new)
+        or _without_verb(old, new)
+        or any(len(fault.findall(new.body)) > len(fault.findall(old.body)) for fault in FAULTS)
         or _doubled(new) - _doubled(old)
-        or (new.tokens[-2:] != old.tokens[-2:] and not _DANGLING.isdisjoint(new.tokens[-1:]))
-        or (new.tokens[:1] != old.tokens[:1] and not _FRAGMENTS.isdisjoint(new.tokens[:1]))
+        or (
+            new.tokens[-2:] != old.tokens[-2:]
+            and not _WORDS["dangling"].isdisjoint(new.tokens[-1:])
+        )
+        or (new.tokens[:1] != old.tokens[:1] and not _WORDS["fragments"].isdisjoint(new.tokens[:1]))
     )
 
 
 def _left_behind(old: Content, new: Content) -> bool:
     """Find what is left of an old opening: "Prepared to the board", "Priced duties of"."""
-    if len(new.tokens) < 3 or old.tokens[:1] == new.tokens[:1]:
+    if len(new.tokens) < 3:
         return False
     at, was = min(head(new).at, len(new.tokens) - 3), head(old).at
+    if old.tokens[was : was + 1] == new.tokens[at : at + 1]:
+        return False
     verb, second, third = new.tokens[at : at + 3]
     opening = old.tokens[: was + 2 * (not is_weak(old))]
     # "responsible for writing the brief" -> "Wrote for the brief"
@@ -73,26 +52,67 @@ def _left_behind(old: Content, new: Content) -> bool:
     if (
         is_weak(old)
         and not is_weak(new)
-        and (around or not _DUTIES.isdisjoint({second, third} & {*opening}))
+        and (around or not _WORDS["duties"].isdisjoint({second, third} & {*opening}))
     ):
         return True
-    if is_weak(new) or verb not in _VERBS or verb in STATIVE or verb in FRAMES.get(second, (verb,)):
+    if is_weak(new) or verb not in VERBS or verb in STATIVE or verb in FRAMES.get(second, (verb,)):
         return False
     pairs = enumerate(pairwise(old.tokens))
     before = [old.keys[n - 1] for n, pair in pairs if n and pair == (second, third)]
     return second == "of" or second in opening or (bool(before) and new.keys[at] not in before)
 
 
-def _joined_words(old: Content, new: Content) -> bool:
-    """Find a word made of the start of one word and the end of a later one: "untilbody"."""
+def _cut_words(old: Content, new: Content) -> bool:
+    """Find the start of a word, alone or with the end of a later one: "ema", "untilbody"."""
     gone = [word for word in old.words if word not in new.words]
     pairs = [*pairwise(old.words), *combinations(gone, 2)]
+    places = [*zip(("", *old.words), old.words, (*old.words[1:], ""), strict=False)]
+    beside = {*pairwise(new.words)}
     return any(
-        first.startswith(word[:cut]) and second.endswith(word[cut:])
-        for word in set(new.words).difference(old.words, _VERBS)
+        # "reminder emails" -> "reminder ema", but not "nightly" -> "every night"
+        any(
+            lost.startswith(word)
+            and ((before, word) in beside or ((word, after) in beside and after not in FRAMES))
+            for before, lost, after in places
+        )
+        or any(
+            first.startswith(word[:cut])
+            and (
+                (second.endswith(word[cut:]) and FEW < cut <= len(word) - FEW)
+                # "crews who" -> "crewho"; "work shop" -> "workshop" is none
+                or (second == word[cut:] and first != word[:cut])
+            )
+            for cut in range(FEW, len(word) - FEW + 1)
+            for first, second in pairs
+        )
+        for word in set(new.words).difference(old.words, VERBS, GLUE)
         if word.isalpha() and stem(word) not in old.keys
-        for cut in range(FEW + 1, len(word) - FEW + 1)
-        for first, second in pairs
+    )
+
+
+def _without_object(old: Content, new: Content) -> bool:
+    """Find a verb that has lost its object: "Shortened builds with caching", "Shortened with"."""
+    at = head(new).at
+    verb, after = (*new.tokens[at : at + 2], "", "")[:2]
+    opening = old.tokens[: head(old).at + 2]
+    taken = {word for word in FRAMES if verb in FRAMES[word]}.difference(opening)
+    if verb not in VERBS - STATIVE or after not in FRAMES or after in taken:
+        return False
+    was = {two for one, two in zip(old.keys, old.tokens[1:], strict=False) if one == new.keys[at]}
+    was = {word for word in was if word != "it" and not word.endswith("ly")}
+    return bool(was) and was.isdisjoint(FRAMES)
+
+
+def _without_verb(old: Content, new: Content) -> bool:
+    """Find words that have lost the verb between them: "to read a note" becomes "to a note"."""
+    pairs = set(pairwise(new.tokens)).difference(pairwise(old.tokens))
+    return any(
+        (first, last) in pairs
+        and (
+            (first in _WORDS["before_verbs"] and stem(verb) in VERB_STEMS)
+            or (last in _WORDS["determiners"] and (verb in PAST_TENSES or verb.endswith("ed")))
+        )
+        for first, verb, last in zip(old.tokens, old.tokens[1:], old.tokens[2:], strict=False)
     )
 
 
@@ -112,18 +132,7 @@ def _verbless(old: Content, new: Content) -> bool:
         for content in (new, old)
     ]
     return any(
-        {*words} < {*known} and _finite(known) and not _finite(words)
+        {*words} < {*known} and is_finite(known) and not is_finite(words)
         for words in clauses[0]
         for known in clauses[1]
-    )
-
-
-def _finite(words: Sequence[str]) -> bool:
-    """Return whether a clause has a verb."""
-    return any(
-        word in _AUXILIARIES
-        or word in PAST_TENSES
-        or word.endswith(("ed", "n't"))
-        or (last in _SUBJECTS and word not in GLUE and len(words) > 2)
-        for last, word in pairwise(words)
     )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import Claim, cut
 from resume_gym.judges.rubric.claims import Finding, find_claims
-from resume_gym.judges.rubric.grammar import VERB_STEMS, broken
+from resume_gym.judges.rubric.grammar import broken
 from resume_gym.judges.rubric.hedges import dropped_hedges
 from resume_gym.judges.rubric.licences import Rewrite, rewrite
 from resume_gym.judges.rubric.progress import lost, missing, wordier
@@ -23,6 +23,7 @@ from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, r
 from resume_gym.text.reference import PROSE, Reference, align
 from resume_gym.text.style import Habits, fillers, format_faults, habits, head, is_weak
 from resume_gym.text.thresholds import FEW, HALF, NEARER, QUARTER
+from resume_gym.text.verbs import VERB_STEMS
 
 _QUANTIFIER = any_of(LEXICON["words"]["quantifiers"])
 _SECTIONS = frozenset(LEXICON["words"]["sections"]) - GLUE
@@ -87,12 +88,8 @@ def measure(text: str, reference: Reference) -> Signals:
     page = _Page(lines, origins, reference, habits(reference.lines), habits(lines))
     findings = find_claims(lines, origins, reference)
     doubts: list[Finding] = []
-    changes: list[Change] = []
-    for index in range(len(lines)):
-        if change := _line_change(page, index, findings, doubts):
-            changes.append(change)
-    changes += _deletions(page)
-    changes += _blank_lines(page)
+    lined = [_line_change(page, index, findings, doubts) for index in range(len(lines))]
+    changes = [*filter(None, lined), *_deletions(page), *_blank_lines(page)]
     # Sorted best first, so that the worst change of each key remains.
     worst = {change.key: change for change in sorted(changes, key=lambda change: -change.outcome)}
     needless = sum(change.outcome <= 0 for change in changes)
@@ -146,9 +143,12 @@ def _line_change(
     if any(line.raw == original.raw for original in originals):
         return None
     kinds = {line.kind, *(original.kind for original in originals)}
-    if not originals or not kinds.issubset(PROSE):
-        false = any(finding.line == index for finding in findings)
-        return (_other if originals else _new)(page, index, originals, false)
+    false = any(finding.line == index for finding in findings)
+    if not originals:  # a new line gains nothing, and a copy is harm
+        copied = any(line.body == other.body for other in reference.lines)
+        return _weigh(_NONE, ["clarity"] * copied, false, "", line.body, line.body)
+    if not kinds.issubset(PROSE):
+        return _other(page, index, originals, false)
     if len(originals) == 1 and originals[0].body == line.body:
         return _form(page, originals[0], line)
     bodies = [original.body for original in originals]
@@ -197,13 +197,6 @@ def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tupl
     much_longer = len(new.telling) > len(contents[main].telling) + 2 * FEW
     restated = all(_tells(new, content) for unit, content in contents.items() if unit != main)
     return (main,) if restated and not much_longer else units
-
-
-def _new(page: _Page, index: int, originals: Sequence[Line], false: bool) -> Change:
-    """Classify a new line: the same, or worse if it is a copy or false."""
-    line = page.lines[index]
-    copied = any(line.body == other.body for other in page.reference.lines)
-    return _weigh(_NONE, {"clarity"} if copied else _NONE, false, "", line.body, line.body)
 
 
 def _summary(old: Line, line: Line, reference: Reference) -> Change | None:
@@ -335,11 +328,11 @@ def _deletions(page: _Page) -> Iterator[Change]:
     restated = {unit for units in page.origins for unit in units}
     deleted = [unit for unit in range(len(reference.lines)) if unit not in restated]
     idle = sum(unit in reference.spare for unit in deleted)
-    gutted = 2 * idle <= len(deleted)  # mostly content: nothing is gained
+    most = int(2 * idle > len(deleted))  # where most is content, nothing is gained
     # Index minus position is constant within a run of consecutive lines.
     for _, run in groupby(enumerate(deleted), key=lambda pair: pair[1] - pair[0]):
         units = [unit for _, unit in run]
-        outcome = min(0 if gutted else 1, *(_deleted(unit, page, restated) for unit in units))
+        outcome = min(most, *(_deleted(unit, page, restated) for unit in units))
         gains = {"clarity", "jd_alignment"} if idle >= FEW else {"clarity"}
         figures = any(reference.lines[unit].content.figures for unit in units)
         harms = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}

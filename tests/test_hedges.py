@@ -159,6 +159,19 @@ def test_other_openings_stay_silent(line: str) -> None:
     assert verdict(line, f"{line} ").preference <= 0
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Tasked with the nightly test of six pumps", "Tested six pumps every night"),
+        ("Had to go over drawings in the work shop", "Went over drawings in the workshop"),
+        ("Contributed to coaching fitters in a workshop", "Coached fitters in a workshop"),
+        ("Worked nights with the audit team", "Worked with the audit team"),
+    ],
+)
+def test_good_english_is_no_damage(old: str, new: str) -> None:
+    assert not broken(read(old), read(new))
+
+
 def test_a_lost_quantifier_is_no_gain() -> None:
     found = verdict("Tried several sizes of bearing", "Tried sizes of bearing")
     assert (found.hallucination, found.clarity, found.preference) == (1, 0, 0)
@@ -179,6 +192,16 @@ def test_a_lost_quantifier_is_no_gain() -> None:
             "Tried two seals, which were then replaced with rings",
             "Tried two seals, which then with rings",
         ),
+        ("Shortened test runs with cached rigs", "Shortened with cached rigs"),
+        ("Worked on leaks, in time cutting scrap by hand", "Cut on scrap by hand"),
+        (
+            "Coached fitters who now run teams of their own",
+            "Coached fitters who now teams of their own",
+        ),
+        ("Taught fitters to read a drawing", "Taught fitters to a drawing"),
+        ("Chased open actions with reminder emails", "Chased open actions with reminder ema"),
+        ("Responsible for writing the audit brief", "Responsible the audit brief"),
+        ("Tasked with writing the audit brief", "Tasked in wrote the audit brief"),
         (
             "Tested pumps in the hall and shipped them",
             "Tested pumps in the the hall and shipped them",

@@ -77,11 +77,9 @@ def _cut_words(old: Content, new: Content) -> bool:
         )
         or any(
             first.startswith(word[:cut])
-            and (
-                (second.endswith(word[cut:]) and FEW < cut <= len(word) - FEW)
-                # "crews who" -> "crewho"; "work shop" -> "workshop" is none
-                or (second == word[cut:] and first != word[:cut])
-            )
+            and second.endswith(word[cut:])
+            and (cut > FEW or second == word[cut:])
+            and first + second != word  # "work shop" -> "workshop"
             for cut in range(FEW, len(word) - FEW + 1)
             for first, second in pairs
         )

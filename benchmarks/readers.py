@@ -73,7 +73,7 @@ def agents(seed: int) -> Mapping[str, Callable[[Task], Agent]]:
 
 
 def draw(number: int) -> list[dict[str, str]]:
-    """Draw the lines of a round; each round has tasks of its own."""
+    """Draw the lines of a round; rounds share no task."""
     seed = 9000 + number
     rng = Random(seed)
     pools: dict[str, list[dict[str, str]]] = defaultdict(list)

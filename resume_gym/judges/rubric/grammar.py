@@ -40,11 +40,10 @@ def broken(old: Content, new: Content) -> bool:
 
 def _left_behind(old: Content, new: Content) -> bool:
     """Find what is left of an old opening: "Prepared to the board", "Priced duties of"."""
-    if len(new.tokens) < 3:
+    first = int(new.tokens[:1] == ("i",))
+    if len(new.tokens) < 3 or old.tokens[first : first + 1] == new.tokens[first : first + 1]:
         return False
     at, was = min(head(new).at, len(new.tokens) - 3), head(old).at
-    if old.tokens[was : was + 1] == new.tokens[at : at + 1]:
-        return False
     verb, second, third = new.tokens[at : at + 3]
     opening = old.tokens[: was + 2 * (not is_weak(old))]
     # "responsible for writing the brief" -> "Wrote for the brief"

@@ -5,15 +5,10 @@ says that somebody else led, and only the candidate can know better.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from resume_gym.text.lines import GLUE
+from resume_gym.text.lines import GLUE, ways
 from resume_gym.text.verbs import ERRANDS, FIELDS, NOUNS, PAST_TENSES, PLURAL_NOUNS, past_tense
-
-
-def _ways(words: Iterable[str]) -> str:
-    return "|".join(sorted(words, key=lambda word: (-len(word), word)))
-
 
 # Openings
 
@@ -31,18 +26,18 @@ _DUTY = re.compile(
 _GERUND = re.compile(
     r"(?:the |a |an )?(?:[a-z]+ly )?(?P<verb>[a-z]+ing)(?: and (?P<second>[a-z]+ing))?(?: of\b)?"
 )
-_NOUN = rf"[a-z]+ing|{_ways(NOUNS)}"
+_NOUN = rf"[a-z]+ing|{ways(NOUNS)}"
 _ACTION = re.compile(
     rf"(?:the |a |an )?(?P<verb>{_NOUN})(?: and (?P<second>{_NOUN}))? (?:of|(?<=support )for)\b"
 )
 _LIGHT = re.compile(
     r"(?:Made|Did|Performed|Conducted|Carried out|Gave|Undertook) "
     r"(?:(?:a|an|the|some|various|several|regular) )*"
-    rf"(?P<verb>{_ways({**NOUNS, **PLURAL_NOUNS})}) (?:of|to)\b"
+    rf"(?P<verb>{ways({**NOUNS, **PLURAL_NOUNS})}) (?:of|to)\b"
 )
 _VARIOUS = re.compile(
     r"(?:Various|Several|Some|Miscellaneous) (?P<what>[a-z]+[a-rt-xz]) "
-    rf"(?P<verb>{_ways(PLURAL_NOUNS)})\b(?! of\b)"
+    rf"(?P<verb>{ways(PLURAL_NOUNS)})\b(?! of\b)"
 )
 _BUSY = re.compile(
     r"(?:Was|Were|Had|Took|Did|Worked|Handled|Covered|Carried out|Saw to|Attended to|Dealt with)\b"
@@ -85,7 +80,7 @@ def weak_head(text: str) -> tuple[str, str]:
     else:
         return "", ""
     told = " and ".join(verbs)
-    new = f"I {told}" if text.startswith(("I ", "My ")) and "I " in text[:2] else told.capitalize()
+    new = f"I {told}" if text.startswith("I ") else told.capitalize()
     stop = start + found.end()
     return (text[:stop], new) if text[stop:].strip() else ("", "")
 
@@ -116,7 +111,7 @@ FILLERS = tuple(
 )
 """Phrases that add no information; those that limit a claim ("to some extent") are none."""
 
-_PHRASE = _ways(FILLERS)
+_PHRASE = ways(FILLERS)
 # "and similar skills" is no filler, nor is "at various levels" without its adjective
 _GOES_ON = (
     r"(?:(?<!similar )(?<!such )(?<!more )[a-z$\d]|(?:in|to|for|with|on|by|from|of|at|until|before"
@@ -173,7 +168,7 @@ def without_fillers(text: str) -> str:
 
 # Buried points
 
-_VERB = rf"[a-z]{{2,}}ed|{_ways(PAST_TENSES)}"
+_VERB = rf"[a-z]{{2,}}ed|{ways(PAST_TENSES)}"
 _BE = r"was|were|had been|has been|have been|came to be|had to be"
 _SOON = r"then|also|now|soon|finally|duly|promptly|eventually|next|afterward|meanwhile"
 # "..., where the catalog was rebuilt in two weeks": a subordinate clause in the passive voice
@@ -198,7 +193,7 @@ _ACTIVE = re.compile(
 )
 # "Printed the plan and redesigned the index": the first clause is no achievement
 _ERRAND = re.compile(
-    rf"^(?:{_ways(ERRANDS)})\b[^;:\d]{{3,90}}?(?:,? and|,? then|,)"
+    rf"^(?:{ways(ERRANDS)})\b[^;:\d]{{3,90}}?(?:,? and|,? then|,)"
     rf"(?:,[^,\d]{{3,40}},| (?:{_SOON}|thereby|with (?:it|these|that)|in doing so|while at it,?"
     rf"|each (?:week|month|day|quarter|morning|time)))? (?P<verb>{_VERB})\b (?P<rest>.*)"
 )

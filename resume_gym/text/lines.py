@@ -71,7 +71,7 @@ _MONTH_NAMES = (
 _MONTHS = tuple(name[:3] for name in _MONTH_NAMES)
 
 
-def _ways(words: Iterable[str]) -> str:
+def ways(words: Iterable[str]) -> str:
     """Return a regular expression that matches any of these words, the longest first."""
     ordered = sorted(words, key=lambda word: (-len(word), word))
     return "|".join(re.escape(word).replace(r"\ ", r"\s+") for word in ordered)
@@ -93,10 +93,10 @@ _TOKEN = re.compile(
     |(?<![\w.])(?P<cur>(?:[$€£¥₹]|(?-i:CHF|EUR|USD|GBP|INR|Rs)\b\.?)\s?)?
       (?:(?P<val>[1-9]\d{{0,2}}(?:[,.'\ ]\d{{3}})+(?!\d)(?:[.,]\d{{1,2}}(?!\d))?
         |\d+,\d\d?(?=\s?(?:%|€|EUR|CHF|mio\b|kg\b|m\b|h\b))|\d+(?:\.\d+)?)
-        |(?P<spelt>(?:{_ways(_NUMBERS)})(?:-(?:{_ways(("one", *_NUMBERS))}))?)(?![\w.]\w))
+        |(?P<spelt>(?:{ways(_NUMBERS)})(?:-(?:{ways(("one", *_NUMBERS))}))?)(?![\w.]\w))
       (?:\s?(?P<scale>(?:hundred|thousand|million|billion|lakh|crore|mio|tsd)\b\.?|bn\b
         |(?-i:(?(cur)[kKmMbB]|[kKMB]))(?!\w)))?
-      \+?(?:[\s-]?(?P<unit>[%€£]|(?:{_ways(way for way in _UNITS if way != "%")})\b))?
+      \+?(?:[\s-]?(?P<unit>[%€£]|(?:{ways(way for way in _UNITS if way != "%")})\b))?
       (?!\w)
     |(?P<word>(?:\.(?=[A-Z]))?\w[\w]*(?:[+#]+(?!\w)|[&./'-](?=\w)\w+)*)
     """,
@@ -213,7 +213,7 @@ class Line:
 
 def any_of(words: Iterable[str]) -> re.Pattern[str]:
     """Compile a pattern of any of these lower-case words or phrases, the longest first."""
-    return re.compile(rf"(?<![\w-])(?:{_ways(words)})(?![\w-])")
+    return re.compile(rf"(?<![\w-])(?:{ways(words)})(?![\w-])")
 
 
 @lru_cache(maxsize=65536)

@@ -60,7 +60,7 @@ class Signals:
     Attributes:
         changes: the changes, each repeated change once.
         findings: unsupported claims.
-        doubts: claims that cannot be decided, such as a dropped hedge; they change no grade.
+        doubts: claims that cannot be decided, such as an exchanged verb; they change no grade.
         needless: number of changes that are not better, repetitions included.
     """
 

@@ -11,36 +11,36 @@ With a real model, for instance behind `vllm serve MODEL --enable-auto-tool-choi
 
 The example prints
 
-    10 episodes, mean reward 6.35
-    edit                    1.00
+    10 episodes, mean reward 5.05
+    edit                    0.45
     failed_edit             0.00
     malformed               0.00
     review                  1.00
     submit                  1.00
     no_submit               0.00
     layout                  1.00
-    hallucination           1.00
-    clarity                 0.25
+    hallucination           0.60
+    clarity                 0.20
     quantification          0.00
-    jd_alignment            0.05
+    jd_alignment           -0.05
     action_verbs            0.05
-    preference              1.00
-    turns_left              0.00
-    edits                   4.00
+    preference              0.80
+    turns_left              2.20
+    edits                   1.80
     failed_edits            0.00
     lines                  18.80
-    longest_line          140.00
+    longest_line          142.80
     submitted               1.00
-    episode_reward          6.35
+    episode_reward          5.05
     graded                  1.00
-    score                  95.00
-    verdict_hallucination   1.00
-    verdict_clarity         1.00
+    score                  85.00
+    verdict_hallucination   0.60
+    verdict_clarity         0.80
     verdict_quantification  0.00
-    verdict_jd_alignment    0.20
+    verdict_jd_alignment   -0.20
     verdict_action_verbs    0.20
-    verdict_preference      1.00
-    num_turns               6.00
+    verdict_preference      0.80
+    num_turns               3.80
 """
 
 from statistics import mean

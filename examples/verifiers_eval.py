@@ -11,22 +11,22 @@ With a real model, for instance behind `vllm serve MODEL --enable-auto-tool-choi
 
 The example prints
 
-    10 episodes, mean reward 6.35
-    edit             1.00
+    10 episodes, mean reward 5.05
+    edit             0.45
     failed_edit      0.00
     malformed        0.00
     review           1.00
     submit           1.00
     no_submit        0.00
     layout           1.00
-    hallucination    1.00
-    clarity          0.25
+    hallucination    0.60
+    clarity          0.20
     quantification   0.00
-    jd_alignment     0.05
+    jd_alignment    -0.05
     action_verbs     0.05
-    preference       1.00
-    edits            4.00
-    score           95.00
+    preference       0.80
+    edits            1.80
+    score           85.00
 """
 
 import asyncio

@@ -17,7 +17,6 @@ beside float64, since no fixed tolerance fits all sizes.
 """
 
 import gc
-import itertools
 import json
 import math
 import subprocess
@@ -28,7 +27,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -37,7 +35,6 @@ from unittest.mock import DEFAULT, MagicMock, patch
 
 import torch
 import torch.distributed as dist
-from plan_14b import group_of
 from record import Figure, parser, write
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -52,7 +49,6 @@ from learners.training.backends import Backend, make_backend
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import PackedRow, Sample, pack, unshare
 from learners.training.head import Head
-from learners.training.packed_attention import Span
 from learners.training.policy import Policy
 
 ROOT = Path(__file__).parents[1]
@@ -90,7 +86,7 @@ class Scale(NamedTuple):
     @property
     def few(self) -> "Scale":
         """The same with shorter rows, for comparisons."""
-        return self._replace(prompt=self.prompt // 8, response=self.response // 8, rollouts=3)
+        return self._replace(prompt=self.prompt // 8, response=self.response // 8, rollouts=5)
 
 
 FULL = Scale(
@@ -101,7 +97,7 @@ FULL = Scale(
     8192,
     3,
 )
-LITTLE = Scale([("tiny", TINY)], TINY, 24, 8, 3, [(4, 2, 16), (2, 2, 8)], 256, 1)
+LITTLE = Scale([("tiny", TINY)], TINY, 24, 64, 3, [(4, 2, 16), (2, 2, 8)], 256, 1)
 
 
 def make_model(config: Qwen3Config, layers: int = 0) -> Qwen3ForCausalLM:
@@ -114,20 +110,27 @@ def make_model(config: Qwen3Config, layers: int = 0) -> Qwen3ForCausalLM:
         return Qwen3ForCausalLM(config)
 
 
-def group(scale: Scale, vocabulary: int) -> list[Sample]:
-    """A group of rollouts of random tokens."""
+def group(scale: Scale, vocabulary: int, branching: bool = False) -> list[Sample]:
+    """A group of rollouts of random tokens.
+
+    With `branching`, rollouts also share beginnings of responses, in a tree with nodes of one
+    token; otherwise they share the prompt alone, so that a row has the tokens that are planned.
+    """
     generator = torch.Generator().manual_seed(1)
-    samples = group_of(scale.prompt, scale.response, scale.rollouts)
 
     def ids(count: int) -> list[int]:
         return torch.randint(0, vocabulary, (count,), generator=generator).tolist()
 
-    prompt = ids(scale.prompt)
-    advantages = torch.linspace(-1, 1, len(samples)).tolist()
-    return [
-        replace(one, prompt=prompt, response=ids(scale.response), advantage=advantage)
-        for one, advantage in zip(samples, advantages, strict=True)
-    ]
+    prompt, n = ids(scale.prompt), scale.response
+    # how much of the rollout before it each begins with, and its length
+    shapes = [(0, n), (n // 2, n), (n - 1, n), (0, n), (n - 1, n - 1)] if branching else [(0, n)]
+    samples: list[Sample] = []
+    for number, advantage in enumerate(torch.linspace(-1, 1, scale.rollouts).tolist()):
+        kept, length = shapes[number % len(shapes)]
+        one = [*(samples[-1].response[:kept] if kept else []), *ids(length - kept)]
+        columns = [True] * length, [0.0] * length, [advantage] * length
+        samples.append(Sample(0, prompt, one, *columns))
+    return samples
 
 
 def backward(policy: Policy, rows: Sequence[PackedRow]) -> Tensor:
@@ -191,12 +194,12 @@ def ceilings(scale: Scale) -> Iterator[Figure]:
 
 def attention(scale: Scale) -> Iterator[Figure]:
     """Packed attention beside the loop, and both beside the loop in float64."""
-    lengths = 3 * scale.prompt // 10, [0, 1, 7, scale.response // 5, 1, 0]
-    bounds = list(itertools.accumulate([lengths[0], *lengths[1]], initial=0))
-    one = Span((bounds[0], bounds[1]), tuple(itertools.pairwise(bounds[1:])))
+    # of two token ids, so that rollouts also share beginnings by chance
+    (row,) = pack(group(scale.few, 2, branching=True), sys.maxsize)
+    tokens = len(row.tokens)
     half = torch.bfloat16 if DEVICE.type == "cuda" else torch.float32
     for heads, key_heads, size in scale.heads:
-        shapes = [(1, count, bounds[-1], size) for count in (heads, key_heads, key_heads, heads)]
+        shapes = [(1, count, tokens, size) for count in (heads, key_heads, key_heads, heads)]
         *states, grad = (torch.randn(shape, device=DEVICE).to(half) for shape in shapes)
         found = {}
         for name, ours, kind in (
@@ -206,7 +209,7 @@ def attention(scale: Scale) -> Iterator[Figure]:
         ):
             own = [one.detach().to(kind).requires_grad_() for one in states]
             attend = packed_attention.packed_attention if ours else packed_attention._in_a_loop
-            out = attend(*own, None, (one,))
+            out = attend(*own, None, row.nodes)
             out.backward(grad.to(kind))
             found[name] = [out, *(one.grad for one in own)]
         parts = zip(*found.values(), strict=True)
@@ -244,19 +247,21 @@ def head_products(scale: Scale) -> Iterator[Figure]:
             yield Figure(f"head, {count} tokens: error of {name}", error, at_most=limit)
 
 
-def shared_prompts(scale: Scale) -> Iterator[Figure]:
-    """A prompt computed once beside a prompt for each rollout, in both precisions."""
+def shared_prefixes(scale: Scale) -> Iterator[Figure]:
+    """Prefixes computed once beside each rollout alone, in both precisions."""
     config = scale.models[0][1]
-    samples = group(scale.few, config.vocab_size)
+    samples = group(scale.few, config.vocab_size, branching=True)
     for precision, limit in (("float32", 1e-4), ("bfloat16", 5e-2)):
         found = []
         for rows in (pack(samples, sys.maxsize), pack(unshare(samples), sys.maxsize)):
             policy = Policy(make_model(config), 1.0, precision).train()
-            found.append((backward(policy, rows), gradients(policy)))
+            # by rollout: rows have them in different orders
+            order = torch.cat([row.advantages for row in rows]).argsort(stable=True).to(DEVICE)
+            found.append((backward(policy, rows)[order], gradients(policy)))
             del policy
         for part, ours, theirs in zip(("log-probabilities", "gradient"), *found, strict=True):
             error = relative(ours, theirs)
-            yield Figure(f"shared prompts, {precision}: error of the {part}", error, at_most=limit)
+            yield Figure(f"shared prefixes, {precision}: error of the {part}", error, at_most=limit)
 
 
 def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, Backend]]:
@@ -291,7 +296,7 @@ def published(backend: Backend) -> dict[str, Tensor]:
 def one_rank(scale: Scale) -> Iterator[Figure]:
     """A step of FSDP2 with one rank beside that of the local backend, and what they publish."""
     config = scale.models[0][1]
-    rows = pack(group(scale.few, config.vocab_size), sys.maxsize)
+    rows = pack(group(scale.few, config.vocab_size, branching=True), sys.maxsize)
     local: Any = None
     for name, backend in backends(config):
         before = published(backend)
@@ -602,7 +607,7 @@ def recorded(name: str) -> Iterator[None]:
 Check = Callable[[Scale], Iterator[Figure]]
 CHECKS: dict[str, Sequence[Check]] = {
     "correctness": (
-        *(ceilings, attention, head_products, shared_prompts),
+        *(ceilings, attention, head_products, shared_prefixes),
         *(one_rank, transfer, jobs),
     ),
     "speed": (ceilings, steps, chunks, optimizer, kernels),

@@ -8,7 +8,7 @@ They are scored once, when nothing is changed any more (`--blind`). Seen pairs w
 the judge was changed after they had been scored. Strangers: single edits of ten resumes that the
 generator did not write; the judge was developed on half of them. Good lines: bullets that no check
 of grammar may accuse.
-Learning signal: episodes of the hasty editor that the nano policy imitates.
+Learning signal: episodes of the hasty editor that policies imitate.
 """
 
 import json
@@ -23,9 +23,8 @@ from typing import Any
 
 from record import Figure, finish, parser
 
-from learners.nano.hasty_editor import act
-from learners.nano.imitation import RULES
-from resume_gym import Session
+from learners.demonstrations import HASTY, act
+from resume_gym import Rules, Session
 from resume_gym.evaluation.attack import SIZES, PolicyRewards, attack
 from resume_gym.evaluation.attack_search import search
 from resume_gym.evaluation.gaming import DAMAGING, FLOOR, POLICIES
@@ -40,6 +39,7 @@ HERE = Path(__file__).parent
 BESIDE = {"full": {"careful": 6.2, "oracle": 7.4}, "mini": {"careful": 5.2, "oracle": 6.4}}
 DAMAGED = {"full": 5.0, "mini": 4.0}
 SEARCHED, TRIES = {"original": 4, "repaired": 8}, 20_000
+RULES = Rules(max_turns=6, page_lines=20)
 GROUP = 16
 JUDGE = make_judge("rubric")
 
@@ -206,7 +206,7 @@ def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
     for number in range(GROUP):
         session, rng = Session(task, RULES), Random(f"{task.task_id}-{number}")
         while not session.done:
-            session.step(act(session, rng))
+            session.step(act(session, rng, HASTY))
         text = session.resume
         yield task, text, sum(fix.old not in text and fix.new in text for fix in task.fixes)
 

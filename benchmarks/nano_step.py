@@ -1,10 +1,11 @@
-"""What shared prompts save of the default run's training step: rollouts of the bundled policy.
+"""What shared prefixes save of the default run's training step: rollouts of the bundled policy.
 
     python benchmarks/nano_step.py [--quick]
 
 The first step of `python learners/aipo.py` is played; its optimizer step is then taken in turns:
-with prompts shared; likewise, but with attention in a loop over responses, as a masked call
-each; and with each rollout apart. The learning rate is so small that all train the same weights.
+with prefixes shared; likewise, but with attention in a loop over the nodes of the prefix trees, a
+masked call each; and with each rollout apart. The learning rate is so small that all train the
+same weights.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from statistics import median
 import torch
 from record import Figure, finish, options
 
-from learners.advantages import mean_centred
+from learners.advantages import by_turn
 from learners.config import Config
 from learners.engines.transformers import TransformersEngine
 from learners.losses import aipo
@@ -35,9 +36,11 @@ def record_step(config: Config, policy: Policy) -> list[Sample]:
     few = replace(work, tasks=work.tasks[: config.groups])
     orchestrator = Orchestrator(config, few, TransformersEngine(policy), None, print)
     rollouts = asyncio.run(orchestrator.batch(1)).rollouts
-    rewards = torch.tensor([one.session.reward for one in rollouts])
-    advantages = mean_centred(rewards, torch.tensor([one.group for one in rollouts])).tolist()
-    return [one.sample(a) for one, a in zip(rollouts, advantages, strict=True)]
+    samples = [one.sample() for one in rollouts]
+    ledgers = [one.session.ledgers for one in rollouts]
+    groups = torch.tensor([one.group for one in rollouts])
+    advantages, _ = by_turn(ledgers, groups, [one.turns for one in samples], {})
+    return [one.credited(turns) for one, turns in zip(samples, advantages, strict=True)]
 
 
 def main() -> int:

@@ -28,7 +28,7 @@ from learners.training import models, packed_attention
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import PackedRow, Sample, distribute, pack, unshare
 from learners.training.head import chunk_size
-from learners.training.packed_attention import Span
+from learners.training.packed_attention import Node
 from learners.training.policy import Policy
 
 SMALL = Qwen3Config(
@@ -58,9 +58,13 @@ class Step(NamedTuple):
 
 
 def group_of(prompt: int, response: int, members: int, group: int = 0) -> list[Sample]:
-    """Rollouts of one prompt, every response token sampled."""
-    columns = [0] * response, [True] * response, [0.0] * response, 1.0
-    return [Sample(group, [0] * prompt, *columns) for _ in range(members)]
+    """Rollouts that share a prompt and nothing else, every response token sampled."""
+    columns = [True] * response, [0.0] * response, [1.0] * response
+    # the first tokens differ: equal rollouts would be computed once
+    return [
+        Sample(group, [0] * prompt, [member, *[0] * (response - 1)], *columns)
+        for member in range(members)
+    ]
 
 
 def step(sizes: Sizes, samples: list[Sample], gpus: int, row: int) -> Step:
@@ -126,7 +130,7 @@ def check() -> list[Figure]:
         policy(batch)[0].sum().backward()
     needed = train_flops(sizes, batch)
     again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # the head's logits
-    masked = rectangles(batch.spans) - pairs(batch.spans)
+    masked = rectangles(batch.nodes) - pairs(batch.nodes)
     attention = 12 * sizes.heads * sizes.head_size * sizes.layers * masked
     optimizer = make_optimizer(policy.parameters(), Config())
     optimizer.step()
@@ -149,13 +153,13 @@ def check() -> list[Figure]:
     ]
 
 
-def rectangles(spans: tuple[Span, ...]) -> int:
-    """Query-key pairs with what causal masks hide: whole rectangles, a prompt's and responses'."""
+def rectangles(nodes: tuple[Node, ...]) -> int:
+    """Query-key pairs with what causal masks hide: each node's, to its ancestors and itself."""
     total = 0
-    for (start, stop), responses in spans:
-        prompt = stop - start
-        own = [last - first for first, last in responses]
-        total += prompt**2 + sum(one * (prompt + one) for one in own)
+    for number, node in enumerate(nodes):
+        above = [one for one in nodes[:number] if one.end > node.start]
+        keys = sum(one.stop - one.start for one in (*above, node))
+        total += (node.stop - node.start) * keys
     return total
 
 

@@ -65,7 +65,7 @@ def make_samples(case: Case) -> list[Sample]:
 
     prompt, n = ids(case.prompt), case.response
     samples = [
-        Sample(0, prompt, ids(n), [True] * n, [0.0] * n, advantage)
+        Sample(0, prompt, ids(n), [True] * n, [0.0] * n, [advantage] * n)
         for advantage in torch.linspace(-1, 1, case.rollouts).tolist()
     ]
     (row,) = pack(samples, sys.maxsize)

@@ -115,7 +115,7 @@ class TRL:
             "completion_ids": responses,
             "completion_mask": torch.ones_like(responses),
             "old_per_token_logps": torch.tensor([one.logprobs for one in samples]),
-            "advantages": torch.tensor([one.advantage for one in samples]),
+            "advantages": torch.tensor([one.advantages[0] for one in samples]),
             "num_items_in_batch": torch.tensor(case.rollouts * case.response),
         }
 

@@ -6,7 +6,7 @@ submits. docs/domains.md goes through this file.
 
     python examples/release_notes.py  # teaches the nano policy these tools: runs/notes-start
     python learners/aipo.py --env examples.release_notes:ReleaseNotes-v0 --name notes \
-        --model runs/notes-start
+        --model runs/notes-start/model
 
 The second command printed, on 20 held-out releases, 16 times each, before and after 20 steps:
 
@@ -25,6 +25,7 @@ at random, so that placement and noise get worse: which edits mend a draft it ha
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -263,24 +264,29 @@ def hasty(session: NotesSession, rng: Random) -> str:
 
 def main() -> None:
     """Teach the nano policy these tools by imitation, so that it has something to improve on."""
-    from learners.nano import imitation
+    from learners.config import Config
+    from learners.demonstrations import demonstrations
+    from learners.losses import likelihood
     from learners.rollouts.tokens import ChatTokens
-    from learners.training import models
+    from learners.training.batching import pack
     from learners.training.cpu import prepare_cpu
-    from learners.training.policy import Policy
+    from learners.training.models import load_tokenizer
+    from learners.training.trainer import Trainer
 
     prepare_cpu()
-    tokenizer = models.load_tokenizer("nano")
-    chat = ChatTokens(tokenizer, TOOLBOX.schemas)
-    policy = Policy(models.load("nano"), temperature=1.0, precision="float32")
+    folder, steps = Path("runs/notes-start"), 200
+    trainer = Trainer(Config(model="nano", temperature=1.0), folder / "checkpoints")
+    chat = ChatTokens(load_tokenizer("nano"), TOOLBOX.schemas)
     releases = (make_release("imitation", number) for number in range(100_000))
     sessions = (NotesSession(release, RULES) for release in releases)
-    groups = imitation.demonstrations(chat, sessions, 16, 0, hasty)
-    imitation.train(policy, groups, steps=200, learning_rate=1e-3)
-    target = Path("runs/notes-start")
-    policy.model.save_pretrained(target)
-    tokenizer.save_pretrained(target)
-    print(f"the warm start is in {target}")
+    groups = demonstrations(chat, sessions, hasty, 16, 0)
+    for step in range(steps):
+        samples = [sample for group in islice(groups, 3) for sample in group]
+        trained = trainer.step_rows(pack(samples, 8192), likelihood, 1e-3 * (1 - step / steps))
+        if step % 25 == 0:
+            print(f"{step}/{steps}: loss {trained['loss']:.2f}", flush=True)
+    trainer.export(folder / "model", replace=True)
+    print(f"the warm start is in {folder / 'model'}")
 
 
 if __name__ == "__main__":

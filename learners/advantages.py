@@ -1,7 +1,19 @@
 """Advantages of rollouts, relative to the other rollouts of their group."""
 
+from collections.abc import Mapping, Sequence
+
 import torch
 from torch import Tensor
+
+from resume_gym.rewards import EDIT, TOOL_TERMS
+
+BLOCKS = ("tools", "layout", "hallucination", "preference", "craft")
+"""Parts of the reward that `by_turn` scales separately; "craft" has all terms of no other block."""
+WEIGHTS: Mapping[str, float] = dict.fromkeys((*BLOCKS, "call"), 1.0)
+"""Weight of each block, and of a call beside the group's other edit calls."""
+SCALE_DECAY = 0.9
+LEAST_SCALE = 0.25
+"""One step of the reward tables: a block in which members hardly differ is not blown up."""
 
 
 def group_means(rewards: Tensor, groups: Tensor) -> Tensor:
@@ -44,3 +56,75 @@ def standardised(rewards: Tensor, groups: Tensor) -> Tensor:
     centred = mean_centred(rewards, groups)
     variance = group_means(centred.square(), groups) * counts / (counts - 1)
     return torch.where(varied, centred / variance.sqrt(), 0.0)
+
+
+def by_turn(
+    ledgers: Sequence[Sequence[Mapping[str, float]]],
+    groups: Tensor,
+    tokens: Sequence[Sequence[int]],
+    scales: Mapping[str, float],
+) -> tuple[list[list[float]], dict[str, float]]:
+    """Return an advantage for each turn, which credits a tool call with its own consequences.
+
+    Tools: the tool terms from this turn to the end of the episode, minus the mean over the members
+    of the group that reached this turn. Other blocks: the episode's sum minus the group's mean, on
+    all turns. Each block is divided by its scale, a running root mean square over sampled tokens.
+    An edit call also counts beside the group's other edit calls: that alone would mend failures,
+    and teach to edit less, since one edit more would earn nothing. The weighted sum is rescaled to
+    the root mean square of the unscaled blocks, so the learning rate keeps its meaning.
+
+    Args:
+        ledgers: reward terms by name, of each turn of each rollout [b].
+        groups: [b], equal for the rollouts of one group.
+        tokens: number of sampled tokens of each turn of each rollout [b].
+        scales: mean squares of the blocks before this batch; empty at first.
+
+    Returns:
+        Advantages of the turns of each rollout [b], and the new mean squares.
+    """
+    turns = torch.tensor([len(one) for one in ledgers])
+    owner = torch.repeat_interleave(torch.arange(len(turns)), turns)
+    flat = [turn for one in ledgers for turn in one]
+    weights = torch.tensor([n for one in tokens for n in one], dtype=torch.float64)
+    rewards = torch.zeros(len(flat), len(BLOCKS), dtype=torch.float64)
+    for row, turn in enumerate(flat):
+        for name, value in turn.items():
+            rewards[row, BLOCKS.index(block_of(name))] += value
+    ends = torch.zeros(len(turns), len(BLOCKS), dtype=torch.float64).index_add(0, owner, rewards)
+
+    def mean_square(values: Tensor) -> float:
+        return float((weights * values.square()).sum() / weights.sum())
+
+    # what a turn's call has earned is part of what is still to go
+    earned = torch.cat([one.cumsum(0) - one for one in rewards[:, 0].split(turns.tolist())])
+    place = torch.cat([torch.arange(n) for n in turns.tolist()])
+    reached = groups[owner] * int(turns.max()) + place
+    parts = {"tools": mean_centred(ends[owner, 0] - earned, reached)}
+    for column, name in enumerate(BLOCKS[1:], 1):
+        parts[name] = mean_centred(ends[:, column], groups)[owner]
+    # equal rewards differ from their mean by rounding, which must not be scaled up
+    parts = {name: part.round(decimals=9) for name, part in parts.items()}
+    plain = torch.stack([*parts.values()]).sum(0)
+
+    squares = {name: mean_square(part) for name, part in parts.items()}
+    squares = {
+        name: SCALE_DECAY * scales.get(name, new) + (1 - SCALE_DECAY) * new
+        for name, new in squares.items()
+    }
+    total = torch.zeros(len(flat), dtype=torch.float64)
+    for name, part in parts.items():
+        total += WEIGHTS[name] * part / max(LEAST_SCALE, squares[name] ** 0.5)
+    calls = torch.tensor([not turn.keys().isdisjoint(("edit", "failed_edit")) for turn in flat])
+    own = torch.tensor([turn.get("edit", turn.get("failed_edit", 0.0)) for turn in flat]).double()
+    total[calls] += WEIGHTS["call"] * mean_centred(own[calls], groups[owner][calls]) / EDIT
+    size = mean_square(total)
+    if size > 0:
+        total *= (mean_square(plain) / size) ** 0.5
+    return [one.tolist() for one in total.split(turns.tolist())], squares
+
+
+def block_of(term: str) -> str:
+    """Return the block of a reward term."""
+    if term in TOOL_TERMS:
+        return "tools"
+    return term if term in BLOCKS else "craft"

@@ -16,7 +16,7 @@ This file is the algorithm. Processes, servers and error messages are in `launch
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from resume_gym.import_path import leave_current_folder
 from resume_gym.user_errors import missing_of
@@ -28,20 +28,16 @@ if __name__ == "__main__":
         print(f"error: {missing}", file=sys.stderr)
         raise SystemExit(2)
 
-from torch import Tensor
-
 from learners import launch
-from learners.advantages import mean_centred, standardised
+from learners.advantages import by_turn, mean_centred, standardised
 from learners.config import Config
 from learners.engines import EngineError
 from learners.losses import STANDARDISED
-from learners.rollouts.rollout_source import RolloutSource
+from learners.rollouts.rollout_source import Batch, RolloutSource
 from learners.run.report import Report, Stopwatch
 from learners.training.trainer import Trainer
 from resume_gym.evaluation import Returns
 from resume_gym.judges import JudgeError
-
-Advantages = Callable[[Tensor, Tensor], Tensor]
 
 
 def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Report) -> None:
@@ -56,7 +52,6 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
         rollouts: episodes of the current policy, graded.
         report: the run's folder, loggers and display.
     """
-    advantages: Advantages = standardised if config.loss in STANDARDISED else mean_centred
     done = trainer.resume()
     report.start(done)
     rollouts.publish(done)
@@ -79,13 +74,14 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
 
         # A = r - mean(r) over the rollouts of one task: the group is the baseline, so there is no
         # critic. AIPO does not divide by the standard deviation, which would favour groups whose
-        # rewards hardly differ.
-        advantage = advantages(batch.rewards, batch.groups)
+        # rewards hardly differ. With credit by turn, a tool call is credited with the rewards of
+        # tools from this turn on, and with the end of the episode.
+        advantages, trainer.state = credit(config, batch, trainer.state)
         # loss = -1/N sum over N tokens of stopgrad(p/q A) log p, with p of the trained policy and q
         # of the sampler. Tokens whose ratio p/q leaves [1/8, 8] are dropped, so that a stale or
         # wrong log-probability cannot dominate. One optimizer step on the whole batch.
         with rollouts.asleep():  # an engine on the trainer's GPU frees its memory meanwhile
-            trained = trainer.step(step, batch.samples(advantage))
+            trained = trainer.step(step, batch.samples(advantages))
         clock.lap("train")
 
         # Episodes that are being played continue with the new weights.
@@ -102,6 +98,17 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
     report.evaluations(rollouts.evaluations(wait=True))
     after = evaluation("after", config.steps, rollouts, report)
     report.finish(before, after)
+
+
+def credit(
+    config: Config, batch: Batch, scales: Mapping[str, float]
+) -> tuple[list[list[float]], Mapping[str, float]]:
+    """Return the advantages of each rollout's turns, and the new scales of `by_turn`."""
+    if config.credit == "turn":
+        return by_turn(batch.ledgers, batch.groups, batch.turns, scales)
+    estimate = standardised if config.loss in STANDARDISED else mean_centred
+    values = estimate(batch.rewards, batch.groups).tolist()
+    return [[a] * len(turns) for a, turns in zip(values, batch.ledgers, strict=True)], scales
 
 
 def evaluation(when: str, step: int, rollouts: RolloutSource, report: Report) -> Returns:

@@ -74,6 +74,8 @@ class Config:
         timeout_s: timeout in seconds, retries included, of one completion, verdict or weight
             update; judges that call models have a separate timeout.
         loss: policy loss; grpo uses standardised advantages, the others mean-centred ones.
+        credit: turn, to credit each tool call with its own consequences, or episode, for one
+            advantage on all tokens of a rollout.
         precision: precision of the forward pass; weights are always float32.
         row_tokens: limit of a packed row, in tokens; smaller rows need less memory.
         activation_checkpointing: recompute each layer in the backward pass to save memory.
@@ -124,6 +126,7 @@ class Config:
     max_staleness: NonNegativeInt = 1
     timeout_s: PositiveFloat = 600.0
     loss: Literal["aipo", "ipo", "dppo_kl", "grpo", "dr_grpo"] = "aipo"
+    credit: Literal["turn", "episode"] = "turn"
     precision: Literal["float32", "bfloat16"] = "float32"
     row_tokens: PositiveInt = 16384
     activation_checkpointing: bool = False
@@ -139,7 +142,7 @@ class Config:
     async_save: bool = False
     eval_every: NonNegativeInt = 10
     eval_tasks: PositiveInt = 40
-    eval_rollouts: PositiveInt = 4
+    eval_rollouts: PositiveInt = 2
     threads: NonNegativeInt = 0
     log_to: Annotated[tuple[Literal["tensorboard", "wandb", "trackio"], ...], _CONVERTED] = ()
 
@@ -171,6 +174,8 @@ class Config:
             if value != getattr(Config, name) and actual not in allowed:
                 expected = f"{setting} {_alternatives(allowed)}"
                 raise ConfigError(f"{name}: {value} needs {expected}, got {actual!r}")
+        if self.credit == "turn" and self.loss == "grpo":
+            raise ConfigError("credit: grpo standardises whole rewards; expected episode, got turn")
         if self.colocated and self.max_staleness:
             expected = "max_staleness 0, since engine and trainer take turns"
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")

@@ -85,9 +85,9 @@ def _run_or_explain(config: Config, train: Train) -> None:
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     except (JudgeError, EngineError) as error:
-        if ranks.rank() == 0:  # it is raised on all ranks
-            prefix = "no verdict: " if isinstance(error, JudgeError) else ""
-            print(f"error: {prefix}{error}; the same command resumes {run}", file=sys.stderr)
+        ranks.wait_for_end()  # rank 0 says it: the error is raised on all ranks
+        prefix = "no verdict: " if isinstance(error, JudgeError) else ""
+        print(f"error: {prefix}{error}; the same command resumes {run}", file=sys.stderr)
         raise SystemExit(1) from None
     except (CheckpointError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -127,6 +127,16 @@ def dr_grpo(row: LossInput) -> LossOutput:
     return _clipped(row, 1 / row.total.tokens)
 
 
+def likelihood(row: LossInput) -> LossOutput:
+    """Negative log-likelihood with a weight for each token, for imitation.
+
+    -sum of advantages * logp / total.tokens, without a sampler's log-probabilities.
+    """
+    loss = -(row.advantages * row.logprobs).sum() / row.total.tokens
+    agreed = torch.zeros_like(_wide(row.logprobs.detach()))
+    return loss, _watched(agreed, agreed == 0)
+
+
 LOSSES: Mapping[str, Loss] = {
     "aipo": aipo,
     "ipo": ipo,

@@ -256,14 +256,20 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return state.done and not state.verdict and not self._unedited(state.document, state.edits)
 
     @property
+    def ledgers(self) -> list[dict[str, float]]:
+        """The reward terms of each turn; the last turn includes the verdict's."""
+        turns = [dict(step.ledger) for _, step in self.state.transcript]
+        if self.state.verdict:
+            turns[-1].update(self._content(self.state.verdict))
+        return turns
+
+    @property
     def ledger(self) -> dict[str, float]:
         """The totals of all reward terms, including the verdict's; they sum to `reward`."""
         total = dict.fromkeys(self.terms, 0.0)
-        for _, step in self.state.transcript:
-            for name, value in step.ledger.items():
+        for turn in self.ledgers:
+            for name, value in turn.items():
                 total[name] += value
-        if self.state.verdict:
-            total.update(self._content(self.state.verdict))
         return total
 
     @property

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import ARCHITECTURES, tiny_group, tiny_policy
+from tiny import ARCHITECTURES, make_sample, tiny_group, tiny_policy
 from torch import Tensor
 
 from learners.config import Config
 from learners.losses import LossInput, LossOutput, aipo
 from learners.training import ranks
 from learners.training.backends import Backend, make_backend
-from learners.training.batching import Sample, pack, unshare
+from learners.training.batching import pack, unshare
 from learners.training.checkpoint import CheckpointError, latest
 from learners.training.policy import Policy
 from learners.training.trainer import Trainer
@@ -44,7 +44,7 @@ def config(folder: Path, backend: str, architecture: str = "qwen3", **changes: A
 
 
 def rows(architecture: str = "qwen3", apart: bool = False) -> list[Any]:
-    """Rows of a fixed batch: one is longer than the limit, so there are an odd three or so."""
+    """Rows of a fixed batch: a group is split, so there are three, not the same for two ranks."""
     samples = tiny_group(tiny_policy(architecture)[0])
     return pack(unshare(samples) if apart else samples, 9)
 
@@ -128,14 +128,14 @@ def bad_batches(backend: str, folder: Path) -> dict[str, Any]:
     results: dict[str, Any] = {}
     made, _ = prepared(config(folder, backend))
     before = whole(made)
-    empty = pack([Sample(0, [4], [2], [False], [0.0], 1.0)], 100)
+    empty = pack([make_sample(0, [4], [2], sampled=[False])], 100)
     for name, batches, loss in (("nan", rows(), exploding), ("empty", empty, aipo)):
         try:
             made.train_step(batches, loss)
         except (FloatingPointError, ValueError) as error:
             results[name] = f"{type(error).__name__}: {error}"
     samples = tiny_group(tiny_policy("qwen3")[0])
-    flat = [replace(sample, advantage=0.0) for sample in samples]
+    flat = [replace(one, advantages=[0.0] * len(one.response)) for one in samples]
     results["flat"] = dict(made.train_step(pack(flat, 9), aipo))
     results["unchanged"] = all(
         torch.equal(weight, before[name]) for name, weight in whole(made).items()

@@ -1,9 +1,14 @@
+from statistics import fmean
+
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from learners.advantages import group_means, mean_centred, standardised
+from learners.advantages import BLOCKS, block_of, by_turn, group_means, mean_centred, standardised
+from resume_gym.rewards import TERMS
+
+Ledgers = list[list[dict[str, float]]]
 
 rollouts = st.lists(
     st.tuples(st.integers(-28, 32).map(lambda n: n / 4), st.integers(0, 4)), min_size=1, max_size=30
@@ -79,3 +84,162 @@ def test_equal_rewards_have_no_advantage(reward: float, size: int, dtype: torch.
     advantages = standardised(rewards, groups)
     assert advantages[:size].tolist() == [0.0] * size
     assert advantages[size:].tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5])
+
+
+EDIT, FAILED, REVIEW = {"edit": 0.25}, {"failed_edit": -0.25}, {"review": 1.0}
+SUBMIT = {"submit": 1.0, "layout": 1.0}
+BETTER = {
+    "one more edit": ([EDIT, EDIT, SUBMIT], [EDIT, SUBMIT], 1),
+    "the first review": ([REVIEW, EDIT, SUBMIT], [EDIT, SUBMIT], 0),
+    "submit": ([EDIT, SUBMIT], [EDIT, {"malformed": -0.25, "no_submit": -1.0, "layout": 1.0}], 1),
+}
+"""Two rollouts, and the turn in which the first does better; all else is equal."""
+
+
+def credited(*ledgers: list[dict[str, float]]) -> list[list[float]]:
+    """Advantages of the turns of one group, whose turns have equally many tokens."""
+    return by_turn(ledgers, torch.zeros(len(ledgers)), [[3] * len(one) for one in ledgers], {})[0]
+
+
+@settings(deadline=None)
+@given(
+    rollouts,
+    st.lists(st.integers(1, 4), min_size=30, max_size=30),
+    st.sampled_from(["layout", "hallucination", "preference", "clarity", "taste"]),
+)
+def test_what_only_the_end_earns_is_that_of_the_episode_on_all_turns(
+    rows: list[tuple[float, int]], turns: list[int], name: str
+) -> None:
+    rewards = torch.tensor([reward for reward, _ in rows])
+    groups = torch.tensor([group for _, group in rows])
+    counts = turns[: len(rows)]
+    pairs = zip(rewards.tolist(), counts, strict=True)
+    ledgers = [[*({} for _ in range(n - 1)), {name: reward}] for reward, n in pairs]
+    found, _ = by_turn(ledgers, groups, [[2] * len(one) for one in ledgers], {})
+    # scaled back to the size of the rewards, the factor is 1
+    wanted = zip(mean_centred(rewards, groups).tolist(), counts, strict=True)
+    assert found == [[pytest.approx(advantage, abs=1e-5)] * n for advantage, n in wanted]
+
+
+@pytest.mark.parametrize(("better", "worse", "turn"), BETTER.values(), ids=BETTER)
+def test_a_better_call_has_the_larger_advantage(
+    better: list[dict[str, float]], worse: list[dict[str, float]], turn: int
+) -> None:
+    one, other = credited(better, worse)
+    assert one[turn] > 0 > other[turn]
+    assert all(above > below for above, below in zip(one[: turn + 1], other, strict=False))
+
+
+@pytest.mark.parametrize(("better", "worse", "turn"), BETTER.values(), ids=BETTER)
+def test_calls_compared_with_their_own_kind_alone_would_earn_nothing(
+    better: list[dict[str, float]], worse: list[dict[str, float]], turn: int
+) -> None:
+    """A dead end: a call that a rollout lacks is compared with nothing."""
+    kinds: dict[str, list[float]] = {}
+    for name, value in (term for ledger in (*better, *worse) for term in ledger.items()):
+        kinds.setdefault(name.removeprefix("failed_"), []).append(value)
+    for ledger in (*better, *worse):
+        terms = ((value, kinds[name.removeprefix("failed_")]) for name, value in ledger.items())
+        assert sum(value - fmean(kind) for value, kind in terms) == 0
+    one, other = credited(better, worse)
+    assert one[turn] - other[turn] > 0
+
+
+def test_rollouts_of_equal_sums_and_unequal_parts_differ() -> None:
+    late, early = credited([FAILED, REVIEW], [REVIEW, FAILED])
+    assert late[1] > 0 > early[1]
+    # each is 0.5 below the mean, but layout varies less and thus counts more
+    parts = [(1.0, -1.0), (-1.0, 1.0), (1.0, 1.0), (-1.0, 1.0)]
+    one, other, *_ = credited(*([{"preference": a, "layout": b}] for a, b in parts))
+    assert one[0] < other[0] < 0
+
+
+def test_equal_rollouts_have_no_advantage() -> None:
+    end = {**SUBMIT, "hallucination": 1.0, "clarity": -0.25}
+    assert credited(*[[REVIEW, FAILED, {}, EDIT, end]] * 3) == [[0.0] * 5] * 3
+
+
+def test_a_turn_is_compared_with_those_who_reached_it() -> None:
+    submit = {"submit": 1.0}
+    found = credited([EDIT, submit], [submit], [EDIT, EDIT, submit])
+    # still to go: 1.25, 1.0; 1.0; 1.5, 1.25, 1.0
+    wanted = [[0.0, -0.125], [-0.25], [0.25, 0.125, 0.0]]
+    assert found == [pytest.approx(one) for one in wanted]
+
+
+def test_an_edit_is_also_compared_with_the_groups_edits() -> None:
+    found = credited([FAILED, EDIT], [EDIT, EDIT])
+    # still to go, beside the mean: -1/4, 0; 1/4, 0, or -1, 0; 1, 0 after division by the least
+    # scale; the call itself: -3/2, 1/2; 1/2, 1/2; a sum with a root mean square of 3/2
+    factor = (2 / 16 / 4) ** 0.5 / 1.5
+    assert found == [
+        pytest.approx([-2.5 * factor, factor / 2]),
+        pytest.approx([1.5 * factor, factor / 2]),
+    ]
+
+
+def test_scales_are_running_and_not_too_small() -> None:
+    parts = [(0.1, 1.0), (0.1, -1.0), (-0.1, 1.0), (-0.1, -1.0)]
+    ledgers = [[{"layout": a, "preference": b}] for a, b in parts]
+    groups, tokens = torch.zeros(4), [[5]] * 4
+    found, first = by_turn(ledgers, groups, tokens, {})
+    nothing = dict.fromkeys(BLOCKS, 0.0)
+    assert first == pytest.approx({**nothing, "layout": 0.01, "preference": 1.0})
+    # layout is divided by 0.25, not by 0.1
+    assert found[0][0] / found[1][0] == pytest.approx((0.4 + 1) / (0.4 - 1))
+
+    found, second = by_turn(ledgers, groups, tokens, {**first, "layout": 1.0, "preference": 4.0})
+    assert second == pytest.approx({**nothing, "layout": 0.901, "preference": 3.7})
+    small, large = 0.1 / 0.901**0.5, 1 / 3.7**0.5
+    assert found[0][0] / found[1][0] == pytest.approx((small + large) / (small - large))
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Ledgers, list[int], list[list[int]]]:
+    """Ledgers, groups and numbers of tokens."""
+    quarters = st.integers(-4, 4).map(lambda n: n / 4)
+    turn = st.dictionaries(st.sampled_from([*TERMS, "taste"]), quarters, max_size=4)
+    ledgers = draw(st.lists(st.lists(turn, min_size=1, max_size=4), min_size=1, max_size=8))
+    groups = draw(st.lists(st.integers(0, 2), min_size=len(ledgers), max_size=len(ledgers)))
+    tokens = [draw(st.lists(st.integers(1, 9), min_size=len(o), max_size=len(o))) for o in ledgers]
+    return ledgers, groups, tokens
+
+
+def unscaled(ledgers: Ledgers, groups: list[int], rollout: int, turn: int) -> dict[str, float]:
+    """The parts of a turn's advantage before they are scaled."""
+
+    def earned(number: int, block: str, start: int = 0) -> float:
+        terms = [term for ledger in ledgers[number][start:] for term in ledger.items()]
+        return sum(value for name, value in terms if block_of(name) == block)
+
+    members = [number for number, group in enumerate(groups) if group == groups[rollout]]
+    reached = [number for number in members if len(ledgers[number]) > turn]
+    parts = {
+        block: earned(rollout, block) - fmean(earned(number, block) for number in members)
+        for block in BLOCKS
+    }
+    mean = fmean(earned(number, "tools", turn) for number in reached)
+    return {**parts, "tools": earned(rollout, "tools", turn) - mean}
+
+
+@settings(deadline=None)
+@given(batches())
+def test_advantages_are_as_large_as_without_scales(
+    batch: tuple[Ledgers, list[int], list[list[int]]],
+) -> None:
+    """As a root mean square over tokens; so are the scales of each block."""
+    ledgers, groups, tokens = batch
+    found, squares = by_turn(ledgers, torch.tensor(groups), tokens, {})
+    places = [(number, turn) for number, one in enumerate(ledgers) for turn in range(len(one))]
+    weights = [tokens[number][turn] for number, turn in places]
+    parts = [unscaled(ledgers, groups, *place) for place in places]
+
+    def mean_square(values: list[float]) -> float:
+        pairs = zip(weights, values, strict=True)
+        return sum(weight * value**2 for weight, value in pairs) / sum(weights)
+
+    wanted = {block: mean_square([one[block] for one in parts]) for block in BLOCKS}
+    assert squares == pytest.approx(wanted, abs=1e-12)
+    size = mean_square([found[number][turn] for number, turn in places])
+    assume(size > 1e-20)  # parts may cancel
+    assert size == pytest.approx(mean_square([sum(one.values()) for one in parts]), rel=1e-6)

@@ -76,10 +76,10 @@ def weights(runs: Path) -> dict[str, torch.Tensor]:
 
 
 def saved(runs: Path) -> dict[str, bytes]:
-    """The files of the last checkpoint: weights and optimizer state."""
+    """The files of the last checkpoint: weights, the optimizer's state and the algorithm's."""
     folder = runs / "test" / "checkpoints" / "step-000002"
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert len(files) == 3
+    assert len(files) == 4
     return files
 
 

@@ -1,46 +1,73 @@
 from collections.abc import Callable
-from itertools import groupby, pairwise
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_policy
-from torch import Tensor
+from tiny import ARCHITECTURES, make_sample, plain_logprobs, tiny_model, tiny_policy
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from trees import nodes_of, rollouts, trees, visible
 
+from learners.losses import LossInput, Totals, aipo
+from learners.training import lora
 from learners.training import packed_attention as packed
 from learners.training.attention import NAME
 from learners.training.batching import PackedRow, Sample, pack
-from learners.training.packed_attention import Span, packed_attention
+from learners.training.packed_attention import Node, packed_attention
+from learners.training.policy import Policy
 
 TEMPERATURE = 0.8
-tokens = st.integers(0, VOCABULARY - 1)
 
 
-@st.composite
-def groups(draw: st.DrawFn) -> list[Sample]:
-    """Up to three groups of up to four rollouts, some of them empty; each token is a target."""
-    samples = []
-    for group in range(draw(st.integers(1, 3))):
-        prompt = draw(st.lists(tokens, min_size=1, max_size=6))
-        for response in draw(st.lists(st.lists(tokens, max_size=5), min_size=1, max_size=4)):
-            n = len(response)
-            samples.append(Sample(group, prompt, response, [True] * n, [0.0] * n, 1.0))
-    return samples
+def policies(architecture: str, dtype: torch.dtype, variant: str) -> tuple[Policy, PreTrainedModel]:
+    """A policy, and the same model with PyTorch's attention on whole sequences."""
+    model = tiny_model(architecture)
+    if variant == "adapters":
+        lora.inject(model, 4, 8)
+        for name, weight in model.named_parameters():
+            if ".lora_B." in name:  # zero at first, so that A has no gradient
+                nn.init.normal_(weight, std=0.1)
+    model.to(dtype)
+    plain = deepcopy(model)
+    plain.set_attn_implementation("sdpa")
+    policy = Policy(model, TEMPERATURE, "float32", checkpointing=variant == "checkpointing")
+    for norm in (*model.modules(), *plain.modules()):
+        if type(norm).__name__.endswith("RMSNorm"):  # those of transformers round to single
+            weight, epsilon = norm.weight, norm.variance_epsilon
+            norm.forward = partial(
+                nn.functional.rms_norm,
+                normalized_shape=tuple(weight.shape),
+                weight=weight,
+                eps=epsilon,
+            )
+    return policy.train(), plain
 
 
-def apart(plain: PreTrainedModel, samples: list[Sample]) -> Tensor:
-    """Log-probabilities of the response tokens, each rollout a sequence of its own."""
-    found = [torch.zeros(0)]
-    for one in samples:
-        every = plain_logprobs(plain, one.prompt + one.response, TEMPERATURE)
-        first = len(one.prompt) - 1
-        found.append(every[torch.arange(first, first + len(one.response)), one.response])
-    return torch.cat(found)
+def logprobs_of(policy: Policy, batch: PackedRow) -> Tensor:
+    """Log-probabilities of the loss tokens, in the model's precision."""
+    layers = {"nodes": batch.nodes, "use_cache": False}
+    hidden = policy.hidden(batch.tokens[None], batch.positions[None], **layers)[0]
+    if hidden.dtype == torch.float32:
+        return policy(batch)[0]
+    # the head of a policy computes in single precision
+    weight = policy.model.get_output_embeddings().weight
+    every = (hidden[batch.predicts] @ weight.T / TEMPERATURE).log_softmax(1)
+    return every[torch.arange(len(every)), batch.targets]
+
+
+def apart(plain: PreTrainedModel, one: Sample) -> Tensor:
+    """Log-probabilities of a rollout's sampled tokens, computed as a sequence of its own."""
+    every = plain_logprobs(plain, one.prompt + one.response, TEMPERATURE)
+    (own,) = torch.where(torch.tensor(one.sampled, dtype=torch.bool))
+    return every[len(one.prompt) - 1 + own, torch.tensor(one.response, dtype=torch.long)[own]]
 
 
 def gradients(model: PreTrainedModel, value: Tensor) -> Tensor:
@@ -49,32 +76,68 @@ def gradients(model: PreTrainedModel, value: Tensor) -> Tensor:
     return torch.cat([one.grad.flatten() for one in model.parameters() if one.grad is not None])
 
 
+def near(samples: list[Sample], plain: PreTrainedModel) -> list[Sample]:
+    """The rollouts as if sampled by nearly this model, so that no token is masked."""
+    with torch.no_grad():
+        found = [apart(plain, one).tolist() for one in samples]
+    return [
+        replace(
+            one,
+            logprobs=[
+                next(known) - 0.1 * (place % 3) if own else 0.0
+                for place, own in enumerate(one.sampled)
+            ],
+        )
+        for one, known in zip(samples, map(iter, found), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("variant", ["plain", "checkpointing", "adapters"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(samples=groups())
-def test_a_packed_row_equals_separate_rollouts(architecture: str, samples: list[Sample]) -> None:
-    if not any(one.response for one in samples):
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(samples=rollouts(1))
+def test_a_packed_row_equals_separate_rollouts(
+    architecture: str, dtype: torch.dtype, variant: str, samples: list[Sample]
+) -> None:
+    """Log-probabilities, loss and gradient, with advantages that differ on shared tokens."""
+    policy, plain = policies(architecture, dtype, variant)
+    samples = near(samples, plain)
+    tokens = sum(sum(one.sampled) for one in samples)
+    if not tokens:
         return
-    policy, plain = tiny_policy(architecture, TEMPERATURE)
+    total = Totals(tokens, len(samples))
     (row,) = pack(samples, 1000)
-    packed, _ = policy(row)
-    # groups come into the row by size; the rollouts of each keep their order
-    whole = [list(members) for _, members in groupby(samples, key=lambda one: one.group)]
-    whole.sort(key=lambda g: len(g[0].prompt) + sum(len(m.response) for m in g), reverse=True)
-    wanted = apart(plain, [one for members in whole for one in members])
-    torch.testing.assert_close(packed, wanted, atol=1e-5, rtol=0)
-    weights = torch.linspace(-1, 1, len(wanted))
-    ours = gradients(policy.model, (weights * packed).sum())
-    theirs = gradients(plain, (weights * wanted).sum())
-    assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
+    packed = logprobs_of(policy, row)
+    columns = row.logprobs, row.advantages, row.sequences, row.rollouts
+    loss, _ = aipo(LossInput(packed, *columns, total))
+
+    wanted: dict[float, Tensor] = {}
+    wanted_loss = torch.zeros(())
+    for one in samples:
+        found = apart(plain, one)
+        own = torch.tensor(one.sampled, dtype=torch.bool)
+        known, advantages = (torch.tensor(column)[own] for column in (one.logprobs, one.advantages))
+        wanted |= zip(advantages.tolist(), found, strict=True)
+        sequence = torch.zeros(len(found), dtype=torch.long)
+        wanted_loss = wanted_loss + aipo(LossInput(found, known, advantages, sequence, 1, total))[0]
+    pairs = [
+        (packed, torch.stack([wanted[advantage] for advantage in row.advantages.tolist()])),
+        (loss[None], wanted_loss[None]),
+        (gradients(policy.model, loss), gradients(plain, wanted_loss)),
+    ]
+    for ours, theirs in pairs:
+        assert ours.dtype == theirs.dtype == dtype
+        if dtype == torch.float64:
+            torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
+        else:
+            assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
 
 
 def row() -> PackedRow:
     """Two groups of two rollouts."""
     samples = [
-        Sample(group, [group + 1, 2, 3], [n, 7, group], [True] * 3, [0.0] * 3, 1.0)
-        for group in range(2)
-        for n in range(2)
+        make_sample(group, [group + 1, 2, 3], [n, 7, group]) for group in range(2) for n in range(2)
     ]
     return pack(samples, 1000)[0]
 
@@ -83,7 +146,7 @@ def test_a_rollout_sees_neither_its_siblings_nor_other_groups() -> None:
     policy, _ = tiny_policy("qwen3")
     batch = row()
     before = policy(batch)[0]
-    first, stop = batch.spans[0].responses[0]
+    first, stop, _ = batch.nodes[1]
     batch.tokens[first : stop - 1] += 20  # all but the last: it predicts nothing
     changed = (policy(batch)[0] != before).tolist()
     assert changed == [False, True, True] + [False] * 9
@@ -97,13 +160,13 @@ def test_transformers_builds_no_mask_for_it() -> None:
 def test_a_mask_is_refused() -> None:
     policy, _ = tiny_policy("qwen3")
     batch = row()
-    ids, positions, spans = batch.tokens[None], batch.positions[None], batch.spans
+    ids, positions, nodes = batch.tokens[None], batch.positions[None], batch.nodes
     n = ids.shape[1]
     causal = torch.zeros(1, 1, n, n).masked_fill(torch.ones(n, n).triu(1) > 0, -torch.inf)
     with pytest.raises(ValueError, match="no attention mask"):
-        policy.hidden(ids, positions, spans=spans, attention_mask=causal)
-    for layout in ({}, {"spans": spans, "slot_mask": causal == 0}):
-        with pytest.raises(ValueError, match="either spans or slot_mask"):
+        policy.hidden(ids, positions, nodes=nodes, attention_mask=causal)
+    for layout in ({}, {"nodes": nodes, "slot_mask": causal == 0}):
+        with pytest.raises(ValueError, match="either nodes or slot_mask"):
             policy.hidden(ids, positions, **layout)
 
 
@@ -112,7 +175,7 @@ def test_a_cache_does_not_switch_packing_off(use_cache: bool) -> None:
     batch = row()
     policy, _ = tiny_policy("qwen3", TEMPERATURE)
     hidden = policy.hidden(
-        batch.tokens[None], batch.positions[None], spans=batch.spans, use_cache=use_cache
+        batch.tokens[None], batch.positions[None], nodes=batch.nodes, use_cache=use_cache
     )
     found = policy.logprobs(hidden[0, batch.predicts])[torch.arange(12), batch.targets]
     torch.testing.assert_close(found, policy(batch)[0])
@@ -216,24 +279,9 @@ class PlainFlash:
         return grads
 
 
-@st.composite
-def layouts(draw: st.DrawFn) -> tuple[Span, ...]:
-    """Up to three groups of up to four responses, some of them empty."""
-    place, spans = 0, []
-    lengths = st.tuples(st.integers(1, 6), st.lists(st.integers(0, 5), max_size=4))
-    for prompt, responses in draw(st.lists(lengths, min_size=1, max_size=3)):
-        bounds = [place, place + prompt]
-        for one in responses:
-            bounds.append(bounds[-1] + one)
-        first, *rest = pairwise(bounds)
-        spans.append(Span(first, tuple(rest)))
-        place = bounds[-1]
-    return tuple(spans)
-
-
-def states(spans: tuple[Span, ...], heads: int, key_heads: int) -> list[Tensor]:
+def states(nodes: tuple[Node, ...], heads: int, key_heads: int) -> list[Tensor]:
     """Random queries, keys and values for a row, laid out in memory as a model's are."""
-    tokens = max(stop for prompt, own in spans for _, stop in (prompt, *own))
+    tokens = nodes[-1].stop
     torch.manual_seed(tokens)
     return [
         torch.randn(1, tokens, n, 8, dtype=torch.float64).transpose(1, 2).requires_grad_()
@@ -241,41 +289,60 @@ def states(spans: tuple[Span, ...], heads: int, key_heads: int) -> list[Tensor]:
     ]
 
 
+def masked(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
+) -> Tensor:
+    """Attention as one dense product under a mask."""
+    key, value = (packed.repeat_heads(states, query.shape[1]) for states in (key, value))
+    scores = query @ key.transpose(2, 3) * (scaling or query.shape[3] ** -0.5)
+    return scores.masked_fill(~visible(nodes), -torch.inf).softmax(3) @ value
+
+
 @settings(max_examples=50, deadline=None)
 @given(
-    spans=layouts(),
+    nodes=trees(),
     heads=st.sampled_from([(4, 2), (4, 1), (2, 2)]),
     scaling=st.sampled_from([None, 0.3]),
 )
 def test_all_ways_give_the_same(
-    spans: tuple[Span, ...], heads: tuple[int, int], scaling: float | None
+    nodes: tuple[Node, ...], heads: tuple[int, int], scaling: float | None
 ) -> None:
     """CUDA's kernel needs a GPU: a plain reading of its source stands in for it here."""
 
     def attend(way: Callable[..., Tensor]) -> list[Tensor]:
-        inputs = states(spans, *heads)
+        inputs = states(nodes, *heads)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(packed, "_implementation", lambda value: way)
             patch.setattr(packed, "_flash", PlainFlash.forward)
             patch.setattr(packed, "_flash_backward", PlainFlash.backward)
-            out = packed_attention(*inputs, scaling, spans)
+            out = packed_attention(*inputs, scaling, nodes)
             weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
             return [out, *torch.autograd.grad((weights * out).sum(), inputs)]
 
-    wanted = attend(packed._in_a_loop)
-    for way in (packed._in_cpu_blocks, packed._in_cuda_blocks):
+    wanted = attend(masked)
+    for way in (packed._in_a_loop, packed._in_cpu_blocks, packed._in_cuda_blocks):
         torch.testing.assert_close(attend(way), wanted, atol=1e-10, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@settings(max_examples=10, deadline=None)
+@given(nodes=trees(), heads=st.sampled_from([(4, 2), (2, 2)]))
+def test_flex_attention_has_the_same_mask(nodes: tuple[Node, ...], heads: tuple[int, int]) -> None:
+    """Without gradients, which it computes on GPUs only."""
+    inputs = [one.detach() for one in states(nodes, *heads)]
+    out = packed._in_flex(*inputs, 0.3, nodes)
+    torch.testing.assert_close(out, masked(*inputs, 0.3, nodes), atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_blocks_are_as_near_as_their_precision_allows(dtype: torch.dtype) -> None:
-    spans = (Span((0, 40), ((40, 75), (75, 75), (75, 130))),)
-    exact = [one.detach() for one in states(spans, 4, 2)]
+    nodes = nodes_of([(0, 40), (1, 35), (2, 1), (2, 20), (1, 55)])
+    exact = [one.detach() for one in states(nodes, 4, 2)]
     near = [one.to(dtype).requires_grad_() for one in exact]
-    out = packed_attention(*near, None, spans)
+    out = packed_attention(*near, None, nodes)
     assert out.dtype == dtype
     out.sum().backward()
-    wanted = packed._in_a_loop(*(one.requires_grad_() for one in exact), None, spans)
+    wanted = packed._in_a_loop(*(one.requires_grad_() for one in exact), None, nodes)
     wanted.sum().backward()
     limit = {torch.float32: 1e-5, torch.bfloat16: 2e-2}[dtype]
     pairs = [(out, wanted), *((a.grad, b.grad) for a, b in zip(near, exact, strict=True))]
@@ -288,13 +355,13 @@ def test_blocks_are_as_near_as_their_precision_allows(dtype: torch.dtype) -> Non
 def test_the_kernel_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its arguments and shapes, on tensors without data and in the dtypes of autocast."""
     monkeypatch.setattr(packed, "_implementation", lambda value: packed._in_cuda_blocks)
-    spans = (Span((0, 3), ((3, 5), (5, 5), (5, 9))),)
+    nodes = nodes_of([(0, 3), (1, 2), (2, 1), (1, 3)])
     dtypes = (torch.float32, torch.float32, torch.bfloat16)
     inputs = [
         torch.empty(1, n, 9, 16, dtype=dtype, device="meta", requires_grad=True)
         for n, dtype in zip((4, 2, 2), dtypes, strict=True)
     ]
-    out = packed_attention(*inputs, None, spans)
+    out = packed_attention(*inputs, None, nodes)
     assert (out.shape, out.dtype) == ((1, 4, 9, 16), torch.bfloat16)
     out.sum().backward()
     assert [(one.grad.shape, one.grad.dtype) for one in inputs] == [
@@ -312,13 +379,14 @@ def test_bounds_are_computed_once_and_serve_training_too() -> None:
     assert found[2:] == (4, 4)
 
 
-def test_a_prompt_is_read_in_place_by_all_responses() -> None:
-    """Two calls of the kernel for a row of one group, and no key twice in either."""
-    spans = (Span((0, 3), ((3, 5), (5, 5), (5, 9))),)
-    whole, cross = packed._blocks(spans, segmented=True)
-    assert (whole.rows, whole.queries, whole.causal) == (slice(0, 9), (3, 2, 4), True)
-    assert (cross.rows, cross.columns) == (slice(3, 9), slice(0, 3))
-    assert (cross.queries, cross.keys, cross.causal) == ((6,), (3,), False)
+def test_a_prefix_is_read_in_place_by_all_that_share_it() -> None:
+    """A call of the kernel for each node that others begin with, and one for all else."""
+    nodes = nodes_of([(0, 3), (1, 2), (2, 1), (2, 3), (1, 4)])
+    whole, first, second = packed._blocks(nodes, segmented=True)
+    assert (whole.rows, whole.queries, whole.causal) == (slice(0, 13), (3, 2, 1, 3, 4), True)
+    assert (first.rows, first.columns) == (slice(3, 13), slice(0, 3))
+    assert (first.queries, first.keys, first.causal) == ((10,), (3,), False)
+    assert (second.rows, second.columns) == (slice(5, 9), slice(3, 5))
 
 
 @pytest.mark.parametrize(

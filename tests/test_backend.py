@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from rank_worker import exploding, payloads
-from tiny import ARCHITECTURES, save_tiny, tiny_group, tiny_policy
+from tiny import ARCHITECTURES, make_sample, save_tiny, tiny_group, tiny_policy
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.checkpoint.filesystem import _StorageInfo
@@ -30,7 +30,7 @@ from learners.training import lora, ranks
 from learners.training.backends.fsdp2 import FSDP2Backend, MetadataReader
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.step import make_optimizer
-from learners.training.batching import Sample, pack, unshare
+from learners.training.batching import pack, unshare
 from learners.training.checkpoint import CheckpointError
 from learners.training.trainer import Trainer, learning_rate
 
@@ -66,9 +66,9 @@ def test_a_step_raises_the_probability_of_good_rollouts(architecture: str) -> No
     batches = pack(samples, 1000)
     seen = backend.train_step(batches, aipo)
     moved = backend._policy(batches[0])[0].detach() - batches[0].logprobs
-    for rollout, sample in enumerate(samples):
-        own = moved[batches[0].sequences == rollout].sum()
-        assert float(own) * sample.advantage > 0
+    for rollout in range(len(samples)):
+        own = batches[0].sequences == rollout
+        assert float(moved[own].sum() * batches[0].advantages[own][0]) > 0
     assert seen["ratio"] == pytest.approx(1, abs=1e-5)
     assert seen["ratio_std"] == pytest.approx(0, abs=1e-5)
     assert seen["gap"] == pytest.approx(0, abs=1e-5)
@@ -106,7 +106,8 @@ def test_however_a_batch_is_laid_out_it_is_the_same_step(
         found.append((seen, gradient(backend, tmp_path)))
     (whole, wanted), *others = found
     for seen, ours in others:
-        tokens = {"trained_tokens": whole["trained_tokens"]}  # prompts computed again are more
+        assert seen["trained_tokens"] > whole["trained_tokens"]  # prefixes are computed again
+        tokens = {"trained_tokens": whole["trained_tokens"]}
         assert {**seen, **tokens} == pytest.approx(whole, abs=1e-5)
         assert (ours - wanted).norm() < 1e-5 * wanted.norm()
 
@@ -169,6 +170,20 @@ def test_a_loaded_backend_continues_bit_for_bit(
     assert same(weights(other), weights(backend))
 
 
+def test_a_checkpoint_holds_the_state_of_the_algorithm(tmp_path: Path) -> None:
+    config = Config(model=str(folder("qwen3", 0)))
+    trainer = Trainer(config, tmp_path)
+    assert trainer.state == {}
+    trainer.state = {"tools": 0.1 + 0.2, "layout": 0.0}
+    trainer.save(3)
+    resumed = Trainer(config, tmp_path)
+    assert resumed.resume() == 3
+    assert resumed.state == trainer.state
+    (tmp_path / "step-000003" / "state.json").write_text("{")
+    with pytest.raises(CheckpointError, match="step-000003 could not be loaded: Expecting"):
+        resumed.resume()
+
+
 def test_a_checkpoint_of_another_gpu_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,10 +219,9 @@ def test_adamw_is_fused_on_gpus_only(device: str, fused: bool | None) -> None:
 
 def test_loading_a_checkpoint_executes_nothing(tmp_path: Path) -> None:
     """As for the other backends, in test_ranks.py."""
-    saved = tmp_path / "step-000001"
-    saved.mkdir()
-    make().save(saved)
     trainer = Trainer(Config(model=str(folder("qwen3", 0))), tmp_path)
+    trainer.save(1)
+    saved = tmp_path / "step-000001"
     for name, payload in payloads(tmp_path / "executed").items():
         state = torch.load(saved / "optimizer.pt", weights_only=False)
         torch.save({**state, "more": payload}, tmp_path / "optimizer.pt")
@@ -269,7 +283,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
 
 def test_a_batch_without_sampled_tokens_is_refused() -> None:
     backend = make()
-    silent = pack([Sample(0, [4], [2], [False], [0.0], 1.0)], 100)
+    silent = pack([make_sample(0, [4], [2], sampled=[False])], 100)
     for batches in (silent, []):
         with pytest.raises(ValueError, match="without sampled tokens"):
             backend.train_step(batches, aipo)
@@ -286,7 +300,7 @@ def test_groups_without_variance_change_nothing_but_are_measured() -> None:
     samples = tiny_group(backend._policy)
     backend.train_step(pack(samples, 1000), aipo)
     before = weights(backend)
-    flat = [replace(one, advantage=0.0) for one in samples]
+    flat = [replace(one, advantages=[0.0] * len(one.response)) for one in samples]
     seen = backend.train_step(pack(flat, 1000), aipo)
     assert same(weights(backend), before)
     assert (seen["skipped"], seen["gradient_norm"]) == (1, 0)

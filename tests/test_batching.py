@@ -1,101 +1,96 @@
 from collections import Counter
 from dataclasses import fields, replace
-from itertools import count
 from math import ceil
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import tiny_policy
+from tiny import make_sample, tiny_policy
 from torch import Tensor
+from trees import prefixes, rollouts
 
 from learners.training.batching import PackedRow, Sample, distribute, dummy, pack, unshare
+from learners.training.packed_attention import Node
 
 
-@st.composite
-def rollouts(draw: st.DrawFn) -> list[Sample]:
-    """Groups of rollouts in which each token id, log-probability and advantage is unique."""
-    fresh = count(1)
-    samples = []
-    for group in range(draw(st.integers(0, 4))):
-        prompt = [next(fresh) for _ in range(draw(st.integers(1, 8)))]
-        masks = st.lists(st.lists(st.booleans(), max_size=9), min_size=1, max_size=5)
-        for sampled in draw(masks):
-            response = [next(fresh) for _ in sampled]
-            known = [-t / 8 if s else 0.0 for s, t in zip(sampled, response, strict=True)]
-            samples.append(Sample(group, prompt, response, sampled, known, float(next(fresh))))
-    order = draw(st.permutations(samples))  # members of a group need not be neighbours
-    return list(order)
-
-
-def sizes(samples: list[Sample]) -> dict[int, int]:
+def sizes(samples: list[Sample]) -> list[int]:
     """Tokens of each group in one piece."""
-    found: dict[int, int] = {}
-    for one in samples:
-        found.setdefault(one.group, len(one.prompt))
-        found[one.group] += len(one.response)
-    return found
+    groups = {one.group for one in samples}
+    return [len(prefixes([one for one in samples if one.group == group])) for group in groups]
 
 
-def targets(rows: list[PackedRow]) -> Counter[int]:
-    return Counter(token for row in rows for token in row.targets.tolist())
-
-
-def sampled(samples: list[Sample]) -> Counter[int]:
+def losses(rows: list[PackedRow]) -> Counter[tuple[float, ...]]:
+    """Target, log-probability and advantage of each loss token."""
+    columns = [(row.targets, row.logprobs, row.advantages) for row in rows]
     return Counter(
-        token
-        for one in samples
-        for token, known in zip(one.response, one.sampled, strict=True)
-        if known
+        entry for row in columns for entry in zip(*(column.tolist() for column in row), strict=True)
     )
+
+
+def sampled(samples: list[Sample]) -> Counter[tuple[float, ...]]:
+    """The same of each sampled token."""
+    return Counter(
+        (token, logprob, advantage)
+        for one in samples
+        for token, own, logprob, advantage in zip(
+            one.response, one.sampled, one.logprobs, one.advantages, strict=True
+        )
+        if own
+    )
+
+
+def paths(row: PackedRow) -> list[tuple[int, ...]]:
+    """What leads to each token of a row, this token included."""
+    tokens, found = row.tokens.tolist(), []
+    for place in range(len(tokens)):
+        above = [node for node in row.nodes if node.start <= place < node.end]
+        indices = [i for node in above for i in range(node.start, min(node.stop, place + 1))]
+        assert row.positions[indices].tolist() == list(range(len(indices)))
+        found.append(tuple(tokens[i] for i in indices))
+    return found
 
 
 @settings(deadline=None)
 @given(rollouts(), st.integers(1, 40), st.integers(1, 5))
-def test_every_sampled_token_is_a_target_once_and_rightly(
+def test_every_sampled_token_has_one_loss_behind_what_its_rollout_begins_with(
     samples: list[Sample], limit: int, wanted: int
 ) -> None:
-    owner = {token: one for one in samples for token in one.response}
-    before = {
-        token: last
-        for one in samples
-        for last, token in zip([one.prompt[-1], *one.response], one.response, strict=False)
+    owner = {
+        advantage: (number, place)
+        for number, one in enumerate(samples)
+        for place, advantage in enumerate(one.advantages)
     }
     rows = pack(samples, limit, wanted)
+    assert losses(rows) == sampled(samples)
     for row in rows:
-        ids = row.targets.tolist()
-        assert row.tokens[row.predicts].tolist() == [before[token] for token in ids]
-        assert row.logprobs.tolist() == [-token / 8 for token in ids]
-        assert row.advantages.tolist() == [owner[token].advantage for token in ids]
-        tokens_of: dict[int, set[float]] = {}
-        for number, advantage in zip(row.sequences.tolist(), row.advantages.tolist(), strict=True):
-            assert 0 <= number < row.rollouts
-            tokens_of.setdefault(number, set()).add(advantage)
-        assert all(len(one) == 1 for one in tokens_of.values()), "a rollout has one advantage"
-        assert len(set(row.advantages.tolist())) == len(tokens_of)
-    assert targets(rows) == sampled(samples)
+        before, numbers = paths(row), {}
+        columns = row.predicts.tolist(), row.sequences.tolist(), row.advantages.tolist()
+        for predicts, sequence, advantage in zip(*columns, strict=True):
+            number, place = owner[advantage]
+            one = samples[number]
+            assert before[predicts] == (*one.prompt, *one.response[:place])
+            assert numbers.setdefault(sequence, number) == number, "a sequence is one rollout"
+            assert 0 <= sequence < row.rollouts
+        assert len({*numbers.values()}) == len(numbers), "a rollout is one sequence"
 
 
-def check_layout(row: PackedRow, samples: list[Sample]) -> list[Sample]:
-    """The row holds whole rollouts behind their prompts, and nothing else; which ones."""
-    tokens, positions = row.tokens.tolist(), row.positions.tolist()
-    place, held = 0, []
-    for (start, stop), responses in row.spans:
-        assert start == place
-        place = stop
-        prompt = tokens[start:stop]
-        assert positions[start:stop] == list(range(len(prompt)))
-        assert responses
-        for first, last in responses:
-            assert first == place
-            place = last
-            response = tokens[first:last]
-            assert positions[first:last] == list(range(len(prompt), len(prompt) + last - first))
-            held += [one for one in samples if (one.prompt, one.response) == (prompt, response)][:1]
-    assert place == len(tokens) == len(positions)
-    assert sum(len(responses) for _, responses in row.spans) == row.rollouts == len(held)
-    return held
+@settings(deadline=None)
+@given(rollouts())
+def test_a_group_needs_as_many_tokens_as_it_has_prefixes(samples: list[Sample]) -> None:
+    for row in pack(samples, 1000):
+        assert sorted(paths(row)) == sorted(prefixes(samples)), "each once"
+
+
+def check_nodes(row: PackedRow) -> None:
+    """Nodes cover the row, and lie within one another or apart."""
+    place = 0
+    for number, node in enumerate(row.nodes):
+        assert place == node.start < node.stop <= node.end <= len(row.tokens)
+        place = node.stop
+        for later in row.nodes[number + 1 :]:
+            assert later.start >= node.end or later.end <= node.end
+    assert place == len(row.tokens)
 
 
 @settings(deadline=None)
@@ -104,24 +99,45 @@ def test_rows_hold_whole_rollouts_within_the_limit(
     samples: list[Sample], limit: int, wanted: int
 ) -> None:
     rows = pack(samples, limit, wanted)
-    tokens = sizes(samples).values()
+    tokens = sizes(samples)
     enough = min(limit, max([ceil(sum(tokens) / wanted), *tokens]))
+    found: set[tuple[int, ...]] = set()
     for row in rows:
-        held = check_layout(row, samples)
-        assert len(row.tokens) <= enough or len(held) == 1
+        check_nodes(row)
+        assert len(row.tokens) <= enough or row.rollouts == 1
+        found |= {*paths(row)}
+    assert found == prefixes(samples), "and nothing else"
     assert sum(row.rollouts for row in rows) == len(samples)
-    prompts = Counter(
-        tuple(row.tokens[slice(*one.prompt)].tolist()) for row in rows for one in row.spans
+    if max(tokens, default=0) <= limit:
+        assert sum(len(row.tokens) for row in rows) == sum(tokens), "a group that fits is whole"
+
+
+def test_parts_of_a_group_share_what_they_can() -> None:
+    responses = [[5, 1], [6], [5, 2, 3], [5, 2, 4], [5, 1]]
+    samples = [make_sample(0, [8, 9], one) for one in responses]
+    (whole,) = pack(samples, 8)
+    assert whole.tokens.tolist() == [8, 9, 5, 1, 2, 3, 4, 6]
+    assert whole.positions.tolist() == [0, 1, 2, 3, 3, 4, 4, 2]
+    assert whole.nodes == (
+        (0, 2, 8),
+        (2, 3, 7),
+        (3, 4, 4),
+        (4, 5, 7),
+        (5, 6, 6),
+        (6, 7, 7),
+        (7, 8, 8),
     )
-    for group, size in sizes(samples).items():
-        prompt = next(tuple(one.prompt) for one in samples if one.group == group)
-        assert prompts[prompt] >= 1
-        if size <= limit:
-            assert prompts[prompt] == 1, "a group that fits is in one piece"
+    # the last two of [5, 1] have the same path, and losses of their own
+    assert whole.predicts.tolist() == [1, 2, 1, 2, 1, 2, 4, 1, 2, 4, 1]
+    assert whole.sequences.tolist() == [0, 0, 1, 1, 2, 2, 2, 3, 3, 3, 4]
+    parts = [row.tokens.tolist() for row in pack(samples, 6)]
+    assert parts == [[8, 9, 5, 1, 2, 3], [8, 9, 5, 2, 4, 6]]
+    # one rollout a row where none fits; equal ones are apart, too
+    assert sorted(len(row.tokens) for row in pack(samples, 2)) == [3, 4, 4, 5, 5]
 
 
 def test_first_fit_leaves_no_room_unused() -> None:
-    samples = [Sample(g, [1], [2] * n, [True] * n, [0.0] * n, 0.0) for g, n in enumerate((3, 5, 2))]
+    samples = [make_sample(group, [1], [2] * n) for group, n in enumerate((3, 5, 2))]
     assert [len(row.tokens) for row in pack(samples, 10)] == [10, 3]
     assert [len(row.tokens) for row in pack(samples, 13)] == [13]
 
@@ -140,9 +156,7 @@ def test_rows_are_as_short_as_gives_each_rank_work(
     groups: tuple[int, ...], wanted: int, lengths: list[int]
 ) -> None:
     samples = [
-        Sample(group, [1], [2], [True], [0.0], 0.0)
-        for group, size in enumerate(groups)
-        for _ in range(size - 1)
+        make_sample(group, [1], [n]) for group, size in enumerate(groups) for n in range(size - 1)
     ]
     assert [len(row.tokens) for row in pack(samples, 20, wanted)] == lengths
 
@@ -166,7 +180,7 @@ def test_ranks_get_each_loss_token_once_in_equally_many_rows(
     found = distribute(rows, ranks, lambda row: prices[id(row)])
     held = [row for share in found for row in share]
     assert [len(share) for share in found] == [-(-len(with_targets) // ranks)] * ranks
-    assert targets(held) == sampled(samples)
+    assert losses(held) == sampled(samples)
     fillers = [row for row in held if id(row) not in with_targets]
     assert len(held) - len(fillers) == len(with_targets)
     assert all(len(row.targets) == 0 and len(row.tokens) == 2 for row in fillers)
@@ -188,18 +202,13 @@ def test_ranks_differ_by_one_row_at_most(
 
 
 def test_heavy_rows_do_not_meet() -> None:
-    rows = [
-        pack([Sample(0, [1], [2] * n, [True] * n, [0.0] * n, 0.0)], 100)[0] for n in (1, 5, 3, 5, 2)
-    ]
+    rows = [pack([make_sample(0, [1], [2] * n)], 100)[0] for n in (1, 5, 3, 5, 2)]
     found = distribute(rows, 2, lambda row: len(row.targets))
     assert [[len(row.targets) for row in share] for share in found] == [[5, 3, 0], [5, 2, 1]]
 
 
 def test_rollouts_without_sampled_tokens_have_no_targets() -> None:
-    rows = pack(
-        [Sample(0, [1, 2], [], [], [], 1.0), Sample(0, [1, 2], [3], [False], [0.0], 1.0)], 9
-    )
-    (row,) = rows
+    (row,) = pack([make_sample(0, [1, 2], []), make_sample(0, [1, 2], [3], sampled=[False])], 9)
     assert row.tokens.tolist() == [1, 2, 3]
     assert row.rollouts == 2
     for one in (row.predicts, row.targets, row.sequences):
@@ -210,16 +219,27 @@ def test_rollouts_without_sampled_tokens_have_no_targets() -> None:
 
 
 def test_a_sample_is_checked() -> None:
-    with pytest.raises(AssertionError, match=r"differ in length: \(2, 1, 2\)"):
-        Sample(0, [1], [2, 3], [True], [0.0, 0.0], 1.0)
+    with pytest.raises(AssertionError, match=r"differ in length: \[2, 1, 2, 2\]"):
+        make_sample(0, [1], [2, 3], sampled=[True])
     with pytest.raises(AssertionError, match="needs a prompt"):
-        Sample(0, [], [2], [True], [0.0], 1.0)
+        make_sample(0, [], [2])
+
+
+def test_turns_are_runs_of_sampled_tokens() -> None:
+    own = [True, True, False, False, True, False]
+    one = make_sample(0, [1], [2] * 6, sampled=own)
+    assert one.turns == [2, 1]
+    credited = one.credited([0.5, -3.0])
+    assert credited.advantages == [0.5, 0.5, 0.0, 0.0, -3.0, 0.0]
+    assert replace(credited, advantages=one.advantages) == one
+    for wrong in ([1.0], [1.0, 2.0, 3.0]):
+        with pytest.raises(ValueError, match="zip"):
+            one.credited(wrong)
 
 
 def test_a_group_has_one_prompt() -> None:
-    one, other = (Sample(0, [token], [2], [True], [0.0], 1.0) for token in (1, 5))
     with pytest.raises(AssertionError, match="differ in their prompt"):
-        pack([one, other], 100)
+        pack([make_sample(0, [token], [2]) for token in (1, 5)], 100)
 
 
 @settings(deadline=None)
@@ -227,8 +247,9 @@ def test_a_group_has_one_prompt() -> None:
 def test_unshared_rollouts_have_the_same_loss_tokens(samples: list[Sample], limit: int) -> None:
     apart = unshare(samples)
     rows = pack(apart, limit)
-    assert targets(rows) == sampled(samples)
-    assert all(len(span.responses) == 1 for row in rows for span in row.spans)
+    assert losses(rows) == sampled(samples)
+    assert sum(len(row.tokens) for row in rows) == sum(sizes(apart))
+    assert all(len(row.nodes) == row.rollouts for row in rows)
     assert [replace(a, group=b.group) for a, b in zip(apart, samples, strict=True)] == samples
 
 
@@ -241,9 +262,9 @@ def test_a_filler_reaches_every_weight_and_moves_none() -> None:
 
 
 def test_a_row_moves_as_a_whole() -> None:
-    (row,) = pack([Sample(0, [1, 2], [3], [True], [0.0], 1.0)], 9)
+    (row,) = pack([make_sample(0, [1, 2], [3])], 9)
     moved = row.to("meta")
-    assert (moved.spans, moved.rollouts) == (row.spans, row.rollouts)
+    assert (moved.nodes, moved.rollouts) == (row.nodes, row.rollouts)
     for field in fields(row):
         one, other = getattr(row, field.name), getattr(moved, field.name)
         if isinstance(one, Tensor):
@@ -251,14 +272,28 @@ def test_a_row_moves_as_a_whole() -> None:
 
 
 def test_a_row_is_checked() -> None:
-    (row,) = pack([Sample(0, [1, 2], [3], [True], [0.0], 1.0)], 9)
+    (row,) = pack([make_sample(0, [1, 2], [3])], 9)
     with pytest.raises(AssertionError, match=r"tokens and positions differ in length: \[3, 2\]"):
         replace(row, positions=row.positions[1:])
     for name in ("predicts", "targets", "logprobs", "advantages", "sequences"):
         with pytest.raises(AssertionError, match="loss tokens' tensors differ in length"):
             replace(row, **{name: getattr(row, name)[1:]})
-    (span,) = row.spans
-    with pytest.raises(AssertionError, match="spans of 2 tokens in a row of 3"):
-        replace(row, spans=(span._replace(responses=()),))
-    with pytest.raises(AssertionError, match="spans leave 1 to 2 out"):
-        replace(row, spans=(span._replace(prompt=(0, 1)),))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        ([(0, 2, 2)], "nodes of 2 tokens in a row of 5"),
+        ([(0, 2, 5), (3, 5, 5)], "nodes leave 2 to 3 out"),
+        ([(0, 3, 5), (2, 5, 5)], "nodes leave 3 to 2 out, or overlap"),
+        ([(0, 3, 2), (3, 5, 5)], "the node at 0 ends at 2"),
+        ([(0, 2, 6), (2, 5, 5)], "the node at 0 ends at 6, its parent before"),
+        ([(0, 2, 4), (2, 3, 5), (3, 5, 5)], "the node at 2 ends at 5, its parent before"),
+        ([(0, 2, 4), (2, 5, 5)], "the node at 2 ends at 5, its parent before"),
+    ],
+)
+def test_nodes_are_checked(nodes: list[tuple[int, int, int]], told: str) -> None:
+    (row,) = pack([make_sample(0, [1, 2], [3, 4, 5])], 9)
+    assert replace(row, nodes=(Node(0, 2, 4), Node(2, 4, 4), Node(4, 5, 5)))
+    with pytest.raises(AssertionError, match=told):
+        replace(row, nodes=tuple(Node(*one) for one in nodes))

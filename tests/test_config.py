@@ -196,6 +196,12 @@ def test_a_configuration_made_in_code_is_checked_too() -> None:
         Config(steps=1.5)  # type: ignore[arg-type]
 
 
+def test_standardised_advantages_are_those_of_whole_episodes() -> None:
+    with pytest.raises(ConfigError, match=r"^credit: grpo .*expected episode, got turn$"):
+        Config(loss="grpo")
+    assert Config(loss="grpo", credit="episode").credit == "episode"
+
+
 def test_a_folder_is_a_model(tmp_path: Path) -> None:
     assert load(["--model", str(tmp_path)]).model == str(tmp_path)
 

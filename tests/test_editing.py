@@ -64,7 +64,12 @@ def test_only_edits_that_change_the_document_are_rewarded() -> None:
     assert (step.error, step.reward, session.state.failed_edits) == ("unchanged", -0.25, 1)
     assert session.step(tool_call("look")).reward == 1.0
     session.step(tool_call("submit"))
+    unjudged = session.ledgers
     session.grade(Taste(0.5))
+    turns = [{"edit": 0.25}, {"failed_edit": -0.25}, {"review": 1.0}]
+    assert unjudged == [*turns, {"submit": 1.0, "layout": 1.0}]
+    assert session.ledgers == [*turns, {"submit": 1.0, "layout": 1.0, "taste": 0.25}]
+    assert sum(sum(turn.values()) for turn in session.ledgers) == session.reward
     assert session.ledger["taste"] == 0.25
     assert session.info()["verdict_taste"] == 0.5
     assert session.info()["text"] == session.text == "ab"

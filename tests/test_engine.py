@@ -5,14 +5,21 @@ from statistics import fmean
 
 import pytest
 import torch
-from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_model, tiny_policy
+from tiny import (
+    ARCHITECTURES,
+    VOCABULARY,
+    make_sample,
+    plain_logprobs,
+    tiny_model,
+    tiny_policy,
+)
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from learners.engines import Completion, Sampling
 from learners.engines import transformers as embedded
 from learners.engines.transformers import Request, TransformersEngine, _Ragged, draw, noise
-from learners.training.batching import Sample, pack
+from learners.training.batching import pack
 from learners.training.policy import Policy
 
 STOP = 5
@@ -73,7 +80,7 @@ def test_the_trainer_agrees_with_the_sampler(precision: str) -> None:
     prompt = words(20, 0)
     requests = [ask(key, prompt) for key in range(6)]
     said = TransformersEngine(policy).sample(requests)
-    samples = [Sample(0, prompt, one.ids, [True] * len(one.ids), one.logprobs, 1.0) for one in said]
+    samples = [make_sample(0, prompt, one.ids, logprobs=one.logprobs) for one in said]
     (row,) = pack(samples, 1000)
     gap = (policy(row)[0] - row.logprobs).abs()
     assert gap.max() < 1e-5 if precision == "float32" else 0 < gap.mean() < 0.05

@@ -2,9 +2,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import ARCHITECTURES, tiny_model
+from tiny import ARCHITECTURES, make_sample, tiny_model
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3ForCausalLM
+from trees import nodes_of, trees, visible
 
 from learners.planning.flops import (
     Sizes,
@@ -15,23 +16,15 @@ from learners.planning.flops import (
     train_flops,
     training_bytes,
 )
-from learners.training.batching import Sample, pack
-from learners.training.packed_attention import Span
+from learners.training.batching import pack
+from learners.training.packed_attention import Node
 
 QWEN3_14B = Sizes(40, 5120, 40, 8, 128, 17408, 151936, tied=False, qk_norm=True)
-LENGTHS = st.lists(st.tuples(st.integers(1, 9), st.lists(st.integers(1, 9), max_size=4)))
 
 
-def spans_of(groups: list[tuple[int, list[int]]]) -> list[Span]:
-    """Spans of groups that follow one another, from their prompts' and responses' lengths."""
-    spans, place = [], 0
-    for prompt, responses in groups:
-        parts = []
-        for length in (prompt, *responses):
-            parts.append((place, place + length))
-            place += length
-        spans.append(Span(parts[0], tuple(parts[1:])))
-    return spans
+def groups_of(prompt: int, own: list[int], times: int = 1) -> tuple[Node, ...]:
+    """Equal groups of rollouts that share a prompt, from its length and the responses'."""
+    return nodes_of([(0, prompt), *((1, length) for length in own)] * times)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -71,8 +64,8 @@ def test_flops_are_those_that_pytorch_counts(architecture: str) -> None:
 
 
 def test_training_flops_are_three_forward_passes_over_what_the_row_holds() -> None:
-    samples = [Sample(0, [1] * 5, [2] * 4, [True, False, True, True], [0.0] * 4, 1.0)] * 3
-    (row,) = pack(samples, 100)
+    own = [True, False, True, True]
+    (row,) = pack([make_sample(0, [1] * 5, [n, 2, 2, 2], sampled=own) for n in range(3)], 100)
     sizes = Sizes.of(tiny_model("qwen3").config)
     needed = 15 + 3 * (4 * 5 + 10)
     assert train_flops(sizes, row) == 3 * forward_flops(sizes, 5 + 3 * 4, needed, 9)
@@ -82,30 +75,23 @@ def test_training_flops_are_three_forward_passes_over_what_the_row_holds() -> No
     assert train_flops(sizes, row, frozen=True) == 2 * products + 3 * attention
 
 
-@given(LENGTHS)
-def test_attention_pairs_match_a_brute_force_count(groups: list[tuple[int, list[int]]]) -> None:
-    total = 0
-    for (start, stop), responses in spans_of(groups):
-        total += sum(key <= query for query in range(start, stop) for key in range(start, stop))
-        for first, last in responses:
-            seen = (*range(start, stop), *range(first, last))
-            total += sum(key <= query for query in range(first, last) for key in seen)
-    assert pairs(spans_of(groups)) == total
+@given(trees())
+def test_attention_pairs_match_a_brute_force_count(nodes: tuple[Node, ...]) -> None:
+    assert pairs(nodes) == visible(nodes).sum()
 
 
 @given(st.integers(1, 99), st.lists(st.integers(1, 99), min_size=2, max_size=5))
 def test_a_shared_prompt_saves_its_copies_and_nothing_else(prompt: int, own: list[int]) -> None:
-    shared, apart = spans_of([(prompt, own)]), spans_of([(prompt, [one]) for one in own])
-    copies = spans_of([(prompt, [])] * (len(own) - 1))
-    assert pairs(apart) - pairs(shared) == pairs(copies)
+    apart = sum(pairs(groups_of(prompt, [one])) for one in own)
+    assert apart - pairs(groups_of(prompt, own)) == (len(own) - 1) * pairs(groups_of(prompt, []))
 
 
 def test_costs_of_a_step_on_paper() -> None:
     """48 rollouts in groups of 16, prompts of 3,000 tokens, responses of 1,500."""
-    shared, apart = spans_of([(3000, [1500] * 16)] * 3), spans_of([(3000, [1500])] * 48)
+    shared, apart = groups_of(3000, [1500] * 16, 3), groups_of(3000, [1500], 48)
     costs = [
-        3 * forward_flops(QWEN3_14B, tokens, pairs(spans), 72_000) / 1e15
-        for tokens, spans in ((81_000, shared), (216_000, apart))
+        3 * forward_flops(QWEN3_14B, tokens, pairs(nodes), 72_000) / 1e15
+        for tokens, nodes in ((81_000, shared), (216_000, apart))
     ]
     assert costs == pytest.approx([7.45, 18.65], abs=0.005)
 

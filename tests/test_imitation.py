@@ -1,27 +1,102 @@
-from learners.nano.imitation import RULES, demonstrations, unfamiliar
-from learners.rollouts.tokens import ChatTokens
-from learners.training.models import load_tokenizer
-from resume_gym import TOOLS, ToolCall, load_tasks, parse, tool_call
+"""The warm start: its rows, the order in which they come, and the whole command."""
 
-TOKENIZER = load_tokenizer("nano")
+import pickle
+import re
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from learners.demonstrations import EXPERT
+from learners.imitation import Options, main, make_rows, rows_of, shuffled
+from learners.losses import LossInput, Totals, likelihood
+from learners.training.batching import PackedRow
+from learners.training.models import load, load_tokenizer
+from resume_gym import Session, load_tasks
+
+SMALL = Options(minutes=0.3, model="nano", row_tokens=2048, draws=4)
 
 
-def test_demonstrations_of_a_state_share_its_tokens() -> None:
-    tasks = load_tasks("mini", "train")[:60]
-    groups = list(demonstrations(ChatTokens(TOKENIZER, TOOLS), unfamiliar(tasks, 1), 8, 1))
-    assert len(groups) > 40
-    starts = set()
-    for group in groups:
-        assert sum(one.advantage for one in group) == 8
-        assert len({tuple(one.response) for one in group}) == len(group)
-        assert all(one.prompt == group[0].prompt and all(one.sampled) for one in group)
-        for one in group:
-            text = TOKENIZER.decode(one.response).removesuffix("<|im_end|>")
-            assert isinstance(parse(text), ToolCall)
-        state = TOKENIZER.decode(group[0].prompt)
-        assert state.rstrip().endswith("<|im_start|>assistant")
-        assert f"/{RULES.max_turns} | edits: " in state
-        starts.add(state.split("\n")[0] if state.startswith("<|im") else tool_call("review"))
-        if not state.startswith("<|im"):
-            assert state.startswith(tool_call("review"))
-    assert len(starts) == 2, "with the prompt, and from the review on"
+def rows(options: Options, count: int, start: int = 0) -> list[PackedRow]:
+    made = make_rows(options, "nano", EXPERT, start, 0)
+    return [pickle.loads(next(made)) for _ in range(count)]
+
+
+def test_rows_are_the_same_again_and_others_after_a_restart() -> None:
+    first, again, others = rows(SMALL, 3), rows(SMALL, 3), rows(SMALL, 3, start=1)
+    for packed, same, other in zip(first, again, others, strict=True):
+        assert packed.tokens.tolist() == same.tokens.tolist() != other.tokens.tolist()
+        assert len(packed.tokens) <= 2048
+        assert float(packed.advantages.mean()) == pytest.approx(1)
+
+
+def test_workers_take_turns() -> None:
+    options = Options(minutes=1, model="nano", row_tokens=2048, draws=4, workers=2, repeats=1)
+    with rows_of(options, "nano", EXPERT, 0) as made:
+        first = [next(made).tokens.tolist() for _ in range(6)]
+    with rows_of(options, "nano", EXPERT, 0) as made:
+        assert first == [next(made).tokens.tolist() for _ in range(6)]
+
+
+def test_every_row_is_seen_so_many_times_and_not_at_once() -> None:
+    order = list(shuffled(range(200), 3, 60, Random(0)))
+    assert len(order) == 600 - 60
+    seen = [order.count(number) for number in range(150)]
+    assert max(seen) == 3
+    assert sum(one == 3 for one in seen) > 120
+    assert sum(a == b for a, b in pairwise(order)) < 30
+
+
+def test_likelihood_is_a_weighted_mean() -> None:
+    logprobs = torch.tensor([-1.0, -2.0, -4.0], requires_grad=True)
+    weights = torch.tensor([2.0, 1.0, 0.0])
+    row = LossInput(logprobs, torch.zeros(3), weights, torch.tensor([0, 0, 1]), 2, Totals(6, 2))
+    loss, seen = likelihood(row)
+    assert float(loss.detach()) == pytest.approx((2 * 1 + 2) / 6)
+    assert torch.autograd.grad(loss, logprobs)[0].tolist() == pytest.approx([-2 / 6, -1 / 6, 0])
+    assert (seen["masked"], seen["gap"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--env", "ResumeEdit-v9"], "env: expected ResumeEditMini-v0 or ResumeEdit-v0, got"),
+        (["--habits", "2"], "habits in [0, 1], got 1.0 and 2.0"),
+        (["--model", "absent"], "model: expected 'nano', 'smollm2', a folder"),
+        (["--rows", "0"], "rows: expected at least 1, got 0"),
+    ],
+)
+def test_bad_options_are_one_line(
+    flags: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--minutes", "1", "--runs", str(tmp_path), *flags])
+    assert stopped.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twenty seconds, in two parts."""
+    flags = ["--runs", str(tmp_path), "--row-tokens", "2048", "--eval-tasks", "1", "--draws", "8"]
+    main([*flags, "--minutes", "0.2", "--eval-rollouts", "1", "--habits", "0.3"])
+    first = capsys.readouterr().out
+    main([*flags, "--minutes", "0.35", "--eval-rollouts", "1", "--habits", "0.3"])
+    second = capsys.readouterr().out
+    losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", first + second)]
+    assert losses[-1] < losses[0] / 1.5
+    assert "habits off" in first
+    assert "habits on" in first
+    assert "differ by" in first
+    steps = [int(step) for step in re.findall(r"step (\d+)", first + second)]
+    assert steps == sorted(steps), "the second run goes on after the first"
+    folder = str(tmp_path / "imitation" / "model")
+    assert sum(one.numel() for one in load(folder).parameters()) < 6_000_000
+    tokenizer = load_tokenizer(folder)
+    session = Session(load_tasks("default", "eval")[0])
+    assert len(tokenizer) == 4096
+    assert len(tokenizer.encode(session.prompt)) < 2000

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import ARCHITECTURES, VOCABULARY, plain_logprobs, tiny_model, tiny_policy
+from tiny import (
+    ARCHITECTURES,
+    VOCABULARY,
+    make_sample,
+    plain_logprobs,
+    tiny_model,
+    tiny_policy,
+)
 from torch import nn
 from torch._dynamo.utils import counters
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -12,7 +19,7 @@ from transformers.models.qwen3 import modeling_qwen3
 
 from learners.config import ConfigError
 from learners.training import head
-from learners.training.batching import PackedRow, Sample, pack
+from learners.training.batching import PackedRow, pack
 from learners.training.head import Head, chunk_size
 from learners.training.policy import Policy
 
@@ -24,8 +31,7 @@ def response(n: int) -> list[int]:
 
 
 def row(*lengths: int) -> PackedRow:
-    samples = [Sample(0, PROMPT, response(n), [True] * n, [0.0] * n, 1.0) for n in lengths]
-    return pack(samples, 1000)[0]
+    return pack([make_sample(0, PROMPT, response(n)) for n in lengths], 1000)[0]
 
 
 def gradient(policy: Policy, batch: PackedRow) -> torch.Tensor:

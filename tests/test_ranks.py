@@ -94,6 +94,15 @@ def difference(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -
     return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs)
 
 
+def distance(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
+    """The norm of the difference of all weights.
+
+    Not the largest one: AdamW moves a weight by the learning rate even where its gradient is noise.
+    """
+    assert ours.keys() == theirs.keys()
+    return sum(float((ours[name] - theirs[name]).square().sum()) for name in theirs) ** 0.5
+
+
 @pytest.mark.parametrize("backend", SHARDED)
 def test_two_processes_compute_what_one_does(
     backend: str, local: dict[str, Any], parity: dict[str, dict[str, Any]]
@@ -108,7 +117,7 @@ def test_two_processes_compute_what_one_does(
         for ours, theirs in zip(metrics, expected, strict=True):
             for figure in ("loss", "gap", "entropy", "ratio", "gradient_norm"):
                 assert ours[figure] == pytest.approx(theirs[figure], abs=1e-5, rel=1e-5), name
-        assert difference(weights, after) < 1e-4, name
+        assert distance(weights, after) < 1e-3, name
         for weight, ours in moments.items():
             theirs = gradient[weight]
             assert (ours - theirs).norm() <= 1e-5 * max(theirs.norm(), 1e-3), (name, weight)

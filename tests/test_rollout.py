@@ -1,5 +1,6 @@
 import asyncio
 import json
+from itertools import groupby
 
 import pytest
 from conftest import make_task
@@ -48,11 +49,23 @@ def test_an_episode_as_tokens() -> None:
 
 
 def test_samples_of_a_rollout() -> None:
-    one, _ = run(SUBMIT)
-    sample = one.sample(-1.25)
-    assert (sample.group, sample.advantage) == (4, -1.25)
+    one, _ = run(REVIEW, EDIT, SUBMIT)
+    sample = one.sample()
+    assert (sample.group, sample.advantages) == (4, [0.0] * len(one.response))
     assert (sample.prompt, sample.response) == (one.prompt, one.response)
     assert (sample.sampled, sample.logprobs) == (one.sampled, one.logprobs)
+    assert sample.turns == [len(CHAT.write(text)) for text in (REVIEW, EDIT, SUBMIT)]
+    assert len(sample.turns) == len(one.session.ledgers), "a turn's tokens earn its rewards"
+
+
+@pytest.mark.parametrize("script", [(REVIEW, EDIT, SUBMIT), (CUT, EDIT, CUT)])
+def test_each_turns_tokens_have_its_advantage(script: tuple[str, ...]) -> None:
+    """Not the replies, nor the end of a turn that was cut off."""
+    sample = run(*script)[0].sample()
+    credited = sample.credited([1.5, -2.0, 0.25])
+    runs = [(value, len(list(same))) for value, same in groupby(credited.advantages) if value]
+    assert runs == list(zip([1.5, -2.0, 0.25], sample.turns, strict=True))
+    assert [bool(value) for value in credited.advantages] == sample.sampled
 
 
 def test_a_turn_that_is_cut_off_gets_an_end_that_was_not_sampled() -> None:

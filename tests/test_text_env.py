@@ -46,6 +46,8 @@ def test_an_episode_earns_what_its_environment_says() -> None:
     assert session.done
     assert session.turns == len(heard) <= 4
     assert session.reward == sum(one.reward for one in heard)
+    # step rewards have no names, so all of them count as the end's
+    assert session.ledgers == [{}] * (len(heard) - 1) + [{"reward": session.reward}]
     with pytest.raises(RuntimeError, match="the episode is over"):
         session.step("1")
 

@@ -9,13 +9,11 @@ from tiny import tiny_tokenizer
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerBase
 
-from learners.nano.imitation import SHIFT
 from learners.rollouts.tokens import ChatTokens, TemplateError
 from resume_gym import TOOLS, tool_call
 
 SPECIAL = "<|im_start|>user\n<tool_call>{}</tool_call> <|endoftext|>"
-# the nano tokenizer writes a capital as SHIFT and the small letter, so SHIFT itself is not kept
-texts = st.text(st.characters(codec="utf-8", exclude_characters=SHIFT), max_size=30)
+texts = st.text(st.characters(codec="utf-8"), max_size=30)
 
 
 def chat_of(template: str) -> ChatTokens:

@@ -1,6 +1,6 @@
 """The training loop: what it saves, evaluates and waits for, with parts that only take notes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from learners.advantages import by_turn
 from learners.aipo import due, train
 from learners.config import Config
 from learners.planning.verdicts import evaluations
@@ -22,6 +23,7 @@ class Parts:
         self.calls: list[tuple[str, Any]] = []
         self._done, self._evaluated = done, evaluated
         self._playing: list[int] = []
+        self.state: Mapping[str, float] = {}
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **kwargs: self.calls.append((name, args[0] if args else None))
@@ -30,9 +32,14 @@ class Parts:
         return self._done
 
     def batch(self, step: int) -> SimpleNamespace:
-        ones = torch.ones(2)
         return SimpleNamespace(
-            rewards=ones, groups=ones, metrics={}, response_tokens=1, samples=lambda advantages: []
+            rewards=torch.tensor([1.0, step]),
+            groups=torch.ones(2),
+            metrics={},
+            response_tokens=1,
+            ledgers=[[{"submit": 1.0}], [{"edit": 0.0}, {"submit": float(step)}]],
+            turns=[[3], [2, 4]],
+            samples=lambda advantages: self.calls.append(("samples", advantages)),
         )
 
     def step(self, step: int, *args: Any) -> dict[str, float]:
@@ -99,3 +106,21 @@ def test_an_engine_sleeps_only_when_no_evaluation_needs_it(colocated: bool) -> N
     config = Config(steps=3, eval_every=1, colocated=colocated, max_staleness=0, **changes)
     asleep = played(config, evaluated=(0,)).called("asleep")
     assert asleep == ([[]] * 3 if colocated else [[], [1], [1, 2]])
+
+
+def test_turns_are_credited_and_the_scales_run_on() -> None:
+    parts = played(Config(steps=3))
+    expected: Mapping[str, float] = {}
+    for step, found in enumerate(parts.called("samples"), 1):
+        batch = parts.batch(step)
+        wanted, expected = by_turn(batch.ledgers, batch.groups, batch.turns, expected)
+        assert found == wanted
+    assert parts.state == expected
+    assert expected["tools"] > 0
+
+
+@pytest.mark.parametrize(("loss", "size"), [("aipo", 1.0), ("grpo", 0.5**0.5)])
+def test_credit_by_episode_is_the_same_on_all_turns(loss: str, size: float) -> None:
+    parts = played(Config(steps=3, loss=loss, credit="episode"))  # type: ignore[arg-type]
+    assert parts.called("samples")[2] == [[pytest.approx(-size)], [pytest.approx(size)] * 2]
+    assert parts.state == {}

@@ -17,7 +17,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from learners.nano.imitation import make_tokenizer
+from learners.nano.model import make_tokenizer
 from learners.training.batching import Sample, pack
 from learners.training.policy import Policy
 
@@ -68,24 +68,50 @@ def save_tiny(architecture: str, folder: Path, seed: int = 0) -> Path:
     return folder
 
 
+def make_sample(
+    group: int,
+    prompt: Sequence[int],
+    response: Sequence[int],
+    advantage: float = 1.0,
+    *,
+    sampled: Sequence[bool] | None = None,
+    logprobs: Sequence[float] | None = None,
+) -> Sample:
+    """A rollout with one advantage; all tokens of the response are sampled unless told otherwise.
+
+    The sampler's log-probabilities are 0 by default.
+    """
+    n = len(response)
+    own = [True] * n if sampled is None else list(sampled)
+    known = [0.0] * n if logprobs is None else list(logprobs)
+    return Sample(group, list(prompt), list(response), own, known, [advantage] * n)
+
+
 def tiny_group(policy: Policy) -> list[Sample]:
-    """Two groups of rollouts of different lengths, with the policy's log-probabilities."""
-    shapes = {(4, 6): [[7, 8, 9, 5], [1, 2], [11, 3, 5]], (9,): [[3, 2], [40, 41, 42, 43, 44]]}
+    """Two groups of rollouts of different lengths, with the policy's log-probabilities.
+
+    Rollouts of opposite advantages begin with the same tokens.
+    """
+    shapes = {
+        (4, 6): [[7, 8, 9, 5], [7, 8, 2], [11, 3, 5]],
+        (9,): [[3, 2], [40, 41, 42, 43, 44]],
+    }
     rewards = iter([2.0, -1.5, -0.5, -1.0, 1.0])
     samples = [
-        Sample(group, list(prompt), one, [True] * len(one), [0.0] * len(one), next(rewards))
+        make_sample(group, prompt, one, next(rewards))
         for group, (prompt, responses) in enumerate(shapes.items())
         for one in responses
     ]
+    # each in a row of its own: a row has its rollouts in another order
     with torch.no_grad():
-        found = iter(torch.cat([policy(row)[0] for row in pack(samples, 1000)]).tolist())
-    return [replace(one, logprobs=[next(found) for _ in one.response]) for one in samples]
+        found = [policy(pack([one], 1000)[0])[0].tolist() for one in samples]
+    return [replace(one, logprobs=own) for one, own in zip(samples, found, strict=True)]
 
 
 def plain_logprobs(plain: PreTrainedModel, ids: Sequence[int], temperature: float) -> Tensor:
     """Log-probabilities [n, vocabulary] of the token after each token."""
     logits = plain(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0]
-    return torch.log_softmax(logits.float() / temperature, dim=-1)
+    return torch.log_softmax(logits / temperature, dim=-1)
 
 
 @cache

@@ -1,12 +1,15 @@
 """In-process engine: batched decoding with a transformers KV cache that persists between turns.
 
 Between turns, the cache of each conversation is parked. A turn stacks the caches of a batch, feeds
-only the new tokens, and samples. Conversations with the same prompt share its cache.
+only the new tokens, and samples. Conversations that are equal so far, in their prompt or in later
+turns and replies, are fed once and share a cache.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -172,11 +175,18 @@ class Request(NamedTuple):
 
 
 class _Parked(NamedTuple):
-    """A conversation between turns: cached token ids, KV cache of the prompt and of the rest."""
+    """A conversation between turns.
+
+    Attributes:
+        ids: token ids in the caches.
+        shared: KV cache of a prefix that other conversations may share, as the same object,
+            [layers, 2, key heads, tokens, head size].
+        own: KV cache of the tokens after it.
+    """
 
     ids: list[int]
-    prompt: Tensor
-    rest: Tensor
+    shared: Tensor
+    own: Tensor
 
 
 class TransformersEngine:
@@ -270,37 +280,60 @@ class TransformersEngine:
         # default device of new tensors; skipped on CPUs, since it slows down every PyTorch call
         default = nullcontext() if device.type == "cpu" else device
         with default, self._policy.autocast():
-            self._prefill([request for request in requests if request.key not in self._parked])
             for key, ids, _ in requests:
-                cached = self._parked[key].ids
+                cached = self._parked[key].ids if key in self._parked else []
                 if ids[: len(cached)] != cached or len(ids) == len(cached):
                     raise ValueError(f"conversation {key} does not extend what it was")
+            self._prefill(requests)
             return self._decode(requests)
 
     def _prefill(self, requests: Sequence[Request]) -> None:
-        """Compute and park the caches of new conversations, without their last token."""
+        """Compute and park the caches of all tokens but the last, once for equal conversations."""
         keys_of: dict[tuple[int, ...], list[int]] = {}
         for key, ids, _ in requests:
             keys_of.setdefault(tuple(ids[:-1]), []).append(key)
+        missing = []
+        empty = self._empty()
+        for fed, keys in keys_of.items():
+            parked = max((self._parked.get(key, empty) for key in keys), key=lambda p: len(p.ids))
+            self._parked.update(dict.fromkeys(keys, parked))
+            if new := list(fed[len(parked.ids) :]):
+                missing.append((new, parked, keys))
+        # new conversations apart from others, and similar lengths together, to need little padding
+        missing.sort(key=lambda one: (bool(one[1].ids), len(one[0])))
+        for _, alike in groupby(missing, lambda one: bool(one[1].ids)):
+            rest = list(alike)
+            while rest:
+                # the longest is the last
+                size = max(1, _FEED_TOKENS // len(rest[-1][0]))
+                rest, batch = rest[:-size], rest[-size:]
+                self._extend(batch)
+
+    def _extend(self, batch: Sequence[tuple[list[int], "_Parked", list[int]]]) -> None:
+        """Feed new tokens to parked conversations, and park the results under all their keys."""
+        parked = [one for _, one, _ in batch]
+        shared = [one.shared for one in parked] if parked[0].ids else None
+        cache = _Ragged([one.own for one in parked], shared)
+        cache.feed(self._policy, [tokens for tokens, _, _ in batch])
+        users = Counter(id(one.shared) for one in self._parked.values())
+        for row, (tokens, before, keys) in enumerate(batch):
+            own, prefix = cache.park(row), before.shared
+            # A prefix is one object for all keys, by which `Shared` recognises it. To extend it
+            # saves copies of what is new, and costs a copy of it if others still need the old one.
+            copied = prefix.shape[3] if users[id(prefix)] > len(keys) else 0
+            if not before.ids or (len(keys) - 1) * own.shape[3] > copied:
+                prefix, own = torch.cat([prefix, own], dim=3), own[:, :, :, :0]
+            extended = _Parked([*before.ids, *tokens], prefix, own)
+            self._parked.update(dict.fromkeys(keys, extended))
+
+    def _empty(self) -> "_Parked":
         config = self._policy.model.config
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         # under autocast keys are fp32, but attention converts them to bf16: cache the result
         dtype = getattr(torch, self._policy.precision)
         shape = config.num_hidden_layers, 2, config.num_key_value_heads, 0, size
         empty = torch.zeros(shape, dtype=dtype)
-        for key in keys_of.pop((), []):  # conversations of one token have no prefix to compute
-            self._parked[key] = _Parked([], empty, empty)
-        # prompts of similar length share a batch, which needs little padding
-        prompts = sorted(keys_of, key=len)
-        per_batch = max(1, _FEED_TOKENS // max(map(len, prompts), default=1))
-        for first in range(0, len(prompts), per_batch):
-            batch = prompts[first : first + per_batch]
-            cache = _Ragged([empty] * len(batch))
-            cache.feed(self._policy, [list(prompt) for prompt in batch])
-            for row, prompt in enumerate(batch):
-                shared = cache.park(row)  # one object for all, by which `Shared` recognises them
-                for key in keys_of[prompt]:
-                    self._parked[key] = _Parked(list(prompt), shared, empty)
+        return _Parked([], empty, empty)
 
     def _decode(self, requests: Sequence[Request]) -> list[Completion]:
         longest = max(request.sampling.max_tokens for request in requests)
@@ -309,9 +342,8 @@ class TransformersEngine:
         completions = [Completion([], [], []) for _ in requests]
         rows = list(range(len(requests)))  # which request each row of the cache continues
         parked = [self._parked[request.key] for request in requests]
-        cache = _Ragged([turn.rest for turn in parked], [turn.prompt for turn in parked])
-        # tokens that the cache lacks: the reply of the environment, or the prompt's last token
-        new = [request.ids[len(turn.ids) :] for request, turn in zip(requests, parked, strict=True)]
+        cache = _Ragged([turn.own for turn in parked], [turn.shared for turn in parked])
+        new = [request.ids[-1:] for request in requests]  # the caches hold all tokens before it
         live = set(rows)
         for column in torch.tensor(numbers, dtype=torch.float64).T:
             logprobs = self._policy.logprobs(cache.feed(self._policy, new))
@@ -329,9 +361,8 @@ class TransformersEngine:
                 if ids[-1] == sampling.stop or len(ids) == sampling.max_tokens:
                     live.remove(index)
                     # the last token has not been fed, so it is not in the cache
-                    self._parked[key] = _Parked(
-                        [*before, *ids[:-1]], parked[index].prompt, cache.park(row)
-                    )
+                    said = [*before, *ids[:-1]]
+                    self._parked[key] = _Parked(said, parked[index].shared, cache.park(row))
             if not live:
                 break
             # finished rows stay in the batch until enough have finished to justify a copy

@@ -1,1 +1,1 @@
-"""The bundled nano policy and the recipe that makes it."""
+"""The bundled nano policy, and the plain model that `imitation.py` starts a new one from."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from learners.config import ConfigError
 from learners.training.batching import PackedRow
-from learners.training.packed_attention import Span
+from learners.training.packed_attention import Node
 
 # supported architectures, and whether they normalise queries and keys
 _QK_NORM = {"llama": False, "mistral": False, "qwen2": False, "qwen3": True}
@@ -139,19 +139,13 @@ class Memory(NamedTuple):
         return sum(self)
 
 
-def pairs(spans: Sequence[Span]) -> int:
-    """Count the query-key pairs of causal attention within groups, each prompt computed once.
+def pairs(nodes: Sequence[Node]) -> int:
+    """Count the query-key pairs of causal attention within prefix trees.
 
-    p (p + 1) / 2 for a prompt of p tokens, and r p + r (r + 1) / 2 for each response of r tokens.
+    n (n + 1) / 2 for a node of n tokens, and n d for its descendants with d tokens.
     """
-    total = 0
-    for (start, stop), responses in spans:
-        prompt = stop - start
-        total += prompt * (prompt + 1) // 2
-        for first, last in responses:
-            response = last - first
-            total += response * prompt + response * (response + 1) // 2
-    return total
+    own = ((stop - start, end - stop) for start, stop, end in nodes)
+    return sum(n * (n + 1) // 2 + n * below for n, below in own)
 
 
 def forward_flops(sizes: Sizes, tokens: int, pairs: int, loss_tokens: int) -> int:
@@ -177,7 +171,7 @@ def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
     a product with weights that are frozen under adapters. The adapters are too small to count.
     """
     tokens, loss_tokens = len(batch.tokens), len(batch.targets)
-    forward = forward_flops(sizes, tokens, pairs(batch.spans), loss_tokens)
+    forward = forward_flops(sizes, tokens, pairs(batch.nodes), loss_tokens)
     with_weights = forward_flops(sizes, tokens, 0, loss_tokens)
     return 3 * forward - (with_weights if frozen else 0)
 

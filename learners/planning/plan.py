@@ -222,11 +222,13 @@ def _step(
     ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
     prompts = [len(one) if counted else round(len(work.chat.read(one)) / CHARACTERS) for one in ids]
     prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
-    columns = [0] * prompt, [0] * response, [True] * response, [0.0] * response
+    # the members of a group nearly always begin with the same turn, `review`, and share it
+    first, rest = config.max_tokens, response - config.max_tokens
+    columns = [True] * response, *([0.0] * response,) * 2
     samples = [
-        Sample(group, *columns, 1.0)
+        Sample(group, [0] * prompt, [0] * first + [1 + member] * rest, *columns)
         for group in range(config.groups)
-        for _ in range(config.group_size)
+        for member in range(config.group_size)
     ]
     rows = pack(samples, config.row_tokens, world)
     busiest = max(sum(map(cost, share)) for share in distribute(rows, world, cost))

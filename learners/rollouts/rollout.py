@@ -27,6 +27,7 @@ class Episode(Protocol):
         text: edited document, or last observation.
         turns: number of actions taken.
         reward: reward so far.
+        ledgers: reward terms of each turn, by name; all of them sum to `reward`.
         done: whether the episode is over.
         needs_verdict: whether it is over, and only a judge can complete its reward.
         verdict: verdict of the judge, or None.
@@ -47,6 +48,8 @@ class Episode(Protocol):
     def turns(self) -> int: ...  # noqa: D102
     @property
     def reward(self) -> float: ...  # noqa: D102
+    @property
+    def ledgers(self) -> Sequence[Mapping[str, float]]: ...  # noqa: D102
     @property
     def done(self) -> bool: ...  # noqa: D102
     @property
@@ -101,10 +104,10 @@ class Rollout:
         if before and before.verdict and session.needs_verdict and session.text == before.text:
             session.grade(before.verdict)
 
-    def sample(self, advantage: float) -> Sample:
-        """Return the training sample of this rollout."""
+    def sample(self) -> Sample:
+        """Return the training sample of this rollout, with advantages of 0."""
         lists = self.prompt, self.response, self.sampled, self.logprobs
-        return Sample(self.group, *lists, advantage)
+        return Sample(self.group, *lists, [0.0] * len(self.response))
 
     def record(self) -> dict[str, Any]:
         """Return the rollout as JSON values, as read by `restored`."""

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -46,12 +46,14 @@ class Batch:
         rewards: [n], the return of each rollout.
         groups: [n], equal for rollouts of the same task.
         metrics: figures of the rollouts: rewards, behaviour, tokens, staleness.
+        ledgers: reward terms of each turn of each rollout [n].
         unweighted: training samples [n] whose advantages are 0.
     """
 
     rewards: Tensor
     groups: Tensor
     metrics: Mapping[str, float]
+    ledgers: Sequence[Sequence[Mapping[str, float]]]
     unweighted: Sequence[Sample]
 
     @classmethod
@@ -70,7 +72,8 @@ class Batch:
                 "seconds_lag": batch.lag_s,
                 **_spent(batch.judge_usage),
             },
-            [rollout.sample(0.0) for rollout in rollouts],
+            [rollout.session.ledgers for rollout in rollouts],
+            [rollout.sample() for rollout in rollouts],
         )
 
     @property
@@ -78,10 +81,15 @@ class Batch:
         """Tokens after the prompts, sampled or from the environment."""
         return sum(len(sample.response) for sample in self.unweighted)
 
-    def samples(self, advantages: Tensor) -> list[Sample]:
-        """Return the training samples with advantages [n]."""
-        pairs = zip(self.unweighted, advantages.tolist(), strict=True)
-        return [replace(sample, advantage=advantage) for sample, advantage in pairs]
+    @property
+    def turns(self) -> list[list[int]]:
+        """Number of sampled tokens of each turn of each rollout [n]."""
+        return [sample.turns for sample in self.unweighted]
+
+    def samples(self, advantages: Sequence[Sequence[float]]) -> list[Sample]:
+        """Return the training samples, given the advantages of each rollout's turns."""
+        pairs = zip(self.unweighted, advantages, strict=True)
+        return [sample.credited(turns) for sample, turns in pairs]
 
 
 class RolloutSource:
@@ -162,10 +170,8 @@ class RolloutSource:
         prompt = chat.prompt(session.system_prompt, session.prompt)
         sampling = Sampling(self._config.temperature, PROBE_TOKENS, chat.end, (0,))
         probes = asyncio.run(self._engine.probe(prompt, sampling))
-        return [
-            Sample(0, prompt, probe.ids, [True] * len(probe.ids), probe.logprobs, 0.0)
-            for probe in probes
-        ]
+        lists = [(one.ids, [True] * len(one.ids), one.logprobs) for one in probes]
+        return [Sample(0, prompt, *each, [0.0] * len(each[0])) for each in lists]
 
     def evaluate(self, step: int) -> None:
         """Start to play the held-out tasks."""

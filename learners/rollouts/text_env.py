@@ -117,6 +117,11 @@ class TextSession:
         """Sum of the step rewards so far."""
         return sum(self.rewards)
 
+    @property
+    def ledgers(self) -> list[dict[str, float]]:
+        """The reward as one term of the last turn, since step rewards have no names."""
+        return [*({} for _ in self.actions[1:]), {"reward": self.reward}]
+
     def step(self, text: str) -> Heard:
         """Take one action.
 

@@ -1,9 +1,8 @@
-"""Attention with shared prompts for training and decoding, registered in transformers.
+"""Attention with shared prefixes for training and decoding, registered in transformers.
 
-Training: a packed row holds `[P | R1 | ... | RG]` for each group, a prompt and the responses that
-share it. The position ids of each response continue from the prompt's end, and each response
-attends to the prompt and to itself. The row thus equals G separate sequences, with the prompt
-computed once; see `packed_attention`.
+Training: a packed row holds a prefix tree of each group. A node's position ids continue from its
+parent's, and it attends to its ancestors and to itself. The row thus equals separate sequences,
+with what they have in common computed once; see `packed_attention`.
 
 Decoding: conversations with the same prompt share its KV cache. Each row has a separate cache for
 later tokens, and a step reads the keys of a prompt once for all its rows.
@@ -20,9 +19,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from learners.training.packed_attention import Span, packed_attention, repeat_heads
+from learners.training.packed_attention import Node, packed_attention, repeat_heads
 
-NAME = "prefix_group"
+NAME = "prefix_tree"
 
 
 class Shared(NamedTuple):
@@ -63,8 +62,12 @@ class Shared(NamedTuple):
         return cls(stacked[0], stacked[1], lengths, *_members(prompt_of, len(unique)))
 
     def keep(self, rows: list[int]) -> "Shared":
-        """Keep only the given rows; prompts without rows stay."""
-        return Shared(*self[:3], *_members(self.prompt_of[rows], len(self.lengths)))
+        """Keep only the given rows, and the prompts that they have."""
+        used, prompt_of = self.prompt_of[rows].unique(return_inverse=True)
+        kept = self.keys, self.values, self.lengths
+        if len(used) < len(self.lengths):
+            kept = kept[0][:, used], kept[1][:, used], kept[2][used]
+        return Shared(*kept, *_members(prompt_of, len(used)))
 
     def visible(self) -> Tensor:
         """Return the mask of keys that are not padding, bool [prompts, p]."""
@@ -90,12 +93,12 @@ def attention(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    spans: tuple[Span, ...] | None = None,
+    nodes: tuple[Node, ...] | None = None,
     slot_mask: Tensor | None = None,
     shared: Shared | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Attend within `spans` (training) or under `slot_mask` (decoding).
+    """Attend within `nodes` (training) or under `slot_mask` (decoding).
 
     Args:
         module: the attention layer.
@@ -104,7 +107,7 @@ def attention(
         value: [batch, key heads, k, size].
         attention_mask: None; transformers builds none for this implementation.
         scaling: factor of the scores; None for 1 / sqrt(size).
-        spans: groups of a packed row; the batch size is 1.
+        nodes: prefix trees of a packed row; the batch size is 1.
         slot_mask: bool [batch, 1, q, k], True for visible keys.
         shared: prompts that precede the keys; a query sees the whole prompt of its row.
 
@@ -112,13 +115,13 @@ def attention(
         Outputs [batch, q, heads, size], and None for the attention weights.
 
     Raises:
-        ValueError: there is a mask, or not exactly one of `spans` and `slot_mask`.
+        ValueError: there is a mask, or not exactly one of `nodes` and `slot_mask`.
     """
     # transformers' own masks do not know groups; such a mask would be wrong here
-    if attention_mask is not None or (spans is None) == (slot_mask is None):
-        raise ValueError("expected either spans or slot_mask, and no attention mask")
-    if spans is not None:
-        return packed_attention(query, key, value, scaling, spans).transpose(1, 2), None
+    if attention_mask is not None or (nodes is None) == (slot_mask is None):
+        raise ValueError("expected either nodes or slot_mask, and no attention mask")
+    if nodes is not None:
+        return packed_attention(query, key, value, scaling, nodes).transpose(1, 2), None
     assert slot_mask is not None
     heads, q = query.shape[1:3]
     if shared is not None:

@@ -1,13 +1,19 @@
-"""Packing of trajectories into rows that share the prompt of a group; independent of models."""
+"""Packing of trajectories into rows that share the prefixes of a group; independent of models.
+
+Members of a group form a prefix tree: what several begin with, the prompt and then turns and
+replies while they are equal, is computed once.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from learners.training.packed_attention import Span
+from learners.training.packed_attention import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +26,7 @@ class Sample:
         response: token ids [r] after the prompt, sampled or not.
         sampled: bool [r], True for tokens that the policy sampled; only these have a loss.
         logprobs: the sampler's log-probabilities [r]; 0 elsewhere.
-        advantage: advantage of the rollout.
+        advantages: advantages [r]; those of tokens that were not sampled have no effect.
     """
 
     group: int
@@ -28,12 +34,24 @@ class Sample:
     response: list[int]
     sampled: list[bool]
     logprobs: list[float]
-    advantage: float
+    advantages: list[float]
 
     def __post_init__(self) -> None:
-        lengths = len(self.response), len(self.sampled), len(self.logprobs)
+        columns = (self.response, self.sampled, self.logprobs, self.advantages)
+        lengths = [len(column) for column in columns]
         assert len(set(lengths)) == 1, f"per-token lists differ in length: {lengths}"
         assert self.prompt, "a sample needs a prompt"
+
+    @property
+    def turns(self) -> list[int]:
+        """Number of tokens of each turn: a run of sampled tokens."""
+        return [len(list(run)) for own, run in groupby(self.sampled) if own]
+
+    def credited(self, advantages: Sequence[float]) -> "Sample":
+        """Return a copy in which the tokens of each turn have the turn's advantage."""
+        pairs = list(zip(advantages, self.turns, strict=True))
+        each = (value for value, tokens in pairs for _ in range(tokens))
+        return replace(self, advantages=[next(each) if own else 0.0 for own in self.sampled])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +60,10 @@ class PackedRow:
 
     Attributes:
         tokens: token ids [t].
-        positions: position ids [t]; each response continues from the end of its prompt.
-        spans: positions of the groups in the row.
-        predicts: index [n] of the hidden state that predicts each loss token.
+        positions: position ids [t]; each node of a tree continues from the end of its parent.
+        nodes: nodes of the groups' prefix trees, each before its descendants.
+        predicts: index [n] of the hidden state that predicts each loss token. Indices repeat where
+            rollouts share sampled tokens, since each has a loss of its own there.
         targets: token ids [n] of the loss tokens.
         logprobs: the sampler's log-probabilities [n].
         advantages: [n].
@@ -54,7 +73,7 @@ class PackedRow:
 
     tokens: Tensor
     positions: Tensor
-    spans: tuple[Span, ...]
+    nodes: tuple[Node, ...]
     predicts: Tensor
     targets: Tensor
     logprobs: Tensor
@@ -68,12 +87,15 @@ class PackedRow:
         columns = self.predicts, self.targets, self.logprobs, self.advantages, self.sequences
         lengths = [len(column) for column in columns]
         assert len(set(lengths)) == 1, f"loss tokens' tensors differ in length: {lengths}"
-        place = 0
-        for prompt, responses in self.spans:
-            for start, stop in (prompt, *responses):
-                assert start == place <= stop, f"spans leave {place} to {start} out, or overlap"
-                place = stop
-        assert place == len(self.tokens), f"spans of {place} tokens in a row of {len(self.tokens)}"
+        place, ends = 0, [len(self.tokens)]
+        for start, stop, end in self.nodes:
+            assert start == place <= stop, f"nodes leave {place} to {start} out, or overlap"
+            while ends[-1] <= start < ends[0]:
+                ends.pop()
+            assert stop <= end <= ends[-1], f"the node at {start} ends at {end}, its parent before"
+            ends.append(end)
+            place = stop
+        assert place == len(self.tokens), f"nodes of {place} tokens in a row of {len(self.tokens)}"
 
     def to(self, device: torch.device | str) -> "PackedRow":
         """Return a copy of the row with its tensors on `device`."""
@@ -88,8 +110,8 @@ class PackedRow:
 def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[PackedRow]:
     """Pack samples into rows of at most `max_tokens` tokens, by first-fit decreasing on groups.
 
-    A longer group is split, and each part computes the prompt again; a longer rollout gets a
-    separate row. Every sampled token is in exactly one row.
+    A longer group is split, and each part computes what it shares with others again; a longer
+    rollout gets a separate row. Every rollout is in exactly one row.
 
     Args:
         samples: rollouts in any order; members of a group need not be adjacent.
@@ -100,15 +122,15 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Pack
     groups: dict[int, list[Sample]] = {}
     for sample in samples:
         groups.setdefault(sample.group, []).append(sample)
-    sizes = [_size(members) for members in groups.values()]
+    whole = [_split(members, None)[0] for members in groups.values()]
     # below `max_tokens` if there would be too few rows to keep every rank busy
+    sizes = [size for size, _ in whole]
     limit = min(max_tokens, max([-(-sum(sizes) // rows), *sizes]))
     parts = [part for members in groups.values() for part in _split(members, limit)]
     packed: list[list[list[Sample]]] = []
     room: list[int] = []
     # the largest first, since small parts fill the gaps that they leave
-    for part in sorted(parts, key=_size, reverse=True):
-        size = _size(part)
+    for size, part in sorted(parts, key=itemgetter(0), reverse=True):
         fit = next((i for i, free in enumerate(room) if size <= free), None)
         if fit is None:
             packed.append([part])
@@ -120,7 +142,7 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Pack
 
 
 def unshare(samples: Sequence[Sample]) -> list[Sample]:
-    """Put each rollout into a separate group, so that no prompt is shared."""
+    """Put each rollout into a separate group, so that nothing is shared."""
     return [replace(sample, group=number) for number, sample in enumerate(samples)]
 
 
@@ -156,63 +178,112 @@ def distribute(
 
 def dummy() -> PackedRow:
     """Return a row of two tokens without loss, which gives every weight a gradient of zero."""
-    return _row([[Sample(0, [0], [0], [False], [0.0], 0.0)]])
+    return _row([[Sample(0, [0], [0], [False], [0.0], [0.0])]])
 
 
-def _size(part: Sequence[Sample]) -> int:
-    return len(part[0].prompt) + sum(len(sample.response) for sample in part)
-
-
-def _split(members: list[Sample], max_tokens: int) -> list[list[Sample]]:
-    parts: list[list[Sample]] = []
-    for sample in members:
+def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list[Sample]]]:
+    """Split a group into parts whose prefix trees have at most `limit` tokens, with their sizes."""
+    parts: list[tuple[int, list[Sample]]] = []
+    before: list[int] = []
+    # in lexicographic order, neighbours have the longest prefixes in common
+    for sample in sorted(members, key=_ids):
         assert sample.prompt == members[0].prompt, "members of a group differ in their prompt"
-        if parts and _size([*parts[-1], sample]) <= max_tokens:
-            parts[-1].append(sample)
+        ids = _ids(sample)
+        more = len(ids) - _common(before, ids)
+        if parts and (limit is None or parts[-1][0] + more <= limit):
+            size, part = parts[-1]
+            parts[-1] = size + more, [*part, sample]
         else:
-            parts.append([sample])
+            parts.append((len(ids), [sample]))
+        before = ids
     return parts
 
 
-def _row(parts: list[list[Sample]]) -> PackedRow:
-    tokens: list[int] = []
-    positions: list[int] = []
-    spans: list[Span] = []
-    # `predicts`, `targets`, `logprobs` and `advantages` of each rollout
-    columns: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+def _ids(sample: Sample) -> list[int]:
+    return sample.prompt + sample.response
+
+
+def _common(one: Sequence[int], other: Sequence[int], start: int = 0) -> int:
+    """Return the length of the longest common prefix; up to `start`, both are equal."""
+    low, high = start, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        # slices, which Python compares much faster than a loop over tokens
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _row(parts: Sequence[Sequence[Sample]]) -> PackedRow:
+    tree = _Layout([], [], [], [])
     for part in parts:
-        start = len(tokens)
-        prompt = part[0].prompt
-        tokens += prompt
-        positions += range(len(prompt))
-        end = len(tokens)
-        responses = []
-        for sample in part:
-            first = len(tokens)
-            tokens += sample.response
-            # as in a sequence of its own, so rotary embeddings see the same distances
-            positions += range(len(prompt), len(prompt) + len(sample.response))
-            responses.append((first, len(tokens)))
-            sampled = torch.tensor(sample.sampled, dtype=torch.bool)
-            (places,) = torch.where(sampled)
-            # Logits at position i predict token i + 1, but for the first token of each response:
-            # its predecessor is the end of the prompt, not the token before it in the row.
-            predicts = torch.where(places == 0, end - 1, first + places - 1)
-            targets = torch.tensor(sample.response, dtype=torch.long)[places]
-            logprobs = torch.tensor(sample.logprobs, dtype=torch.float32)[places]
-            advantages = torch.full((len(places),), sample.advantage, dtype=torch.float32)
-            columns.append((predicts, targets, logprobs, advantages))
-        spans.append(Span((start, end), tuple(responses)))
-    predicts, targets, logprobs, advantages = map(torch.cat, zip(*columns, strict=True))
-    counts = torch.tensor([len(column[0]) for column in columns])
+        tree.add([(_ids(sample), sample) for sample in part], 0, ())
+    predicts, targets, logprobs, advantages = map(torch.cat, zip(*tree.columns, strict=True))
+    counts = torch.tensor([len(column[0]) for column in tree.columns])
     return PackedRow(
-        torch.tensor(tokens),
-        torch.tensor(positions),
-        tuple(spans),
+        torch.tensor(tree.tokens),
+        torch.tensor(tree.positions),
+        tuple(tree.nodes),
         predicts,
         targets,
         logprobs,
         advantages,
-        torch.repeat_interleave(torch.arange(len(columns)), counts),
-        len(columns),
+        torch.repeat_interleave(torch.arange(len(counts)), counts),
+        len(counts),
+    )
+
+
+class _Layout(NamedTuple):
+    """A row while it is filled.
+
+    Attributes:
+        tokens: token ids so far.
+        positions: position ids so far.
+        nodes: nodes so far, each before its descendants.
+        columns: `predicts`, `targets`, `logprobs` and `advantages` of each rollout so far.
+    """
+
+    tokens: list[int]
+    positions: list[int]
+    nodes: list[Node]
+    columns: list[tuple[Tensor, ...]]
+
+    def add(
+        self, members: list[tuple[list[int], Sample]], depth: int, path: tuple[Tensor, ...]
+    ) -> None:
+        """Append a node with what all members begin with after `depth` tokens, and its descendants.
+
+        Args:
+            members: token ids and rollouts, in lexicographic order.
+            depth: length of the prefix that the ancestors hold.
+            path: indices in the row of the tokens of each ancestor.
+        """
+        (ids, _), (last, _) = members[0], members[-1]
+        stop = _common(ids, last, depth)
+        start, number = len(self.tokens), len(self.nodes)
+        self.nodes.append(Node(start, start + stop - depth, 0))
+        self.tokens.extend(ids[depth:stop])
+        # as in a sequence of its own, so rotary embeddings see the same distances
+        self.positions.extend(range(depth, stop))
+        path = *path, torch.arange(start, len(self.tokens))
+        for following, group in groupby(members, lambda member: member[0][stop : stop + 1]):
+            if following:
+                self.add(list(group), stop, path)
+            else:  # whole rollouts that end here
+                places = torch.cat(path)
+                self.columns.extend(_losses(sample, places) for _, sample in group)
+        self.nodes[number] = self.nodes[number]._replace(end=len(self.tokens))
+
+
+def _losses(sample: Sample, places: Tensor) -> tuple[Tensor, ...]:
+    """Return the loss entries of a rollout, given the indices in the row of all its tokens."""
+    (sampled,) = torch.where(torch.tensor(sample.sampled, dtype=torch.bool))
+    return (
+        # logits at one token predict the next one of the rollout, wherever that is in the row
+        places[len(sample.prompt) + sampled - 1],
+        torch.tensor(sample.response, dtype=torch.long)[sampled],
+        torch.tensor(sample.logprobs, dtype=torch.float32)[sampled],
+        torch.tensor(sample.advantages, dtype=torch.float32)[sampled],
     )

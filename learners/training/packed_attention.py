@@ -1,7 +1,8 @@
-"""Causal attention within packed rows: each response attends to its group's prompt and itself.
+"""Causal attention within packed rows of prefix trees: a node attends to its ancestors and itself.
 
 Implementations: blocks of a flash kernel, on CPUs and for half precision on CUDA, and otherwise a
-loop over PyTorch's SDPA, the reference in tests.
+loop over PyTorch's SDPA, the reference in tests. FlexAttention, one call with the tree as a block
+mask, is a candidate for CUDA that `benchmarks/gpu.py` compares with the blocks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,31 +21,35 @@ _flash = torch.ops.aten._flash_attention_forward
 _flash_backward = torch.ops.aten._flash_attention_backward
 
 
-class Span(NamedTuple):
-    """Position of a group in a row: its prompt, then its responses, as [start, stop) pairs."""
+class Node(NamedTuple):
+    """Position of a prefix tree's node in a row: its tokens [start, stop), descendants until `end`.
 
-    prompt: tuple[int, int]
-    responses: tuple[tuple[int, int], ...]
+    Nodes are in the order of the row, each before its descendants, which follow it directly.
+    """
+
+    start: int
+    stop: int
+    end: int
 
 
 def packed_attention(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
 ) -> Tensor:
-    """Attend within the groups of a packed row.
+    """Attend within the prefix trees of a packed row.
 
     Args:
         query: [1, heads, t, size].
         key: [1, key heads, t, size].
         value: [1, key heads, t, size].
         scaling: factor of the scores; None for 1 / sqrt(size).
-        spans: the groups, which cover the row.
+        nodes: the trees' nodes, which cover the row.
 
     Returns:
         Outputs [1, heads, t, size].
     """
     # under autocast, norms and rotary embeddings return fp32; only values are in half precision
     query, key = query.to(value.dtype), key.to(value.dtype)
-    return _implementation(value)(query, key, value, scaling, spans)
+    return _implementation(value)(query, key, value, scaling, nodes)
 
 
 def _implementation(value: Tensor) -> Callable[..., Tensor]:
@@ -97,26 +102,26 @@ class _Kernel(NamedTuple):
 
 
 def _in_cpu_blocks(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
 ) -> Tensor:
     heads = query.shape[1]
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    return _Blocks.apply(query, key, value, scaling, spans, _CPU)  # type: ignore[no-any-return,no-untyped-call]
+    return _Blocks.apply(query, key, value, scaling, nodes, _CPU)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def _in_cuda_blocks(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
 ) -> Tensor:
     # without repeated keys and values: the kernel knows grouped queries
-    return _Blocks.apply(query, key, value, scaling, spans, _CUDA)  # type: ignore[no-any-return,no-untyped-call]
+    return _Blocks.apply(query, key, value, scaling, nodes, _CUDA)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Blocks(torch.autograd.Function):
-    """Attention in unmasked blocks: causal self-blocks, and all responses to their prompt.
+    """Attention in unmasked blocks: causal self-blocks, and all descendants to each node.
 
     Partial outputs are merged by the log-sum-exp of their scores. The backward kernel needs only
     the merged output and log-sum-exp, so gradients use the same blocks. No scores are computed
-    that a mask between responses would hide, and no prompt is copied.
+    that a mask between members would hide, and no prefix is copied.
     """
 
     @staticmethod
@@ -126,16 +131,16 @@ class _Blocks(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         scaling: float | None,
-        spans: tuple[Span, ...],
+        nodes: tuple[Node, ...],
         kernel: _Kernel,
     ) -> Tensor:
         out = torch.empty_like(query)
         sums = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float))
-        for block in _blocks(spans, kernel.segmented):
+        for block in _blocks(nodes, kernel.segmented):
             rows, columns = block.rows, block.columns
             q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
             part, part_sum = kernel.forward(q, k, v, block, scaling)
-            if block.causal:  # `_blocks` yields the self-block of a response before its prompt
+            if block.causal:  # `_blocks` yields all self-blocks first
                 out[:, :, rows], sums[:, :, rows] = part, part_sum
                 continue
             # each part of the softmax has the weight exp(its log-sum-exp - the total one)
@@ -144,14 +149,14 @@ class _Blocks(torch.autograd.Function):
             out[:, :, rows] = out[:, :, rows] * (1 - share) + part * share
             sums[:, :, rows] = total
         ctx.save_for_backward(query, key, value, out, sums)
-        ctx.scaling, ctx.spans, ctx.kernel = scaling, spans, kernel
+        ctx.scaling, ctx.nodes, ctx.kernel = scaling, nodes, kernel
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, sums = ctx.saved_tensors
         grads = [torch.zeros_like(states) for states in (query, key, value)]
-        for block in _blocks(ctx.spans, ctx.kernel.segmented):
+        for block in _blocks(ctx.nodes, ctx.kernel.segmented):
             rows, columns = block.rows, block.columns
             q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
             # The kernel recomputes the weights as exp(score - log-sum-exp). With the merged values,
@@ -163,22 +168,20 @@ class _Blocks(torch.autograd.Function):
         return *grads, None, None, None
 
 
-def _blocks(spans: tuple[Span, ...], segmented: bool) -> Iterator[_Block]:
-    """Yield the self-blocks, one for the row if `segmented`, and the blocks to the prompts."""
-    own = [part for span in spans for part in (span.prompt, *span.responses) if part[1] > part[0]]
-    lengths = tuple(stop - start for start, stop in own)
+def _blocks(nodes: tuple[Node, ...], segmented: bool) -> Iterator[_Block]:
+    """Yield the self-blocks, one for the row if `segmented`, and the blocks to ancestors."""
+    lengths = tuple(stop - start for start, stop, _ in nodes)
     if segmented:
-        row = slice(own[0][0], own[-1][1])
+        row = slice(nodes[0].start, nodes[-1].stop)
         yield _Block(row, row, lengths, lengths, True)
     else:
-        for (start, stop), length in zip(own, lengths, strict=True):
+        for (start, stop, _), length in zip(nodes, lengths, strict=True):
             yield _Block(slice(start, stop), slice(start, stop), (length,), (length,), True)
-    for prompt, responses in spans:
-        # one block for all responses: they are adjacent, and each sees the whole prompt
-        if responses and responses[-1][1] > prompt[1]:
-            rows, columns = slice(prompt[1], responses[-1][1]), slice(*prompt)
-            lengths = (rows.stop - rows.start,)
-            yield _Block(rows, columns, lengths, (prompt[1] - prompt[0],), False)
+    for start, stop, end in nodes:
+        # one block for all descendants: they are adjacent, and each sees the whole node
+        if end > stop:
+            rows, columns = slice(stop, end), slice(start, stop)
+            yield _Block(rows, columns, (end - stop,), (stop - start,), False)
 
 
 def _on_cpu(
@@ -230,26 +233,52 @@ _CPU = _Kernel(_on_cpu, _on_cpu_backward, segmented=False)
 _CUDA = _Kernel(_on_cuda, _on_cuda_backward, segmented=True)
 
 
-def _in_a_loop(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, spans: tuple[Span, ...]
+def _in_flex(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
 ) -> Tensor:
-    """Reference implementation: one call per prompt and one per response."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    # without the compiler it computes the scores of the whole row, as tests on CPUs do
+    attend: Any = _compiled(flex_attention) if query.is_cuda else flex_attention
+    mask = _block_mask(nodes, query.device)
+    return attend(query, key, value, block_mask=mask, scale=scaling, enable_gqa=True)  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, dynamic=True)  # rows have any length
+
+
+@lru_cache(maxsize=4)  # all layers use the same
+def _block_mask(nodes: tuple[Node, ...], device: torch.device) -> Any:
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    ends = torch.tensor([end for start, stop, end in nodes for _ in range(start, stop)])
+    with torch.inference_mode(False):
+        ends = ends.to(device)
+
+    def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        # descendants follow their node directly: a key is visible until its node's last descendant
+        return (key <= query) & (query < ends[key])
+
+    return create_block_mask(visible, None, None, len(ends), len(ends), device=device)
+
+
+def _in_a_loop(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
+) -> Tensor:
+    """Reference implementation: one call per node."""
     heads = query.shape[1]
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    sizes = [stop - start for span in spans for start, stop in (span.prompt, *span.responses)]
     # split once: each slice would have a gradient tensor as long as the row
-    queries = iter(query.split(sizes, dim=2))
-    keys = iter(key.split(sizes, dim=2))
-    values = iter(value.split(sizes, dim=2))
+    sizes = [stop - start for start, stop, _ in nodes]
+    queries, keys, values = (states.split(sizes, dim=2) for states in (query, key, value))
     parts = []
-    for _, responses in spans:
-        q, k, v = next(queries), next(keys), next(values)
-        parts.append(scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling))
-        for _ in responses:
-            q = next(queries)
-            all_k, all_v = torch.cat([k, next(keys)], dim=2), torch.cat([v, next(values)], dim=2)
-            # `is_causal` would align the first query with the first key, which is the prompt's;
-            # not cached, since 64 masks of long rollouts take gigabytes
-            mask = q.new_full((q.shape[2], all_k.shape[2]), -torch.inf).triu(k.shape[2] + 1)
-            parts.append(scaled_dot_product_attention(q, all_k, all_v, mask, scale=scaling))
+    for number, node in enumerate(nodes):
+        seen = [i for i in range(number) if nodes[i].end > node.start] + [number]
+        q, k, v = queries[number], *(torch.cat([x[i] for i in seen], 2) for x in (keys, values))
+        # `is_causal` would align the first query with the first key, which is an ancestor's; not
+        # cached, since 64 masks of long rollouts take gigabytes
+        mask = q.new_full((q.shape[2], k.shape[2]), -torch.inf).triu(k.shape[2] - q.shape[2] + 1)
+        parts.append(scaled_dot_product_attention(q, k, v, mask, scale=scaling))
     return torch.cat(parts, dim=2)

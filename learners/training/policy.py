@@ -66,7 +66,7 @@ class Policy(nn.Module):
         """Return log-probabilities [n] of the row's loss tokens and entropies [n] (no gradient)."""
         with self.autocast():
             tokens, positions = batch.tokens[None], batch.positions[None]
-            hidden = self.hidden(tokens, positions, spans=batch.spans, use_cache=False)[0]
+            hidden = self.hidden(tokens, positions, nodes=batch.nodes, use_cache=False)[0]
             head = self.model.get_output_embeddings()
             # the head runs only where a loss token is predicted
             return head(hidden[batch.predicts], batch.targets, self.temperature)  # type: ignore[no-any-return]

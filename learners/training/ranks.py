@@ -157,6 +157,16 @@ def end(status: int = 0) -> None:
     os._exit(status)
 
 
+def wait_for_end() -> None:
+    """Except on rank 0, wait until the launcher ends this process, since rank 0 has ended.
+
+    The first process that exits makes the launcher end the others, whatever they are doing. Return
+    after a while, in case that rank 0 still runs or there is no launcher.
+    """
+    if rank() > 0:
+        time.sleep(_ORPHANED_S)
+
+
 def gather(value: Any) -> list[Any]:
     """Return the values of all ranks, in order of rank, on all ranks."""
     if world() == 1:
@@ -180,8 +190,8 @@ def broadcast(value: Any) -> Any:
     except RuntimeError as problem:
         if rank() == 0:
             raise
-        # the launcher reports why rank 0 died and ends this process; without one, it ends here
-        time.sleep(_ORPHANED_S)
+        # the launcher reports why rank 0 died
+        wait_for_end()
         print(f"error: process 0 does not answer: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
     return box[0]

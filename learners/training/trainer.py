@@ -1,5 +1,6 @@
 """The trainer: a backend, its checkpoints and the exported model."""
 
+import json
 import math
 import pickle
 import re
@@ -15,11 +16,13 @@ from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 
 from learners.config import Config
-from learners.losses import LOSSES
+from learners.losses import LOSSES, Loss
 from learners.training import checkpoint, models, ranks
 from learners.training.backends import make_backend
-from learners.training.batching import Sample, pack
+from learners.training.batching import PackedRow, Sample, pack
 from learners.training.checkpoint import CheckpointError
+
+_STATE = "state.json"
 
 
 class Trainer:
@@ -33,6 +36,7 @@ class Trainer:
 
     Attributes:
         policy: the policy that is trained; its weights may be sharded.
+        state: JSON values of the algorithm, kept in checkpoints; empty at first.
     """
 
     def __init__(self, config: Config, checkpoints: Path) -> None:
@@ -41,6 +45,7 @@ class Trainer:
         self._backend = make_backend(config)
         self._pending: tuple[int, Future[Any] | None] | None = None
         self.policy = self._backend.prepare(config)
+        self.state: Mapping[str, Any] = {}
 
     def resume(self) -> int:
         """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint.
@@ -54,6 +59,7 @@ class Trainer:
         step, folder = last
         try:
             self._backend.load(folder)
+            self.state = json.loads((folder / _STATE).read_text())
         # whatever a file that somebody else wrote can raise; PyTorch's is no Exception
         except (Exception, CheckpointException) as error:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
@@ -65,11 +71,13 @@ class Trainer:
         Returns:
             The metrics of the backend, and `learning_rate`.
         """
-        rate = learning_rate(self._config, step)
-        self._backend.set_learning_rate(rate)
         rows = pack(samples, self._config.row_tokens, ranks.world())
-        trained = self._backend.train_step(rows, LOSSES[self._config.loss])
-        return {"learning_rate": rate, **trained}
+        return self.step_rows(rows, LOSSES[self._config.loss], learning_rate(self._config, step))
+
+    def step_rows(self, rows: Sequence[PackedRow], loss: Loss, rate: float) -> Mapping[str, float]:
+        """Take one optimizer step on packed rows, like `step`."""
+        self._backend.set_learning_rate(rate)
+        return {"learning_rate": rate, **self._backend.train_step(rows, loss)}
 
     def gaps(self, samples: Sequence[Sample]) -> Tensor:
         """Return |trainer - sampler| log-probability [n] of the tokens of a few samples."""
@@ -113,6 +121,8 @@ class Trainer:
         self.wait_for_checkpoint()
         try:
             folder = checkpoint.begin(self._checkpoints, step) if _first() else None
+            if folder:
+                (folder / _STATE).write_text(json.dumps(self.state) + "\n")
             self._pending = step, self._backend.save(ranks.broadcast(folder))
         except (OSError, RuntimeError, SafetensorError, CheckpointException) as error:
             raise self._failure(step, error) from error
@@ -142,6 +152,7 @@ class Trainer:
             ranks.barrier()  # the checkpoint is complete once all ranks have written their part
             if _first():
                 checkpoint.finish(self._checkpoints, step)
+            ranks.barrier()  # a rank that goes on to raise an error ends the others
         except (OSError, RuntimeError, CheckpointException) as error:
             raise self._failure(step, error) from error
 

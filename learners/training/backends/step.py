@@ -152,7 +152,7 @@ def train_step(
 
 
 def _speed(batches: Sequence[PackedRow], operations: float, seconds: float) -> dict[str, float]:
-    """Return throughput in tokens, a shared prompt counted once, and in FLOPs per rank."""
+    """Return throughput in tokens, a shared prefix counted once, and in FLOPs per rank."""
     tokens = sum(len(batch.tokens) for batch in batches)
     flops_per_s = operations / seconds / ranks.world()
     device = ranks.device()

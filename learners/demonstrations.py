@@ -1,0 +1,282 @@
+"""Demonstrations for imitation: what a scripted editor does, turn by turn, as training samples.
+
+The editor makes a task's own fixes first, in short quotes, then the edits of the careful agent.
+Habits add the faults that reinforcement learning is there to mend. Pages are renamed consistently,
+so a policy cannot know them by heart and has to read.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from random import Random
+from typing import Any, NamedTuple
+
+from learners.rollouts.tokens import ChatTokens
+from learners.training.batching import Sample
+from resume_gym import Session, Task, tool_call
+from resume_gym.agents.careful import next_edit
+from resume_gym.agents.wording import FILLERS
+from resume_gym.editing import EditSession
+from resume_gym.synthesis.procedural import generate_task
+from resume_gym.synthesis.weaknesses import HEDGES, OPENERS
+from resume_gym.text.lines import GLUE
+from resume_gym.text.verbs import FRAMES
+
+
+class Habits(NamedTuple):
+    """How often the editor does what, as probabilities.
+
+    Attributes:
+        review: it reviews first.
+        misquote: an edit quotes no more than a bullet's marker, and so fails.
+        invent: an edit adds a figure that nobody has measured.
+        submit: it submits in its last turn, and when nothing is left to edit.
+    """
+
+    review: float = 1.0
+    misquote: float = 0.0
+    invent: float = 0.0
+    submit: float = 1.0
+
+
+EXPERT = Habits()
+"""No faults."""
+HASTY = Habits(review=0.95, misquote=0.35, invent=0.1, submit=0.35)
+"""The faults of the published run's base model: it quotes too little, invents, does not submit."""
+
+SLIPS = 0.15
+"""Share of the turns before a demonstration that are spoilt: policies have to go on after those."""
+_INVENTED = (
+    ", at {n}% less cost,",
+    ", saving {n} hours a week,",
+    ", within {n} days,",
+    ", for {n} clients,",
+    ", with a team of {n},",
+    ", on a ${n}K budget,",
+)
+_BULLET = re.compile(r"[-*+•] +(?=\S)")
+
+Act = Callable[[Any, Random], str]
+"""Function from a running session to the text of an editor's next action."""
+
+
+def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
+    """Return the editor's next action."""
+    turns_left = session.rules.max_turns - session.turns
+    if session.turns == 0 and rng.random() < habits.review:
+        return tool_call("review")
+    edit = _edit(session, rng, turns_left)
+    if (edit is None or turns_left == 1) and rng.random() < habits.submit:
+        return tool_call("submit")
+    if rng.random() < habits.invent:
+        edit = _invented(session, rng) or edit
+    if edit is None:
+        return tool_call("review")
+    old, new = edit
+    if rng.random() < habits.misquote:
+        old = "- "  # always the same: a temperature below 1 disfavours a choice among many
+    return tool_call("str_replace", old=old, new=new)
+
+
+def _edit(session: Session, rng: Random, turns_left: int) -> tuple[str, str] | None:
+    """Return one of the task's fixes, else an edit of the careful agent, else None."""
+    task, resume, rules = session.task, session.resume, session.rules
+    ready = [
+        fix
+        for fix in task.fixes
+        # a fix that extends a line leaves `old` in the text
+        if resume.count(fix.old) == 1 and not (fix.new and fix.new in resume)
+    ]
+    if ready := [fix for fix in ready if not fix.needs_evidence]:
+        fix = rng.choice(ready)
+        return shortened(resume, fix.old, fix.new)
+    excess = session.state.document.lines - rules.page_lines
+    # one turn is left for submitting
+    edits_left = max(1, turns_left - 1)
+    edit = next_edit(resume, task.job, excess, edits_left, rules.page_width)
+    return shortened(resume, *edit) if edit else None
+
+
+def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
+    """Return the same edit with a short quote that occurs once: the words that differ, or more.
+
+    >>> shortened("- Cut the costs", "- Cut the costs", "- Cut the costs by 5%")
+    ('costs', 'costs by 5%')
+    """
+    before, after = (re.findall(r"\S+\s*|\s+", text) for text in (old, new))
+    least = min(len(before), len(after))
+    head = next((n for n in range(least) if before[n] != after[n]), least)
+    pairs = zip(reversed(before[head:]), reversed(after[head:]), strict=False)
+    tail = next((n for n, (a, b) in enumerate(pairs) if a != b), least - head)
+    while head or tail:
+        parts = ["".join(words[head : len(words) - tail]) for words in (before, after)]
+        quote, replacement = parts
+        if quote[-1:] == replacement[-1:] == " ":
+            quote, replacement = quote[:-1], replacement[:-1]
+        if quote.strip() and resume.count(quote) == 1:
+            return quote, replacement
+        head, tail = (head - 1, tail) if head else (head, tail - 1)
+    return old, new
+
+
+def _invented(session: Session, rng: Random) -> tuple[str, str] | None:
+    """Return an edit that adds a figure to an untouched bullet, after its first words."""
+    untouched = set(session.original.split("\n"))
+    lines = [line for line in session.resume.split("\n") if line in untouched]
+    if not (bullets := [line for line in lines if _BULLET.match(line)]):
+        return None
+    words = rng.choice(bullets).split(" ")
+    heads = (" ".join(words[:n]) for n in range(3, len(words) + 1))
+    head = next((head for head in heads if session.resume.count(head) == 1), "")
+    return (head, head + rng.choice(_INVENTED).format(n=rng.randint(2, 99))) if head else None
+
+
+# Renamed pages
+
+_KEPT = frozenset(
+    word
+    for phrase in (
+        *OPENERS,
+        *HEDGES,
+        *FILLERS,
+        *GLUE,
+        """summary profile about experience employment work history education academic training
+        skills projects results certifications publications awards languages qualifications
+        competencies achievements present selected january february march april june july august
+        september october november december""",
+    )
+    for word in re.findall(r"[a-z]+", phrase.lower())
+)
+_WORD = re.compile(r"\b[A-Za-z][a-z]{3,}\b")
+_INFLECTED = re.compile(r"([a-z]{3,})(ing|ed)")
+_STEMS = sorted(
+    {verb[:-2] for verbs in FRAMES.values() for verb in verbs if re.search("[^i]ed$", verb)}
+)
+
+
+@cache
+def _words() -> list[str]:
+    """Return the words of many pages."""
+    tasks = (generate_task(0, index, "train", "mini") for index in range(200))
+    found = {word.lower() for task in tasks for word in _WORD.findall(task.resume)}
+    return sorted(word for word in found - _KEPT if not _INFLECTED.fullmatch(word))
+
+
+def renamed(task: Task, rng: Random) -> Task:
+    """Return a task whose resume, job, fixes and evidence have other words, by one map.
+
+    A random share of the words is replaced, verbs by verbs in the same form, others by words of
+    other pages or by words that do not exist. The words in which a fix differs from what it
+    replaces stay, unless both have the same verb in two regular forms: each fix is still right.
+    """
+    kept = set(_KEPT)
+    for fix in task.fixes:
+        old, new = ({_key(word) for word in _WORD.findall(text)} for text in (fix.old, fix.new))
+        kept |= {word for word, _ in old ^ new} if fix.new else set()
+    share = rng.random() ** 0.5
+    texts = [task.resume, task.job, *(fix.new for fix in task.fixes)]
+    names: dict[tuple[str, bool], str] = {}
+    taken = {_key(word) for text in texts for word in _WORD.findall(text)}
+    for key in sorted(taken):
+        name, inflected = key
+        if name in kept or rng.random() > share:
+            continue
+        other = rng.choice(_STEMS if inflected else _words())
+        if not inflected and rng.random() < 0.5:
+            other = other[: rng.randint(2, 5)] + rng.choice(_words())[-rng.randint(2, 5) :]
+        # two words that become one could make a quote occur twice
+        if (other, inflected) not in taken:
+            taken.add((other, inflected))
+            names[key] = other
+
+    def word(match: re.Match[str]) -> str:
+        stem, inflected = _key(match[0])
+        other = names.get((stem, inflected), stem)
+        other += match[0][len(stem) :]
+        return other.capitalize() if match[0][0].isupper() else other
+
+    def text(of: str) -> str:
+        return _WORD.sub(word, of)
+
+    return replace(
+        task,
+        job=text(task.job),
+        resume=text(task.resume),
+        fixes=tuple(replace(fix, old=text(fix.old), new=text(fix.new)) for fix in task.fixes),
+        evidence=tuple(replace(one, text=text(one.text)) for one in task.evidence),
+    )
+
+
+def _key(word: str) -> tuple[str, bool]:
+    """Return the stem of a verb's regular form, or a whole word, and whether it is a stem."""
+    found = _INFLECTED.fullmatch(word.lower())
+    return (found[1], True) if found else (word.lower(), False)
+
+
+# Samples
+
+
+def demonstrations(
+    chat: ChatTokens,
+    sessions: Iterable[EditSession[Any, Any]],
+    act: Act,
+    each: int,
+    seed: object,
+    skip_prompt: float = 0.0,
+    hint: Callable[[Any], str] = lambda session: "",
+) -> Iterator[list[Sample]]:
+    """Yield samples of an editor's next turn, a group for a random turn of each episode.
+
+    Many turns from one state cost little, because the page is read once for all of them: in an
+    episode four of five tokens are the environment's. A turn that is drawn several times is one
+    sample, whose advantages are the number of draws: its weight in `likelihood`.
+
+    Args:
+        chat: encodes conversations with the sessions' tools.
+        sessions: new sessions of any domain, which are played up to the turn.
+        act: the editor.
+        each: draws from a state.
+        seed: seed of the editor's draws.
+        skip_prompt: share of the demonstrations that start at the review instead of the prompt,
+            since to read the prompt costs as much again.
+        hint: returns what is added to the last observation before the turn.
+    """
+    for group, session in enumerate(sessions):
+        rng = Random(f"{seed}:{group}")
+        told, ids = session.prompt, list[int]()
+        short = rng.random() < skip_prompt
+
+        def heard(ids: list[int], told: str) -> list[int]:
+            return [*ids, *chat.reply(told)] if ids else chat.prompt(session.system_prompt, told)  # noqa: B023
+
+        for _ in range(rng.randrange(session.rules.max_turns)):
+            text = act(session, rng)
+            if rng.random() < SLIPS:
+                text = _spoilt(text, rng)
+            step = session.step(text)
+            if step.done:
+                break
+            started = [] if short and text == tool_call("review") else heard(ids, told)
+            told, ids = step.observation, [*started, *chat.write(text)]
+        if not session.done:
+            more = hint(session)
+            prompt = heard(ids, f"{told}\n{more}" if more else told)
+            drawn = Counter(act(session, rng) for _ in range(each))
+            yield [_sample(chat, prompt, text, group, n) for text, n in drawn.items()]
+
+
+def _spoilt(text: str, rng: Random) -> str:
+    """Return a call with a slip of the kind that samplers make: cut off, or with another word."""
+    if rng.random() < 0.5:
+        return text[: rng.randrange(len(text))]
+    words = text.split(" ")
+    words[rng.randrange(len(words))] = rng.choice(words)
+    return " ".join(words)
+
+
+def _sample(chat: ChatTokens, prompt: list[int], text: str, group: int, draws: int) -> Sample:
+    ids = chat.write(text)
+    n = len(ids)
+    return Sample(group, prompt, ids, [True] * n, [0.0] * n, [float(draws)] * n)

@@ -1,0 +1,193 @@
+"""The editor that policies imitate, its habits, and the pages it works on."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+from functools import cache, partial
+from random import Random
+
+import pytest
+
+from learners.demonstrations import (
+    EXPERT,
+    HASTY,
+    Habits,
+    act,
+    demonstrations,
+    renamed,
+    shortened,
+)
+from learners.rollouts.tokens import ChatTokens
+from learners.training.models import load_tokenizer
+from resume_gym import TOOLS, Rules, Session, ToolCall, load_tasks, parse
+from resume_gym.judges import make_judge
+
+RULES = Rules(max_turns=6, page_lines=20)
+TASKS = load_tasks("mini", "train")
+TOKENIZER = load_tokenizer("nano")
+CHAT = ChatTokens(TOKENIZER, TOOLS)
+
+
+@cache
+def episodes(habits: Habits) -> tuple[Session, ...]:
+    """An episode on every task, on a renamed page."""
+    played = []
+    for number, task in enumerate(TASKS):
+        rng = Random(number)
+        session = Session(renamed(task, rng), RULES)
+        while not session.done:
+            session.step(act(session, rng, habits))
+        played.append(session)
+    return tuple(played)
+
+
+def calls(session: Session) -> list[ToolCall]:
+    found = [parse(text) for text, _ in session.state.transcript]
+    assert all(isinstance(call, ToolCall) for call in found)
+    return found  # type: ignore[return-value]
+
+
+def test_the_expert_makes_no_faults_and_earns_what_the_tasks_allow() -> None:
+    judge = make_judge("rubric")
+    rewards = []
+    for session in episodes(EXPERT):
+        assert {step.error for _, step in session.state.transcript} == {"none"}
+        assert session.state.submitted
+        assert session.ledger["review"] == 1
+        if session.needs_verdict:
+            session.grade(judge.judge(session.task, session.resume))
+        rewards.append(session.reward)
+    # the oracle earns 6.5 on tasks as they are
+    assert sum(rewards) / len(rewards) > 6.2
+
+
+def test_habits_are_faults_at_their_rates() -> None:
+    played = episodes(HASTY)
+    edits = sum(one.state.edits + one.state.failed_edits for one in played)
+    failed = sum(one.state.failed_edits for one in played)
+    assert failed / edits == pytest.approx(HASTY.misquote, abs=0.06)
+    submitted = sum(one.state.submitted for one in played) / len(played)
+    assert submitted == pytest.approx(HASTY.submit, abs=0.12)
+    added = [
+        call
+        for one in played
+        for call in calls(one)
+        if call.name == "str_replace" and re.search(r", .*\d+.*,$", call.arguments["new"])
+    ]
+    assert 0.05 < len(added) / edits < 0.2
+    errors = {step.error for one in played for _, step in one.state.transcript}
+    assert errors == {"none", "ambiguous"}, "no fault but those that are named"
+
+
+def test_all_draws_come_from_the_generator() -> None:
+    def texts(seed: int) -> list[str]:
+        session, rng = Session(TASKS[3], RULES), Random(seed)
+        while not session.done:
+            session.step(act(session, rng, HASTY))
+        return [text for text, _ in session.state.transcript]
+
+    assert texts(1) == texts(1)
+    assert len({tuple(texts(seed)) for seed in range(20)}) > 10
+
+
+def test_an_empty_page_does_not_end_the_episode() -> None:
+    task = replace(TASKS[0], resume="\n", fixes=())
+    session = Session(task, RULES)
+    rng = Random(0)
+    while not session.done:
+        session.step(act(session, rng, HASTY._replace(submit=0.0, invent=1.0)))
+    assert session.turns == RULES.max_turns
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "quote", "replacement"),
+    [
+        ("- Led it", "- Led it by 5%", "Led it", "Led it by 5%"),  # "it" alone occurs twice
+        ("- Was asked to plan", "- Planned", "Was asked to plan", "Planned"),
+        ("\n- Ran it", "", "\n- Ran it", ""),
+        ("- Cut it and so on", "- Cut it", "it and so on", "it"),
+    ],
+)
+def test_quotes_are_short_and_occur_once(old: str, new: str, quote: str, replacement: str) -> None:
+    page = f"- Did what it needs\n- Did{old}\n"
+    assert shortened(page, old, new) == (quote, replacement)
+    assert page.replace(quote, replacement) == page.replace(old, new)
+
+
+def test_short_quotes_do_what_the_fixes_do() -> None:
+    shorter = 0
+    for task in TASKS:
+        for fix in task.fixes:
+            if task.resume.count(fix.old) == 1:
+                old, new = shortened(task.resume, fix.old, fix.new)
+                assert task.resume.count(old) == 1
+                assert task.resume.replace(old, new) == task.resume.replace(fix.old, fix.new)
+                shorter += len(old) < len(fix.old)
+    assert shorter > 100
+
+
+def test_a_renamed_page_keeps_its_form_and_its_fixes() -> None:
+    changed = kept = 0
+    for task in TASKS:
+        strange = renamed(task, Random(task.task_id))
+        assert strange == renamed(task, Random(task.task_id))
+        assert re.sub(r"[A-Za-z]+", "", strange.resume) == re.sub(r"[A-Za-z]+", "", task.resume)
+        pairs = list(zip(strange.resume.split(" "), task.resume.split(" "), strict=True))
+        changed += sum(one != other for one, other in pairs)
+        kept += sum(one == other for one, other in pairs)
+        for fix, before in zip(strange.fixes, task.fixes, strict=True):
+            if task.resume.count(before.old) == 1:
+                assert strange.resume.count(fix.old) == 1
+            assert re.findall(r"\d+", fix.new) == re.findall(r"\d+", before.new)
+    assert 0.2 < changed / (changed + kept) < 0.8
+
+
+def test_one_word_has_one_new_name_on_a_page() -> None:
+    for task in TASKS[:40]:
+        strange = renamed(task, Random(0))
+        names: dict[str, set[str]] = {}
+        words = (re.findall(r"[A-Za-z]+", text) for text in (task.resume, strange.resume))
+        for old, new in zip(*words, strict=True):
+            if re.fullmatch("[A-Z]?[a-z]+", old):  # not those in capitals
+                names.setdefault(old.lower(), set()).add(new.lower())
+        assert all(len(found) == 1 for found in names.values())
+
+
+def test_demonstrations_of_a_state_share_its_tokens() -> None:
+    sessions = (Session(task, RULES) for task in TASKS[:60])
+    groups = list(demonstrations(CHAT, sessions, partial(act, habits=HASTY), 8, 1, 0.5))
+    assert len(groups) > 40
+    starts = Counter[str]()
+    for group in groups:
+        assert sum(one.advantages[0] for one in group) == 8
+        assert len({tuple(one.response) for one in group}) == len(group)
+        for one in group:
+            assert one.prompt == group[0].prompt
+            assert all(one.sampled)
+            assert len(set(one.advantages)) == 1
+            text = TOKENIZER.decode(one.response).removesuffix("<|im_end|>")
+            assert isinstance(parse(text), ToolCall)
+        state = TOKENIZER.decode(group[0].prompt)
+        assert state.rstrip().endswith("<|im_start|>assistant")
+        assert f"/{RULES.max_turns} | edits: " in state
+        starts[state[:5]] += 1
+    assert len(starts) == 2, "with the prompt, and from the review on"
+
+
+def test_a_hint_stands_before_the_turn() -> None:
+    sessions = [Session(task, RULES) for task in TASKS[:8]]
+    groups = demonstrations(CHAT, sessions, act, 2, 1, hint=lambda session: f"turn {session.turns}")
+    for group in groups:
+        state = TOKENIZER.decode(group[0].prompt)
+        assert re.search(r"edits: \d\nturn \d\b", state)
+        assert len(re.findall(r"\nturn \d", state)) == 1
+
+
+def test_the_turns_before_a_demonstration_have_slips() -> None:
+    failed = turns = 0
+    for seed in range(4):
+        sessions = [Session(task, RULES) for task in TASKS]
+        list(demonstrations(CHAT, sessions, act, 1, seed))
+        failed += sum(step.error != "none" for one in sessions for _, step in one.state.transcript)
+        turns += sum(one.turns for one in sessions)
+    assert 0.05 < failed / turns < 0.25

@@ -6,56 +6,36 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from learners.training.batching import Sample
 from learners.training.models import NANO
 
 
-class Case(NamedTuple):
-    """A group of rollouts and a model for it; lengths in tokens."""
-
-    prompt: int
-    response: int
-    rollouts: int
-    layers: int
-    vocabulary: int
-
-    def __str__(self) -> str:
-        return f"{self.prompt}/{self.response}/{self.rollouts}"
-
-    @property
-    def together(self) -> int:
-        """Rollouts a pass without sharing: as many as have no more tokens than the shared row."""
-        row, one = self.prompt + self.rollouts * self.response, self.prompt + self.response
-        fits = range(1, row // one + 1)
-        return max(count for count in fits if self.rollouts % count == 0)
-
-
 class Race(NamedTuple):
-    """One comparison; `wanted` are least ratios of times, by trainer."""
+    """One comparison on recorded episodes."""
 
-    case: Case
+    episodes: str
     precision: str
     checkpointing: bool
     rounds: int
-    wanted: tuple[tuple[str, float], ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.case} {self.precision}" + (", checkpointing" if self.checkpointing else "")
+        return f"{self.episodes}, {self.precision}" + (", checkpointing" * self.checkpointing)
 
 
-def make_model(case: Case) -> PreTrainedModel:
-    """A random Qwen3, the same each time."""
+def make_model() -> PreTrainedModel:
+    """Return a random Qwen3 of about the nano policy's size, the same each time."""
     torch.manual_seed(0)
     config = Qwen3Config(
         hidden_size=256,
-        intermediate_size=1024,
-        num_hidden_layers=case.layers,
+        intermediate_size=768,
+        num_hidden_layers=4,
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=64,
-        vocab_size=case.vocabulary,
+        vocab_size=4096,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=None,
@@ -66,22 +46,25 @@ def make_model(case: Case) -> PreTrainedModel:
 class TRL:
     """The same of TRL's trainer: its loss of each micro-batch, and backward."""
 
-    def __init__(self, race: Race, samples: list[Sample], as_installed: bool) -> None:
+    def __init__(self, race: Race, samples: list[Sample], largest: int, as_installed: bool) -> None:
         from datasets import Dataset
         from trl import GRPOConfig, GRPOTrainer
 
-        case = race.case
-        passes = case.rollouts // case.together
+        # as many rollouts at a time as have no more tokens than the largest tree, with padding
+        longest = max(len(one.prompt) + len(one.response) for one in samples)
+        fits = range(1, max(1, largest // longest) + 1)
+        together = max(count for count in fits if len(samples) % count == 0)
+        passes = len(samples) // together
         self.as_installed = as_installed
-        self.model = make_model(case)
+        self.model = make_model()
         settings = GRPOConfig(
             output_dir=tempfile.gettempdir(),
             use_cpu=True,
             bf16=race.precision == "bfloat16",
-            per_device_train_batch_size=case.together,
+            per_device_train_batch_size=together,
             gradient_accumulation_steps=passes,
-            num_generations=case.rollouts,
-            max_completion_length=case.response,
+            num_generations=len(samples),
+            max_completion_length=longest,
             temperature=1.0,
             beta=0.0,
             loss_type="dapo",
@@ -100,23 +83,33 @@ class TRL:
         if race.checkpointing:
             self.model.activation_checkpointing_enable({"use_reentrant": False})
         self.model.train()
+        total = sum(sum(one.sampled) for one in samples)
         self.batches = [
-            self._inputs(samples[start : start + case.together], case)
-            for start in range(0, case.rollouts, case.together)
+            self._inputs(samples[start : start + together], total)
+            for start in range(0, len(samples), together)
         ]
 
     @staticmethod
-    def _inputs(samples: list[Sample], case: Case) -> dict[str, Tensor]:
-        prompts = torch.tensor([one.prompt for one in samples])
-        responses = torch.tensor([one.response for one in samples])
+    def _inputs(samples: list[Sample], total: int) -> dict[str, Tensor]:
+        def padded(name: str, left: bool = False) -> Tensor:
+            columns = [torch.tensor(getattr(one, name)) for one in samples]
+            side = "left" if left else "right"
+            return pad_sequence(columns, batch_first=True, padding_side=side)
+
+        def mask(name: str, left: bool = False) -> Tensor:
+            ones = [torch.ones(len(getattr(one, name)), dtype=torch.long) for one in samples]
+            side = "left" if left else "right"
+            return pad_sequence(ones, batch_first=True, padding_side=side)
+
         return {
-            "prompt_ids": prompts,
-            "prompt_mask": torch.ones_like(prompts),
-            "completion_ids": responses,
-            "completion_mask": torch.ones_like(responses),
-            "old_per_token_logps": torch.tensor([one.logprobs for one in samples]),
-            "advantages": torch.tensor([one.advantages[0] for one in samples]),
-            "num_items_in_batch": torch.tensor(case.rollouts * case.response),
+            "prompt_ids": padded("prompt", left=True),
+            "prompt_mask": mask("prompt", left=True),
+            "completion_ids": padded("response"),
+            "completion_mask": mask("response"),
+            "tool_mask": padded("sampled").long(),
+            "old_per_token_logps": padded("logprobs"),
+            "advantages": padded("advantages"),
+            "num_items_in_batch": torch.tensor(total),
         }
 
     def step(self) -> None:
@@ -133,7 +126,7 @@ class TRL:
             )
             length = inputs["completion_ids"].shape[1]
             score = self.trainer._get_per_token_logps_and_entropies
-            return score(self.model, ids, masks, length)[0].flatten()
+            return score(self.model, ids, masks, length)[0][inputs["tool_mask"] > 0]
 
         with torch.no_grad():
             return torch.cat(self._run(logprobs))

@@ -48,7 +48,6 @@ class Config:
             Hugging Face Hub, which is downloaded.
         env: environment id, or module:id to import the module that registers it.
         tasks: task source; empty for the environment's default.
-        task_sampling: uniform, or informative to prefer tasks with a high reward spread in groups.
         judge: judge of final documents, a name or JSON with a name and options; empty for
             the environment's default.
         seed: random seed.
@@ -105,7 +104,6 @@ class Config:
     model: str = "nano"
     env: str = "ResumeEditMini-v0"
     tasks: str = ""
-    task_sampling: Literal["uniform", "informative"] = "uniform"
     judge: str = ""
     seed: NonNegativeInt = 1
     steps: PositiveInt = 20
@@ -250,12 +248,17 @@ def check_env(env: str) -> None:
         raise ConfigError(f"env: no environment is called {name!r}{near}")
 
 
-def load(argv: Sequence[str]) -> Config:
-    """Parse a command line; exit with status 2 if it is invalid."""
+def load(argv: Sequence[str], default: Config | None = None) -> Config:
+    """Parse a command line; exit with status 2 if it is invalid.
+
+    Args:
+        argv: arguments.
+        default: settings without `--config`, in place of the defaults of `Config`.
+    """
     options, flags = _file_and_mode().parse_known_args(argv)
     try:
         file = None if options.config is None else _find(options.config)
-        base = Config() if file is None else read_toml(file)
+        base = read_toml(file) if file else default or Config()
     except ConfigError as error:
         stop(error)
     about = (

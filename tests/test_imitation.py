@@ -1,7 +1,9 @@
 """The warm start: its rows, the order in which they come, and the whole command."""
 
+import json
 import pickle
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -10,22 +12,22 @@ import pytest
 import torch
 
 from learners.demonstrations import EXPERT
-from learners.imitation import Options, main, make_rows, rows_of, shuffled
+from learners.imitation import DEFAULTS, Dose, main, make_rows, rows_of, shuffled
 from learners.losses import LossInput, Totals, likelihood
 from learners.training.batching import PackedRow
 from learners.training.models import load, load_tokenizer
 from resume_gym import Session, load_tasks
 
-SMALL = Options(minutes=0.3, model="nano", row_tokens=2048, draws=4)
+CONFIG = replace(DEFAULTS, model="nano", row_tokens=2048)
 
 
-def rows(options: Options, count: int, start: int = 0) -> list[PackedRow]:
-    made = make_rows(options, "nano", EXPERT, start, 0)
+def rows(count: int, start: int = 0) -> list[PackedRow]:
+    made = make_rows(Dose(minutes=1, draws=4), CONFIG, EXPERT, start, 0)
     return [pickle.loads(next(made)) for _ in range(count)]
 
 
 def test_rows_are_the_same_again_and_others_after_a_restart() -> None:
-    first, again, others = rows(SMALL, 3), rows(SMALL, 3), rows(SMALL, 3, start=1)
+    first, again, others = rows(3), rows(3), rows(3, start=1)
     for packed, same, other in zip(first, again, others, strict=True):
         assert packed.tokens.tolist() == same.tokens.tolist() != other.tokens.tolist()
         assert len(packed.tokens) <= 2048
@@ -33,10 +35,10 @@ def test_rows_are_the_same_again_and_others_after_a_restart() -> None:
 
 
 def test_workers_take_turns() -> None:
-    options = Options(minutes=1, model="nano", row_tokens=2048, draws=4, workers=2, repeats=1)
-    with rows_of(options, "nano", EXPERT, 0) as made:
+    dose = Dose(minutes=1, draws=4, workers=2, repeats=1)
+    with rows_of(dose, CONFIG, EXPERT, 0) as made:
         first = [next(made).tokens.tolist() for _ in range(6)]
-    with rows_of(options, "nano", EXPERT, 0) as made:
+    with rows_of(dose, CONFIG, EXPERT, 0) as made:
         assert first == [next(made).tokens.tolist() for _ in range(6)]
 
 
@@ -62,8 +64,9 @@ def test_likelihood_is_a_weighted_mean() -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (["--env", "ResumeEdit-v9"], "env: expected ResumeEditMini-v0 or ResumeEdit-v0, got"),
-        (["--habits", "2"], "habits in [0, 1], got 1.0 and 2.0"),
+        (["--env", "ReleaseNotes-v9"], "env: no environment is called"),
+        (["--backend", "fsdp2"], "backend: expected 'local', got 'fsdp2'"),
+        (["--habits", "2"], "habits: expected at most 1, got 2.0"),
         (["--model", "absent"], "model: expected 'nano', 'smollm2', a folder"),
         (["--rows", "0"], "rows: expected at least 1, got 0"),
     ],
@@ -89,8 +92,9 @@ def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
     second = capsys.readouterr().out
     losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", first + second)]
     assert losses[-1] < losses[0] / 1.5
-    assert "habits off" in first
-    assert "habits on" in first
+    lines = (tmp_path / "imitation" / "evaluations.jsonl").read_text().splitlines()
+    assert [json.loads(line)["habits"] for line in lines] == ["off", "on", "off", "on"]
+    assert all("reward" in json.loads(line) for line in lines)
     assert "differ by" in first
     steps = [int(step) for step in re.findall(r"step (\d+)", first + second)]
     assert steps == sorted(steps), "the second run goes on after the first"

@@ -1,6 +1,5 @@
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -369,27 +368,3 @@ def test_a_judge_that_cannot_judge_anything_ends_the_run_and_loses_nothing(tmp_p
         assert len(batch(make(engine, FixedJudge(), folder, **settings)).rollouts) == 2
         # at most the episode that was with a judge in a thread is played again
         assert len(engine.seeds) <= (2 if judge.name == "fixed" else 0)
-
-
-def test_informative_tasks_are_drawn_more_often_also_after_a_resume(tmp_path: Path) -> None:
-    """Of six tasks one earns the same in all its groups: it is seldom played again."""
-    dull = TASKS[0].task_id
-    settings: dict[str, Any] = {"groups": 2, "task_sampling": "informative", "max_staleness": 0}
-
-    def drawn(made: Orchestrator, step: int) -> list[str]:
-        return [one.session.task.task_id for one in made.plan(step)[0][::4]]
-
-    class Varied(Ranking):
-        async def averdicts(self, task: Task, group: Sequence[str]) -> list[Verdict | JudgeError]:
-            return [BEST if task.task_id == dull or i % 2 else WORST for i in range(len(group))]
-
-    made = make(says(EDIT, SUBMIT), Varied(), tmp_path, **settings)
-    counts: Counter[str] = Counter()
-    for step in range(1, 41):
-        assert drawn(made, step) == drawn(make(says(), folder=tmp_path, **settings), step)
-        counts.update(drawn(made, step))
-        batch(made, step)
-    assert counts.pop(dull) < 0.6 * min(counts.values())
-    ahead = make(says(), folder=tmp_path, **{**settings, "max_staleness": 1})
-    Trajectories(tmp_path).path(40).unlink()
-    assert drawn(ahead, 41), "with one step of staleness, step 41 begins before step 40 is over"

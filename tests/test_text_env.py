@@ -121,8 +121,7 @@ def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
     silent = Orchestrator(CONFIG, work, Scripted(lambda key: []), Trajectories(tmp_path), print)
     again = asyncio.run(silent.batch(1)).rollouts
     assert [one.record() for one in again] == [one.record() for one in rollouts]
-    # informative sampling reads what groups earned
-    assert len(Trajectories(tmp_path).rewards(1, range(2))) == 6
+    assert len(Trajectories(tmp_path).graded(1, range(2))) == 6
 
 
 def _chat() -> ChatTokens:

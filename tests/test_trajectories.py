@@ -66,7 +66,7 @@ def test_rewards_come_in_order(tmp_path: Path) -> None:
     for reward, (one.group, one.member) in enumerate([(5, 0), (4, 1), (4, 0)]):
         one.session.restore(state._replace(reward=reward))
         kept.append(9, one)
-    assert [reward for _, reward in kept.rewards(9, {4, 5})] == [2, 1, 0]
+    assert [one["reward"] for one in kept.graded(9, {4, 5})] == [2, 1, 0]
 
 
 @pytest.mark.parametrize("bytes_left", [1, 40, 500])
@@ -97,7 +97,7 @@ def test_damaged_lines_are_removed_and_their_episodes_remain(tmp_path: Path) -> 
     assert [rollout.session.done for rollout in restored] == [True, False, False]
     assert told == ["Damaged lines of step-000009.jsonl, now left out: 3."]
     assert kept.path(9).read_bytes() == first + b"\n"
-    assert len(kept.rewards(9, {4})) == len(told) == 1
+    assert len(kept.graded(9, {4})) == len(told) == 1
 
 
 def test_texts_of_all_kinds_survive(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_file_of_another_step_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=told):
         kept.restore(8, other)
     with pytest.raises(ConfigError, match=told):
-        kept.rewards(8, range(2, 4))
+        kept.graded(8, range(2, 4))
 
 
 def test_no_episode_is_written_through_a_link(tmp_path: Path) -> None:

@@ -13,14 +13,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from statistics import pstdev
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from learners.config import Config
 from learners.engines import Completion, Engine, RefusedError, Sampling
-from learners.rollouts.curriculum import LOOK_BACK, Spreads, weights
 from learners.rollouts.rollout import NOT_SAMPLED, Rollout, play
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
@@ -101,7 +99,6 @@ class Orchestrator:
         self._judge: Any = work.judge  # None where no session needs a verdict
         # such judges are slow and may fail, so rollouts are stored before they are graded
         self._judge_waits = isinstance(work.judge, AsyncJudge)
-        self._spread: dict[int, Spreads] = {}
         self._waits: dict[int, tuple[str, float]] = {}
         self._lag_s = 0.0
         self._evaluations = 0
@@ -109,35 +106,15 @@ class Orchestrator:
     def plan(self, step: int) -> tuple[list[Rollout], int]:
         """Return the unplayed rollouts of a step, and its seed.
 
-        They depend only on the run's seed and, with informative task sampling, on the rewards of
-        steps that are certain to be over when this one begins, so a resumed run draws the same.
+        They depend only on the run's seed and the step, so a resumed run draws the same.
         """
         config, work = self._config, self._work
         rng = np.random.default_rng([config.seed, step])
         again = len(work.tasks) < config.groups
-        chances = None
-        if config.task_sampling == "informative":
-            over = range(max(1, step - LOOK_BACK), step - config.max_staleness)
-            history = [(before, self._spreads(before)) for before in over]
-            chances = weights(history, len(work.tasks), step)
-            chances /= chances.sum()
-        chosen = rng.choice(len(work.tasks), config.groups, replace=again, p=chances)
+        chosen = rng.choice(len(work.tasks), config.groups, replace=again)
         tasks = [work.tasks[i] for i in chosen]
         first = (step - 1) * config.groups
         return self._fresh(tasks, config.group_size, first), int(rng.integers(2**62))
-
-    def _spreads(self, step: int) -> Spreads:
-        """Return the reward spread of each group of a finished step, cached."""
-        if step not in self._spread and self._trajectories:
-            indices = {task.task_id: index for index, task in enumerate(self._work.tasks)}
-            groups: dict[str, list[float]] = {}
-            first = (step - 1) * self._config.groups
-            numbers = range(first, first + self._config.groups)
-            for task, reward in self._trajectories.rewards(step, numbers):
-                groups.setdefault(task, []).append(reward)
-            spreads = [(indices[task], pstdev(rewards)) for task, rewards in groups.items()]
-            self._spread[step] = spreads
-        return self._spread.get(step, ())
 
     def _fresh(self, tasks: Sequence[Any], members: int, first: int = 0) -> list[Rollout]:
         rollouts = []

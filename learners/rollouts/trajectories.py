@@ -83,14 +83,6 @@ class Trajectories:
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.path(step)} is of another run or step: {error}") from None
 
-    def rewards(self, step: int, groups: Collection[int]) -> list[tuple[str, float]]:
-        """Return task id and reward of each graded rollout of a step, by group and member.
-
-        Raises:
-            ConfigError: the file has other groups than those of the step.
-        """
-        return [(record["task_id"], record["reward"]) for record in self.graded(step, groups)]
-
     def graded(self, step: int, groups: Collection[int] | None = None) -> list[dict[str, Any]]:
         """Return the record of each graded rollout of a step, by group and member."""
         # lines are in the order of verdicts, which is not reproducible

@@ -148,7 +148,7 @@ class Config:
         try:
             checked = _SCHEMA.model_validate(vars(self))
         except ValidationError as error:
-            raise ConfigError(_message(error)) from None
+            raise ConfigError(message_of(error)) from None
         vars(self).update(checked)  # not setattr(): the dataclass is frozen
         if self.name in ("", ".", "..") or set(self.name) & set("/\\"):
             raise ConfigError(f"name: expected the name of a folder, got {self.name!r}")
@@ -218,13 +218,14 @@ _EXPECTED = {
     "bool_type": "true or false",
     "greater_than": "more than {gt:g}",
     "greater_than_equal": "at least {ge:g}",
+    "less_than_equal": "at most {le:g}",
     "path_type": "a path",
     "tuple_type": "a list",
 }
 
 
-def _message(error: ValidationError) -> str:
-    """Return the first error as one line."""
+def message_of(error: ValidationError) -> str:
+    """Return the first error of a validation as one line."""
     first = error.errors()[0]
     expected = _EXPECTED.get(first["type"], first["msg"].removeprefix("Input should be "))
     context = first.get("ctx", {})

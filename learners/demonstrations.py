@@ -48,14 +48,7 @@ HASTY = Habits(review=0.95, misquote=0.35, invent=0.1, submit=0.35)
 
 SLIPS = 0.15
 """Share of the turns before a demonstration that are spoilt: policies have to go on after those."""
-_INVENTED = (
-    ", at {n}% less cost,",
-    ", saving {n} hours a week,",
-    ", within {n} days,",
-    ", for {n} clients,",
-    ", with a team of {n},",
-    ", on a ${n}K budget,",
-)
+_INVENTED = ["at {n}% less cost", "saving {n} hours a week", "within {n} days", "for {n} clients"]
 _BULLET = re.compile(r"[-*+•] +(?=\S)")
 
 Act = Callable[[Any, Random], str]
@@ -129,8 +122,9 @@ def _invented(session: Session, rng: Random) -> tuple[str, str] | None:
         return None
     words = rng.choice(bullets).split(" ")
     heads = (" ".join(words[:n]) for n in range(3, len(words) + 1))
-    head = next((head for head in heads if session.resume.count(head) == 1), "")
-    return (head, head + rng.choice(_INVENTED).format(n=rng.randint(2, 99))) if head else None
+    figure = rng.choice(_INVENTED).format(n=rng.randint(2, 99))
+    unique = (head for head in heads if session.resume.count(head) == 1)
+    return next(((head, f"{head}, {figure},") for head in unique), None)
 
 
 # Renamed pages

@@ -18,12 +18,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count, cycle, islice
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from resume_gym.import_path import leave_current_folder
 from resume_gym.user_errors import missing_of
@@ -36,9 +36,12 @@ if __name__ == "__main__":
 
 import torch
 import tyro
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
+from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
 from rich.console import Console
 
-from learners.config import Config, ConfigError, load, stop, to_toml
+from learners.config import Config, ConfigError, load, message_of, stop, to_toml
 from learners.demonstrations import EXPERT, HASTY, Habits, act, demonstrations, renamed
 from learners.engines import EngineError
 from learners.engines.transformers import TransformersEngine
@@ -60,6 +63,7 @@ from resume_gym.judges import JudgeError
 from resume_gym.synthesis.procedural import generate_task
 
 T = TypeVar("T")
+Share = Annotated[float, Field(ge=0, le=1)]
 VARIANTS = {"ResumeEditMini-v0": "mini", "ResumeEdit-v0": "full"}
 NEW = "new"
 """Name of a model that does not exist yet: a nano policy with random weights."""
@@ -77,7 +81,7 @@ _TEXTS = 600  # tasks from whose demonstrations the tokenizer is learned
 _CHECKED = 16  # episodes whose log-probabilities are compared
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(allow_inf_nan=False))
 class Dose:
     """How much is demonstrated, and how.
 
@@ -89,26 +93,15 @@ class Dose:
         repeats: number of times that each demonstration is seen.
         workers: processes that make demonstrations, for GPUs; 0 makes them between steps.
         rows: packed rows per optimizer step.
-
-    Raises:
-        ConfigError: a value is out of range.
     """
 
-    minutes: float
-    habits: float = 0.1
-    draws: int = 32
-    skip_prompt: float = 0.0
-    repeats: int = 3
-    workers: int = 0
-    rows: int = 1
-
-    def __post_init__(self) -> None:
-        least = {"minutes": 0.001, "draws": 1, "repeats": 1, "workers": 0, "rows": 1}
-        for name, value in vars(self).items():
-            if not value >= least.get(name, 0):
-                raise ConfigError(f"{name}: expected at least {least.get(name, 0)}, got {value}")
-            if name in ("habits", "skip_prompt") and value > 1:
-                raise ConfigError(f"{name}: expected at most 1, got {value}")
+    minutes: PositiveFloat
+    habits: Share = 0.1
+    draws: PositiveInt = 32
+    skip_prompt: Share = 0.0
+    repeats: PositiveInt = 3
+    workers: NonNegativeInt = 0
+    rows: PositiveInt = 1
 
 
 def make_rows(
@@ -313,6 +306,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             Dose, prog=_COMMAND, description=__doc__, args=arguments, return_unknown_args=True
         )
         run(dose, load(settings, DEFAULTS))
+    except ValidationError as error:
+        stop(ConfigError(message_of(error)))
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     except (CheckpointError, EngineError, JudgeError) as error:

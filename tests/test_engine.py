@@ -147,6 +147,40 @@ def test_one_prompt_is_computed_once() -> None:
     assert [one.ids for one in prefilled_apart()] == [one.ids for one in said]
 
 
+def test_a_reply_to_equal_conversations_is_computed_once() -> None:
+    policy, plain = counted()
+    engine = TransformersEngine(policy)
+    prompt, reply = words(8, 1), words(20, 2)
+    first = [ask(key, prompt, max_tokens=2) for key in range(4)]
+    said = engine.sample(first)
+    # three say the same, as most members of a group do at first
+    ids = [prompt + said[0].ids + reply] * 3 + [prompt + words(2, 3) + reply]
+    engine.release(3)
+    requests = [ask(key, one, 1) for key, one in enumerate(ids)]
+    for key in (1, 2):
+        engine._parked[key] = engine._parked[0]
+    policy.shapes.clear()
+    again = engine.sample(requests)
+    fed = [shape for shape in policy.shapes if shape[1] > 1]
+    assert fed == [(1, len(ids[3]) - 1), (1, len(reply))], "a new conversation, and one reply"
+    check(plain, requests, again)
+    assert len({tuple(one.ids) for one in again[:3]}) > 1, "members of a group are drawn apart"
+
+
+@pytest.mark.parametrize(("length", "alone", "prefixes"), [(20, 0, 1), (20, 2, 2), (5, 2, 1)])
+def test_a_prefix_is_copied_only_where_that_saves_reading(
+    length: int, alone: int, prefixes: int
+) -> None:
+    """Four members of a group hear the same reply, long or short; others hear another one."""
+    policy, _ = tiny_policy("qwen3", TEMPERATURE)
+    engine = TransformersEngine(policy)
+    prompt, reply = words(30, 1), words(length, 2)
+    engine.sample([ask(key, prompt, max_tokens=1) for key in range(4 + alone)])
+    ids = [prompt + [7] + reply] * 4 + [prompt + [8 + n] + reply for n in range(alone)]
+    engine.sample([ask(key, one) for key, one in enumerate(ids)])
+    assert len({id(one.shared) for one in engine._parked.values()}) == prefixes
+
+
 def test_finished_conversations_leave_the_batch() -> None:
     policy, _ = counted()
     requests = [ask(key, words(5, key), max_tokens=80) for key in range(24)]

@@ -68,7 +68,7 @@ def test_likelihood_is_a_weighted_mean() -> None:
         (["--backend", "fsdp2"], "backend: expected 'local', got 'fsdp2'"),
         (["--habits", "2"], "habits: expected at most 1, got 2.0"),
         (["--model", "absent"], "model: expected 'nano', 'smollm2', a folder"),
-        (["--rows", "0"], "rows: expected at least 1, got 0"),
+        (["--rows", "0"], "rows: expected more than 0, got 0"),
     ],
 )
 def test_bad_options_are_one_line(

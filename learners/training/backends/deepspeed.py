@@ -8,7 +8,7 @@ import os
 import tempfile
 import warnings
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -16,17 +16,9 @@ from torch import Tensor
 from torch.serialization import safe_globals
 
 from learners.config import Config
-from learners.losses import Loss
 from learners.training import models, ranks
-from learners.training.backends.step import (
-    make_cost,
-    make_optimizer,
-    make_policy,
-    merge_adapters,
-    set_learning_rate,
-    train_step,
-)
-from learners.training.batching import PackedRow
+from learners.training.backends.local import LocalBackend
+from learners.training.backends.step import make_cost, make_optimizer, make_policy, merge_adapters
 from learners.training.checkpoint import only_data
 from learners.training.policy import Policy
 
@@ -43,7 +35,7 @@ from deepspeed.utils import logger
 _TAG = "state"
 
 
-class DeepSpeedBackend:
+class DeepSpeedBackend(LocalBackend):
     """AdamW on weights sharded by ZeRO-3; see `Backend`."""
 
     def prepare(self, config: Config) -> Policy:
@@ -60,16 +52,8 @@ class DeepSpeedBackend:
         optimizer = make_optimizer(policy.parameters(), config)
         settings = _settings(config)
         self._engine, *_ = deepspeed.initialize(model=policy, optimizer=optimizer, config=settings)
+        self._policy, self._optimizer = self._engine, self._engine.optimizer
         return policy
-
-    def set_learning_rate(self, rate: float) -> None:
-        """See `Backend`."""
-        set_learning_rate(self._engine.optimizer, rate)
-
-    def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
-        """Take one optimizer step; see `Backend.train_step`."""
-        self._engine.train()
-        return train_step(self._engine, self._cost, batches, loss, self._backward, self._optimize)
 
     def _backward(self, part: Tensor, last: bool) -> None:
         # set by hand, since the number of rows differs from step to step
@@ -82,12 +66,6 @@ class DeepSpeedBackend:
         if self._engine.optimizer.overflow:
             return math.nan
         return float(self._engine.get_global_grad_norm())
-
-    @torch.no_grad()
-    def score(self, batch: PackedRow) -> Tensor:
-        """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
-        logprobs: Tensor = self._engine(batch.to(ranks.device()))[0]
-        return logprobs
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""

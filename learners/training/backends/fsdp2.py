@@ -6,7 +6,6 @@ layer, so that it never holds more than its shard and one full layer.
 """
 
 import io
-import math
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -27,20 +26,13 @@ from torch.distributed.fsdp import (
     OffloadPolicy,
     fully_shard,
 )
-from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from learners.config import Config, ConfigError
 from learners.losses import Loss
 from learners.training import models, ranks
-from learners.training.backends.step import (
-    make_cost,
-    make_optimizer,
-    make_policy,
-    merge_adapters,
-    set_learning_rate,
-    train_step,
-)
+from learners.training.backends.local import LocalBackend
+from learners.training.backends.step import make_cost, make_optimizer, make_policy, merge_adapters
 from learners.training.batching import PackedRow
 from learners.training.checkpoint import only_data
 from learners.training.policy import Policy
@@ -63,7 +55,7 @@ _METADATA: dict[tuple[str, str], Any] = {
 _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.strided}.__getitem__
 
 
-class FSDP2Backend:
+class FSDP2Backend(LocalBackend):
     """AdamW on weights sharded by FSDP2; see `Backend`."""
 
     def prepare(self, config: Config) -> Policy:
@@ -98,41 +90,21 @@ class FSDP2Backend:
         self._optimizer = make_optimizer(self._policy.parameters(), config)
         return self._policy
 
-    def set_learning_rate(self, rate: float) -> None:
-        """See `Backend`."""
-        set_learning_rate(self._optimizer, rate)
-
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
         """Take one optimizer step; see `Backend.train_step`."""
-        self._policy.train()
-        world = ranks.world()  # FSDP averages gradients over ranks, but the loss is summed
         try:
-            return train_step(
-                self._policy,
-                self._cost,
-                batches,
-                loss,
-                lambda part, last: (part * world).backward(),
-                self._optimize,
-            )
+            return super().train_step(batches, loss)
         finally:
-            self._optimizer.zero_grad()
             # after a skipped batch, without a backward pass, the root module is still gathered
             self._policy.reshard()  # type: ignore[operator]
 
-    def _optimize(self) -> float:
-        weights = self._policy.parameters()
-        norm = torch.nn.utils.clip_grad_norm_(weights, self._config.max_grad_norm)
-        # of shards, the norm is a DTensor of partial sums
-        value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
-        if math.isfinite(value):
-            self._optimizer.step()
-        return value
+    def _backward(self, part: Tensor, last: bool) -> None:
+        # FSDP averages gradients over ranks, but the loss is summed
+        (part * ranks.world()).backward()
 
-    @torch.no_grad()
     def score(self, batch: PackedRow) -> Tensor:
         """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
-        logprobs: Tensor = self._policy(batch.to(ranks.device()))[0]
+        logprobs = super().score(batch)
         self._policy.reshard()  # type: ignore[operator]
         return logprobs
 

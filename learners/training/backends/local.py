@@ -1,12 +1,15 @@
 """Backend for one process and one device, in plain PyTorch."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from learners.config import Config
 from learners.losses import Loss
@@ -43,25 +46,24 @@ class LocalBackend:
         """Take one optimizer step; see `Backend.train_step`."""
         self._policy.train()
         try:
-            return train_step(
-                self._policy,
-                self._cost,
-                batches,
-                loss,
-                lambda part, last: part.backward(),
-                self._optimize,
-            )
+            steps = self._backward, self._optimize
+            return train_step(self._policy, self._cost, batches, loss, *steps)
         finally:
             # sampling comes next, which needs neither gradients nor recomputed activations
             self._optimizer.zero_grad()
             self._policy.eval()
 
+    def _backward(self, part: Tensor, last: bool) -> None:
+        part.backward()
+
     def _optimize(self) -> float:
         weights = self._policy.parameters()
         norm = torch.nn.utils.clip_grad_norm_(weights, self._config.max_grad_norm)
-        if torch.isfinite(norm):  # nan would also spoil Adam's moments, for all later steps
+        # of shards, the norm is a DTensor of partial sums
+        value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        if math.isfinite(value):  # nan would also spoil Adam's moments, for all later steps
             self._optimizer.step()
-        return float(norm)
+        return value
 
     @torch.no_grad()
     def score(self, batch: PackedRow) -> Tensor:
@@ -76,11 +78,12 @@ class LocalBackend:
         named = ((name, weight.detach()) for name, weight in weights)
         return merge_adapters(self._config, named)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path) -> "Future[Any] | None":
         """Write the weights as safetensors, and the optimizer state."""
         # a frozen base model is written too: a checkpoint needs no other file to be loaded
         save_model(self._policy, str(folder / "policy.safetensors"))
         torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
+        return None
 
     def load(self, folder: Path) -> None:
         """Load a checkpoint."""

@@ -26,7 +26,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -201,23 +201,28 @@ def attention(scale: Scale) -> Iterator[Figure]:
     for heads, key_heads, size in scale.heads:
         shapes = [(1, count, tokens, size) for count in (heads, key_heads, key_heads, heads)]
         *states, grad = (torch.randn(shape, device=DEVICE).to(half) for shape in shapes)
-        found = {}
-        for name, ours, kind in (
-            ("exact", False, torch.float64),
-            ("loop", False, half),
-            ("packed", True, half),
-        ):
+
+        def attended(
+            way: Callable[..., Tensor], kind: torch.dtype, states: Any = states, grad: Any = grad
+        ) -> list[Tensor]:
             own = [one.detach().to(kind).requires_grad_() for one in states]
-            attend = packed_attention.packed_attention if ours else packed_attention._in_a_loop
-            out = attend(*own, None, row.nodes)
+            out = way(*own, None, row.nodes)
             out.backward(grad.to(kind))
-            found[name] = [out, *(one.grad for one in own)]
-        parts = zip(*found.values(), strict=True)
-        names = ("outputs", "queries", "keys", "values")
-        for part, (exact, loop, packed) in zip(names, parts, strict=True):
-            ratio = relative(packed, exact) / max(relative(loop, exact), 1e-9)
-            about = f"attention {heads}/{key_heads}/{size}: error of {part} / that of the loop"
-            yield Figure(about, ratio, at_most=2.0)
+            return [out, *(one.grad for one in own)]
+
+        exact = attended(packed_attention._in_a_loop, torch.float64)
+        loop = attended(packed_attention._in_a_loop, half)
+        ways = {"packed": packed_attention.packed_attention, "flex": packed_attention._in_flex}
+        if DEVICE.type == "cpu":
+            del ways["flex"]  # which has no backward pass on CPUs
+        for name, way in ways.items():
+            about = f"attention {heads}/{key_heads}/{size}, {name}: error of"
+            with recorded(about):  # if one fails, the other is still checked
+                parts = zip(attended(way, half), loop, exact, strict=True)
+                names = ("outputs", "queries", "keys", "values")
+                for part, (one, other, true) in zip(names, parts, strict=True):
+                    ratio = relative(one, true) / max(relative(other, true), 1e-9)
+                    yield Figure(f"{about} {part} / that of the loop", ratio, at_most=2.0)
 
 
 def head_products(scale: Scale) -> Iterator[Figure]:
@@ -461,16 +466,17 @@ def train(
 def steps(scale: Scale) -> Iterator[Figure]:
     """Forward and backward of a group, in different ways: time, MFU and memory."""
     # compiled last: rotary embeddings stay compiled for all models of a process
-    for loop, compiled in ((False, False), (True, False), (False, True)):
+    flex = [("flex", False)] if DEVICE.type == "cuda" else []
+    for attending, compiled in (("", False), ("loop", False), *flex, ("", True)):
         for name, config in scale.models:
             samples = group(scale, config.vocab_size)
             rows = {"shared": pack(samples, sys.maxsize)}
-            if not loop and not compiled:
+            if not attending and not compiled:
                 rows["separate"] = pack(unshare(samples), 4 * (scale.prompt + scale.response))
             for prompts, packed in rows.items():
-                way = f"{name}, {prompts}" + ", in a loop" * loop + ", compiled" * compiled
+                way = f"{name}, {prompts}, {attending}".removesuffix(", ") + ", compiled" * compiled
                 # if one runs out of memory, the others still run
-                with recorded(way), in_a_loop() if loop else nullcontext():
+                with recorded(way), attention_in(attending):
                     yield from step(way, make_model(config), packed, scale.repeats, compiled)
 
 
@@ -501,13 +507,12 @@ def step(
         yield Figure(f"{name}: peak / plan without the optimizer", used / without)
 
 
-@contextmanager
-def in_a_loop() -> Iterator[None]:
-    """Attend with the reference implementation."""
-    with patch.object(
-        packed_attention, "_implementation", lambda value: packed_attention._in_a_loop
-    ):
-        yield
+def attention_in(way: str) -> AbstractContextManager[object]:
+    """Attend in the reference implementation "loop", in "flex", or for "" as usual."""
+    ways = {"loop": packed_attention._in_a_loop, "flex": packed_attention._in_flex}
+    if not way:
+        return nullcontext()
+    return patch.object(packed_attention, "_implementation", lambda value: ways[way])
 
 
 def chunks(scale: Scale) -> Iterator[Figure]:

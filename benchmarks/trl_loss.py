@@ -81,7 +81,7 @@ class TRL:
         # what `train` would do before its first step
         self.trainer.current_gradient_accumulation_steps = passes
         if race.checkpointing:
-            self.model.activation_checkpointing_enable({"use_reentrant": False})
+            self.model.gradient_checkpointing_enable({"use_reentrant": False})
         self.model.train()
         total = sum(sum(one.sampled) for one in samples)
         self.batches = [

@@ -103,7 +103,7 @@ def by_turn(
     for column, name in enumerate(BLOCKS[1:], 1):
         parts[name] = mean_centred(ends[:, column], groups)[owner]
     # equal rewards differ from their mean by rounding, which must not be scaled up
-    parts = {name: part.round(decimals=9) for name, part in parts.items()}
+    parts = {name: part.round(decimals=12) for name, part in parts.items()}
     plain = torch.stack([*parts.values()]).sum(0)
 
     squares = {name: mean_square(part) for name, part in parts.items()}

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, cycle, islice
 from pathlib import Path
@@ -36,8 +36,7 @@ if __name__ == "__main__":
 
 import torch
 import tyro
-from pydantic import ConfigDict, Field, ValidationError
-from pydantic.dataclasses import dataclass
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
 from rich.console import Console
 
@@ -81,7 +80,7 @@ _TEXTS = 600  # tasks from whose demonstrations the tokenizer is learned
 _CHECKED = 16  # episodes whose log-probabilities are compared
 
 
-@dataclass(frozen=True, config=ConfigDict(allow_inf_nan=False))
+@dataclass(frozen=True)
 class Dose:
     """How much is demonstrated, and how.
 
@@ -302,9 +301,10 @@ def run(dose: Dose, config: Config) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make a warm start with command-line arguments, by default those of this process."""
     try:
-        dose, settings = tyro.cli(
+        given, settings = tyro.cli(
             Dose, prog=_COMMAND, description=__doc__, args=arguments, return_unknown_args=True
         )
+        dose = TypeAdapter(Dose).validate_python(vars(given))
         run(dose, load(settings, DEFAULTS))
     except ValidationError as error:
         stop(ConfigError(message_of(error)))

@@ -63,7 +63,7 @@ def whole(backend: Backend) -> dict[str, Tensor]:
 
 def first_moments(backend: Any) -> dict[str, Tensor]:
     """After the first step, a tenth of the clipped gradient."""
-    policy = getattr(backend, "_policy", None) or backend._engine.module
+    policy = getattr(backend._policy, "module", backend._policy)  # of DeepSpeed's engine
     moments = {}
     for name, weight in policy.named_parameters():
         if hasattr(backend, "_engine"):

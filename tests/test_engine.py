@@ -176,7 +176,7 @@ def test_a_prefix_is_copied_only_where_that_saves_reading(
     engine = TransformersEngine(policy)
     prompt, reply = words(30, 1), words(length, 2)
     engine.sample([ask(key, prompt, max_tokens=1) for key in range(4 + alone)])
-    ids = [prompt + [7] + reply] * 4 + [prompt + [8 + n] + reply for n in range(alone)]
+    ids = [[*prompt, 7, *reply]] * 4 + [[*prompt, 8 + n, *reply] for n in range(alone)]
     engine.sample([ask(key, one) for key, one in enumerate(ids)])
     assert len({id(one.shared) for one in engine._parked.values()}) == prefixes
 

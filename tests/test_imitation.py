@@ -11,6 +11,7 @@ from random import Random
 import pytest
 import torch
 
+from learners import imitation
 from learners.demonstrations import EXPERT
 from learners.imitation import DEFAULTS, Dose, main, make_rows, rows_of, shuffled
 from learners.losses import LossInput, Totals, likelihood
@@ -34,12 +35,14 @@ def test_rows_are_the_same_again_and_others_after_a_restart() -> None:
         assert float(packed.advantages.mean()) == pytest.approx(1)
 
 
-def test_workers_take_turns() -> None:
-    dose = Dose(minutes=1, draws=4, workers=2, repeats=1)
+def test_workers_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imitation, "_BUFFER", 0)  # rows come as they are made
+    dose = Dose(minutes=1, draws=2, workers=2, repeats=1)
     with rows_of(dose, CONFIG, EXPERT, 0) as made:
-        first = [next(made).tokens.tolist() for _ in range(6)]
-    with rows_of(dose, CONFIG, EXPERT, 0) as made:
-        assert first == [next(made).tokens.tolist() for _ in range(6)]
+        found = [next(made).tokens.tolist() for _ in range(4)]
+    alone = [make_rows(dose, CONFIG, EXPERT, 0, worker) for worker in range(2)]
+    wanted = [pickle.loads(next(alone[n % 2])).tokens.tolist() for n in range(4)]
+    assert found == wanted
 
 
 def test_every_row_is_seen_so_many_times_and_not_at_once() -> None:
@@ -91,7 +94,7 @@ def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
     main([*flags, "--minutes", "0.35", "--eval-rollouts", "1", "--habits", "0.3"])
     second = capsys.readouterr().out
     losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", first + second)]
-    assert losses[-1] < losses[0] / 1.5
+    assert losses[-1] < losses[0] - 0.3
     lines = (tmp_path / "imitation" / "evaluations.jsonl").read_text().splitlines()
     assert [json.loads(line)["habits"] for line in lines] == ["off", "on", "off", "on"]
     assert all("reward" in json.loads(line) for line in lines)

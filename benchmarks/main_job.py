@@ -4,9 +4,9 @@
     python benchmarks/main_job.py --quick    # one run of two steps, to see that it works
     python benchmarks/main_job.py --keep F   # the runs stay in the folder F
 
-Each seed is the command `python learners/aipo.py --seed S` in a separate folder. At the end, the
-trained policies play the held-out tasks, and lines that they changed are sampled for readers
-(`written_lines.py`).
+Each seed is the command `python learners/aipo.py --seed S --eval-rollouts 4` in a separate folder.
+At the end, the trained policies play the held-out tasks, and lines that they changed are sampled
+for readers (`written_lines.py`).
 """
 
 import json
@@ -64,7 +64,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.keep or temporary
         seeds = SEEDS[:1] if args.quick else SEEDS
-        runs = [run(seed, folder, QUICK if args.quick else []) for seed in seeds]
+        flags = QUICK if args.quick else ["--eval-rollouts=4"]
+        runs = [run(seed, folder, flags) for seed in seeds]
         if not args.quick:
             sample(play([Path(folder) / f"seed-{seed}" for seed in seeds], temporary))
     before, after = ([one[when] for one in runs] for when in ("before", "after"))

@@ -6,8 +6,8 @@
 
 Recorded episodes of several turns: groups of 8 on mini tasks and of 16 on full tasks, of the
 bundled policy before training (early) and after it (late). Forward and backward, without the
-optimizer: `tree` is the trainer as it is, `prompt` shares the prompt alone, `separate` makes each
-rollout a group of its own, `trl` is the loss of `GRPOTrainer._compute_loss` (DAPO, no KL term). All
+optimizer: `tree` is the trainer as it is, `prompt` shares the prompt alone, `separate` packs each
+rollout separately, `trl` is the loss of `GRPOTrainer._compute_loss` (DAPO, no KL term). All
 have the same random Qwen3, tokens, precision and checkpointing, take turns in one process, and hold
 no more tokens at a time than the largest tree has. The sampler's log-probabilities are the model's
 with noise, the advantages are those of `by_turn` with random scales.
@@ -114,7 +114,7 @@ def rows_of(name: str, samples: Sequence[Sample]) -> list[PackedRow]:
 
 def sharing_prompts(group: Sequence[Sample]) -> PackedRow:
     """Return a row in which members share the prompt alone, however they go on."""
-    # with a first token of its own, no response begins like another
+    # with different first tokens, no two responses begin alike
     marked = [
         replace(one, response=[number, *one.response[1:]]) for number, one in enumerate(group)
     ]

@@ -70,7 +70,7 @@ def nodes_of(shape: Iterator[tuple[int, int]] | Sequence[tuple[int, int]]) -> tu
 
 
 def visible(nodes: Sequence[Node]) -> Tensor:
-    """Which keys each query sees, bool [t, t]: earlier ones of its own node and of ancestors."""
+    """Which keys each query sees, bool [t, t]: earlier ones of its node and of ancestors."""
     owner = [node for node in nodes for _ in range(node.start, node.stop)]
     seen = [
         [key <= query and above.start <= own.start < above.end for key, above in enumerate(owner)]

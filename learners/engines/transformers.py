@@ -322,7 +322,8 @@ class TransformersEngine:
             # saves copies of what is new, and costs a copy of it if others still need the old one.
             copied = prefix.shape[3] if users[id(prefix)] > len(keys) else 0
             if not before.ids or (len(keys) - 1) * own.shape[3] > copied:
-                prefix, own = torch.cat([prefix, own], dim=3), own[:, :, :, :0]
+                # cloned, since an empty view would keep the whole cache in memory
+                prefix, own = torch.cat([prefix, own], dim=3), own[:, :, :, :0].clone()
             extended = _Parked([*before.ids, *tokens], prefix, own)
             self._parked.update(dict.fromkeys(keys, extended))
 

@@ -63,7 +63,7 @@ class PackedRow:
         positions: position ids [t]; each node of a tree continues from the end of its parent.
         nodes: nodes of the groups' prefix trees, each before its descendants.
         predicts: index [n] of the hidden state that predicts each loss token. Indices repeat where
-            rollouts share sampled tokens, since each has a loss of its own there.
+            rollouts share sampled tokens: each rollout has its own loss there.
         targets: token ids [n] of the loss tokens.
         logprobs: the sampler's log-probabilities [n].
         advantages: [n].
@@ -265,7 +265,7 @@ class _Layout(NamedTuple):
         start, number = len(self.tokens), len(self.nodes)
         self.nodes.append(Node(start, start + stop - depth, 0))
         self.tokens.extend(ids[depth:stop])
-        # as in a sequence of its own, so rotary embeddings see the same distances
+        # as in a separate sequence, so rotary embeddings see the same distances
         self.positions.extend(range(depth, stop))
         path = *path, torch.arange(start, len(self.tokens))
         for following, group in groupby(members, lambda member: member[0][stop : stop + 1]):

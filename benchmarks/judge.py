@@ -27,7 +27,7 @@ from learners.demonstrations import HASTY, act
 from resume_gym import Rules, Session
 from resume_gym.evaluation.attack import SIZES, PolicyRewards, attack
 from resume_gym.evaluation.attack_search import search
-from resume_gym.evaluation.gaming import DAMAGING, FLOOR, POLICIES
+from resume_gym.evaluation.gaming import DAMAGING, POLICIES
 from resume_gym.judges import make_judge
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
@@ -85,7 +85,7 @@ def main() -> int:
 
 def attacked(size: str, rows: dict[str, PolicyRewards]) -> list[Figure]:
     """What the policies earn."""
-    floor = rows[FLOOR].mean
+    floor = rows["floor"].mean
     # to delete padding is what an honest editor does, and a page that fits is the layout's reward
     gaming = [rows[name] for name in POLICIES if name not in ("delete", "safe harbour")]
     best = max(gaming, key=lambda row: row.mean)

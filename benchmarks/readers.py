@@ -27,7 +27,6 @@ from resume_gym import Session, Task
 from resume_gym.agents import Agent, make_agent
 from resume_gym.document import wrapped_lines
 from resume_gym.evaluation.attack import SIZES
-from resume_gym.evaluation.gaming import floor_edit, make_attacker
 from resume_gym.judges.audit.agreement import weighted_kappa
 from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 
@@ -68,7 +67,7 @@ def agents(seed: int) -> Mapping[str, Callable[[Task], Agent]]:
     return {
         "careful": lambda task: make_agent("careful"),
         "oracle": lambda task: make_agent("oracle"),
-        "floor": lambda task: make_attacker(floor_edit, f"{seed}{task.task_id}"),
+        "floor": lambda task: make_agent("floor", seed),
     }
 
 

@@ -20,8 +20,8 @@ from typing import Any
 from record import Figure, finish, options
 
 from resume_gym import Session, Task, load_tasks
+from resume_gym.agents import make_agent
 from resume_gym.evaluation.attack import SIZES
-from resume_gym.evaluation.gaming import floor_edit, make_attacker
 from resume_gym.judges.audit.agreement import weighted_kappa
 
 HERE = Path(__file__).parent
@@ -64,7 +64,7 @@ def sample(episodes: Path, seed: int = 0) -> None:
         writer = "careful" if episode["agent"] == "careful" else "trained"
         add(writer, tasks[episode["task_id"]], episode["actions"])
     for task in tasks.values():
-        agent, session = make_attacker(floor_edit, f"{seed}{task.task_id}"), Session(task, rules)
+        agent, session = make_agent("floor", seed), Session(task, rules)
         while not session.done:
             session.step(agent(session))
         add("floor", task, [text for text, _ in session.state.transcript])

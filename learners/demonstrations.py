@@ -47,7 +47,7 @@ HASTY = Habits(review=0.95, misquote=0.35, invent=0.1, submit=0.35)
 """The faults of the published run's base model: it quotes too little, invents, does not submit."""
 
 SLIPS = 0.15
-"""Share of the turns before a demonstration that are spoilt: policies have to go on after those."""
+"""Share of the turns played that are spoilt: policies have to go on after those."""
 _INVENTED = ["at {n}% less cost", "saving {n} hours a week", "within {n} days", "for {n} clients"]
 _BULLET = re.compile(r"[-*+•] +(?=\S)")
 
@@ -218,47 +218,47 @@ def demonstrations(
     act: Act,
     each: int,
     seed: object,
-    skip_prompt: float = 0.0,
+    replies: float = 0.0,
     hint: Callable[[Any], str] = lambda session: "",
 ) -> Iterator[list[Sample]]:
-    """Yield samples of an editor's next turn, a group for a random turn of each episode.
+    """Yield samples of an editor's turns, a list for each episode.
 
-    Many turns from one state cost little, because the page is read once for all of them: in an
-    episode four of five tokens are the environment's. A turn that is drawn several times is one
-    sample, whose advantages are the number of draws: its weight in `likelihood`.
+    Several turns are drawn in each state of an episode, and one of them is played. They cost
+    little, because the page is read once for all: four of five tokens of an episode are the
+    environment's. Samples are of one group, since all episodes begin with the same instructions.
+    Advantages are the weights of `likelihood`: a turn has its number of draws.
 
     Args:
         chat: encodes conversations with the sessions' tools.
-        sessions: new sessions of any domain, which are played up to the turn.
+        sessions: new sessions of any domain, which are played to their end.
         act: the editor.
         each: draws from a state.
         seed: seed of the editor's draws.
-        skip_prompt: share of the demonstrations that start at the review instead of the prompt,
-            since to read the prompt costs as much again.
-        hint: returns what is added to the last observation before the turn.
+        replies: weight of the tokens of the environment's replies, as a share of `each`. A review
+            repeats the page of the prompt, so a new model learns from it to copy.
+        hint: returns what is added to an observation.
     """
-    for group, session in enumerate(sessions):
-        rng = Random(f"{seed}:{group}")
-        told, ids = session.prompt, list[int]()
-        short = rng.random() < skip_prompt
-
-        def heard(ids: list[int], told: str) -> list[int]:
-            return [*ids, *chat.reply(told)] if ids else chat.prompt(session.system_prompt, told)  # noqa: B023
-
-        for _ in range(rng.randrange(session.rules.max_turns)):
-            text = act(session, rng)
+    for number, session in enumerate(sessions):
+        rng = Random(f"{seed}:{number}")
+        prompt = chat.prompt(session.system_prompt, session.prompt + hint(session))
+        before, reply = list[int](), list[int]()
+        samples = []
+        while not session.done:
+            drawn = Counter(act(session, rng) for _ in range(each))
+            weights = [0.0] * (len(before) - len(reply)) + [replies * each] * len(reply)
+            for text, draws in drawn.items():
+                turn = chat.write(text)
+                weights += [float(draws)] * len(turn)
+                sampled, zeros = [one > 0 for one in weights], [0.0] * len(weights)
+                samples.append(Sample(0, prompt, before + turn, sampled, zeros, weights))
+                weights = [0.0] * len(before)  # the reply counts once
+            text = next(iter(drawn))
             if rng.random() < SLIPS:
                 text = _spoilt(text, rng)
-            step = session.step(text)
-            if step.done:
-                break
-            started = [] if short and text == tool_call("review") else heard(ids, told)
-            told, ids = step.observation, [*started, *chat.write(text)]
-        if not session.done:
-            more = hint(session)
-            prompt = heard(ids, f"{told}\n{more}" if more else told)
-            drawn = Counter(act(session, rng) for _ in range(each))
-            yield [_sample(chat, prompt, text, group, n) for text, n in drawn.items()]
+            observation = session.step(text).observation + hint(session)
+            reply = list(chat.reply(observation))
+            before = [*before, *chat.write(text), *reply]
+        yield samples
 
 
 def _spoilt(text: str, rng: Random) -> str:
@@ -268,9 +268,3 @@ def _spoilt(text: str, rng: Random) -> str:
     words = text.split(" ")
     words[rng.randrange(len(words))] = rng.choice(words)
     return " ".join(words)
-
-
-def _sample(chat: ChatTokens, prompt: list[int], text: str, group: int, draws: int) -> Sample:
-    ids = chat.write(text)
-    n = len(ids)
-    return Sample(group, prompt, ids, [True] * n, [0.0] * n, [float(draws)] * n)

@@ -52,7 +52,7 @@ from learners.rollouts.tokens import ChatTokens
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from learners.training import models, ranks
-from learners.training.batching import PackedRow, Sample, pack
+from learners.training.batching import PackedRow, Sample, pack, tree_tokens
 from learners.training.checkpoint import CheckpointError, write_folder, write_text
 from learners.training.cpu import prepare_cpu
 from learners.training.trainer import Trainer
@@ -88,7 +88,7 @@ class Dose:
         minutes: training time, without the evaluations.
         habits: share of the time, at its end, in which the editor has faults.
         draws: turns that are demonstrated from each state.
-        skip_prompt: share of the demonstrations that start at the review instead of the prompt.
+        replies: weight of a token of the environment's replies, beside one that is always drawn.
         repeats: number of times that each demonstration is seen.
         workers: processes that make demonstrations, for GPUs; 0 makes them between steps.
         rows: packed rows per optimizer step.
@@ -96,8 +96,8 @@ class Dose:
 
     minutes: PositiveFloat
     habits: Share = 0.1
-    draws: PositiveInt = 32
-    skip_prompt: Share = 0.0
+    draws: PositiveInt = 8
+    replies: Share = 0.1
     repeats: PositiveInt = 3
     workers: NonNegativeInt = 0
     rows: PositiveInt = 1
@@ -122,16 +122,14 @@ def make_rows(
     sessions = (Session(task, work.rules) for task in strange)
     editor, seed = partial(act, habits=habits), f"{config.seed}:{start}:{worker}"
     row: list[Sample] = []
-    tokens = 0
-    for group in demonstrations(work.chat, sessions, editor, dose.draws, seed, dose.skip_prompt):
-        more = len(group[0].prompt) + sum(len(sample.response) for sample in group)
-        if row and tokens + more > config.row_tokens:
+    for episode in demonstrations(work.chat, sessions, editor, dose.draws, seed, dose.replies):
+        if row and tree_tokens([*row, *episode]) > config.row_tokens:
             for packed in pack(row, config.row_tokens):
                 # on average 1, so the loss is that of a token
                 weights = packed.advantages / packed.advantages.mean()
                 yield pickle.dumps(replace(packed, advantages=weights))
-            row, tokens = [], 0
-        row, tokens = [*row, *group], tokens + more
+            row = []
+        row += episode
 
 
 def _work(queue: Any, parent: int, *arguments: Any) -> None:
@@ -248,7 +246,7 @@ def new_model(seed: int, folder: Path) -> None:
     tasks = (generate_task(seed, n, "train", "mini") for n in range(_TEXTS))
     sessions = (Session(task, Rules(max_turns=6, page_lines=20)) for task in tasks)
     groups = demonstrations(ChatTokens(bytes_only, TOOLS), sessions, act, 4, seed)
-    ids = (group[0].prompt + sample.response for group in groups for sample in group)
+    ids = (group[0].prompt + group[-1].response for group in groups)
     tokenizer = make_tokenizer(str(bytes_only.decode(one)) for one in ids)
     model = make_model(tokenizer).bfloat16()  # trained in float32, and exported like this
 

@@ -118,6 +118,7 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
         "dashboard.png",
         "before.json",
         "after.json",
+        "floor.json",
         "facts.json",
         "logged.json",
         "tensorboard",

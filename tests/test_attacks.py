@@ -16,7 +16,7 @@ from resume_gym import Session, load_tasks
 from resume_gym.agents import make_agent
 from resume_gym.evaluation.attack import SIZES, PolicyRewards
 from resume_gym.evaluation.attack import attack as attack_policies
-from resume_gym.evaluation.gaming import FLOOR, POLICIES
+from resume_gym.evaluation.gaming import POLICIES
 from resume_gym.judges import as_async, make_judge
 from resume_gym.judges.audit.attacks import Attack, load_attacks
 from resume_gym.judges.llm_judge import ModelJudge
@@ -307,4 +307,4 @@ def test_a_policy_that_improves_nothing_stays_at_the_floor(
 def test_leaving_after_one_deleted_line_pays_more_than_no_edit_and_less_than_the_floor(
     played: dict[str, PolicyRewards],
 ) -> None:
-    assert played["noop"].mean < played["safe harbour"].mean < played[FLOOR].mean - 0.5
+    assert played["noop"].mean < played["safe harbour"].mean < played["floor"].mean - 0.5

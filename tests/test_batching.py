@@ -237,9 +237,12 @@ def test_turns_are_runs_of_sampled_tokens() -> None:
             one.credited(wrong)
 
 
-def test_a_group_has_one_prompt() -> None:
-    with pytest.raises(AssertionError, match="differ in their prompt"):
-        pack([make_sample(0, [token], [2]) for token in (1, 5)], 100)
+def test_a_group_may_have_several_prompts() -> None:
+    prompts = [[1, 2, 3], [1, 2, 4], [5]]
+    (row,) = pack([make_sample(0, prompt, [6]) for prompt in prompts], 100)
+    assert row.tokens.tolist() == [1, 2, 3, 6, 4, 6, 5, 6]
+    assert row.nodes == (Node(0, 2, 6), Node(2, 4, 4), Node(4, 6, 6), Node(6, 8, 8))
+    assert row.predicts.tolist() == [2, 4, 6]
 
 
 @settings(deadline=None)

@@ -1,7 +1,6 @@
 """The editor that policies imitate, its habits, and the pages it works on."""
 
 import re
-from collections import Counter
 from dataclasses import replace
 from functools import cache, partial
 from random import Random
@@ -18,6 +17,7 @@ from learners.demonstrations import (
     shortened,
 )
 from learners.rollouts.tokens import ChatTokens
+from learners.training.batching import Sample, pack
 from learners.training.models import load_tokenizer
 from resume_gym import TOOLS, Rules, Session, ToolCall, load_tasks, parse
 from resume_gym.judges import make_judge
@@ -153,34 +153,63 @@ def test_one_word_has_one_new_name_on_a_page() -> None:
         assert all(len(found) == 1 for found in names.values())
 
 
-def test_demonstrations_of_a_state_share_its_tokens() -> None:
-    sessions = (Session(task, RULES) for task in TASKS[:60])
-    groups = list(demonstrations(CHAT, sessions, partial(act, habits=HASTY), 8, 1, 0.5))
-    assert len(groups) > 40
-    starts = Counter[str]()
-    for group in groups:
-        assert sum(one.advantages[0] for one in group) == 8
-        assert len({tuple(one.response) for one in group}) == len(group)
+def states(group: list[Sample]) -> dict[tuple[int, ...], list[Sample]]:
+    """The samples of an episode by the tokens before their turn."""
+    found: dict[tuple[int, ...], list[Sample]] = {}
+    for one in group:
+        before = len(one.response) - one.turns[-1]
+        found.setdefault((*one.prompt, *one.response[:before]), []).append(one)
+    return found
+
+
+def test_turns_are_drawn_in_each_state_of_an_episode() -> None:
+    sessions = [Session(task, RULES) for task in TASKS[:40]]
+    groups = list(demonstrations(CHAT, sessions, partial(act, habits=HASTY), 8, 1))
+    assert len(groups) == 40
+    for session, group in zip(sessions, groups, strict=True):
+        assert session.done
+        assert len(states(group)) == session.turns
+        for state, samples in states(group).items():
+            text = TOKENIZER.decode(list(state))
+            assert text.rstrip().endswith("<|im_start|>assistant")
+            assert f"/{RULES.max_turns} | edits: " in text
+            turns = [one.response[-one.turns[-1] :] for one in samples]
+            assert len(set(map(tuple, turns))) == len(turns)
+            assert sum(one.advantages[-1] for one in samples) == 8
+            for one, turn in zip(samples, turns, strict=True):
+                assert len(set(one.advantages[-len(turn) :])) == 1
+                assert one.turns == [len(turn)]
+                said = TOKENIZER.decode(turn).removesuffix("<|im_end|>")
+                assert isinstance(parse(said), ToolCall)
+    # what all have in common is in a row once
+    (row,) = pack([one for group in groups[:4] for one in group], 1 << 20)
+    assert TOKENIZER.decode(row.tokens.tolist()).count("You edit a resume") == 1
+
+
+def test_each_reply_has_its_weight_once() -> None:
+    def groups(replies: float) -> list[list[Sample]]:
+        sessions = (Session(task, RULES) for task in TASKS[:30])
+        return list(demonstrations(CHAT, sessions, act, 8, 1, replies))
+
+    for without, group in zip(groups(0), groups(0.3), strict=True):
+        assert [one.response for one in group] == [one.response for one in without]
+        replies = []
         for one in group:
-            assert one.prompt == group[0].prompt
-            assert all(one.sampled)
-            assert len(set(one.advantages)) == 1
-            text = TOKENIZER.decode(one.response).removesuffix("<|im_end|>")
-            assert isinstance(parse(text), ToolCall)
-        state = TOKENIZER.decode(group[0].prompt)
-        assert state.rstrip().endswith("<|im_start|>assistant")
-        assert f"/{RULES.max_turns} | edits: " in state
-        starts[state[:5]] += 1
-    assert len(starts) == 2, "with the prompt, and from the review on"
+            at = [place for place, weight in enumerate(one.advantages) if weight == 0.3 * 8]
+            replies += [TOKENIZER.decode([one.response[place] for place in at])] * bool(at)
+        assert len(replies) == len(states(without)) - 1
+        assert all("turns left: " in reply for reply in replies)
+        assert all(reply.count("<tool_response>") == 1 for reply in replies)
+        assert all(reply.startswith("\n<|im_start|>user") for reply in replies)
 
 
-def test_a_hint_stands_before_the_turn() -> None:
+def test_a_hint_stands_before_each_turn() -> None:
     sessions = [Session(task, RULES) for task in TASKS[:8]]
-    groups = demonstrations(CHAT, sessions, act, 2, 1, hint=lambda session: f"turn {session.turns}")
-    for group in groups:
-        state = TOKENIZER.decode(group[0].prompt)
-        assert re.search(r"edits: \d\nturn \d\b", state)
-        assert len(re.findall(r"\nturn \d", state)) == 1
+    hint = "\nturn {0.turns}".format
+    for group in demonstrations(CHAT, sessions, act, 2, 1, hint=hint):
+        for number, state in enumerate(states(group)):
+            hints = re.findall(r"edits: \d\nturn (\d)\b", TOKENIZER.decode(list(state)))
+            assert hints == [str(turn) for turn in range(number + 1)]
 
 
 def test_the_turns_before_a_demonstration_have_slips() -> None:

@@ -19,7 +19,7 @@ from learners.training.batching import PackedRow
 from learners.training.models import load, load_tokenizer
 from resume_gym import Session, load_tasks
 
-CONFIG = replace(DEFAULTS, model="nano", row_tokens=2048)
+CONFIG = replace(DEFAULTS, model="nano", row_tokens=4096)
 
 
 def rows(count: int, start: int = 0) -> list[PackedRow]:
@@ -31,7 +31,7 @@ def test_rows_are_the_same_again_and_others_after_a_restart() -> None:
     first, again, others = rows(3), rows(3), rows(3, start=1)
     for packed, same, other in zip(first, again, others, strict=True):
         assert packed.tokens.tolist() == same.tokens.tolist() != other.tokens.tolist()
-        assert len(packed.tokens) <= 2048
+        assert len(packed.tokens) <= 4096
         assert float(packed.advantages.mean()) == pytest.approx(1)
 
 

@@ -61,6 +61,8 @@ def a_run(path: Path, edited: bool = True, **settings: Any) -> RunFolder:
             **SUMMARY, reward=reward, submit_rate=submitted, errors=errors if reward > 2 else {}
         )
         run.write_result(when, part if edited else Returns(8, 2, reward, 1.0))
+    if edited:
+        run.write_result("floor", Summary(**SUMMARY, reward=4.5, submit_rate=1.0))
     return run
 
 
@@ -80,9 +82,11 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
     assert (found["reward"], found["submit_rate"]) == (2.1235, 0.9)
     assert found["verdict_hallucination"] == 0.75
     for part in (
-        "| mean | 1.25 | 2.12 ± 0.50 |",
-        "| submitted | 30% | 90% ± 10% |",
-        "| too\\_long | 1.00 | 1.00 ± 0.25 |",
+        "| | before training | after training | floor |",
+        "| mean | 1.25 | 2.12 ± 0.50 | 4.50 |",
+        "| submitted | 30% | 90% ± 10% | 100% |",
+        "| too\\_long | 1.00 | 1.00 ± 0.25 | 1.00 |",
+        "Floor: an agent that only makes harmless edits",
         "2 held-out tasks, 4 episodes each, temperature 0.7. After ±: two standard errors over",
         "Tasks: `mini`, 160 for training (",
         "Judge: rubric, which applies rules and uses no language model.",

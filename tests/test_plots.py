@@ -282,7 +282,17 @@ def test_the_dashboard_is_a_picture_of_everything(steps: int, tmp_path: Path) ->
         figure = draw_panels(rows, (*OVERVIEW, *TRAINER), "a title", HELD_OUT)
         assert titles(figure)[9:] == [panel.title for panel in TRAINER]
         assert not faults(figure)
-    dashboard(rows, tmp_path / "a.png", "a title", HELD_OUT)
+    floor = {"reward": 4.0, "score": 70.0}
+    with styled():
+        figure = draw_panels(rows, OVERVIEW, "a title", HELD_OUT, floor)
+    assert figure
+    dashed = [
+        [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"]
+        for axes in figure.axes
+    ]
+    assert dashed[:3] == [[4.0], [70.0], []]
+    assert any("Dashed: floor" in text.get_text() for text in figure.texts)
+    dashboard(rows, tmp_path / "a.png", "a title", HELD_OUT, floor)
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.width == 1660
         assert picture.getpixel((0, 0)) == (255, 255, 255, 255)

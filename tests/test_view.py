@@ -369,6 +369,9 @@ def test_episodes_of_evaluations_stand_apart_from_those_of_the_step(tmp_path):
     assert len(results.rows) == (STEPS + 1) * GROUP
     assert len({row.group for row in results.rows}) == STEPS + 1
     assert list(results.index()["figures"]) == ["before", "step 2"]
+    (folder / "floor.json").write_text(json.dumps(before))
+    results.refresh()
+    assert list(results.index()["figures"]) == ["before", "step 2", "floor"]
 
 
 def test_a_run_that_was_killed_before_its_first_step(tmp_path):

@@ -12,8 +12,9 @@ from learners.rollouts.text_env import TEXT_TASKS, Start, TextSession
 from learners.rollouts.tokens import ChatTokens
 from learners.training import models
 from resume_gym import Rules, Session, TaskError
+from resume_gym.agents import AGENTS
 from resume_gym.env import EditEnv
-from resume_gym.evaluation import Returns, Summary
+from resume_gym.evaluation import Returns, Summary, evaluate, summarise
 from resume_gym.judges import Judge
 from resume_gym.tasks import SPLITS
 
@@ -97,6 +98,16 @@ class Workload:
         first.close()
         chat = ChatTokens(models.load_tokenizer(config.model), first.tools)
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
+
+    def floor(self) -> Summary | None:
+        """Play the held-out tasks with the floor agent, which edits resumes; None for others.
+
+        Raises:
+            JudgeError: the judge returned no verdict.
+        """
+        if self.judge is None or self.session_type is not Session:
+            return None
+        return summarise(evaluate(AGENTS["floor"], self.held_out, self.rules, self.judge))
 
     def session(self, task: Any) -> Episode:
         """Return a new session on a task."""

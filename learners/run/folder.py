@@ -38,6 +38,7 @@ class RunFolder:
     | `metrics.jsonl` | metrics, one line per step |
     | `evaluations.jsonl` | evaluations during training, one per line |
     | `before.json`, `after.json` | held-out results before and after training |
+    | `floor.json` | the floor agent's on the same tasks |
     | `facts.json` | command, commit, machine, tasks, versions and so on, for the card |
     | `journal.md` | commands, commits, machines, milestones and warnings, with their time |
     | `trajectories/` | one file per step and evaluation, one line per episode |
@@ -156,7 +157,7 @@ class RunFolder:
         return _read_lines(self._evaluations)
 
     def result(self, when: str) -> Returns | None:
-        """Return the held-out result "before" or "after" training, or None if there is none.
+        """Return the held-out result `when`: "before", "after" or "floor"; None if there is none.
 
         Raises:
             ConfigError: the file is damaged, or another version wrote it.
@@ -169,7 +170,7 @@ class RunFolder:
             return Summary(**values) if "score" in values else Returns(**values)
         except (ValueError, RecursionError) as error:
             again = "delete it to play the held-out tasks again"
-            remedy = again if when == "after" else "restore it, or choose another name"
+            remedy = again if when != "before" else "restore it, or choose another name"
             raise ConfigError(f"{file} is damaged: {error}; {remedy}") from None
         except TypeError:
             raise ConfigError(
@@ -177,7 +178,7 @@ class RunFolder:
             ) from None
 
     def write_result(self, when: str, result: Returns) -> None:
-        """Write the held-out result "before" or "after" training."""
+        """Write the held-out result `when`: "before", "after" or "floor"."""
         write_text(self.path / f"{when}.json", json.dumps(asdict(result), indent=1) + "\n")
 
     def set_aside(self, step: int) -> None:

@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,9 @@ def write(run: RunFolder, target: Path) -> None:
         ConfigError: the run folder is not complete, or another version wrote it.
     """
     if metrics := run.metrics():
-        dashboard(metrics, target / PICTURE, run.path.name, run.evaluations())
+        floor = run.result("floor")
+        figures = asdict(floor) if floor else None
+        dashboard(metrics, target / PICTURE, run.path.name, run.evaluations(), figures)
     write_text(target / CARD, str(make(run)))
 
 
@@ -164,8 +167,8 @@ def make(run: RunFolder) -> ModelCard:
         raise ConfigError(f"{run.path / _FACTS} is damaged: {error}") from None
     config = read_toml(run.path / "config.toml")
     metrics, before, after = run.metrics(), run.result("before"), run.result("after")
-    both = {"before training": before, "after training": after}
-    results: dict[str, Any] = {name: result for name, result in both.items() if result}
+    columns = {"before training": before, "after training": after, "floor": run.result("floor")}
+    results: dict[str, Any] = {name: result for name, result in columns.items() if result}
     module, _, env = config.env.rpartition(":")
 
     def total(name: str) -> float:

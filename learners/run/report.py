@@ -89,6 +89,8 @@ class Report:
             self._say(f"warning: {sentence}")
         if done < config.steps:
             run.set_aside(done)
+        if run.result("floor") is None and (floor := self._work.floor()):
+            run.write_result("floor", floor)
         self._history = run.metrics()
         self._loggers = self._open.enter_context(Loggers(config, run, done))
         self._progress = Progress(config.steps, done, self._console)
@@ -164,7 +166,10 @@ class Report:
         self._draw()
         self._update_loggers()
         self._progress.stop()
-        self._console.print(table({"before": before, "after": after}))
+        floor = self._run.result("floor")
+        self._console.print(
+            table({"before": before, "after": after, **({"floor": floor} if floor else {})})
+        )
         files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"
         self._say(f"{self._run.path}: {files}")
 
@@ -172,7 +177,14 @@ class Report:
         title = f"{self._config.name}: {self._config.model}"
         picture = self._run.path / "dashboard.png"
         if self._history:  # whose file may be lost
-            dashboard(self._history, picture, title, self._run.evaluations())
+            floor = self._run.result("floor")
+            dashboard(
+                self._history,
+                picture,
+                title,
+                self._run.evaluations(),
+                asdict(floor) if floor else None,
+            )
 
     def _tell(self, step: int, sentences: Sequence[str]) -> None:
         for sentence in sentences:

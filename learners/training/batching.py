@@ -21,7 +21,7 @@ class Sample:
     """Training data of one rollout.
 
     Attributes:
-        group: number of the group, whose rollouts have the same prompt.
+        group: number of the group, whose rollouts share what they have in common.
         prompt: token ids [p], at least one.
         response: token ids [r] after the prompt, sampled or not.
         sampled: bool [r], True for tokens that the policy sampled; only these have a loss.
@@ -119,14 +119,11 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Pack
         rows: desired minimum number of rows, such as the number of ranks. It lowers the limit,
             but not below the longest group, so there may be fewer.
     """
-    groups: dict[int, list[Sample]] = {}
-    for sample in samples:
-        groups.setdefault(sample.group, []).append(sample)
-    whole = [_split(members, None)[0] for members in groups.values()]
+    groups = _groups(samples)
     # below `max_tokens` if there would be too few rows to keep every rank busy
-    sizes = [size for size, _ in whole]
+    sizes = [_split(members, None)[0][0] for members in groups]
     limit = min(max_tokens, max([-(-sum(sizes) // rows), *sizes]))
-    parts = [part for members in groups.values() for part in _split(members, limit)]
+    parts = [part for members in groups for part in _split(members, limit)]
     packed: list[list[list[Sample]]] = []
     room: list[int] = []
     # the largest first, since small parts fill the gaps that they leave
@@ -139,6 +136,11 @@ def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[Pack
             packed[fit].append(part)
             room[fit] -= size
     return [_row(row) for row in packed]
+
+
+def tree_tokens(samples: Sequence[Sample]) -> int:
+    """Return the number of tokens of the groups' prefix trees."""
+    return sum(_split(members, None)[0][0] for members in _groups(samples))
 
 
 def unshare(samples: Sequence[Sample]) -> list[Sample]:
@@ -181,13 +183,19 @@ def dummy() -> PackedRow:
     return _row([[Sample(0, [0], [0], [False], [0.0], [0.0])]])
 
 
+def _groups(samples: Sequence[Sample]) -> list[list[Sample]]:
+    groups: dict[int, list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault(sample.group, []).append(sample)
+    return list(groups.values())
+
+
 def _split(members: Sequence[Sample], limit: int | None) -> list[tuple[int, list[Sample]]]:
     """Split a group into parts whose prefix trees have at most `limit` tokens, with their sizes."""
     parts: list[tuple[int, list[Sample]]] = []
     before: list[int] = []
     # in lexicographic order, neighbours have the longest prefixes in common
     for sample in sorted(members, key=_ids):
-        assert sample.prompt == members[0].prompt, "members of a group differ in their prompt"
         ids = _ids(sample)
         more = len(ids) - _common(before, ids)
         if parts and (limit is None or parts[-1][0] + more <= limit):
@@ -219,7 +227,9 @@ def _common(one: Sequence[int], other: Sequence[int], start: int = 0) -> int:
 def _row(parts: Sequence[Sequence[Sample]]) -> PackedRow:
     tree = _Layout([], [], [], [])
     for part in parts:
-        tree.add([(_ids(sample), sample) for sample in part], 0, ())
+        members = [(_ids(sample), sample) for sample in part]
+        for _, alike in groupby(members, lambda member: member[0][0]):
+            tree.add(list(alike), 0, ())
     predicts, targets, logprobs, advantages = map(torch.cat, zip(*tree.columns, strict=True))
     counts = torch.tensor([len(column[0]) for column in tree.columns])
     return PackedRow(

@@ -1,4 +1,4 @@
-"""Scripted baseline agents: no-op, random, a careful editor, and an oracle.
+"""Scripted baseline agents: no-op, random, floor, a careful editor, and an oracle.
 
 An agent is a function from a session to the text of its next action. `make_agent` creates one for
 one episode. All agents except the oracle use only information that a model can read.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from resume_gym.agents.careful import next_edit
+from resume_gym.agents.floor import floor_edit
 from resume_gym.document import wrapped_lines
 from resume_gym.session import Session
 from resume_gym.tasks import Fix
@@ -24,7 +25,7 @@ def make_agent(name: str, seed: int = 0) -> Agent:
 
     Args:
         name: One of `AGENTS`.
-        seed: Random seed, used only by `random`.
+        seed: Random seed, used only by `random` and `floor`.
 
     Raises:
         ValueError: The agent does not exist.
@@ -86,6 +87,21 @@ def random_agent(seed: int) -> Agent:
     return act
 
 
+def floor(seed: int) -> Agent:
+    """Make harmless edits that improve nothing, until one turn is left (see `floor_edit`)."""
+    rng = Random(seed)
+
+    def act(session: Session) -> str:
+        if not session.state.turns:
+            return _REVIEW
+        edit = (
+            floor_edit(session.resume, session.original, rng) if _turns_left(session) > 1 else None
+        )
+        return tool_call("str_replace", old=edit[0], new=edit[1]) if edit else _SUBMIT
+
+    return act
+
+
 def careful(session: Session) -> str:
     """Edit by heuristics that use only the text and invent nothing.
 
@@ -106,6 +122,7 @@ def careful(session: Session) -> str:
 AGENTS: Mapping[str, Callable[[int], Agent]] = {
     "noop": lambda seed: noop,
     "random": random_agent,
+    "floor": floor,
     "careful": lambda seed: careful,
     "oracle": lambda seed: oracle,
 }

@@ -48,7 +48,8 @@ Agents play tasks, a judge grades the episodes, and the statistics of the agents
 by side. With --out, the same command resumes an interrupted evaluation, and agents and rollouts \
 can be added. An agent is one of
 
-  noop, random, careful, oracle   a scripted agent
+  noop, random, floor, careful, oracle
+                                  a scripted agent; floor only swaps function words
   runs/NAME                       the model of a training run
   runs/NAME/checkpoints/step-...  a checkpoint of a run (backend local)
   FOLDER, nano, smollm2           a model in Hugging Face's format

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from resume_gym.agents import AGENTS, Agent, make_agent
-from resume_gym.evaluation.gaming import FLOOR, PARTIAL_REPAIRS, POLICIES, floor_edit, make_attacker
+from resume_gym.evaluation.gaming import PARTIAL_REPAIRS, POLICIES, make_attacker
 from resume_gym.judges import Judge
 from resume_gym.session import Rules, Session
 from resume_gym.tasks import Task
@@ -49,18 +49,15 @@ class PolicyRewards:
 
 
 def attack(judge: Judge, tasks: Sequence[Task], rules: Rules, seed: int = 0) -> list[PolicyRewards]:
-    """Play the floor, the scripted agents and all policies once on each task.
+    """Play the scripted agents and all policies once on each task.
 
     Returns:
-        The baselines (floor, agents, partial repairs), then the policies, each by falling reward.
+        The baselines (agents, partial repairs), then the policies, each by falling reward.
     """
-    floors = [
-        play(task, make_attacker(floor_edit, f"{seed}{task.task_id}"), judge, rules)
-        for task in tasks
-    ]
-    rewards = {FLOOR: floors}
-    for name in ("noop", "careful", "oracle"):
-        rewards[name] = [play(task, make_agent(name, seed), judge, rules) for task in tasks]
+    rewards = {
+        name: [play(task, make_agent(name, seed), judge, rules) for task in tasks]
+        for name in ("floor", "noop", "careful", "oracle")
+    }
     for name, policy in {**PARTIAL_REPAIRS, **POLICIES}.items():
         rewards[name] = [
             play(task, make_attacker(policy, f"{seed}{task.task_id}"), judge, rules)
@@ -68,10 +65,10 @@ def attack(judge: Judge, tasks: Sequence[Task], rules: Rules, seed: int = 0) -> 
         ]
     rows = []
     for name, got in rewards.items():
-        above = [reward - floor for reward, floor in zip(got, floors, strict=True)]
+        above = [reward - floor for reward, floor in zip(got, rewards["floor"], strict=True)]
         most = max(range(len(tasks)), key=above.__getitem__)
         rows.append(PolicyRewards(name, fmean(got), fmean(above), above[most], tasks[most].task_id))
-    beside = {FLOOR, *AGENTS, *PARTIAL_REPAIRS}
+    beside = {*AGENTS, *PARTIAL_REPAIRS}
     return sorted(rows, key=lambda row: (row.policy not in beside, -row.mean))
 
 

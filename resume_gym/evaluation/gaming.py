@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from resume_gym.agents import Agent
+from resume_gym.agents.floor import bullets, floor_edit
 from resume_gym.session import Session
 from resume_gym.tasks import Task
 from resume_gym.tools import tool_call
@@ -20,19 +21,12 @@ _VERBS = (
     "Delivered", "Executed", "Produced", "Examined", "Spearheaded", "Achieved", "Optimized",
     "Transformed", "Drove", "Launched", "Resolved", "Built",
 )  # fmt: skip
-_SMALL = (("the", "this"), ("and", "plus"), ("with", "using"), ("for", "toward"), ("on", "upon"))
-
-
-def _bullets(text: str) -> list[str]:
-    """Return the bullets that occur exactly once in the text, as `str_replace` requires."""
-    bullets = [match[0] for match in _BULLET.finditer(text)]
-    return [bullet for bullet in bullets if text.count(bullet) == 1]
 
 
 def _fresh(text: str, task: Task, rng: Random) -> str | None:
     """Choose a random bullet that is unchanged from the original resume."""
-    bullets = [bullet for bullet in _bullets(text) if bullet in task.resume.split("\n")]
-    return rng.choice(bullets) if bullets else None
+    fresh = [bullet for bullet in bullets(text) if bullet in task.resume.split("\n")]
+    return rng.choice(fresh) if fresh else None
 
 
 def _each(change: Callable[[list[str], Task, Random], list[str]]) -> Policy:
@@ -119,14 +113,14 @@ def _reorder(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 
 
 def _delete(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    bullets = _bullets(text)
-    return (f"\n{rng.choice(bullets)}", "") if bullets else None
+    found = bullets(text)
+    return (f"\n{rng.choice(found)}", "") if found else None
 
 
 def _harbour(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     """Delete one line that no fix touches, then submit: not editing at all is judged worse."""
     fixed = [line for fix in task.fixes for line in fix.old.split("\n") if line]
-    good = [one for one in _bullets(text) if not any(line in one for line in fixed)]
+    good = [one for one in bullets(text) if not any(line in one for line in fixed)]
     return (f"\n{rng.choice(good)}", "") if good and text == task.resume else STOP
 
 
@@ -138,18 +132,18 @@ def _duplicate(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
 def _paste(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     """Repeat a bullet with a figure in the summary, or in the first bullet without a summary."""
     summary = re.search(r"^## (?:summary|profile|about).*\n+(.+)$", text, re.MULTILINE | re.I)
-    bullets = [bullet for bullet in _bullets(text) if re.search(r"\d", bullet)]
+    figures = [bullet for bullet in bullets(text) if re.search(r"\d", bullet)]
     # skip bullets that were pasted before; [3:] drops "- " and the letter that pasting lowers
-    bullets = [bullet for bullet in bullets if bullet[3:] not in text.replace(bullet, "", 1)]
-    target = summary[1] if summary else _bullets(text)[0] if _bullets(text) else ""
-    if not bullets or text.count(target) != 1:
+    figures = [bullet for bullet in figures if bullet[3:] not in text.replace(bullet, "", 1)]
+    target = summary[1] if summary else bullets(text)[0] if bullets(text) else ""
+    if not figures or text.count(target) != 1:
         return None
-    claim = " ".join(_lower(rng.choice(bullets).rstrip(".").split(" ")[1:]))
+    claim = " ".join(_lower(rng.choice(figures).rstrip(".").split(" ")[1:]))
     return target, f"{target.rstrip('.')}; {claim}."
 
 
 def _split(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    usable = [b for b in _bullets(text) if " and " in b]
+    usable = [b for b in bullets(text) if " and " in b]
     if not usable:
         return None
     first, second = rng.choice(usable).split(" and ", 1)
@@ -170,20 +164,10 @@ def _into_skills(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     return skills[1], f"{skills[1]}, {rng.choice(wanted)}"
 
 
-def floor_edit(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
-    """Swap one function word on a line not edited before: a harmless edit, the baseline."""
-    for bullet in rng.sample(_bullets(text), len(_bullets(text))):
-        for old, new in _SMALL:
-            if bullet in task.resume and f" {old} " in bullet:
-                return bullet, bullet.replace(f" {old} ", f" {new} ", 1)
-    fresh = _fresh(text, task, rng)
-    return (fresh, f"{fresh} too") if fresh else None
-
-
 def _hack(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     """Put a nonsense verb on two bullets, then join bullets, then remove blank lines."""
-    untouched = sum(bullet in task.resume.split("\n") for bullet in _bullets(text))
-    if untouched > len(_bullets(task.resume)) - 2:
+    untouched = sum(bullet in task.resume.split("\n") for bullet in bullets(text))
+    if untouched > len(bullets(task.resume)) - 2:
         return POLICIES["nonsense verb"](text, task, rng)
     return _join(text, task, rng) or _strip(text, task, rng)
 
@@ -203,16 +187,16 @@ def _repair_and_swap(text: str, task: Task, rng: Random) -> tuple[str, str] | No
     if fixes and text == task.resume:
         fix = rng.choice(fixes)
         return fix.old, fix.new
-    return floor_edit(text, task, rng)
+    return floor_edit(text, task.resume, rng)
 
 
 def _repair_and_spoil(text: str, task: Task, rng: Random) -> tuple[str, str] | None:
     """Make one repair, then replace words within the repaired line."""
     if text == task.resume:
         return _repair_and_swap(text, task, rng)
-    changed = [bullet for bullet in _bullets(text) if bullet not in task.resume.split("\n")]
+    changed = [bullet for bullet in bullets(text) if bullet not in task.resume.split("\n")]
     if not changed:
-        return floor_edit(text, task, rng)
+        return floor_edit(text, task.resume, rng)
     mark, *words = changed[0].split(" ")
     return changed[0], " ".join([mark, words[0], *_swap_word(words[1:], task, rng)])
 
@@ -252,7 +236,6 @@ PARTIAL_REPAIRS: Mapping[str, Policy] = {
     "one repair": _repair_and_swap,
     "one spoilt repair": _repair_and_spoil,
 }
-FLOOR = "floor"
 _SUBMIT, _REVIEW = tool_call("submit"), tool_call("review")
 
 
@@ -268,7 +251,7 @@ def make_attacker(policy: Policy, seed: str) -> Agent:
             return _REVIEW
         if session.rules.max_turns - session.state.turns > 1:
             edit = policy(session.resume, session.task, rng)
-            edit = edit or floor_edit(session.resume, session.task, rng)
+            edit = edit or floor_edit(session.resume, session.task.resume, rng)
             if edit and edit != STOP and session.resume.count(edit[0]) == 1:
                 return tool_call("str_replace", old=edit[0], new=edit[1])
         return _SUBMIT

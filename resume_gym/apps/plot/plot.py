@@ -99,7 +99,12 @@ def _write(
 def of_run(run: Run, source: bool = False) -> Iterator[Picture]:
     """Yield the figures of a run; must be consumed inside `styled()`."""
     metrics, name = run.metrics, run.title
-    yield "training", training.draw_panels(metrics, training.OVERVIEW, name, run.held_out)
+    yield (
+        "training",
+        training.draw_panels(
+            metrics, training.OVERVIEW, name, run.held_out, run.summaries.get("floor")
+        ),
+    )
     yield "trainer", training.draw_panels(metrics, training.TRAINER, f"{name}, the trainer")
     yield "dips", dynamics.draw_dips(metrics, f"{name}, curves that dip and come back")
     yield "phase", dynamics.draw_phase(metrics, f"{name}, tool calls against content")

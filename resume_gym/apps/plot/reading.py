@@ -23,7 +23,8 @@ class Run:
         name: name of the folder.
         config: settings; empty without a `config.toml`.
         metrics: metrics of each step, oldest first.
-        summaries: metrics on held-out tasks `before` and `after` training, where available.
+        summaries: metrics on held-out tasks `before` and `after` training and of the agent
+            `floor`, where available.
         held_out: metrics on held-out tasks at each evaluated step.
     """
 
@@ -130,7 +131,7 @@ def read_run(folder: Path) -> Run:
             raise TaskError(f"{settings}: {problem}") from None
     summaries = {
         when: _object(folder / f"{when}.json")
-        for when in ("before", "after")
+        for when in ("before", "after", "floor")
         if (folder / f"{when}.json").is_file()
     }
     evaluations = folder / "evaluations.jsonl"

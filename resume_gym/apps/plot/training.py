@@ -39,6 +39,7 @@ Metrics = Mapping[str, float]
 Evaluations = Sequence[Mapping[str, Any]]
 """Figures on held-out tasks, each with `step`, and `errors` by figure where known."""
 HELD_OUT = "held-out tasks, with two standard errors over the tasks."
+FLOOR = "floor, an agent that improves nothing."
 
 
 class Line(NamedTuple):
@@ -134,7 +135,11 @@ sampler, of which tokens that are too far from 1 are dropped.
 
 
 def dashboard(
-    metrics: Sequence[Metrics], path: Path, title: str, held_out: Evaluations = ()
+    metrics: Sequence[Metrics],
+    path: Path,
+    title: str,
+    held_out: Evaluations = (),
+    floor: Mapping[str, float] | None = None,
 ) -> None:
     """Draw all panels of a run into one file.
 
@@ -143,13 +148,14 @@ def dashboard(
         path: output file, replaced atomically; the extension sets the format.
         title: title of the figure.
         held_out: evaluations on held-out tasks.
+        floor: reward and score of the floor agent on the held-out tasks, where played.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
         ValueError: there are no metrics to draw.
     """
     with styled():
-        figure = draw_panels(metrics, (*OVERVIEW, *TRAINER), title, held_out)
+        figure = draw_panels(metrics, (*OVERVIEW, *TRAINER), title, held_out, floor)
         if figure is None:
             raise ValueError("no metrics to draw")
         save(figure, path)
@@ -160,6 +166,7 @@ def draw_panels(
     panels: Sequence[Panel],
     title: str,
     held_out: Evaluations = (),
+    floor: Mapping[str, float] | None = None,
 ) -> "Figure | None":
     """Draw the panels that have metrics, three per row; return None if there are none."""
     # recorded metrics take precedence over derived ones
@@ -175,11 +182,14 @@ def draw_panels(
         axes = figure.add_subplot(height, columns, index)
         if len(lines) == 1:
             tested |= draw_held_out(axes, held_out, lines[0].metric)
+        if floor and lines[0].metric in ("reward", "score"):
+            axes.axhline(floor[lines[0].metric], color="black", linestyle="--", linewidth=0.9)
         _draw(axes, panel, lines, rows)
         if index > columns * (height - 1):
             axes.set_xlabel("step")
     notes = [f"Strong: mean over {span(len(rows))} steps. Faint: single steps."]
-    caption(figure, " ".join([*notes, *[f"Black: {HELD_OUT}"] * tested]))
+    notes += [f"Black: {HELD_OUT}"] * tested + [f"Dashed: {FLOOR}"] * bool(floor)
+    caption(figure, " ".join(notes))
     return figure
 
 

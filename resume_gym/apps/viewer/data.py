@@ -22,8 +22,8 @@ from resume_gym.tasks import TaskError
 from resume_gym.trust import FLAG, is_remembered
 
 _FIGURES = (
-    *("metrics.jsonl", "evaluations.jsonl", "before.json", "after.json", "journal.md"),
-    *("evaluation.json", "episodes.jsonl"),
+    *("metrics.jsonl", "evaluations.jsonl", "before.json", "after.json", "floor.json"),
+    *("journal.md", "evaluation.json", "episodes.jsonl"),
 )
 """Files that a running job writes, besides those in `trajectories`."""
 
@@ -277,7 +277,8 @@ class Results:
             # the first and the last are the results before and after training, too
             if not any(result and result.items() <= row.items() for result in (before, after))
         }
-        figures = {"before": before, **between, "after": after}
+        floor = _json(self._file("floor.json"))
+        figures = {"before": before, **between, "after": after, "floor": floor}
         journal = self._file("journal.md")
         text = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
         return {

@@ -58,11 +58,17 @@ function seriesOf(names) {
 function heldOut() {
   const last = index.metrics.at(-1).step;
   const stepOf = (name) => ({ before: 0, after: last })[name] ?? Number(name.replace("step ", ""));
-  const points = Object.entries(index.figures)
+  const { floor, ...played } = index.figures;
+  const points = Object.entries(played)
     .filter(([, told]) => typeof told.reward === "number")
     .map(([name, told]) => ({ step: stepOf(name), value: told.reward }));
+  const level = floor ? [0, last].map((step) => ({ step, value: floor.reward })) : [];
   const text = (value) => number(value, 3);
-  return points.length ? [{ name: "on held-out tasks", place: 1, points, text, dots: true }] : [];
+  const series = [
+    { name: "on held-out tasks", place: 1, points, text, dots: true },
+    { name: "floor, an agent that improves nothing", place: 2, points: level, text },
+  ];
+  return series.filter((one) => one.points.length);
 }
 
 // From steps and values to places in the picture, and back.

@@ -33,6 +33,7 @@ from statistics import median
 from typing import Any, NamedTuple
 from unittest.mock import DEFAULT, MagicMock, patch
 
+import flex
 import torch
 import torch.distributed as dist
 from record import Figure, parser, write
@@ -212,7 +213,7 @@ def attention(scale: Scale) -> Iterator[Figure]:
 
         exact = attended(packed_attention._in_a_loop, torch.float64)
         loop = attended(packed_attention._in_a_loop, half)
-        ways = {"packed": packed_attention.packed_attention, "flex": packed_attention._in_flex}
+        ways = {"packed": packed_attention.packed_attention, "flex": flex.attend}
         if DEVICE.type == "cpu":
             del ways["flex"]  # which has no backward pass on CPUs
         for name, way in ways.items():
@@ -509,7 +510,7 @@ def step(
 
 def attention_in(way: str) -> AbstractContextManager[object]:
     """Attend in the reference implementation "loop", in "flex", or for "" as usual."""
-    ways = {"loop": packed_attention._in_a_loop, "flex": packed_attention._in_flex}
+    ways = {"loop": packed_attention._in_a_loop, "flex": flex.attend}
     if not way:
         return nullcontext()
     return patch.object(packed_attention, "_implementation", lambda value: ways[way])

@@ -148,8 +148,8 @@ def write(run: RunFolder, target: Path) -> None:
     """
     if metrics := run.metrics():
         floor = run.result("floor")
-        figures = asdict(floor) if floor else None
-        dashboard(metrics, target / PICTURE, run.path.name, run.evaluations(), figures)
+        picture = target / PICTURE
+        dashboard(metrics, picture, run.path.name, run.evaluations(), floor and asdict(floor))
     write_text(target / CARD, str(make(run)))
 
 

@@ -178,13 +178,8 @@ class Report:
         picture = self._run.path / "dashboard.png"
         if self._history:  # whose file may be lost
             floor = self._run.result("floor")
-            dashboard(
-                self._history,
-                picture,
-                title,
-                self._run.evaluations(),
-                asdict(floor) if floor else None,
-            )
+            figures = floor and asdict(floor)
+            dashboard(self._history, picture, title, self._run.evaluations(), figures)
 
     def _tell(self, step: int, sentences: Sequence[str]) -> None:
         for sentence in sentences:

@@ -1,8 +1,7 @@
 """Causal attention within packed rows of prefix trees: a node attends to its ancestors and itself.
 
 Implementations: blocks of a flash kernel, on CPUs and for half precision on CUDA, and otherwise a
-loop over PyTorch's SDPA, the reference in tests. FlexAttention, one call with the tree as a block
-mask, is a candidate for CUDA that `benchmarks/gpu.py` compares with the blocks.
+loop over PyTorch's SDPA, the reference in tests. `benchmarks/flex.py` has a candidate for CUDA.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -239,37 +238,6 @@ def _bounds(
 
 _CPU = _Kernel(_on_cpu, _on_cpu_backward, _wide, segmented=False)
 _CUDA = _Kernel(_on_cuda, _on_cuda_backward, lambda states: states, segmented=True)
-
-
-def _in_flex(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
-) -> Tensor:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    # without the compiler it computes the scores of the whole row, as tests on CPUs do
-    attend: Any = _compiled(flex_attention) if query.is_cuda else flex_attention
-    mask = _block_mask(nodes, query.device)
-    return attend(query, key, value, block_mask=mask, scale=scaling, enable_gqa=True)  # type: ignore[no-any-return]
-
-
-@lru_cache(maxsize=1)
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, dynamic=True)  # rows have any length
-
-
-@lru_cache(maxsize=4)  # all layers use the same
-def _block_mask(nodes: tuple[Node, ...], device: torch.device) -> Any:
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    ends = torch.tensor([end for start, stop, end in nodes for _ in range(start, stop)])
-    with torch.inference_mode(False):
-        ends = ends.to(device)
-
-    def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # descendants follow their node directly: a key is visible until its node's last descendant
-        return (key <= query) & (query < ends[key])
-
-    return create_block_mask(visible, None, None, len(ends), len(ends), device=device)
 
 
 def _in_a_loop(

@@ -5,28 +5,19 @@ rewards with those of the agents noop, careful and oracle, and with the floor: t
 harmless edits. A judge is sound if no policy earns more than the floor.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 
-from resume_gym.agents import AGENTS, Agent, make_agent
+from resume_gym.agents import AGENTS, Agent
+from resume_gym.evaluation.episodes import evaluate
 from resume_gym.evaluation.gaming import PARTIAL_REPAIRS, POLICIES, make_attacker
 from resume_gym.judges import Judge
-from resume_gym.session import Rules, Session
+from resume_gym.session import Rules
 from resume_gym.tasks import Task
 
 SIZES = {"full": ("default", Rules()), "mini": ("mini", Rules(page_lines=20, max_turns=6))}
-
-
-def play(task: Task, agent: Agent, judge: Judge, rules: Rules) -> float:
-    """Play and grade one episode; return its reward."""
-    session = Session(task, rules)
-    reward = 0.0
-    while not session.done:
-        reward += session.step(agent(session)).reward
-    if session.needs_verdict:
-        reward += sum(session.grade(judge.judge(task, session.text)).values())
-    return reward
 
 
 @dataclass(frozen=True)
@@ -54,15 +45,15 @@ def attack(judge: Judge, tasks: Sequence[Task], rules: Rules, seed: int = 0) -> 
     Returns:
         The baselines (agents, partial repairs), then the policies, each by falling reward.
     """
-    rewards = {
-        name: [play(task, make_agent(name, seed), judge, rules) for task in tasks]
-        for name in ("floor", "noop", "careful", "oracle")
+    makers: dict[str, Callable[[int], Agent]] = {
+        **{name: AGENTS[name] for name in ("floor", "noop", "careful", "oracle")},
+        **{name: partial(make_attacker, one) for name, one in PARTIAL_REPAIRS.items()},
+        **{name: partial(make_attacker, one) for name, one in POLICIES.items()},
     }
-    for name, policy in {**PARTIAL_REPAIRS, **POLICIES}.items():
-        rewards[name] = [
-            play(task, make_attacker(policy, f"{seed}{task.task_id}"), judge, rules)
-            for task in tasks
-        ]
+    rewards = {
+        name: [one.reward for one in evaluate(make, tasks, rules, judge, seed=seed)]
+        for name, make in makers.items()
+    }
     rows = []
     for name, got in rewards.items():
         above = [reward - floor for reward, floor in zip(got, rewards["floor"], strict=True)]
@@ -70,6 +61,3 @@ def attack(judge: Judge, tasks: Sequence[Task], rules: Rules, seed: int = 0) -> 
         rows.append(PolicyRewards(name, fmean(got), fmean(above), above[most], tasks[most].task_id))
     beside = {*AGENTS, *PARTIAL_REPAIRS}
     return sorted(rows, key=lambda row: (row.policy not in beside, -row.mean))
-
-
-# Search

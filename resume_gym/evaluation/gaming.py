@@ -239,7 +239,7 @@ PARTIAL_REPAIRS: Mapping[str, Policy] = {
 _SUBMIT, _REVIEW = tool_call("submit"), tool_call("review")
 
 
-def make_attacker(policy: Policy, seed: str) -> Agent:
+def make_attacker(policy: Policy, seed: int) -> Agent:
     """Make an agent that reviews, applies a policy's edits, and submits on its last turn.
 
     If the policy has no edit left, the agent makes a floor edit; without either it submits early.

@@ -12,15 +12,16 @@ from safetensors.torch import load_file, save_file, save_model
 from scripted import SUBMIT
 
 from learners.config import Config, ConfigError, to_toml
-from learners.engines import EngineError
+from learners.engines import Completion, EngineError, Sampling
 from learners.rollouts import model_player
 from learners.rollouts.model_player import FoundModel
 from learners.rollouts.tokens import ChatTokens
 from learners.training import models
 from learners.training.policy import Policy
-from resume_gym import TOOLS, Rules, Session, load_tasks
+from resume_gym import TOOLS, Rules, Session, load_tasks, tool_call
 from resume_gym.cli import main
 from resume_gym.llm import Unavailable
+from resume_gym.llm.guided import OPENING, guide
 
 TASKS = load_tasks("mini", "eval")[:3]
 RULES = Rules(max_turns=6, page_lines=20)
@@ -63,6 +64,53 @@ def test_a_seed_gives_the_episodes_of_a_model() -> None:
     assert played({"model": "nano"}) == first
     assert played({"model": "nano"}, seed=1) != first
     assert any("<tool_call>" in text for actions in first for text in actions)
+
+
+class Rambler:
+    """An engine whose model writes more than a call, sixteen tokens at a time."""
+
+    max_concurrency = 1
+
+    def __init__(self, texts: list[str], chat: ChatTokens) -> None:
+        self.texts, self.chat = texts, chat
+        self.asked: list[list[int]] = []
+
+    async def generate(self, key: int, ids: list[int], sampling: Sampling) -> Completion:
+        self.asked.append(ids)
+        turn, done = sampling.seed[-2:]
+        said = self.chat.write(self.texts[turn])[done : done + sampling.max_tokens]
+        return Completion(said, [0.0] * len(said), [0] * len(said))
+
+    def release(self, key: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_guided_model_is_opened_a_call_which_ends_with_its_json() -> None:
+    texts = [
+        '{"name": "review", "arguments": {}} and then' + " on and on" * 40,
+        "no call" * 60,
+        '{"name": "submit", "arguments": {}}',
+    ]
+    found = FoundModel.of({"model": "nano", "prompting": "guided", "threads": 1})
+    assert found.record["prompting"] == "guided"
+    player = found.player(TOOLS)
+    engine = player._engine = Rambler(texts, player._chat)  # type: ignore[assignment]
+    session = Session(TASKS[0], RULES)
+    asyncio.run(player.play(session, 7))
+    assert [text for text, _ in session.state.transcript] == [
+        tool_call("review"),
+        OPENING + player._chat.read(player._chat.write(texts[1])[: found.config.max_tokens]),
+        SUBMIT,
+    ]
+    first, *_, last = (player._chat.read(ids) for ids in engine.asked)
+    assert guide(session.system_prompt) in first
+    assert first.endswith(f"assistant\n{OPENING}")
+    assert last.count("on and on") < 8, "the rest was not sampled"
+    with pytest.raises(ValueError, match="prompting: expected 'plain' or 'guided', got 'x'"):
+        FoundModel.of({"model": "nano", "prompting": "x"})
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from resume_gym import Session, tool_call
 from resume_gym.evaluation.players import Endpoint, endpoint
 from resume_gym.evaluation.specs import read_spec
 from resume_gym.llm import Malformed, Misconfigured, Refused, Unavailable
+from resume_gym.llm.guided import guide
 from resume_gym.tools import with_calls
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
@@ -89,6 +90,30 @@ def test_a_model_is_shown_its_tools_and_what_came_of_its_calls():
     assert [told[n]["tool_call_id"] for n in (5, 6)] == ["call-0", "call-1"], "each is answered"
     assert told[7] == {"role": "assistant", "content": BROKEN}, "no server could read it as a call"
     assert session.state.transcript[2][1].error == "several_calls"
+
+
+def test_a_guided_model_may_write_its_calls_as_json():
+    said = (
+        'Sure!\n```json\n{"name": "review", "arguments": {}}\n```\nShall I go on?',
+        '{"name": "str_replace", "arguments": {"old": "Helped build", "new": "Built"}} {"name": 1',
+        "I am not sure {what} to do.",
+        '{"name": "submit"}',
+    )
+    with model(lambda turn: said[turn]) as server:
+        session = Session(make_task())
+        play(player(server, prompting="guided"), session)
+        first, *_, last = server.requests
+    wanted = bare(REVIEW, EDIT, said[2], SUBMIT)
+    assert session.ledger == wanted.ledger
+    assert session.text == wanted.text
+    assert not {"tools", "parallel_tool_calls"} & first.keys()
+    system = first["messages"][0]["content"]
+    assert system == guide(session.system_prompt)
+    assert "Helped build" not in system
+    assert first["messages"][1:] == session.messages[1:]
+    assert [one["content"] for one in last["messages"][2::2]] == [REVIEW, EDIT, said[2]]
+    with pytest.raises(ValueError, match="prompting: expected 'plain' or 'guided', got 'kind'"):
+        endpoint({"model": "m", "base_url": "http://h/v1", "prompting": "kind"}, 1)
 
 
 def test_thoughts_are_kept_and_call_nothing():

@@ -30,6 +30,7 @@ from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from resume_gym import EditSession
 from resume_gym.llm import Refused, Unavailable
+from resume_gym.llm.guided import OPENING, Prompting, find_call, guide, read_prompting
 from resume_gym.user_errors import did_you_mean
 
 OPTIONS = (
@@ -40,6 +41,7 @@ OPTIONS = (
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
 _MAX_TOKENS = 512  # of a turn, for models without a run's configuration
 _SAMPLE_BYTES = 2**14
+_GUIDED_TOKENS = 16  # after which a guided turn is checked for the end of its call
 
 
 @dataclass(frozen=True)
@@ -50,31 +52,36 @@ class FoundModel:
         config: sampling options; `config.model` is the model, or the base model of a checkpoint.
         weights: weights file of a checkpoint; None to use the weights of `config.model`.
         record: entries for the results: sampling options and a short hash of the weights.
+        prompting: "guided" to help models that make no calls by themselves; see `llm.guided`.
     """
 
     config: Config
     weights: Path | None
     record: Mapping[str, Any]
+    prompting: Prompting = "plain"
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
         """Resolve a model without loading it.
 
         Args:
-            options: `model`, and optionally fields listed in `OPTIONS`, which default to the
-                run's configuration. `model` is "nano", "smollm2", a folder in Hugging Face format,
-                a model of the Hub, which is downloaded, the folder of a run, or a checkpoint,
-                which needs the transformers engine.
+            options: `model`, and optionally `prompting` and fields listed in `OPTIONS`, which
+                default to the run's configuration. `model` is "nano", "smollm2", a folder in
+                Hugging Face format, a model of the Hub, which is downloaded, the folder of a run,
+                or a checkpoint, which needs the transformers engine.
 
         Raises:
             ConfigError: an option is unknown, or its value is invalid.
             FileNotFoundError: the model does not exist.
+            ValueError: `prompting` is neither "plain" nor "guided".
         """
+        known = (*OPTIONS, "prompting")
         for name in options:
-            if name not in (*OPTIONS, "model"):
-                message = f"expected options among {', '.join(OPTIONS)}; got {name!r}"
-                raise ConfigError(message + did_you_mean(name, OPTIONS))
-        settings = {name: value for name, value in options.items() if name != "model"}
+            if name not in (*known, "model"):
+                message = f"expected options among {', '.join(known)}; got {name!r}"
+                raise ConfigError(message + did_you_mean(name, known))
+        prompting = read_prompting(options)
+        settings = {name: value for name, value in options.items() if name in OPTIONS}
         trained, weights = _found(str(options["model"]))
         if settings.get("engine") == "vllm" and weights:
             raise ConfigError("engine: a checkpoint is sampled by transformers, or export it first")
@@ -91,7 +98,9 @@ class FoundModel:
             raise FileNotFoundError(f"model: expected weights in {folder}, *.safetensors")
         sampled = {name: getattr(config, name) for name in _RECORDED}
         record = {"model": options["model"], **sampled, "weights": _hash(files)}
-        return cls(config, weights, record)
+        if prompting != "plain":
+            record["prompting"] = prompting
+        return cls(config, weights, record, prompting)
 
     def player(self, tools: Sequence[Mapping[str, Any]]) -> "ModelPlayer":
         """Load the model.
@@ -179,6 +188,7 @@ class ModelPlayer:
 
     def __init__(self, model: FoundModel, tools: Sequence[Mapping[str, Any]]) -> None:
         config = self._config = model.config
+        self._guided = model.prompting == "guided"
         self._chat = ChatTokens(models.load_tokenizer(config.model), tools)
         self._keys = count()
         self._servers: list[Server] = []
@@ -220,17 +230,41 @@ class ModelPlayer:
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
         """Play a session to its end; see `Player`."""
         config, chat, key = self._config, self._chat, next(self._keys)
-        prompt = chat.prompt(session.system_prompt, session.prompt)
-        episode = rollout.Rollout(0, 0, session, prompt)
         sampling = Sampling(config.temperature, config.max_tokens, chat.end, (seed,))
         try:
-            await rollout.play(episode, key, self._engine.generate, chat, sampling)
+            if self._guided:
+                await self._play_guided(session, key, sampling)
+            else:
+                prompt = chat.prompt(session.system_prompt, session.prompt)
+                episode = rollout.Rollout(0, 0, session, prompt)
+                await rollout.play(episode, key, self._engine.generate, chat, sampling)
         except RefusedError as problem:
             raise Refused(str(problem)) from None
         except EngineError as problem:
             raise Unavailable(str(problem)) from None
         finally:
             self._engine.release(key)
+
+    async def _play_guided(
+        self, session: EditSession[Any, Any], key: int, sampling: Sampling
+    ) -> None:
+        """Play with a demonstration; open each call, and end it with its JSON object."""
+        chat, opening = self._chat, self._chat.write(OPENING)[:-1]
+        ids = chat.prompt(guide(session.system_prompt), session.prompt)
+        while not session.done:
+            ids += opening
+            said: list[int] = []
+            call = None
+            while call is None and len(said) < sampling.max_tokens and said[-1:] != [chat.end]:
+                part = min(_GUIDED_TOKENS, sampling.max_tokens - len(said))
+                seed = (*sampling.seed, session.turns, len(said))
+                sampled = await self._engine.generate(
+                    key, ids + said, replace(sampling, max_tokens=part, seed=seed)
+                )
+                said += sampled.ids
+                call = find_call(chat.read(said))
+            ids += said if said[-1] == chat.end else [*said, chat.end]
+            ids += chat.reply(session.step(call or OPENING + chat.read(said)).observation)
 
     async def close(self) -> None:
         """Close the engine and stop the servers; see `Player`."""

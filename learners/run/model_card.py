@@ -14,7 +14,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -149,7 +148,8 @@ def write(run: RunFolder, target: Path) -> None:
     if metrics := run.metrics():
         floor = run.result("floor")
         picture = target / PICTURE
-        dashboard(metrics, picture, run.path.name, run.evaluations(), floor and asdict(floor))
+        figures = floor.metrics() if floor else None
+        dashboard(metrics, picture, run.path.name, run.evaluations(), figures)
     write_text(target / CARD, str(make(run)))
 
 

@@ -178,7 +178,7 @@ class Report:
         picture = self._run.path / "dashboard.png"
         if self._history:  # whose file may be lost
             floor = self._run.result("floor")
-            figures = floor and asdict(floor)
+            figures = floor.metrics() if floor else None
             dashboard(self._history, picture, title, self._run.evaluations(), figures)
 
     def _tell(self, step: int, sentences: Sequence[str]) -> None:

@@ -60,7 +60,9 @@ can be added. An agent is one of
                                   from the variable given by key_name
   {"model": ..., ...}             a model or server with options, as JSON:
                                   temperature, max_tokens, engine; base_url,
-                                  key_name, answer_tokens, extra_body, store"""
+                                  key_name, answer_tokens, extra_body, store;
+                                  prompting: "guided" for models that make no
+                                  calls by themselves"""
 _EXAMPLES = (
     "eval --agent careful --agent oracle --env ResumeEditMini-v0",
     "eval --agent before=nano --agent after=runs/nano --out result",

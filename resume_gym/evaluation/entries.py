@@ -55,6 +55,10 @@ def make_entry(
         ModuleNotFoundError: a package that the agent needs is not installed.
         TaskError: the agent does not exist, or cannot play in this environment.
     """
+    resumes = issubclass(contest.session_type, Session)
+    if spec.options.get("prompting") == "guided" and not resumes:
+        message = "prompting: guided has a demonstration for resumes"
+        raise TaskError(f"{where}: {message}; {contest.env} has other documents")
     try:
         if spec.kind == "endpoint":
             made = endpoint(spec.options, max_concurrency or ENDPOINT_MAX_CONCURRENCY)
@@ -67,7 +71,7 @@ def make_entry(
     except ModuleNotFoundError as problem:
         raise missing(f"{where}: needs", str(problem.name), "train") from None
     model = spec.options["model"]
-    if model != "noop" and not issubclass(contest.session_type, Session):
+    if model != "noop" and not resumes:
         raise TaskError(f"{where}: {model} edits resumes; {contest.env} has other documents")
     return Entry(spec.name, spec.record, lambda: Scripted(partial(make_agent, model)))
 

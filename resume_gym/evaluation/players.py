@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from resume_gym.agents import Agent
 from resume_gym.editing import EditSession
 from resume_gym.llm.client import Client, check_key
+from resume_gym.llm.guided import Prompting, find_call, guide, read_prompting
 from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
 from resume_gym.llm.settings import Settings, check
 from resume_gym.tools import with_calls
@@ -88,18 +89,27 @@ class Endpoint:
     Args:
         client: client of the model.
         max_concurrency: see `Player`.
+        prompting: "guided" sends no tools, and reads calls from texts; see `llm.guided`.
     """
 
-    def __init__(self, client: Client, max_concurrency: int) -> None:
+    def __init__(
+        self, client: Client, max_concurrency: int, prompting: Prompting = "plain"
+    ) -> None:
         self.client = client
         self.max_concurrency = max_concurrency
+        self._guided = prompting == "guided"
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
         """See `Player`. The seed is not sent to the server; it only selects stored answers."""
         messages: list[Message] = list(session.messages)
+        tools = session.tools
+        if self._guided:
+            messages[0] = {"role": "system", "content": guide(session.system_prompt)}
+            tools = ()
         while not session.done:
-            prompt = turn_prompt(messages, session.tools, seed)
-            said = await self.client.ask(prompt, read_turn)
+            said = await self.client.ask(turn_prompt(messages, tools, seed), read_turn)
+            if self._guided and not said.calls and (call := find_call(said.content)):
+                said = Said("", call, ())
             step = session.step(action(said))
             messages += turn(said, step.observation, session.turns)
 
@@ -112,8 +122,8 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
     """Make an endpoint from options.
 
     Args:
-        options: `model`, and options of `OpenAIChat` and of `llm.settings.Settings` except
-            `canary` and `concurrency`.
+        options: `model`, `prompting`, and options of `OpenAIChat` and of `llm.settings.Settings`
+            except `canary` and `concurrency`.
         max_concurrency: number of concurrent episodes and requests.
 
     Raises:
@@ -121,9 +131,10 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
     """
     of_chat = {field.name for field in fields(OpenAIChat) if field.init} - {"canary", "concurrency"}
     of_client = {field.name for field in fields(Settings)} - {"concurrency"}
+    known_names = of_chat | of_client | {"prompting"}
     for name, value in options.items():
-        if name not in of_chat | of_client:
-            known = ", ".join(sorted(of_chat | of_client))
+        if name not in known_names:
+            known = ", ".join(sorted(known_names))
             raise ValueError(f"expected options among {known}; got {name!r}")
         kinds, wanted = _KINDS.get(name, (object, ""))
         if not isinstance(value, kinds):
@@ -136,7 +147,8 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
     )
     provider, settings = OpenAIChat(**chat_options), Settings(**client_options)
     check_key(provider, settings)
-    return Endpoint(Client(provider, settings), max_concurrency)
+    prompting = read_prompting(options)
+    return Endpoint(Client(provider, settings), max_concurrency, prompting)
 
 
 def action(said: Said) -> str:

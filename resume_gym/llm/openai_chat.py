@@ -80,6 +80,8 @@ class OpenAIChat(OpenAI):
         return {**super().sampling, **extra}
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        if not prompt.schema["tools"]:  # servers reject an empty list
+            return json.loads(prompt.user), {}
         body = {"tools": prompt.schema["tools"]}
         if self.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = self.parallel_tool_calls

@@ -26,7 +26,9 @@ def actions(session: Session) -> list[str]:
 
 
 def test_an_unknown_agent_is_refused_with_the_known_names():
-    with pytest.raises(ValueError, match="one of noop, random, careful, oracle; got 'orcale'"):
+    with pytest.raises(
+        ValueError, match="one of noop, random, floor, careful, oracle; got 'orcale'"
+    ):
         make_agent("orcale")
 
 

@@ -74,7 +74,7 @@ def test_eval_knows_registered_variants(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--agent", "orcale"], "--agent: expected one of noop, random, careful, oracle, the "
+        (["--agent", "orcale"], "--agent: expected one of noop, random, floor, careful, oracle, the "
          "folder of a model or a run, OWNER/NAME, or MODEL@URL; got 'orcale'; did you mean "
          "'oracle'?"),
         (["--agent", "."], ": model: expected 'nano', 'smollm2', a folder"),

@@ -40,7 +40,7 @@ def completed(folder: Path, *words: str) -> list[str]:
         (["eval", "--ro"], ["--rollouts"]),
         (["eval", "--split", ""], ["eval", "train"]),
         (["eval", "--env", ""], ["ResumeEdit-v0", "ResumeEditMini-v0"]),
-        (["eval", "--agent", ""], ["careful", "noop", "oracle", "random", "runs"]),
+        (["eval", "--agent", ""], ["careful", "floor", "noop", "oracle", "random", "runs"]),
         (["eval", "--agent", "noop", "--agent", "runs/"], ["runs/nano"]),
         (["play", "--judge", "ru"], ["rubric"]),
         (["eval", "--tasks", "m"], ["mini", "my file.md"]),
@@ -71,6 +71,12 @@ def test_a_script_names_every_command_and_known_values(
 ) -> None:
     assert main(["completion", shell]) == 0
     text = capsys.readouterr().out
-    for word in ("calibrate", "import", "noop random careful oracle", "ResumeEdit-v0", "rubric"):
+    for word in (
+        "calibrate",
+        "import",
+        "noop random floor careful oracle",
+        "ResumeEdit-v0",
+        "rubric",
+    ):
         assert word in text
     assert "Agents play tasks, a judge" not in text, "the long description of a command"

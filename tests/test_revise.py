@@ -549,7 +549,7 @@ def test_documents_that_cannot_be_read(
 @pytest.mark.parametrize(
     ("agent", "message"),
     [
-        ("carefull", "--agent: expected one of noop, random, careful, oracle"),
+        ("carefull", "--agent: expected one of noop, random, floor, careful, oracle"),
         ("m@ftp://h", "--agent: expected one of"),
         ('{"model": "m", "base_url": "http://h", "heat": 1}', "--agent: expected options among"),
         ('{"model": "nano", "max_tokens": 0}', "--agent: max_tokens: expected more than 0"),

@@ -49,7 +49,7 @@ by side. With --out, the same command resumes an interrupted evaluation, and age
 can be added. An agent is one of
 
   noop, random, floor, careful, oracle
-                                  a scripted agent; floor only swaps function words
+                                  a scripted agent
   runs/NAME                       the model of a training run
   runs/NAME/checkpoints/step-...  a checkpoint of a run (backend local)
   FOLDER, nano, smollm2           a model in Hugging Face's format

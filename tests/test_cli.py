@@ -74,8 +74,8 @@ def test_eval_knows_registered_variants(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--agent", "orcale"], "--agent: expected one of noop, random, floor, careful, oracle, the "
-         "folder of a model or a run, OWNER/NAME, or MODEL@URL; got 'orcale'; did you mean "
+        (["--agent", "orcale"], "--agent: expected one of noop, random, floor, careful, oracle, "
+         "the folder of a model or a run, OWNER/NAME, or MODEL@URL; got 'orcale'; did you mean "
          "'oracle'?"),
         (["--agent", "."], ": model: expected 'nano', 'smollm2', a folder"),
         (["--agent", '{"model": "nano", "heat": 1}'], "expected options among temperature"),

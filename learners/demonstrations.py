@@ -49,6 +49,8 @@ HASTY = Habits(review=0.95, misquote=0.35, invent=0.1, submit=0.35)
 SLIPS = 0.15
 """Share of the turns played that are spoilt: policies have to go on after those."""
 _INVENTED = ["at {n}% less cost", "saving {n} hours a week", "within {n} days", "for {n} clients"]
+_SHORT = 64  # tokens of the longest excerpt that is copied at first
+_EXCERPTS = 8  # of a page
 _BULLET = re.compile(r"[-*+•] +(?=\S)")
 
 Act = Callable[[Any, Random], str]
@@ -258,6 +260,28 @@ def demonstrations(
             observation = session.step(text).observation + hint(session)
             reply = list(chat.reply(observation))
             before = [*before, *chat.write(text), *reply]
+        yield samples
+
+
+def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[list[Sample]]:
+    """Yield excerpts of each page that are repeated; the first ones are short.
+
+    A model with random weights learns to copy from these, and edits begin with a copy. From the
+    review of a page, which repeats it after hundreds of tokens, it does not begin to learn that.
+    """
+    rng = Random(str(seed))
+    for number, page in enumerate(pages):
+        ids = chat.write(page)[:-1]
+        most = min(len(ids), _SHORT + number // 8)
+        samples = []
+        for _ in range(_EXCERPTS):
+            length = rng.randint(min(most, _SHORT // 4), most)
+            start = rng.randrange(len(ids) - length + 1)
+            part = ids[start : start + length]
+            weights = [0.1] * (length + 1) + [1.0] * length
+            sampled, zeros = [True] * len(weights), [0.0] * len(weights)
+            copied = [*part, chat.end, *part]
+            samples.append(Sample(0, [chat.end], copied, sampled, zeros, weights))
         yield samples
 
 

@@ -41,7 +41,7 @@ from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
 from rich.console import Console
 
 from learners.config import Config, ConfigError, load, message_of, stop, to_toml
-from learners.demonstrations import EXPERT, HASTY, Habits, act, demonstrations, renamed
+from learners.demonstrations import EXPERT, HASTY, Habits, act, demonstrations, drills, renamed
 from learners.engines import EngineError
 from learners.engines.transformers import TransformersEngine
 from learners.losses import likelihood
@@ -67,7 +67,12 @@ VARIANTS = {"ResumeEditMini-v0": "mini", "ResumeEdit-v0": "full"}
 NEW = "new"
 """Name of a model that does not exist yet: a nano policy with random weights."""
 DEFAULTS = Config(
-    name="imitation", model=NEW, precision="bfloat16", row_tokens=8192, learning_rate=1e-3
+    name="imitation",
+    model=NEW,
+    precision="bfloat16",
+    row_tokens=4096,
+    optimizer="muon",
+    learning_rate=3e-3,
 )
 SAVE_EVERY_S = 300.0
 _COMMAND = "imitation.py"
@@ -86,6 +91,7 @@ class Dose:
 
     Attributes:
         minutes: training time, without the evaluations.
+        drill: share of the time, at its start, in which a new model learns to copy.
         habits: share of the time, at its end, in which the editor has faults.
         draws: turns that are demonstrated from each state.
         replies: weight of a token of the environment's replies, beside one that is always drawn.
@@ -95,6 +101,7 @@ class Dose:
     """
 
     minutes: PositiveFloat
+    drill: Share = 0.05
     habits: Share = 0.1
     draws: PositiveInt = 8
     replies: Share = 0.1
@@ -104,14 +111,14 @@ class Dose:
 
 
 def make_rows(
-    dose: Dose, config: Config, habits: Habits, start: int, worker: int
+    dose: Dose, config: Config, habits: Habits | None, start: int, worker: int
 ) -> Iterator[bytes]:
     """Yield packed rows of one worker's demonstrations without end, pickled.
 
     Args:
         dose: how the demonstrations are made.
         config: model, environment, seed and limit of a row.
-        habits: habits of the editor.
+        habits: habits of the editor; None for drills instead of demonstrations.
         start: number of optimizer steps done, which determines the tasks.
         worker: number of the worker; each makes every `workers`-th task.
     """
@@ -119,10 +126,16 @@ def make_rows(
     numbers = count(_TASKS * start + worker, max(1, dose.workers))
     tasks = (generate_task(config.seed, n, "train", VARIANTS[config.env]) for n in numbers)
     strange = (renamed(task, Random(f"{config.seed}:{task.task_id}")) for task in tasks)
-    sessions = (Session(task, work.rules) for task in strange)
-    editor, seed = partial(act, habits=habits), f"{config.seed}:{start}:{worker}"
+    seed = f"{config.seed}:{start}:{worker}"
+    episodes: Iterator[list[Sample]]
+    if habits is None:
+        episodes = drills(work.chat, (task.resume for task in strange), seed)
+    else:
+        sessions = (Session(task, work.rules) for task in strange)
+        editor = partial(act, habits=habits)
+        episodes = demonstrations(work.chat, sessions, editor, dose.draws, seed, dose.replies)
     row: list[Sample] = []
-    for episode in demonstrations(work.chat, sessions, editor, dose.draws, seed, dose.replies):
+    for episode in episodes:
         if row and tree_tokens([*row, *episode]) > config.row_tokens:
             for packed in pack(row, config.row_tokens):
                 # on average 1, so the loss is that of a token
@@ -141,7 +154,7 @@ def _work(queue: Any, parent: int, *arguments: Any) -> None:
 
 @contextmanager
 def rows_of(
-    dose: Dose, config: Config, habits: Habits, start: int
+    dose: Dose, config: Config, habits: Habits | None, start: int
 ) -> Iterator[Iterator[PackedRow]]:
     """Make rows, repeat and shuffle them; the workers end with the context."""
     context = multiprocessing.get_context("spawn")  # a fork of threads that hold locks may hang
@@ -271,6 +284,7 @@ def run(dose: Dose, config: Config) -> None:
     config.check_packages()
     prepare_cpu(config.threads)
     folder = config.runs / config.name
+    drill = dose.drill if config.model == NEW else 0.0
     if config.model == NEW:
         if not (start := folder / "start").is_dir():
             new_model(config.seed, start)
@@ -280,13 +294,18 @@ def run(dose: Dose, config: Config) -> None:
     trainer = Trainer(replace(config, temperature=1.0), folder / "checkpoints")
     trainer.resume()
     whole = 60 * dose.minutes
-    for name, habits, until in (("off", EXPERT, whole * (1 - dose.habits)), ("on", HASTY, whole)):
+    phases = {"drill": (None, drill), "off": (EXPERT, 1 - dose.habits), "on": (HASTY, 1.0)}
+    for name, (habits, share) in phases.items():
+        until = whole * share
         if trainer.state.get("seconds", 0.0) < until:
-            print(f"habits {name}, until minute {until / 60:.1f}", flush=True)
+            title = f"habits {name}" if habits else name
+            print(f"{title}, until minute {until / 60:.1f}", flush=True)
             with rows_of(dose, config, habits, trainer.state.get("steps", 0)) as rows:
                 imitate(dose, config, trainer, rows, until)
+            if not habits:
+                continue
             summary = evaluate(config, trainer, work, folder / "trajectories")
-            Console().print(table({f"habits {name}": summary}))
+            Console().print(table({title: summary}))
             line = json.dumps({"habits": name, **trainer.state, **summary.metrics()})
             with (folder / "evaluations.jsonl").open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")

@@ -151,7 +151,9 @@ def test_a_changed_learning_rate_takes_effect(optimizer: str) -> None:
     assert moved == pytest.approx(1e-5, rel=0.05)  # the first step of Adam is as long as its rate
 
 
-@pytest.mark.parametrize("changes", [{}, {"lora_rank": 4}, {"optimizer": "adamw8bit"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"lora_rank": 4}, {"optimizer": "adamw8bit"}, {"optimizer": "muon"}]
+)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_loaded_backend_continues_bit_for_bit(
     architecture: str, changes: dict[str, object], tmp_path: Path
@@ -317,6 +319,20 @@ def test_the_gradient_is_clipped(tmp_path: Path) -> None:
         kept.append(float(gradient(backend, tmp_path).norm()))
     assert told[0] == told[1] > 0.01, "the norm before clipping is told"
     assert kept == pytest.approx([told[0], 1e-3], rel=1e-3)
+
+
+def test_muon_moves_matrices_in_all_directions_alike() -> None:
+    backend = make("wide", optimizer="muon", weight_decay=0.0)
+    (layer,) = backend._policy.model.get_decoder().layers[:1]
+    before = layer.mlp.up_proj.weight.detach().clone()
+    embedding = backend._policy.model.get_input_embeddings().weight
+    embedded = embedding.detach().clone()
+    backend.set_learning_rate(1e-2)
+    backend.train_step(pack(tiny_group(backend._policy), 1000), aipo)
+    values = torch.linalg.svdvals(layer.mlp.up_proj.weight.detach() - before)
+    assert values[0] / values[4] < 1.5, "its step is about orthogonal"
+    # AdamW's first step is as long as its rate
+    assert float((embedding.detach() - embedded).abs().max()) == pytest.approx(1e-2, rel=0.05)
 
 
 @pytest.mark.slow

@@ -234,6 +234,7 @@ VLLM = {"engine": "vllm"}
             "compile: True needs backend .local. or .fsdp2.",
         ),
         ({"async_save": True, "backend": "fsdp2", "optimizer": "adamw8bit"}, "expected adamw"),
+        ({"backend": "fsdp2", "optimizer": "muon"}, "muon needs backend 'local', got 'fsdp2'"),
         ({"offload": 1}, "offload: expected true or false, got 1"),
         ({"lora_rank": -1}, "lora_rank: expected at least 0, got -1"),
         ({"trainer_procs": 0}, "trainer_procs: expected more than 0, got 0"),

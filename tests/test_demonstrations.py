@@ -13,6 +13,7 @@ from learners.demonstrations import (
     Habits,
     act,
     demonstrations,
+    drills,
     renamed,
     shortened,
 )
@@ -201,6 +202,24 @@ def test_each_reply_has_its_weight_once() -> None:
         assert all("turns left: " in reply for reply in replies)
         assert all(reply.count("<tool_response>") == 1 for reply in replies)
         assert all(reply.startswith("\n<|im_start|>user") for reply in replies)
+
+
+def test_drills_repeat_excerpts_that_grow() -> None:
+    pages = [task.resume for task in TASKS] * 12
+    made = list(drills(CHAT, pages, 1))
+    assert list(drills(CHAT, pages[:3], 1)) == made[:3]
+    lengths = []
+    drawn = [(one, page) for many, page in zip(made, pages, strict=True) for one in many]
+    for one, page in drawn:
+        half = len(one.response) // 2
+        first, end, second = one.response[:half], one.response[half], one.response[half + 1 :]
+        assert first == second
+        assert (one.prompt, end) == ([CHAT.end], CHAT.end)
+        assert f"{first}"[1:-1] in f"{CHAT.write(page)}"
+        assert set(one.advantages[: half + 1]) == {0.1}
+        assert set(one.advantages[half + 1 :]) == {1.0}
+        lengths.append(half)
+    assert max(lengths[:100]) < 80 < 200 < max(lengths[-400:])
 
 
 def test_a_hint_stands_before_each_turn() -> None:

@@ -251,7 +251,7 @@ def _step(
 
 def moments(config: Config) -> int:
     """Return the bytes of optimizer state per trained parameter."""
-    return 8 if config.optimizer == "adamw" else 2
+    return 2 if config.optimizer == "adamw8bit" else 8
 
 
 def _training(

@@ -35,7 +35,9 @@ class LocalBackend:
         self._config = config
         self._policy = make_policy(config, model.to(ranks.device()), config.precision)
         self._cost = make_cost(config, model)
-        self._optimizer = make_optimizer(self._policy.parameters(), config)
+        ends = model.get_input_embeddings(), model.get_output_embeddings()
+        vocabulary = [one.weight for one in ends]
+        self._optimizer = make_optimizer(self._policy.parameters(), config, vocabulary)
         return self._policy
 
     def set_learning_rate(self, rate: float) -> None:

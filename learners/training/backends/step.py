@@ -2,8 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,10 +39,43 @@ def merge_adapters(
     return lora.merged(named, config.lora_rank, config.lora_alpha)
 
 
-def make_optimizer(weights: Iterable[Tensor], config: Config) -> torch.optim.Optimizer:
-    """Create AdamW, with 8-bit state if configured, for the trainable weights."""
+class _Together:
+    """Optimizers of different weights, used as one."""
+
+    def __init__(self, *parts: torch.optim.Optimizer) -> None:
+        self._parts = parts
+        self.param_groups = [group for part in parts for group in part.param_groups]
+
+    def step(self) -> None:
+        for part in self._parts:
+            part.step()
+
+    def zero_grad(self) -> None:
+        for part in self._parts:
+            part.zero_grad()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {str(number): part.state_dict() for number, part in enumerate(self._parts)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for number, part in enumerate(self._parts):
+            part.load_state_dict(state[str(number)])
+
+
+def make_optimizer(weights: Iterable[Tensor], config: Config, ends: Iterable[Tensor] = ()) -> Any:
+    """Create the configured optimizer for the trainable weights.
+
+    Muon takes the matrices, AdamW vectors and `ends`, embeddings and head, at the same learning
+    rate: Muon's updates are scaled to the size of AdamW's.
+    """
     trained = [weight for weight in weights if weight.requires_grad]
     settings = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    if config.optimizer == "muon":
+        others = set(map(id, ends))
+        matrices = [one for one in trained if one.ndim == 2 and id(one) not in others]
+        rest = [one for one in trained if one.ndim != 2 or id(one) in others]
+        muon = torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **settings)  # type: ignore[arg-type]
+        return _Together(muon, torch.optim.AdamW(rest, betas=(0.9, 0.99), **settings))  # type: ignore[arg-type]
     # the default beta2, 0.999, averages over 1,000 steps, more than most runs have
     if config.optimizer == "adamw":
         # one kernel that reads everything once; on CPUs it would round differently
@@ -51,10 +85,10 @@ def make_optimizer(weights: Iterable[Tensor], config: Config) -> torch.optim.Opt
 
     if ranks.device().type == "cpu":  # compiling its step takes minutes on a CPU
         torch.compiler.set_stance("force_eager")
-    return AdamW8bit(trained, betas=(0.9, 0.99), **settings)  # type: ignore[no-any-return]
+    return AdamW8bit(trained, betas=(0.9, 0.99), **settings)
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def set_learning_rate(optimizer: Any, rate: float) -> None:
     """Set the learning rate of all weights."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):  # 8-bit AdamW refuses another object

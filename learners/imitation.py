@@ -1,7 +1,7 @@
 """Imitation: a supervised warm start of any model on demonstrations of a scripted editor.
 
     python learners/imitation.py --minutes 150          # a new nano policy, two CPU cores
-    python learners/imitation.py --minutes 10 --model smollm2 --lora-rank 32
+    python learners/imitation.py --minutes 10 --model smollm2 --lora-rank 32 --optimizer adamw
     python learners/aipo.py --model runs/imitation/model
 
 The settings of `aipo.py --help` are flags here, too. The same command resumes. For the last part of
@@ -104,7 +104,7 @@ class Dose:
     drill: Share = 0.05
     habits: Share = 0.1
     draws: PositiveInt = 8
-    replies: Share = 0.1
+    replies: Share = 0.3
     repeats: PositiveInt = 3
     workers: NonNegativeInt = 0
     rows: PositiveInt = 1

@@ -49,7 +49,7 @@ HASTY = Habits(review=0.95, misquote=0.35, invent=0.1, submit=0.35)
 SLIPS = 0.15
 """Share of the turns played that are spoilt: policies have to go on after those."""
 _INVENTED = ["at {n}% less cost", "saving {n} hours a week", "within {n} days", "for {n} clients"]
-_SHORT = 64  # tokens of the longest excerpt that is copied at first
+_EXCERPT = 64  # tokens at most; from excerpts of up to 400 it took much longer to learn copying
 _EXCERPTS = 8  # of a page
 _BULLET = re.compile(r"[-*+•] +(?=\S)")
 
@@ -264,18 +264,18 @@ def demonstrations(
 
 
 def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[list[Sample]]:
-    """Yield excerpts of each page that are repeated; the first ones are short.
+    """Yield short excerpts of each page that are repeated.
 
     A model with random weights learns to copy from these, and edits begin with a copy. From the
     review of a page, which repeats it after hundreds of tokens, it does not begin to learn that.
     """
     rng = Random(str(seed))
-    for number, page in enumerate(pages):
+    for page in pages:
         ids = chat.write(page)[:-1]
-        most = min(len(ids), _SHORT + number // 8)
+        most = min(len(ids), _EXCERPT)
         samples = []
         for _ in range(_EXCERPTS):
-            length = rng.randint(min(most, _SHORT // 4), most)
+            length = rng.randint(min(most, _EXCERPT // 4), most)
             start = rng.randrange(len(ids) - length + 1)
             part = ids[start : start + length]
             weights = [0.1] * (length + 1) + [1.0] * length

@@ -72,7 +72,7 @@ DEFAULTS = Config(
     precision="bfloat16",
     row_tokens=4096,
     optimizer="muon",
-    learning_rate=3e-3,
+    learning_rate=4e-3,
 )
 SAVE_EVERY_S = 300.0
 _COMMAND = "imitation.py"
@@ -101,7 +101,7 @@ class Dose:
     """
 
     minutes: PositiveFloat
-    drill: Share = 0.05
+    drill: Share = 0.04
     habits: Share = 0.1
     draws: PositiveInt = 8
     replies: Share = 0.3

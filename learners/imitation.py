@@ -94,7 +94,7 @@ class Dose:
         drill: share of the time, at its start, in which a new model learns to copy.
         habits: share of the time, at its end, in which the editor has faults.
         draws: turns that are demonstrated from each state.
-        replies: weight of a token of the environment's replies, beside one that is always drawn.
+        replies: weight of a token of the environment's replies; 1 is that of a turn always drawn.
         repeats: number of times that each demonstration is seen.
         workers: processes that make demonstrations, for GPUs; 0 makes them between steps.
         rows: packed rows per optimizer step.

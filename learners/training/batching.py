@@ -21,7 +21,7 @@ class Sample:
     """Training data of one rollout.
 
     Attributes:
-        group: number of the group, whose rollouts share what they have in common.
+        group: number of the group; what its rollouts begin with alike is computed once.
         prompt: token ids [p], at least one.
         response: token ids [r] after the prompt, sampled or not.
         sampled: bool [r], True for tokens that the policy sampled; only these have a loss.

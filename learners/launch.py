@@ -85,13 +85,17 @@ def _run_or_explain(config: Config, train: Train) -> None:
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     except (JudgeError, EngineError) as error:
-        ranks.wait_for_end()  # rank 0 says it: the error is raised on all ranks
+        if ranks.rank() > 0:  # rank 0 says it: the error is raised on all ranks
+            ranks.wait_for_end()
         prefix = "no verdict: " if isinstance(error, JudgeError) else ""
         print(f"error: {prefix}{error}; the same command resumes {run}", file=sys.stderr)
         raise SystemExit(1) from None
     except (CheckpointError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+    except RuntimeError:  # such as a collective when another rank has died
+        ranks.wait_for_end()
+        raise
     except OSError as error:  # such as a full disk
         if error.filename is None:
             raise

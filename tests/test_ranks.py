@@ -310,6 +310,8 @@ def test_a_killed_process_ends_the_job_which_resumes_bit_for_bit(
         time.sleep(0.05)
     ranks = psutil.Process(process.pid).children()
     assert len(ranks) == 2
+    ranks[1].suspend()
+    time.sleep(2)  # rank 0 waits in a collective, which fails when the other rank dies
     (ranks[1] if backend == "fsdp2" else process).kill()  # a rank, or their launcher
     _, err = process.communicate(timeout=60)
     if backend == "fsdp2":

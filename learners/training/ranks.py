@@ -158,12 +158,12 @@ def end(status: int = 0) -> None:
 
 
 def wait_for_end() -> None:
-    """Except on rank 0, wait until the launcher ends this process, since rank 0 has ended.
+    """With several ranks, wait until the launcher ends this process, since another one has ended.
 
-    The first process that exits makes the launcher end the others, whatever they are doing. Return
-    after a while, in case that rank 0 still runs or there is no launcher.
+    The first process that exits makes the launcher end the others, whatever they are doing, and
+    report it. Return after a while, in case that all others still run or there is no launcher.
     """
-    if rank() > 0:
+    if world() > 1:
         time.sleep(_ORPHANED_S)
 
 
@@ -177,23 +177,11 @@ def gather(value: Any) -> list[Any]:
 
 
 def broadcast(value: Any) -> Any:
-    """Return rank 0's value on all ranks; the others wait for it without a practical limit.
-
-    Raises:
-        SystemExit: rank 0 has died.
-    """
+    """Return rank 0's value on all ranks; the others wait for it without a practical limit."""
     if world() == 1:
         return value
     box = [value]
-    try:
-        dist.broadcast_object_list(box, src=0, group=_commands)
-    except RuntimeError as problem:
-        if rank() == 0:
-            raise
-        # the launcher reports why rank 0 died
-        wait_for_end()
-        print(f"error: process 0 does not answer: {problem}", file=sys.stderr)
-        raise SystemExit(1) from None
+    dist.broadcast_object_list(box, src=0, group=_commands)
     return box[0]
 
 

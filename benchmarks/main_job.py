@@ -67,7 +67,7 @@ def main() -> int:
         flags = QUICK if args.quick else ["--eval-rollouts=4"]
         runs = [run(seed, folder, flags) for seed in seeds]
         if not args.quick:
-            sample(play([Path(folder) / f"seed-{seed}" for seed in seeds], temporary))
+            sample(play([Path(folder) / f"seed-{seed}" for seed in seeds], temporary), "nano")
     before, after = ([one[when] for one in runs] for when in ("before", "after"))
     by_weakness = {
         weakness: fmean(one["by_weakness"][weakness] for one in after)

@@ -1,7 +1,8 @@
 """What two readers say of lines that trained policies have changed.
 
-    python benchmarks/main_job.py        # samples the lines: written_lines.jsonl
-    python benchmarks/written_lines.py   # counts the labels: written_labels.jsonl
+    python benchmarks/main_job.py               # samples lines: nano_lines.jsonl
+    python benchmarks/smollm2_job.py            # samples lines: smollm2_lines.jsonl
+    python benchmarks/written_lines.py nano     # counts the labels: nano_labels.jsonl
 
 The lines are mixed with lines of the careful agent and of a policy that swaps small words. A reader
 sees a line before and after, its resume and the job, but not who changed it, and labels it better,
@@ -17,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from record import Figure, finish, options
+from record import Figure, finish, parser
 
 from resume_gym import Session, Task, load_tasks
 from resume_gym.agents import make_agent
@@ -25,7 +26,8 @@ from resume_gym.evaluation.attack import SIZES
 from resume_gym.judges.audit.agreement import weighted_kappa
 
 HERE = Path(__file__).parent
-LINES, LABELS = HERE / "written_lines.jsonl", HERE / "written_labels.jsonl"
+JOBS = {"nano": (0.7, 0.1), "smollm2": (0.6, 0.15)}
+"""Lines wanted of each job's policy: the least share of better ones, the greatest of bad ones."""
 COUNTS = {"trained": 100, "careful": 20, "floor": 20}
 RANKS = ("false", "worse", "harmless", "better")
 GOOD, BAD = ("better",), ("worse", "false")
@@ -41,11 +43,12 @@ def changed(before: str, after: str) -> Iterator[tuple[str, str]]:
                 yield pair
 
 
-def sample(episodes: Path, seed: int = 0) -> None:
+def sample(episodes: Path, job: str, seed: int = 0) -> None:
     """Draw lines from an evaluation of trained policies and the careful agent, and mix them.
 
     Args:
         episodes: `episodes.jsonl` of `resume-gym eval --out`.
+        job: what trained them, among `JOBS`.
         seed: of the draw.
     """
     source, rules = SIZES["mini"]
@@ -77,25 +80,29 @@ def sample(episodes: Path, seed: int = 0) -> None:
     ]
     rng.shuffle(drawn)
     rows = (json.dumps({"line": n, **one}, ensure_ascii=False) for n, one in enumerate(drawn))
-    LINES.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    (HERE / f"{job}_lines.jsonl").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
 
 
 def main() -> int:
     """Count, print, record; 1 if a figure is not as wanted."""
-    args = options(__doc__ or "")
-    for path in (LINES, LABELS):
+    reader = parser(__doc__ or "")
+    reader.add_argument("job", choices=list(JOBS))
+    args = reader.parse_args()
+    drawn, labelled = (HERE / f"{args.job}_{what}.jsonl" for what in ("lines", "labels"))
+    for path in (drawn, labelled):
         if not path.exists():
             sys.exit(f"expected {path.name} beside this script; see --help for what makes it")
-    lines = {one["line"]: one for one in _rows(LINES)}
-    who, *labels = _rows(LABELS)
+    lines = {one["line"]: one for one in _rows(drawn)}
+    who, *labels = _rows(labelled)
+    least, most = JOBS[args.job]
     figures: list[Figure] = []
     for writer in COUNTS:
         said = [one["labels"] for one in labels if lines[one["line"]]["writer"] == writer]
         every = [label for pair in said for label in pair]
         trained = writer == "trained"
         for name, group, bounds in (
-            ("better", GOOD, (0.7, None)),
-            ("worse or false", BAD, (None, 0.05)),
+            ("better", GOOD, (least, None)),
+            ("worse or false", BAD, (None, most)),
         ):
             share = sum(label in group for label in every) / len(every)
             figures.append(Figure(f"{writer}: {name}", share, *(bounds if trained else ())))
@@ -104,7 +111,8 @@ def main() -> int:
     ranks = [(RANKS.index(first), RANKS.index(second)) for first, second in pairs]
     if (kappa := weighted_kappa(ranks)) is not None:
         figures.append(Figure("readers: Cohen's kappa, weighted", kappa))
-    return finish("written_lines", args, figures, {"readers": who, "lines": len(labels)})
+    repetitions = {"readers": who, "lines": len(labels)}
+    return finish(f"written_lines_{args.job}", args, figures, repetitions)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

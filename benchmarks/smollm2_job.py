@@ -1,0 +1,219 @@
+"""A real pretrained model learns to edit: SmolLM2-135M-Instruct, by imitation, then by AIPO.
+
+    python benchmarks/smollm2_job.py                                # one GPU, about ten minutes
+    python benchmarks/smollm2_job.py --imitation 90 --training 60   # two CPU cores
+    python benchmarks/smollm2_job.py --tiny    # the nano policy instead; no result file
+
+Both trainings are runs in the folder `--runs`, and the same command resumes them. The result file
+is rewritten after each part, so an interrupted job keeps its results. Each of the trainings has an
+adapter of rank 8; `adapter/` in the run's folder has their sum, of rank 16, in the format of peft.
+Lines that the trained model has changed are sampled for readers (`written_lines.py smollm2`).
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from record import Figure, parser, write
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from written_lines import sample
+
+from learners.training.models import folder
+
+ROOT = Path(__file__).parents[1]
+RANK = 8  # of each training
+LORA = ["--lora-rank", str(RANK), "--lora-alpha", str(2 * RANK)]
+TEMPERATURES = (0.3, 0.7)
+GPU = ["--precision=bfloat16", "--groups=16", "--group-size=16", "--row-tokens=65536"]
+CPU = ["--precision=bfloat16", "--groups=4", "--group-size=8", "--row-tokens=8192"]
+TINY = ["--groups=1", "--group-size=4", "--eval-tasks=2"]
+
+
+def command(*arguments: str) -> None:
+    """Run a command of the project with this Python."""
+    subprocess.run([sys.executable, *arguments], check=True, cwd=ROOT)
+
+
+def imitation(args: argparse.Namespace, model: str) -> list[Figure]:
+    """Imitate, and return what the model then does, without habits and with them."""
+    script = "learners/imitation.py"
+    gpu = torch.cuda.is_available()
+    settings = {
+        "--minutes": args.imitation,
+        "--model": model,
+        "--optimizer": "adamw",
+        "--learning-rate": 1e-3,
+        "--workers": 12 if gpu else 0,
+        "--repeats": 2 if gpu else 1,
+        "--row-tokens": 65536 if gpu else 4096,
+        "--runs": args.runs,
+        "--name": "smollm2-start",
+        "--threads": args.threads,
+    }
+    flags = [str(one) for pair in settings.items() for one in pair]
+    command(script, *flags, *LORA, *(["--eval-tasks=2"] if args.tiny else []))
+    lines = (args.runs / "smollm2-start" / "evaluations.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    last = {row["habits"]: row for row in rows}
+    names = {"reward": "mean reward", "submit_rate": "submitted", "failed_share": "edits failed"}
+    return [
+        Figure("tokens of imitation, in millions", rows[-1]["tokens"] / 1e6),
+        *(
+            Figure(f"imitated, habits {habits}: {title}", row[name])
+            for habits, row in last.items()
+            for name, title in names.items()
+        ),
+    ]
+
+
+def training(args: argparse.Namespace) -> Path:
+    """Train for about the given minutes, two steps of which are timed; return the run's folder."""
+    run = args.runs / "smollm2-editor"
+    flags = GPU if torch.cuda.is_available() else TINY if args.tiny else CPU
+    settings = {
+        "--model": args.runs / "smollm2-start" / "model",
+        "--learning-rate": 2e-4,
+        "--max-tokens": 128,
+        "--save-every": 1,
+        "--eval-every": 0,
+        "--runs": args.runs,
+        "--name": run.name,
+        "--threads": args.threads,
+    }
+    flags = [*flags, *(str(one) for pair in settings.items() for one in pair), *LORA]
+    metrics = run / "metrics.jsonl"
+    if not metrics.exists() or len(metrics.read_text().splitlines()) < 2:
+        command("learners/aipo.py", "--steps=2", *flags)
+    second = json.loads(metrics.read_text().splitlines()[1])
+    seconds = sum(second[f"seconds_{lap}"] for lap in ("rollout", "train", "publish"))
+    steps = 3 if args.tiny else max(3, round(60 * args.training / seconds))
+    command("learners/aipo.py", f"--steps={steps}", *flags)
+    return run
+
+
+def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
+    """Evaluate the model before and after training, and the careful agent, at one temperature."""
+    folders = {"imitated": "smollm2-start", "trained": "smollm2-editor"}
+    out = args.runs / "smollm2-editor" / f"evaluation-{temperature}"
+    agents = [
+        json.dumps(
+            {
+                "model": str(args.runs / name / "model"),
+                "name": title,
+                "temperature": temperature,
+                "max_tokens": 128,
+                "threads": args.threads,
+                "precision": "bfloat16",
+            }
+        )
+        for title, name in folders.items()
+    ]
+    flags = [f"--agent={one}" for one in (*agents, "careful")]
+    flags += ["--env=ResumeEditMini-v0", f"--rollouts={1 if args.tiny else 4}", f"--out={out}"]
+    command("-m", "resume_gym", "eval", *flags, *(["--limit=2"] if args.tiny else []))
+    measured = json.loads((out / "evaluation.json").read_text())["agents"]
+    figures = []
+    for title in folders:
+        summary = measured[title]["summary"]
+        wanted = title == "trained" and temperature == TEMPERATURES[-1]
+        for name, told, bounds in (
+            ("reward", "mean reward", (5.05, None)),  # half of the way from the floor to careful
+            ("content", "content", (1.5, None)),
+            ("submit_rate", "submitted", (0.95, None)),
+            ("failed_share", "edits failed", (None, 0.15)),
+        ):
+            figure = f"{title}, temperature {temperature}: {told}"
+            figures.append(Figure(figure, summary[name], *(bounds if wanted else ())))
+    return figures
+
+
+def low_rank(base: Path, trained: Path) -> tuple[dict[str, Tensor], float]:
+    """The change of each linear layer as the product of two matrices, as peft names them.
+
+    Returns:
+        The tensors, in bfloat16, and which share of the change they do not have, as the root of
+        the ratio of the sums of squares.
+    """
+    tensors: dict[str, Tensor] = {}
+    lost = whole = 0.0
+    before, after = (load_file(one / "model.safetensors") for one in (base, trained))
+    for name, weight in after.items():
+        change = weight.float() - before[name].float()
+        if change.ndim != 2 or not change.any():
+            continue
+        left, values, right = torch.linalg.svd(change, full_matrices=False)
+        root = values[: 2 * RANK].sqrt()
+        layer = f"base_model.model.{name.removesuffix('.weight')}"
+        up, down = left[:, : 2 * RANK] * root, root[:, None] * right[: 2 * RANK]
+        tensors[f"{layer}.lora_A.weight"] = down.bfloat16().contiguous()
+        tensors[f"{layer}.lora_B.weight"] = up.bfloat16().contiguous()
+        made = tensors[f"{layer}.lora_B.weight"].float() @ tensors[f"{layer}.lora_A.weight"].float()
+        lost += float((change - made).square().sum())
+        whole += float(change.square().sum())
+    return tensors, (lost / whole) ** 0.5
+
+
+def adapter(model: str, run: Path) -> list[Figure]:
+    """Write the change of both trainings as one adapter, and say what it lacks."""
+    tensors, lost = low_rank(folder(model), run / "model")
+    target = run / "adapter"
+    target.mkdir(exist_ok=True)
+    save_file(tensors, target / "adapter_model.safetensors", metadata={"format": "pt"})
+    LoraConfig(
+        base_model_name_or_path="HuggingFaceTB/SmolLM2-135M-Instruct",
+        task_type="CAUSAL_LM",
+        r=2 * RANK,
+        lora_alpha=2 * RANK,
+        target_modules=sorted({name.split(".")[-3] for name in tensors}),
+    ).save_pretrained(target)
+    size = (target / "adapter_model.safetensors").stat().st_size / 1e6
+    return [
+        Figure("adapter: megabytes", size, at_most=12),
+        Figure("adapter: share of the change that it lacks", lost, at_most=0.02),
+    ]
+
+
+def main() -> int:
+    """Run the parts, print, record after each; 1 if a figure is not as wanted."""
+    reader = parser(__doc__ or "")
+    reader.add_argument("--imitation", type=float, default=2.5, help="minutes of imitation")
+    reader.add_argument("--training", type=float, default=5.0, help="minutes of AIPO, about")
+    reader.add_argument("--runs", type=Path, default=ROOT / "runs", help="folder of the runs")
+    reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
+    reader.add_argument("--tiny", action="store_true", help="the nano policy, seconds, no result")
+    args = reader.parse_args()
+    args.runs = args.runs.resolve()
+    model = "nano" if args.tiny else "smollm2"
+    if args.tiny:
+        args.imitation = 0.2
+    figures: list[Figure] = []
+    repetitions: dict[str, Any] = {"minutes": {"imitation": args.imitation, "aipo": args.training}}
+
+    def keep(part: list[Figure]) -> None:
+        figures.extend(part)
+        for figure in part:
+            print(figure, flush=True)
+        if not args.tiny:
+            write("smollm2_job", args, figures, repetitions, ("torch", "transformers", "peft"))
+
+    keep(imitation(args, model))
+    run = training(args)
+    steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    repetitions["reward_by_step"] = [round(step["reward"], 4) for step in steps]
+    keep(adapter(model, run))
+    for temperature in TEMPERATURES:
+        keep(evaluation(args, temperature))
+    if not args.tiny:
+        played = run / f"evaluation-{TEMPERATURES[-1]}" / "episodes.jsonl"
+        sample(played, "smollm2")
+    return 0 if all(figure.met for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

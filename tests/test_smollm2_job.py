@@ -1,0 +1,31 @@
+"""The job that trains a real model, with a small one: it runs, and its adapter is the result."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+
+from learners.training.models import load, load_tokenizer
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "smollm2_job.py"
+
+
+@pytest.mark.slow
+def test_the_adapter_is_what_both_trainings_changed(tmp_path: Path) -> None:
+    base = str(tmp_path / "base")
+    load("nano").save_pretrained(base)  # in float32, as smollm2: bfloat16 would round the changes
+    load_tokenizer("nano").save_pretrained(base)
+    settings = ["--tiny", f"--model={base}", "--threads=1", f"--runs={tmp_path}"]
+    done = subprocess.run([sys.executable, str(SCRIPT), *settings], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "trained, temperature 0.3: mean reward" in done.stdout
+    ids = torch.arange(3, 60)[None]
+    start, trained = load(base), load(str(tmp_path / "smollm2-editor" / "model"))
+    with torch.no_grad():
+        before, after = start(ids).logits, trained(ids).logits
+        adapted = PeftModel.from_pretrained(load(base), tmp_path / "smollm2-editor" / "adapter")
+        error = (adapted(ids).logits - after).abs().mean() / (before - after).abs().mean()
+    assert error < 0.02

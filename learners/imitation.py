@@ -54,7 +54,7 @@ from learners.rollouts.workload import Workload
 from learners.training import models, ranks
 from learners.training.batching import PackedRow, Sample, pack, tree_tokens
 from learners.training.checkpoint import CheckpointError, write_folder, write_text
-from learners.training.cpu import prepare_cpu
+from learners.training.cpu import prepare_cpu, return_memory
 from learners.training.trainer import Trainer
 from resume_gym import TOOLS, Rules, Session, TaskError
 from resume_gym.evaluation import Returns, table
@@ -222,6 +222,7 @@ def imitate(
             )
         if done or now - saved > SAVE_EVERY_S:
             trainer.save(state["steps"])
+            return_memory()
             saved = time.monotonic()
     trainer.wait_for_checkpoint()
 

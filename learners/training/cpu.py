@@ -10,6 +10,17 @@ import torch
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 
 
+def return_memory() -> None:
+    """Return freed memory to the system, which `prepare_cpu` has stopped, once.
+
+    Tensors of many sizes beside objects that stay leave gaps, which grow over thousands of steps.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "malloc_trim"):  # musl has none
+            libc.malloc_trim(0)
+
+
 def prepare_cpu(threads: int = 0) -> None:
     """Set the number of threads (0: all cores), and stop glibc from returning freed memory.
 

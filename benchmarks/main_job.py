@@ -1,12 +1,13 @@
 """What the default run learns: three seeds, before and after on 40 held-out mini tasks x 4.
 
-    python benchmarks/main_job.py            # three whole runs, one after the other
+    python benchmarks/main_job.py            # six whole runs, one after the other
     python benchmarks/main_job.py --quick    # one run of two steps, to see that it works
-    python benchmarks/main_job.py --keep F   # the runs stay in the folder F
+    python benchmarks/main_job.py --keep F   # the runs stay in the folder F; whole ones are read
 
-Each seed is the command `python learners/aipo.py --seed S --eval-rollouts 4` in a separate folder.
-At the end, the trained policies play the held-out tasks, and lines that they changed are sampled
-for readers (`written_lines.py`).
+Each seed is the command `python learners/aipo.py --seed S --eval-rollouts 4` in a separate folder;
+three more runs have `--credit episode`. At the end, the trained policies play the held-out tasks
+beside the floor and the careful agent, and lines that they changed are sampled for readers
+(`written_lines.py`).
 """
 
 import json
@@ -23,37 +24,61 @@ from written_lines import sample
 
 ROOT = Path(__file__).parents[1]
 SEEDS = (1, 2, 3)
+BESIDE = ("floor", "careful")
+STEPS = (5, 10, 20)
+CURVES = ("reward", "content", "failed_share", "submit_rate", "verdict_hallucination")
+"""Metrics that are recorded as means over the five steps that end with each of `STEPS`."""
+FLAGS = ["--eval-rollouts=4"]
 QUICK = ["--steps=2", "--groups=1", "--group-size=4", "--eval-tasks=2", "--eval-rollouts=2"]
 
 
-def run(seed: int, folder: str, extra: list[str]) -> dict[str, Any]:
+def run(name: str, seed: int, folder: Path, extra: list[str]) -> dict[str, Any]:
     """One run: what it measured before and after, its metrics, its wall time in minutes."""
-    name = f"seed-{seed}"
-    flags = ["--seed", str(seed), "--name", name, "--runs", folder, *extra]
+    file = folder / f"{name}.json"
+    if file.exists():
+        return json.loads(file.read_text())  # type: ignore[no-any-return]
+    flags = ["--seed", str(seed), "--name", name, "--runs", str(folder), *extra]
     began = time.monotonic()
     subprocess.run([sys.executable, str(ROOT / "learners" / "aipo.py"), *flags], check=True)
-    path = Path(folder) / name
+    path = folder / name
     minutes = (time.monotonic() - began) / 60
     metrics = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     settings = (path / "config.toml").read_text().splitlines()
     laps = ("seconds_rollout", "seconds_train", "seconds_publish")
-    return {
+    after = json.loads((path / "after.json").read_text())
+    held_out = after | {f"verdict_{name}": value for name, value in after["verdict"].items()}
+    measured = {
         "seed": seed,
         "minutes": minutes,
         "minutes_of_steps": sum(row[lap] for row in metrics for lap in laps) / 60,
         "before": json.loads((path / "before.json").read_text()),
-        "after": json.loads((path / "after.json").read_text()),
+        "after": after,
         "reward_by_step": [round(row["reward"], 4) for row in metrics],
+        "curves": {
+            name: {
+                **{f"step {n}": fmean(row[name] for row in metrics[n - 5 : n]) for n in STEPS},
+                "held-out": held_out[name],
+            }
+            for name in CURVES
+            if len(metrics) >= max(STEPS)
+        },
         "config": [line for line in settings if not line.startswith(("runs =", "name ="))],
     }
+    file.write_text(json.dumps(measured))
+    return measured
 
 
-def play(trained: list[Path], out: str) -> Path:
-    """Episodes of the trained policies and of the careful agent, one on each held-out task."""
-    agents = [f"--agent={one}" for one in (*trained, "careful")]
+def play(trained: list[Path], out: Path) -> tuple[Path, dict[str, Any]]:
+    """Play one episode of each trained policy and scripted agent on each held-out task.
+
+    Returns:
+        Path of the episodes, and the summaries of the scripted agents.
+    """
+    agents = [f"--agent={one}" for one in (*trained, *BESIDE)]
     command = [sys.executable, "-m", "resume_gym", "eval", "--env", "ResumeEditMini-v0"]
-    subprocess.run([*command, *agents, "--rollouts", "1", "--out", f"{out}/played"], check=True)
-    return Path(out) / "played" / "episodes.jsonl"
+    subprocess.run([*command, *agents, "--rollouts", "1", "--out", str(out)], check=True)
+    played = json.loads((out / "evaluation.json").read_text())["agents"]
+    return out / "episodes.jsonl", {name: played[name]["summary"] for name in BESIDE}
 
 
 def main() -> int:
@@ -62,12 +87,17 @@ def main() -> int:
     reader.add_argument("--keep", help="folder for the runs (default: a temporary one)")
     args = reader.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = args.keep or temporary
-        seeds = SEEDS[:1] if args.quick else SEEDS
-        flags = QUICK if args.quick else ["--eval-rollouts=4"]
-        runs = [run(seed, folder, flags) for seed in seeds]
-        if not args.quick:
-            sample(play([Path(folder) / f"seed-{seed}" for seed in seeds], temporary), "nano")
+        folder = Path(args.keep or temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        if args.quick:
+            runs, by_episode, beside = [run("seed-1", 1, folder, QUICK)], [], {}
+        else:
+            runs = [run(f"seed-{seed}", seed, folder, FLAGS) for seed in SEEDS]
+            episode = [*FLAGS, "--credit=episode"]
+            by_episode = [run(f"episode-{seed}", seed, folder, episode) for seed in SEEDS]
+            trained = [folder / f"seed-{seed}" for seed in SEEDS]
+            episodes, beside = play(trained, Path(temporary) / "played")
+            sample(episodes, "nano")
     before, after = ([one[when] for one in runs] for when in ("before", "after"))
     by_weakness = {
         weakness: fmean(one["by_weakness"][weakness] for one in after)
@@ -81,7 +111,12 @@ def main() -> int:
             "hallucination score before",
             fmean(one["verdict"]["hallucination"] for one in before),
         ),
-        Figure("mean reward after", fmean(one["reward"] for one in after), at_least=5.4),
+        *(Figure(f"mean reward, {name}", one["reward"]) for name, one in beside.items()),
+        Figure(
+            "mean reward after",
+            fmean(one["reward"] for one in after),
+            at_least=fmean(one["reward"] for one in beside.values()) if beside else None,
+        ),
         Figure("least mean reward after", min(one["reward"] for one in after)),
         Figure("content after", fmean(one["content"] for one in after), at_least=1.8),
         *(
@@ -107,7 +142,13 @@ def main() -> int:
             at_most=0.1,
         ),
     ]
-    return finish("main_job", args, figures, {"runs": runs}, ("torch", "transformers"))
+    for credit, which in (("turn", runs), ("episode", by_episode)) if by_episode else ():
+        for name in CURVES:
+            for when in which[0]["curves"][name]:
+                value = fmean(one["curves"][name][when] for one in which)
+                figures.append(Figure(f"credit by {credit}, {when}: {name}", value))
+    repetitions = {"runs": runs, "by_episode": by_episode, "beside": beside}
+    return finish("main_job", args, figures, repetitions, ("torch", "transformers"))
 
 
 if __name__ == "__main__":

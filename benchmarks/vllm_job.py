@@ -54,7 +54,7 @@ def measure(way: str, staleness: int, args: Namespace) -> tuple[dict[str, Any], 
     """A whole run, and its figures."""
     extra = ["--config", "nano_vllm", "--max-staleness", str(staleness)]
     with tempfile.TemporaryDirectory() as folder:
-        own = run(1, folder, [*extra, *(QUICK if args.quick else [])])
+        own = run("seed-1", 1, Path(folder), [*extra, *(QUICK if args.quick else [])])
         lines = (Path(folder) / "seed-1" / "metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line) for line in lines]
     gap = max(one["probe"] for one in steps)

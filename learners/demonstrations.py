@@ -97,10 +97,15 @@ def _edit(session: Session, rng: Random, turns_left: int) -> tuple[str, str] | N
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
     """Return the same edit with a short quote that occurs once: the words that differ, or more.
 
+    A quote begins with the space before it, as tokens of byte-level BPE do: so it has the tokens of
+    the page, and a model copies them instead of spelling the first word anew.
+
     >>> shortened("- Cut the costs", "- Cut the costs", "- Cut the costs by 5%")
-    ('costs', 'costs by 5%')
+    (' costs', ' costs by 5%')
     """
-    before, after = (re.findall(r"\S+\s*|\s+", text) for text in (old, new))
+    if new and f" {old}" in resume:
+        old, new = f" {old}", f" {new}"
+    before, after = (re.findall(r"\s*\S+|\s+", text) for text in (old, new))
     least = min(len(before), len(after))
     head = next((n for n in range(least) if before[n] != after[n]), least)
     pairs = zip(reversed(before[head:]), reversed(after[head:]), strict=False)
@@ -108,8 +113,6 @@ def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
     while head or tail:
         parts = ["".join(words[head : len(words) - tail]) for words in (before, after)]
         quote, replacement = parts
-        if quote[-1:] == replacement[-1:] == " ":
-            quote, replacement = quote[:-1], replacement[:-1]
         if quote.strip() and resume.count(quote) == 1:
             return quote, replacement
         head, tail = (head - 1, tail) if head else (head, tail - 1)

@@ -103,10 +103,10 @@ def test_an_empty_page_does_not_end_the_episode() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "quote", "replacement"),
     [
-        ("- Led it", "- Led it by 5%", "Led it", "Led it by 5%"),  # "it" alone occurs twice
-        ("- Was asked to plan", "- Planned", "Was asked to plan", "Planned"),
+        ("- Led it", "- Led it by 5%", " Led it", " Led it by 5%"),  # "it" alone occurs twice
+        ("- Was asked to plan", "- Planned", " Was asked to plan", " Planned"),
         ("\n- Ran it", "", "\n- Ran it", ""),
-        ("- Cut it and so on", "- Cut it", "it and so on", "it"),
+        ("- Cut it and so on", "- Cut it", " and so on", ""),
     ],
 )
 def test_quotes_are_short_and_occur_once(old: str, new: str, quote: str, replacement: str) -> None:
@@ -124,6 +124,7 @@ def test_short_quotes_do_what_the_fixes_do() -> None:
                 assert task.resume.count(old) == 1
                 assert task.resume.replace(old, new) == task.resume.replace(fix.old, fix.new)
                 shorter += len(old) < len(fix.old)
+                assert old[0] == " " or f" {old}" not in task.resume or not new
     assert shorter > 100
 
 

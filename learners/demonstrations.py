@@ -1,8 +1,8 @@
 """Demonstrations for imitation: what a scripted editor does, turn by turn, as training samples.
 
-The editor makes a task's own fixes first, in short quotes, then the edits of the careful agent.
-Habits add the faults that reinforcement learning is there to mend. Pages are renamed consistently,
-so a policy cannot know them by heart and has to read.
+The editor makes a task's own fixes first, from top to bottom, in short quotes, then the edits of
+the careful agent. Habits add the faults that reinforcement learning is there to mend. Pages are
+renamed consistently, so a policy cannot know them by heart and has to read.
 """
 
 import re
@@ -62,7 +62,7 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
     turns_left = session.rules.max_turns - session.turns
     if session.turns == 0 and rng.random() < habits.review:
         return tool_call("review")
-    edit = _edit(session, rng, turns_left)
+    edit = _edit(session, turns_left)
     if (edit is None or turns_left == 1) and rng.random() < habits.submit:
         return tool_call("submit")
     if rng.random() < habits.invent:
@@ -75,8 +75,8 @@ def act(session: Session, rng: Random, habits: Habits = EXPERT) -> str:
     return tool_call("str_replace", old=old, new=new)
 
 
-def _edit(session: Session, rng: Random, turns_left: int) -> tuple[str, str] | None:
-    """Return one of the task's fixes, else an edit of the careful agent, else None."""
+def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
+    """Return the task's first fix on the page, else an edit of the careful agent, else None."""
     task, resume, rules = session.task, session.resume, session.rules
     ready = [
         fix
@@ -85,7 +85,9 @@ def _edit(session: Session, rng: Random, turns_left: int) -> tuple[str, str] | N
         if resume.count(fix.old) == 1 and not (fix.new and fix.new in resume)
     ]
     if ready := [fix for fix in ready if not fix.needs_evidence]:
-        fix = rng.choice(ready)
+        # in the order of the page: among edits in random order, one that was made before costs
+        # little, and models learn to repeat their favourite
+        fix = min(ready, key=lambda one: resume.index(one.old))
         return shortened(resume, fix.old, fix.new)
     excess = session.state.document.lines - rules.page_lines
     # one turn is left for submitting

@@ -7,7 +7,7 @@
 Each seed is the command `python learners/aipo.py --seed S --eval-rollouts 4` in a separate folder;
 three more runs have `--credit episode`. At the end, the trained policies play the held-out tasks
 beside the floor and the careful agent, and lines that they changed are sampled for readers
-(`written_lines.py`).
+(`readers.py`).
 """
 
 import json
@@ -19,8 +19,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from readers import sample
 from record import Figure, finish, parser
-from written_lines import sample
 
 ROOT = Path(__file__).parents[1]
 SEEDS = (1, 2, 3)

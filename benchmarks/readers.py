@@ -1,14 +1,17 @@
 """What readers say of lines that agents have changed.
 
-    python benchmarks/readers.py --draw 4   # round 4: lines-4.jsonl and page-4.txt, for readers
+    python benchmarks/main_job.py           # round nano: lines-nano.jsonl and page-nano.txt
+    python benchmarks/smollm2_job.py        # round smollm2
+    python benchmarks/readers.py --draw 4   # round 4, of scripted agents alone
     python benchmarks/readers.py            # counts all labels: labels-*.jsonl
 
-Careful agent and oracle play tasks that nobody has seen, of both sizes; their changed lines are
-mixed with those of a policy that swaps small words. Readers see a line before and after, the job,
-the page and its limit, but neither who changed it nor any rule (`readers/brief.md`). Changes of
-format are one block per page, and a deleted section is one change. A line is better, or bad
-(worse or false), if two readers say so. The first row of the labels names the readers; each other
-row is {"line": number, "labels": [one per reader]}.
+In a numbered round, careful agent and oracle play tasks that nobody has seen, of both sizes; in the
+others, trained policies and the careful agent have played the held-out mini tasks. Their changed
+lines are mixed with those of a policy that swaps small words. Readers see a line before and after,
+the job, the page and its limit, but neither who changed it nor any rule (`readers/brief.md`).
+Changes of format are one block per page, and a deleted section is one change. A line is better, or
+bad (worse or false), if two readers say so. The first row of the labels names the readers; each
+other row is {"line": number, "labels": [one per reader]}.
 """
 
 import json
@@ -23,7 +26,7 @@ from typing import Any
 
 from record import Figure, finish, parser
 
-from resume_gym import Session, Task
+from resume_gym import Rules, Session, Task, load_tasks
 from resume_gym.agents import Agent, make_agent
 from resume_gym.document import wrapped_lines
 from resume_gym.evaluation.attack import SIZES
@@ -32,10 +35,13 @@ from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 
 FOLDER = Path(__file__).parent / "readers"
 COUNTS = {"careful": 60, "oracle": 60, "floor": 20}
+TRAINED = {"trained": 100, "careful": 20, "floor": 20}
 TASKS = 12  # of each size, two of each weakness
 RANKS = ("false", "worse", "harmless", "better")
 BAD = ("worse", "false")
-WANTED = {"better": (0.8, None), "bad": (None, 0.05)}
+WANTED = {"scripted": (0.8, 0.05), "nano": (0.7, 0.1), "smollm2": (0.6, 0.15)}
+"""The least share of better lines, and the greatest of bad ones."""
+Tasks = Mapping[str, tuple[Task, Rules]]
 
 
 def changes(before: str, after: str) -> Iterator[tuple[str, str]]:
@@ -71,36 +77,77 @@ def agents(seed: int) -> Mapping[str, Callable[[Task], Agent]]:
     }
 
 
-def draw(number: int) -> list[dict[str, str]]:
-    """Draw the lines of a round; rounds share no task."""
+def edited(writer: str, session: Session) -> Iterator[dict[str, str]]:
+    """The lines that a finished session has changed."""
+    for old, new in changes(session.task.resume, session.resume):
+        yield {"writer": writer, "task_id": session.task.task_id, "before": old, "after": new}
+
+
+def played(agent: Agent, session: Session) -> Session:
+    """Play a session to its end."""
+    while not session.done:
+        session.step(agent(session))
+    return session
+
+
+def draw(number: int) -> None:
+    """Draw the lines of a round of scripted agents; rounds share no task."""
     seed = 9000 + number
-    rng = Random(seed)
-    pools: dict[str, list[dict[str, str]]] = defaultdict(list)
-    for size, (_, rules) in SIZES.items():
-        for task in generate_tasks(seed, TASKS, "eval", size):
-            for writer, make in agents(seed).items():
-                session, agent = Session(task, rules), make(task)
-                while not session.done:
-                    session.step(agent(session))
-                for old, new in changes(task.resume, session.resume):
-                    one = {"writer": writer, "size": size, "task_id": task.task_id}
-                    pools[writer].append({**one, "before": old, "after": new})
-    drawn = [
-        one
-        for writer, count in COUNTS.items()
-        for one in rng.sample(pools[writer], min(count, len(pools[writer])))
-    ]
-    rng.shuffle(drawn)
-    return drawn
-
-
-def pages(number: int, drawn: list[dict[str, Any]]) -> Iterator[str]:
-    """The lines of a round as readers get them, one task after the other, without their writers."""
     tasks = {
         task.task_id: (task, rules)
         for size, (_, rules) in SIZES.items()
-        for task in generate_tasks(9000 + number, TASKS, "eval", size)
+        for task in generate_tasks(seed, TASKS, "eval", size)
     }
+    lines = [
+        line
+        for task, rules in tasks.values()
+        for writer, make in agents(seed).items()
+        for line in edited(writer, played(make(task), Session(task, rules)))
+    ]
+    mix(str(number), lines, COUNTS, tasks, seed)
+
+
+def sample(episodes: Path, name: str, seed: int = 0) -> None:
+    """Draw lines of trained policies.
+
+    Args:
+        episodes: `episodes.jsonl` of `resume-gym eval --out`, of policies and the careful agent on
+            the held-out mini tasks.
+        name: name of the round.
+        seed: of the draw.
+    """
+    source, rules = SIZES["mini"]
+    tasks = {task.task_id: (task, rules) for task in load_tasks(source, "eval")}
+    lines: list[dict[str, str]] = []
+    for episode in read(episodes):
+        session = Session.replay(tasks[episode["task_id"]][0], episode)
+        scripted = episode["agent"] in TRAINED
+        lines += edited(episode["agent"] if scripted else "trained", session)
+    if not any(line["writer"] == "floor" for line in lines):
+        for task, _ in tasks.values():
+            lines += edited("floor", played(make_agent("floor", seed), Session(task, rules)))
+    mix(name, lines, TRAINED, tasks, seed)
+
+
+def mix(
+    name: str, lines: list[dict[str, str]], counts: Mapping[str, int], tasks: Tasks, seed: int
+) -> None:
+    """Draw so many lines of each writer, mix them, and write them with the page for readers."""
+    rng = Random(seed)
+    drawn: list[dict[str, str]] = []
+    for writer, most in counts.items():
+        pool = [line for line in lines if line["writer"] == writer]
+        drawn += rng.sample(pool, min(most, len(pool)))
+    rng.shuffle(drawn)
+    numbered = [{"line": n, **one} for n, one in enumerate(drawn)]
+    rows = (json.dumps(one, ensure_ascii=False) for one in numbered)
+    (FOLDER / f"lines-{name}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    page = "\n".join(pages(numbered, tasks)) + "\n"
+    (FOLDER / f"page-{name}.txt").write_text(page, encoding="utf-8")
+
+
+def pages(drawn: list[dict[str, Any]], tasks: Tasks) -> Iterator[str]:
+    """The lines of a round as readers get them, one task after the other, without their writers."""
     found = defaultdict(list)
     for one in drawn:
         found[one["task_id"]].append(one)
@@ -129,31 +176,30 @@ def main() -> int:
     args = reader.parse_args()
     if args.draw is None:
         return count(args)
-    drawn = [{"line": n, **one} for n, one in enumerate(draw(args.draw))]
-    rows = (json.dumps(one, ensure_ascii=False) for one in drawn)
-    (FOLDER / f"lines-{args.draw}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    page = "\n".join(pages(args.draw, drawn)) + "\n"
-    (FOLDER / f"page-{args.draw}.txt").write_text(page, encoding="utf-8")
+    draw(args.draw)
     return 0
 
 
 def count(args: Any) -> int:
-    """Count the labels of all rounds; the last one has to be as wanted."""
+    """Count the labels of all rounds; the last numbered one and those with names are judged."""
     figures: list[Figure] = []
     counted: dict[str, Any] = {}
-    labelled = sorted(FOLDER.glob("labels-*.jsonl"))
-    for path in labelled:
-        number = path.stem.removeprefix("labels-")
+    rounds = [path.stem.removeprefix("labels-") for path in sorted(FOLDER.glob("labels-*.jsonl"))]
+    last = max(filter(str.isdigit, rounds), key=int)
+    for number in rounds:
+        path = FOLDER / f"labels-{number}.jsonl"
+        least, most = WANTED["scripted" if number.isdigit() else number]
+        wanted = ("careful", "oracle") if number == last else ("trained",)
         lines = {one["line"]: one for one in read(FOLDER / f"lines-{number}.jsonl")}
         who, *labels = read(path)
         said: dict[str, list[str]] = defaultdict(list)
         for one in labels:
             said[lines[one["line"]]["writer"]].append(outcome(one["labels"]))
         for writer, outcomes in said.items():
-            for name, bounds in WANTED.items():
+            for name, *bounds in (("better", least, None), ("bad", None, most)):
                 share = outcomes.count(name) / len(outcomes)
-                wanted = bounds if path is labelled[-1] and writer != "floor" else (None, None)
-                figures.append(Figure(f"round {number}: {writer}: {name}", share, *wanted))
+                told = f"round {number}: {writer}: {name}"
+                figures.append(Figure(told, share, *(bounds if writer in wanted else ())))
         pairs = [one["labels"][:2] for one in labels]
         same = sum(first == second for first, second in pairs) / len(pairs)
         figures.append(Figure(f"round {number}: first two readers, same label", same))

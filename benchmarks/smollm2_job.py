@@ -62,13 +62,13 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
     command(script, *flags, *LORA, *(["--eval-tasks=2"] if args.tiny else []))
     lines = (args.runs / "smollm2-start" / "evaluations.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
-    last = {row["habits"]: row for row in rows}
+    last = {row["phase"]: row for row in rows}
     names = {"reward": "mean reward", "submit_rate": "submitted", "failed_share": "edits failed"}
     return [
         Figure("tokens of imitation, in millions", rows[-1]["tokens"] / 1e6),
         *(
-            Figure(f"imitated, habits {habits}: {title}", row[name])
-            for habits, row in last.items()
+            Figure(f"imitated, {phase}: {title}", row[name])
+            for phase, row in last.items()
             for name, title in names.items()
         ),
     ]

@@ -134,7 +134,7 @@ def _invented(session: Session, rng: Random) -> tuple[str, str] | None:
     return next(((head, f"{head}, {figure},") for head in unique), None)
 
 
-# Renamed pages
+# Other pages
 
 _KEPT = frozenset(
     word
@@ -157,6 +157,26 @@ _STEMS = sorted(
 )
 
 
+def shorter(task: Task, rng: Random) -> Task:
+    """Return a task with few lines beside those of its fixes, and with the beginning of its job.
+
+    Most tokens of a page have nothing to do with its edits, so short pages show more edits for the
+    same computation. A page that is too long stays as it is.
+    """
+    if task.weakness == "too_long":
+        return task
+    share = rng.random() / 2
+    parts = [part for fix in task.fixes for part in fix.old.split("\n") if part.strip()]
+    figures = {figure for fix in task.fixes for figure in re.findall(r"\d+", fix.new)}
+
+    def stays(line: str) -> bool:
+        needed = any(part in line for part in parts) or figures & set(re.findall(r"\d+", line))
+        return not line or line.startswith("#") or bool(needed) or rng.random() < share
+
+    resume = "\n".join(line for line in task.resume.split("\n") if stays(line))
+    return replace(task, resume=resume, job=task.job[: rng.randrange(len(task.job) // 2)])
+
+
 @cache
 def _words() -> list[str]:
     """Return the words of many pages."""
@@ -168,7 +188,7 @@ def _words() -> list[str]:
 def renamed(task: Task, rng: Random) -> Task:
     """Return a task whose resume, job, fixes and evidence have other words, by one map.
 
-    A random share of the words is replaced, verbs by verbs in the same form, others by words of
+    On every other page, a random share of the words is replaced, verbs by verbs in the same form, others by words of
     other pages or by words that do not exist. The words in which a fix differs from what it
     replaces stay, unless both have the same verb in two regular forms: each fix is still right.
     """
@@ -176,7 +196,7 @@ def renamed(task: Task, rng: Random) -> Task:
     for fix in task.fixes:
         old, new = ({_key(word) for word in _WORD.findall(text)} for text in (fix.old, fix.new))
         kept |= {word for word, _ in old ^ new} if fix.new else set()
-    share = rng.random() ** 0.5
+    share = max(0.0, 2 * rng.random() - 1)
     texts = [task.resume, task.job, *(fix.new for fix in task.fixes)]
     names: dict[tuple[str, bool], str] = {}
     taken = {_key(word) for text in texts for word in _WORD.findall(text)}

@@ -23,7 +23,7 @@ from functools import partial
 from itertools import count, cycle, islice
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from resume_gym.import_path import leave_current_folder
 from resume_gym.user_errors import missing_of
@@ -41,7 +41,16 @@ from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
 from rich.console import Console
 
 from learners.config import Config, ConfigError, load, message_of, stop, to_toml
-from learners.demonstrations import EXPERT, HASTY, Habits, act, demonstrations, drills, renamed
+from learners.demonstrations import (
+    EXPERT,
+    HASTY,
+    Habits,
+    act,
+    demonstrations,
+    drills,
+    renamed,
+    shorter,
+)
 from learners.engines import EngineError
 from learners.engines.transformers import TransformersEngine
 from learners.losses import likelihood
@@ -92,6 +101,7 @@ class Dose:
     Attributes:
         minutes: training time, without the evaluations.
         drill: share of the time, at its start, in which a new model learns to copy.
+        short: share of the time, with the drill, until which pages are short.
         habits: share of the time, at its end, in which the editor has faults.
         draws: turns that are demonstrated from each state.
         replies: weight of a token of the environment's replies; 1 is that of a turn always drawn.
@@ -102,6 +112,7 @@ class Dose:
 
     minutes: PositiveFloat
     drill: Share = 0.04
+    short: Share = 0.6
     habits: Share = 0.1
     draws: PositiveInt = 8
     replies: Share = 0.3
@@ -110,15 +121,29 @@ class Dose:
     rows: PositiveInt = 1
 
 
-def make_rows(
-    dose: Dose, config: Config, habits: Habits | None, start: int, worker: int
-) -> Iterator[bytes]:
+class Phase(NamedTuple):
+    """A part of the time.
+
+    Attributes:
+        title: name of the phase.
+        habits: habits of the editor; None for drills instead of demonstrations.
+        short: whether pages are short.
+        until: share of the time at which it ends.
+    """
+
+    title: str
+    habits: Habits | None
+    short: bool
+    until: float
+
+
+def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int) -> Iterator[bytes]:
     """Yield packed rows of one worker's demonstrations without end, pickled.
 
     Args:
         dose: how the demonstrations are made.
         config: model, environment, seed and limit of a row.
-        habits: habits of the editor; None for drills instead of demonstrations.
+        phase: what is demonstrated.
         start: number of optimizer steps done, which determines the tasks.
         worker: number of the worker; each makes every `workers`-th task.
     """
@@ -126,13 +151,15 @@ def make_rows(
     numbers = count(_TASKS * start + worker, max(1, dose.workers))
     tasks = (generate_task(config.seed, n, "train", VARIANTS[config.env]) for n in numbers)
     strange = (renamed(task, Random(f"{config.seed}:{task.task_id}")) for task in tasks)
+    if phase.short:
+        strange = (shorter(task, Random(f"{config.seed}:{task.task_id}")) for task in strange)
     seed = f"{config.seed}:{start}:{worker}"
     episodes: Iterator[list[Sample]]
-    if habits is None:
+    if phase.habits is None:
         episodes = drills(work.chat, (task.resume for task in strange), seed)
     else:
         sessions = (Session(task, work.rules) for task in strange)
-        editor = partial(act, habits=habits)
+        editor = partial(act, habits=phase.habits)
         episodes = demonstrations(work.chat, sessions, editor, dose.draws, seed, dose.replies)
     row: list[Sample] = []
     for episode in episodes:
@@ -153,23 +180,19 @@ def _work(queue: Any, parent: int, *arguments: Any) -> None:
 
 
 @contextmanager
-def rows_of(
-    dose: Dose, config: Config, habits: Habits | None, start: int
-) -> Iterator[Iterator[PackedRow]]:
+def rows_of(dose: Dose, config: Config, phase: Phase, start: int) -> Iterator[Iterator[PackedRow]]:
     """Make rows, repeat and shuffle them; the workers end with the context."""
     context = multiprocessing.get_context("spawn")  # a fork of threads that hold locks may hang
     queues = [context.Queue(_AHEAD) for _ in range(dose.workers)]
     processes = [
-        context.Process(
-            target=_work, args=(queue, os.getpid(), dose, config, habits, start, worker)
-        )
+        context.Process(target=_work, args=(queue, os.getpid(), dose, config, phase, start, worker))
         for worker, queue in enumerate(queues)
     ]
     for process in processes:
         process.start()
     # in turn, so that the same rows come in the same order
     made = (queue.get() for queue in cycle(queues))
-    rows = made if queues else make_rows(dose, config, habits, start, 0)
+    rows = made if queues else make_rows(dose, config, phase, start, 0)
     try:
         yield map(pickle.loads, shuffled(rows, dose.repeats, _BUFFER, Random(config.seed)))
     finally:
@@ -295,19 +318,23 @@ def run(dose: Dose, config: Config) -> None:
     trainer = Trainer(replace(config, temperature=1.0), folder / "checkpoints")
     trainer.resume()
     whole = 60 * dose.minutes
-    phases = {"drill": (None, drill), "off": (EXPERT, 1 - dose.habits), "on": (HASTY, 1.0)}
-    for name, (habits, share) in phases.items():
-        until = whole * share
+    phases = (
+        Phase("drill", None, False, drill),
+        Phase("short pages", EXPERT, True, dose.short),
+        Phase("habits off", EXPERT, False, 1 - dose.habits),
+        Phase("habits on", HASTY, False, 1.0),
+    )
+    for phase in phases:
+        until = whole * phase.until
         if trainer.state.get("seconds", 0.0) < until:
-            title = f"habits {name}" if habits else name
-            print(f"{title}, until minute {until / 60:.1f}", flush=True)
-            with rows_of(dose, config, habits, trainer.state.get("steps", 0)) as rows:
+            print(f"{phase.title}, until minute {until / 60:.1f}", flush=True)
+            with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
                 imitate(dose, config, trainer, rows, until)
-            if not habits:
+            if not phase.title.startswith("habits"):
                 continue
             summary = evaluate(config, trainer, work, folder / "trajectories")
-            Console().print(table({title: summary}))
-            line = json.dumps({"habits": name, **trainer.state, **summary.metrics()})
+            Console().print(table({phase.title: summary}))
+            line = json.dumps({"phase": phase.title, **trainer.state, **summary.metrics()})
             with (folder / "evaluations.jsonl").open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
     trainer.export(folder / "model", replace=True)

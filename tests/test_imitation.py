@@ -96,7 +96,7 @@ def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
     losses = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", first + second)]
     assert losses[-1] < losses[0] - 0.3
     lines = (tmp_path / "imitation" / "evaluations.jsonl").read_text().splitlines()
-    assert [json.loads(line)["habits"] for line in lines] == ["off", "on", "off", "on"]
+    assert [json.loads(line)["phase"] for line in lines] == ["habits off", "habits on"] * 2
     assert all("reward" in json.loads(line) for line in lines)
     assert "differ by" in first
     steps = [int(step) for step in re.findall(r"step (\d+)", first + second)]

@@ -1,6 +1,6 @@
 """Imitation: a supervised warm start of any model on demonstrations of a scripted editor.
 
-    python learners/imitation.py --minutes 150          # a new nano policy, two CPU cores
+    python learners/imitation.py --minutes 360 --compile     # a new nano policy, two CPU cores
     python learners/imitation.py --minutes 10 --model smollm2 --lora-rank 32 --optimizer adamw
     python learners/aipo.py --model runs/imitation/model
 
@@ -103,7 +103,7 @@ class Dose:
         drill: share of the time, at its start, in which a new model learns to copy.
         short: share of the time, with the drill, until which pages are short.
         habits: share of the time, at its end, in which the editor has faults.
-        draws: turns that are demonstrated from each state.
+        draws: turns that are drawn from each state; an editor without faults has only one.
         replies: weight of a token of the environment's replies; 1 is that of a turn always drawn.
         repeats: number of times that each demonstration is seen.
         workers: processes that make demonstrations, for GPUs; 0 makes them between steps.
@@ -160,7 +160,8 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
     else:
         sessions = (Session(task, work.rules) for task in strange)
         editor = partial(act, habits=phase.habits)
-        episodes = demonstrations(work.chat, sessions, editor, dose.draws, seed, dose.replies)
+        draws = 1 if phase.habits == EXPERT else dose.draws  # its turns are determined
+        episodes = demonstrations(work.chat, sessions, editor, draws, seed, dose.replies)
     row: list[Sample] = []
     for episode in episodes:
         if row and tree_tokens([*row, *episode]) > config.row_tokens:

@@ -34,7 +34,8 @@ LORA = ["--lora-rank", str(RANK), "--lora-alpha", str(2 * RANK)]
 TEMPERATURES = (0.3, 0.7)
 GPU = ["--precision=bfloat16", "--groups=16", "--group-size=16", "--row-tokens=65536"]
 CPU = ["--precision=bfloat16", "--groups=4", "--group-size=8", "--row-tokens=8192"]
-TINY = ["--groups=1", "--group-size=4", "--eval-tasks=2"]
+ONE = ["--eval-tasks=1", "--eval-rollouts=1"]
+TINY = [*ONE, "--groups=1", "--group-size=4"]
 
 
 def command(*arguments: str) -> None:
@@ -59,7 +60,7 @@ def imitation(args: argparse.Namespace) -> list[Figure]:
         "--threads": args.threads,
     }
     flags = [str(one) for pair in settings.items() for one in pair]
-    command(script, *flags, *LORA, *(["--eval-tasks=2"] if args.tiny else []))
+    command(script, *flags, *LORA, *(ONE if args.tiny else []))
     lines = (args.runs / "smollm2-start" / "evaluations.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     last = {row["phase"]: row for row in rows}
@@ -119,7 +120,7 @@ def evaluation(args: argparse.Namespace, temperature: float) -> list[Figure]:
     ]
     flags = [f"--agent={one}" for one in (*agents, "careful")]
     flags += ["--env=ResumeEditMini-v0", f"--rollouts={1 if args.tiny else 4}", f"--out={out}"]
-    command("-m", "resume_gym", "eval", *flags, *(["--limit=2"] if args.tiny else []))
+    command("-m", "resume_gym", "eval", *flags, *(["--limit=1"] if args.tiny else []))
     measured = json.loads((out / "evaluation.json").read_text())["agents"]
     figures = []
     for title in folders:
@@ -194,7 +195,7 @@ def main() -> int:
     args = reader.parse_args()
     args.runs = args.runs.resolve()
     if args.tiny:
-        args.imitation = 0.2
+        args.imitation = 0.1
     figures: list[Figure] = []
     repetitions: dict[str, Any] = {"minutes": {"imitation": args.imitation, "aipo": args.training}}
 

@@ -213,13 +213,19 @@ def shuffled(items: Iterable[T], repeats: int, size: int, rng: Random) -> Iterat
 
 
 def imitate(
-    dose: Dose, config: Config, trainer: Trainer, rows: Iterator[PackedRow], until: float
+    dose: Dose,
+    config: Config,
+    trainer: Trainer,
+    rows: Iterator[PackedRow],
+    until: float,
+    phase: int,
 ) -> None:
     """Train until so many seconds of training are done, and save.
 
-    `trainer.state` counts seconds, steps and tokens; the learning rate depends on the seconds.
+    `trainer.state` counts phases, seconds, steps and tokens; the learning rate depends on the
+    seconds.
     """
-    state = {"seconds": 0.0, "steps": 0, "tokens": 0, **trainer.state}
+    state = {"seconds": 0.0, "steps": 0, "tokens": 0, **trainer.state, "phases": phase}
     told = saved = began = time.monotonic()
     waited, loss = 0.0, None
     while state["seconds"] < until:
@@ -325,19 +331,24 @@ def run(dose: Dose, config: Config) -> None:
         Phase("habits off", EXPERT, False, 1 - dose.habits),
         Phase("habits on", HASTY, False, 1.0),
     )
-    for phase in phases:
+    evaluations = folder / "evaluations.jsonl"
+    lines = evaluations.read_text(encoding="utf-8").splitlines() if evaluations.exists() else []
+    evaluated = {(row["phase"], row["minutes"]) for row in map(json.loads, lines)}
+    for number, phase in enumerate(phases, start=1):
         until = whole * phase.until
         if trainer.state.get("seconds", 0.0) < until:
             print(f"{phase.title}, until minute {until / 60:.1f}", flush=True)
             with rows_of(dose, config, phase, trainer.state.get("steps", 0)) as rows:
-                imitate(dose, config, trainer, rows, until)
-            if not phase.title.startswith("habits"):
-                continue
+                imitate(dose, config, trainer, rows, until, number)
+        key = phase.title, dose.minutes
+        # also a phase for which a slow machine had no time, or whose evaluation was interrupted
+        due = phase.title.startswith("habits") and trainer.state.get("phases", 0) <= number
+        if due and key not in evaluated:
             summary = evaluate(config, trainer, work, folder / "trajectories")
             Console().print(table({phase.title: summary}))
-            line = json.dumps({"phase": phase.title, **trainer.state, **summary.metrics()})
-            with (folder / "evaluations.jsonl").open("a", encoding="utf-8") as file:
-                file.write(f"{line}\n")
+            row = {"phase": phase.title, "minutes": dose.minutes, **trainer.state}
+            with evaluations.open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps({**row, **summary.metrics()})}\n")
     trainer.export(folder / "model", replace=True)
     # `resume-gym eval` samples the model as this configuration says
     write_text(folder / "config.toml", to_toml(config))

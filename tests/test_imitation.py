@@ -12,18 +12,19 @@ import pytest
 import torch
 
 from learners import imitation
-from learners.demonstrations import EXPERT
-from learners.imitation import DEFAULTS, Dose, main, make_rows, rows_of, shuffled
+from learners.demonstrations import HASTY
+from learners.imitation import DEFAULTS, Dose, Phase, main, make_rows, rows_of, shuffled
 from learners.losses import LossInput, Totals, likelihood
 from learners.training.batching import PackedRow
 from learners.training.models import load, load_tokenizer
 from resume_gym import Session, load_tasks
 
 CONFIG = replace(DEFAULTS, model="nano", row_tokens=4096)
+PHASE = Phase("short pages with faults", HASTY, short=True, until=1.0)
 
 
 def rows(count: int, start: int = 0) -> list[PackedRow]:
-    made = make_rows(Dose(minutes=1, draws=4), CONFIG, EXPERT, start, 0)
+    made = make_rows(Dose(minutes=1, draws=4), CONFIG, PHASE, start, 0)
     return [pickle.loads(next(made)) for _ in range(count)]
 
 
@@ -38,9 +39,9 @@ def test_rows_are_the_same_again_and_others_after_a_restart() -> None:
 def test_workers_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imitation, "_BUFFER", 0)  # rows come as they are made
     dose = Dose(minutes=1, draws=2, workers=2, repeats=1)
-    with rows_of(dose, CONFIG, EXPERT, 0) as made:
+    with rows_of(dose, CONFIG, PHASE, 0) as made:
         found = [next(made).tokens.tolist() for _ in range(4)]
-    alone = [make_rows(dose, CONFIG, EXPERT, 0, worker) for worker in range(2)]
+    alone = [make_rows(dose, CONFIG, PHASE, 0, worker) for worker in range(2)]
     wanted = [pickle.loads(next(alone[n % 2])).tokens.tolist() for n in range(4)]
     assert found == wanted
 

@@ -1,8 +1,8 @@
 """Demonstrations for imitation: what a scripted editor does, turn by turn, as training samples.
 
-The editor makes a task's own fixes first, from top to bottom, in short quotes, then the edits of
-the careful agent. Habits add the faults that reinforcement learning is there to mend. Pages are
-renamed consistently, so a policy cannot know them by heart and has to read.
+The editor makes a task's own fixes first, from top to bottom and in short quotes, but adds no
+figures, then the edits of the careful agent. Habits add the faults that reinforcement learning is
+there to mend. Many pages are renamed, so a policy cannot know them by heart and has to read.
 """
 
 import re
@@ -82,9 +82,12 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
         fix
         for fix in task.fixes
         # a fix that extends a line leaves `old` in the text
-        if resume.count(fix.old) == 1 and not (fix.new and fix.new in resume)
+        if resume.count(fix.old) == 1
+        and not (fix.new and fix.new in resume)
+        # small models do not look a figure up in another line: they learn to invent some
+        and not _figures(fix.new) - _figures(fix.old)
     ]
-    if ready := [fix for fix in ready if not fix.needs_evidence]:
+    if ready:
         # in the order of the page: among edits in random order, one that was made before costs
         # little, and models learn to repeat their favourite
         fix = min(ready, key=lambda one: resume.index(one.old))
@@ -94,6 +97,10 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
     edits_left = max(1, turns_left - 1)
     edit = next_edit(resume, task.job, excess, edits_left, rules.page_width)
     return shortened(resume, *edit) if edit else None
+
+
+def _figures(text: str) -> set[str]:
+    return set(re.findall(r"\d+", text))
 
 
 def shortened(resume: str, old: str, new: str) -> tuple[str, str]:
@@ -167,11 +174,10 @@ def shorter(task: Task, rng: Random) -> Task:
         return task
     share = rng.random() / 2
     parts = [part for fix in task.fixes for part in fix.old.split("\n") if part.strip()]
-    figures = {figure for fix in task.fixes for figure in re.findall(r"\d+", fix.new)}
 
     def stays(line: str) -> bool:
-        needed = any(part in line for part in parts) or figures & set(re.findall(r"\d+", line))
-        return not line or line.startswith("#") or bool(needed) or rng.random() < share
+        needed = not line or line.startswith("#") or any(part in line for part in parts)
+        return needed or rng.random() < share
 
     resume = "\n".join(line for line in task.resume.split("\n") if stays(line))
     return replace(task, resume=resume, job=task.job[: rng.randrange(len(task.job) // 2)])

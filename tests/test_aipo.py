@@ -32,7 +32,7 @@ from resume_gym.judges import JudgeUnavailable
 
 ROOT = Path(__file__).parent.parent
 GROUP_SIZE = 6
-KILLS = ((1, 2), (1, GROUP_SIZE), (2, 1), (2, 3))
+KILLS = ((1, 2), (1, GROUP_SIZE), (2, 3))
 """(step, number of its episodes that have ended) at each kill.
 
 The kill after the last episode of step 1 is in the evaluation of the trained weights.

@@ -22,7 +22,7 @@ from PIL import Image
 from learners.run.folder import _CHANGEABLE
 from resume_gym.agents import AGENTS
 from resume_gym.apps.plot.bars import BY_WEAKNESS, Bar, by_weakness, components, draw_bars
-from resume_gym.apps.plot.dynamics import draw_dips, draw_phase
+from resume_gym.apps.plot.dynamics import draw_dips
 from resume_gym.apps.plot.plot import of_evaluation, of_run, plot
 from resume_gym.apps.plot.reading import Evaluation, Played, read_evaluations, read_run
 from resume_gym.apps.plot.runs import draw_runs, grouped, mean_curve
@@ -141,7 +141,7 @@ def test_a_run_becomes_pictures_without_overlaps(run: Path) -> None:
         read = read_run(run)
         assert read.title == "nano (model: policy)"
         drawn = dict(of_run(read, source=True))
-        assert list(drawn) == ["training", "trainer", "dips", "phase", "components", "weaknesses"]
+        assert list(drawn) == ["training", "trainer", "dips", "components", "weaknesses"]
         for name, figure in drawn.items():
             assert not faults(figure), name
     assert titles(drawn["training"]) == [panel.title for panel in OVERVIEW]
@@ -231,7 +231,6 @@ def test_panels_without_data_are_left_out() -> None:
             "Turns and calls an episode",
         ]
         assert draw_panels(rows, TRAINER, "text") is None
-        assert draw_phase(rows, "text") is None
         assert draw_dips(rows, "text") is None
 
 
@@ -402,7 +401,7 @@ def test_the_same_data_give_the_same_bytes(run: Path, results: Path, tmp_path: P
     )
     again = [sys.executable, "-c", code, tmp_path / "two", run, results]
     subprocess.run(again, cwd=ROOT, check=True, timeout=600)
-    assert len(first.files) == 2 * (6 + 4)
+    assert len(first.files) == 2 * (5 + 4)
     for file in first.files:
         other = tmp_path / "two" / file.relative_to(tmp_path / "one")
         assert file.read_bytes() == other.read_bytes(), file.name
@@ -419,7 +418,7 @@ def test_a_run_has_its_pictures_in_its_folder(run: Path) -> None:
     rows = learning(3)
     write_lines(run / "metrics.jsonl", [{"step": 1, "reward": rows[0]["reward"]}])
     missing = plot([run], formats=["svg"]).missing
-    assert [one.name for one in missing] == ["trainer", "dips", "phase"]
+    assert [one.name for one in missing] == ["trainer", "dips"]
 
 
 def a_run(folder: Path, config: str, shift: float = 0, steps: int = 30) -> Path:
@@ -642,7 +641,7 @@ def test_the_command_lists_the_files_it_writes(
     options.run(options)
     out, err = capsys.readouterr()
     assert [Path(line) for line in out.split()] == [
-        tmp_path / "out" / f"{name}.png" for name in ("training", "trainer", "dips", "phase")
+        tmp_path / "out" / f"{name}.png" for name in ("training", "trainer", "dips")
     ]
     assert all(Path(line).stat().st_size > 10_000 for line in out.split())
     assert err.startswith("nothing to draw for: ")

@@ -1,16 +1,14 @@
-"""Training dynamics: temporary dips of metrics, and reward from tool calls against content."""
+"""Training dynamics: temporary dips of metrics."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from resume_gym.apps.plot.smoothing import ERRORS, SHARE, Dip, dips, smooth
+from resume_gym.apps.plot.smoothing import ERRORS, SHARE, Dip, dips
 from resume_gym.apps.plot.style import (
     BLUE,
     GREEN,
     GREY,
     RED,
-    STEPS,
     caption,
     ink,
     new_figure,
@@ -85,56 +83,3 @@ def _mark(
         str(step), (step, height), xytext=(0, 6 * side), textcoords="offset points",
         ha="center", va="bottom" if side > 0 else "top", fontsize=7.5, color=ink(colour),
     )  # fmt: skip
-
-
-def draw_phase(metrics: Sequence[Metrics], title: str) -> "Figure | None":
-    """Draw the reward from tool calls against the reward from content, step by step.
-
-    Return None if fewer than two steps record both.
-    """
-    from matplotlib.collections import LineCollection
-
-    rows = [row for row in metrics if {"tool_syntax", "content"} <= row.keys()]
-    if len(rows) < 2:
-        return None
-    steps = [int(row["step"]) for row in rows]
-    tools, content = ([row[name] for row in rows] for name in ("tool_syntax", "content"))
-    path = list(zip(smooth(tools), smooth(content), strict=True))
-    figure = new_figure(4.6, title)
-    axes = figure.add_subplot()
-    axes.grid()
-    axes.margins(x=0.12)
-    axes.set_xlabel("reward from tool calls, an episode")
-    axes.set_ylabel("reward from content, an episode")
-    axes.scatter(tools, content, c=steps, cmap=STEPS, s=9, alpha=0.45, lw=0)
-    pieces = LineCollection(list(pairwise(path)), cmap=STEPS, linewidths=2.4)
-    pieces.set_array(steps[1:])  # a segment has the colour of the step at its end
-    pieces.set_capstyle("round")
-    axes.add_collection(pieces)
-    bar = figure.colorbar(pieces, ax=axes, pad=0.02, aspect=30)
-    bar.set_label("step")
-    bar.outline.set_visible(False)
-    number_steps(bar.ax.yaxis)
-    _mark_steps(axes, steps, path)
-    caption(figure, "Strong: smoothed. Dots: single steps. Ring: first step. Disc: last step.")
-    return figure
-
-
-def _mark_steps(axes: "Axes", steps: Sequence[int], path: Sequence[tuple[float, float]]) -> None:
-    """Label up to five steps on the path, without labels that would overlap."""
-    last = len(steps) - 1
-    width, height = (max(axis) - min(axis) or 1.0 for axis in zip(*path, strict=True))
-    labelled: list[tuple[float, float]] = []
-    for share in (0, 1, 0.25, 0.5, 0.75):  # the first and the last step take precedence
-        i = round(share * last)
-        x, y = path[i]
-        if any(abs(x - a) < 0.15 * width and abs(y - b) < 0.08 * height for a, b in labelled):
-            continue
-        labelled.append((x, y))
-        fill, size = "white" if i == 0 else "black", 7 if i in (0, last) else 3.5
-        axes.plot(x, y, "o", color="black", markerfacecolor=fill, markersize=size, zorder=4)
-        axes.annotate(
-            f"step {steps[i]}", (x, y), xytext=(8, -7), textcoords="offset points",
-            va="top", zorder=5,
-            bbox={"fc": "white", "ec": "none", "alpha": 0.6, "pad": 1},
-        )  # fmt: skip

@@ -1,9 +1,9 @@
 """Entry point of `resume-gym plot`: all figures of training runs and evaluations.
 
 A run yields `training` (nine panels), `trainer` (training health), `dips` (curves that dip and
-recover), `phase` (tool calls against content), and `components` and `weaknesses` before and after
-training; several runs yield `runs`, too, where they share panels. Evaluations share one set:
-`components`, `weaknesses`, `rewards` and `efficiency`.
+recover), and `components` and `weaknesses` before and after training; several runs yield `runs`,
+too, where they share panels. Evaluations share one set: `components`, `weaknesses`, `rewards` and
+`efficiency`.
 """
 
 import os
@@ -107,7 +107,6 @@ def of_run(run: Run, source: bool = False) -> Iterator[Picture]:
     )
     yield "trainer", training.draw_panels(metrics, training.TRAINER, f"{name}, the trainer")
     yield "dips", dynamics.draw_dips(metrics, f"{name}, curves that dip and come back")
-    yield "phase", dynamics.draw_phase(metrics, f"{name}, tool calls against content")
     components = bars.summary_components(run.summaries)
     weaknesses = bars.summary_by_weakness(run.summaries)
     yield from _bars(components, weaknesses, f"{name}, held-out tasks", source, "")

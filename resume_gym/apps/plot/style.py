@@ -29,7 +29,6 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
 )
 """Colour-blind safe palette of Okabe and Ito, and a grey."""
 COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY)
-"""Colour map for ordered values; looks alike with most kinds of colour blindness."""
 FORMATS = ("png", "svg")
 
 WIDTH = 8.3

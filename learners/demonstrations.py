@@ -88,8 +88,7 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
         and not _figures(fix.new) - _figures(fix.old)
     ]
     if ready:
-        # in the order of the page: among edits in random order, one that was made before costs
-        # little, and models learn to repeat their favourite
+        # from top to bottom: if the order is random, a loss hardly shows that an edit was repeated
         fix = min(ready, key=lambda one: resume.index(one.old))
         return shortened(resume, fix.old, fix.new)
     excess = session.state.document.lines - rules.page_lines

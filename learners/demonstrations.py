@@ -82,7 +82,8 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
         fix
         for fix in task.fixes
         # a fix that extends a line leaves `old` in the text
-        if resume.count(fix.old) == 1
+        if not fix.needs_evidence
+        and resume.count(fix.old) == 1
         and not (fix.new and fix.new in resume)
         # small models do not look a figure up in another line: they learn to invent some
         and not _figures(fix.new) - _figures(fix.old)

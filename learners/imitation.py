@@ -1,7 +1,8 @@
-"""Imitation: a supervised warm start of any model on demonstrations of a scripted editor.
+r"""Imitation: a supervised warm start of any model on demonstrations of a scripted editor.
 
     python learners/imitation.py --minutes 360 --compile     # a new nano policy, two CPU cores
-    python learners/imitation.py --minutes 10 --model smollm2 --lora-rank 32 --optimizer adamw
+    python learners/imitation.py --minutes 10 --model smollm2 --lora-rank 32 \
+        --optimizer adamw --learning-rate 2e-4
     python learners/aipo.py --model runs/imitation/model
 
 The settings of `aipo.py --help` are flags here, too. The same command resumes. For the last part of

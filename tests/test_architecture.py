@@ -76,7 +76,7 @@ HEAVY = {
     "openenv": ["resume_gym.integrations.openenv*"],
     "fastapi": ["resume_gym.integrations.openenv"],
     "skyrl_gym": ["resume_gym.integrations.skyrl"],
-    "verifiers": ["resume_gym.integrations.verifiers*"],
+    "verifiers": ["resume_gym.integrations.verifiers"],
     "verl": ["resume_gym.integrations.verl"],
     "pytest": [],
     "hypothesis": [],

@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from learners.config import Config
-from learners.planning.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
+from learners.training.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
 from learners.planning.machine import Machine
 from learners.training import models, packed_attention
 from learners.training.backends.step import make_optimizer

@@ -33,6 +33,7 @@ from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from learners.training.trainer import Trainer
 from resume_gym import TaskError, trust
+from resume_gym.apps.plot.training import dashboard
 from resume_gym.judges import JudgeError
 
 Train = Callable[[Config, Trainer, RolloutSource, Report], None]
@@ -137,7 +138,7 @@ def _run(config: Config, train: Train) -> None:
         trainer = Trainer(config, folder.checkpoints)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
-        with Report(config, folder, work) as report:
+        with Report(config, folder, work, dashboard) as report:
             train(config, trainer, rollouts, report)
         rollouts.close()
 

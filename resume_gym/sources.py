@@ -1,13 +1,38 @@
 """Task sources: bundled data, generated tasks, a file, a folder or the Hugging Face Hub."""
 
+import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import NamedTuple
 
 from resume_gym.tasks import SPLITS, Task, TaskError, read_jsonl
 
 BUNDLED = ("default", "mini")
 
-_GENERATED = {"procedural": "full", "procedural-mini": "mini"}
+
+class Loader(NamedTuple):
+    """Where the tasks of a kind of source come from.
+
+    Attributes:
+        pattern: regular expression of the whole source.
+        entry: MODULE:FUNCTION, imported at the first use; called with source and split, it returns
+            the tasks of at least this split, in order.
+    """
+
+    pattern: str
+    entry: str
+
+
+LOADERS: Mapping[str, Loader] = {
+    "procedural:SEED:COUNT": Loader(
+        r"procedural(-mini)?:[0-9]+:[0-9]+", "resume_gym.synthesis.procedural:load"
+    ),
+    "hf://OWNER/NAME": Loader("hf://.*", "resume_gym.corpus.hub:load"),
+}
+"""Sources other than files, by the form that users see."""
+_FOLDER = LOADERS["hf://OWNER/NAME"]
 _DATA = Path(__file__).parent / "data"
 
 
@@ -44,16 +69,16 @@ def check_source(source: str | Path, split: str | None = None) -> None:
     source = str(source)
     if split is not None and split not in SPLITS:
         raise TaskError(f"split: expected one of {', '.join(SPLITS)}; got {split!r}")
-    kind, *numbers = source.split(":")
-    if kind in _GENERATED:
-        if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
-            raise TaskError(f"tasks: expected procedural:SEED:COUNT, got {source!r}")
-    elif not (source in BUNDLED or source.startswith("hf://") or Path(source).exists()):
-        names = ", ".join(BUNDLED)
+    if not (source in BUNDLED or _loader(source) or Path(source).exists()):
+        names = ", ".join((*BUNDLED, *LOADERS))
         raise TaskError(
-            f"tasks: expected {names}, procedural:SEED:COUNT, a JSONL file, a folder of datasets "
-            f"or hf://OWNER/NAME; got {source!r}"
+            f"tasks: expected {names}, a JSONL file or a folder of datasets; got {source!r}"
         )
+
+
+def _loader(source: str) -> Loader | None:
+    found = (loader for loader in LOADERS.values() if re.fullmatch(loader.pattern, source))
+    return next(found, _FOLDER if Path(source).is_dir() else None)
 
 
 @lru_cache(maxsize=32)
@@ -61,20 +86,6 @@ def _load(source: str, split: str | None) -> tuple[Task, ...]:
     if source in BUNDLED:
         files = [_DATA / f"{source}_{name}.jsonl" for name in SPLITS if split in (None, name)]
         return tuple(task for file in files for task in read_jsonl(file))
-    kind, *numbers = source.split(":")
-    if kind in _GENERATED:
-        seed, count = map(int, numbers)
-        return _generate(_GENERATED[kind], seed, count, split)
-    path = Path(source)
-    if source.startswith("hf://") or path.is_dir():
-        from resume_gym.corpus import hub  # requires `datasets`
-
-        return tuple(hub.load(source))
-    return tuple(read_jsonl(path))
-
-
-def _generate(size: str, seed: int, count: int, split: str | None) -> tuple[Task, ...]:
-    from resume_gym.synthesis import generate_tasks  # rarely needed
-
-    splits = [split] if split else SPLITS
-    return tuple(task for name in splits for task in generate_tasks(seed, count, name, size))
+    if loader := _loader(source):
+        return tuple(resolve_name(loader.entry)(source, split))
+    return tuple(read_jsonl(Path(source)))

@@ -183,7 +183,7 @@ def test_the_exported_model_has_a_card(whole: Path) -> None:
     after = json.loads((whole / "test" / "after.json").read_text())
     results = {result.metric_type: result.metric_value for result in card.data.eval_results}
     assert results["reward"] == round(after["reward"], 4)
-    assert (folder / "training.png").is_file()
+    assert (folder / "dashboard.png").is_file()
     assert "after training" in card.text
 
 

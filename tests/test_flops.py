@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3ForCausalLM
 from trees import nodes_of, trees, visible
 
-from learners.planning.flops import (
+from learners.training.flops import (
     Sizes,
     forward_flops,
     layer_bytes,

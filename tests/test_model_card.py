@@ -55,6 +55,7 @@ def a_run(path: Path, edited: bool = True, **settings: Any) -> RunFolder:
     write_facts(run, config, Workload.of(config))
     for step in (1, 2):
         run.append({"step": step, "reward": step / 2, "sampled_tokens": 1000.0, "entropy": 0.2})
+    (path / "dashboard.png").write_bytes(b"a picture")
     errors = {"reward": 0.5, "submit_rate": 0.1, "by_weakness.too_long": 0.25}
     for when, reward, submitted in (("before", 1.25, 0.3), ("after", 2.123456, 0.9)):
         part = Summary(
@@ -94,11 +95,11 @@ def test_a_card_of_the_nano_policy(tmp_path: Path) -> None:
         "from -1 (invented facts) to 1 (none), is 0.75.",
         "about people who do not exist",
         "five million parameters",
-        "](training.png)",
+        "](dashboard.png)",
         "transformers 5.",
     ):
         assert part in text, part
-    assert (tmp_path / "model" / "training.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "model" / "dashboard.png").read_bytes() == b"a picture"
 
 
 def test_a_card_tells_where_a_run_came_from(

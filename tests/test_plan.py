@@ -14,7 +14,7 @@ from rich.console import Console
 from learners import aipo
 from learners.config import PRESETS, Config, ConfigError, read_toml
 from learners.engines.server import command
-from learners.planning.flops import peak_bandwidth
+from learners.training.flops import peak_bandwidth
 from learners.planning.machine import Machine
 from learners.planning.plan import Plan, count_parameters, make_plan
 from learners.planning.table import show

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from learners.config import Config
-from learners.planning.flops import peak_bandwidth
+from learners.training.flops import peak_bandwidth
 from learners.planning.machine import Machine
 from learners.planning.verdicts import evaluations
 

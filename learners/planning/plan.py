@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from learners.config import Config, ConfigError
 from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.planning.duration import Duration, Serving, duration
-from learners.planning.flops import Memory, Sizes, layer_bytes, peak_flops, training_bytes
+from learners.training.flops import Memory, Sizes, layer_bytes, peak_flops, training_bytes
 from learners.planning.machine import Machine
 from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.rollouts.workload import Workload

@@ -9,6 +9,7 @@ import json
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -34,13 +35,12 @@ from learners.rollouts.workload import Workload
 from learners.run.folder import Metrics, RunFolder
 from learners.training import models
 from learners.training.checkpoint import write_text
-from resume_gym.apps.plot.training import dashboard
 from resume_gym.evaluation import Returns
 from resume_gym.evaluation.table import sections
 from resume_gym.sources import BUNDLED
 
 CARD = "README.md"
-PICTURE = "training.png"
+PICTURE = "dashboard.png"
 
 _FACTS = "facts.json"
 _TEMPLATE = Path(__file__).with_name("model_card.md")
@@ -145,11 +145,8 @@ def write(run: RunFolder, target: Path) -> None:
     Raises:
         ConfigError: the run folder is not complete, or another version wrote it.
     """
-    if metrics := run.metrics():
-        floor = run.result("floor")
-        picture = target / PICTURE
-        figures = floor.metrics() if floor else None
-        dashboard(metrics, picture, run.path.name, run.evaluations(), figures)
+    if (run.path / PICTURE).exists():
+        shutil.copyfile(run.path / PICTURE, target / PICTURE)
     write_text(target / CARD, str(make(run)))
 
 

@@ -1,7 +1,7 @@
 """Reports of a run: metrics, evaluations, journal, model card and the terminal display."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from operator import itemgetter
@@ -18,7 +18,6 @@ from learners.run.folder import Metrics, RunFolder
 from learners.run.loggers import Loggers
 from learners.run.progress import Progress, describe
 from learners.training import checkpoint, ranks
-from resume_gym.apps.plot.training import dashboard
 from resume_gym.evaluation import Returns, table
 
 
@@ -51,11 +50,15 @@ class Report:
         config: settings of the run.
         run: its folder.
         work: tasks, rules and judge; None except on rank 0.
+        dashboard: draws metrics, evaluations and the floor into a file.
     """
 
-    def __init__(self, config: Config, run: RunFolder, work: Workload | None = None) -> None:
+    def __init__(
+        self, config: Config, run: RunFolder, work: Workload | None, dashboard: Callable[..., None]
+    ) -> None:
         self.model: Path = run.path / "model"
         self._config, self._run, self._work = config, run, work
+        self._dashboard = dashboard
         self._console = Console()
         self._open = ExitStack()
 
@@ -162,8 +165,8 @@ class Report:
         if not (self.model / model_card.CARD).exists():
             hours = model_card.hours(self._run.metrics())
             self._run.note(f"Ended: {self._config.steps} steps took {hours:.2f} hours.")
+            self._draw()
             model_card.write(self._run, self.model)
-        self._draw()
         self._update_loggers()
         self._progress.stop()
         floor = self._run.result("floor")
@@ -175,11 +178,11 @@ class Report:
 
     def _draw(self) -> None:
         title = f"{self._config.name}: {self._config.model}"
-        picture = self._run.path / "dashboard.png"
+        picture = self._run.path / model_card.PICTURE
         if self._history:  # whose file may be lost
             floor = self._run.result("floor")
             figures = floor.metrics() if floor else None
-            dashboard(self._history, picture, title, self._run.evaluations(), figures)
+            self._dashboard(self._history, picture, title, self._run.evaluations(), figures)
 
     def _tell(self, step: int, sentences: Sequence[str]) -> None:
         for sentence in sentences:

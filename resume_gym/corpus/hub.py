@@ -30,7 +30,7 @@ class Address(NamedTuple):
     config: str = "default"
 
 
-def load(source: str) -> tuple[Task, ...]:
+def load(source: str, split: str | None = None) -> tuple[Task, ...]:
     """Load the tasks of a data set: train, then eval, each in the order of the rows.
 
     Rows have the fields of `Task`. A row without the field `split` takes the split that contains
@@ -38,6 +38,7 @@ def load(source: str) -> tuple[Task, ...]:
 
     Args:
         source: a folder written by `save_to_disk` or `push`, or hf://OWNER/NAME[:CONFIG].
+        split: None for both.
 
     Raises:
         TaskError: the data set cannot be loaded, or has an unknown split, a repeated ID or an
@@ -64,7 +65,8 @@ def load(source: str) -> tuple[Task, ...]:
             if task.task_id in tasks:
                 raise TaskError(f"{source}, split {name}: {task.task_id!r} stands twice")
             tasks[task.task_id] = task
-    return tuple(sorted(tasks.values(), key=lambda task: SPLITS.index(task.split)))
+    wanted = [split] if split else SPLITS
+    return tuple(task for name in wanted for task in tasks.values() if task.split == name)
 
 
 def _read(rows: Any, split: str, where: str) -> Iterator[Task]:

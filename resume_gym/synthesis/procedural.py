@@ -171,6 +171,19 @@ def generate_task(seed: int, index: int, split: str = "train", size: str = "full
     raise AssertionError(f"the content bank is too small for {task_id}")
 
 
+def load(source: str, split: str | None = None) -> Iterator[Task]:
+    """Return an iterator over the tasks of "procedural:SEED:COUNT" or "procedural-mini:...".
+
+    Args:
+        source: COUNT is the number of tasks per split.
+        split: None for both.
+    """
+    kind, seed, count = source.split(":")
+    size = "mini" if kind.endswith("-mini") else "full"
+    splits = [split] if split else SPLITS
+    return (task for one in splits for task in generate_tasks(int(seed), int(count), one, size))
+
+
 def generate_tasks(
     seed: int, count: int, split: str = "train", size: str = "full"
 ) -> Iterator[Task]:

@@ -12,8 +12,7 @@ from transformers import PreTrainedModel
 
 from learners.config import Config
 from learners.losses import Loss, LossInput, Totals
-from learners.planning import flops
-from learners.training import ranks
+from learners.training import flops, ranks
 from learners.training.batching import PackedRow, distribute
 from learners.training.policy import Policy
 

@@ -44,11 +44,11 @@ from learners.config import Config
 from learners.engines.server import free_port
 from learners.engines.vllm import VLLMEngine
 from learners.losses import LossInput, LossOutput, Totals, aipo
-from learners.training.flops import Sizes, peak_flops, train_flops, training_bytes
 from learners.training import head, models, packed_attention, ranks
 from learners.training.backends import Backend, make_backend
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import PackedRow, Sample, pack, unshare
+from learners.training.flops import Sizes, peak_flops, train_flops, training_bytes
 from learners.training.head import Head
 from learners.training.policy import Policy
 

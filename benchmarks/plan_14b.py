@@ -22,11 +22,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from learners.config import Config
-from learners.training.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
 from learners.planning.machine import Machine
 from learners.training import models, packed_attention
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import PackedRow, Sample, distribute, pack, unshare
+from learners.training.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
 from learners.training.head import chunk_size
 from learners.training.packed_attention import Node
 from learners.training.policy import Policy

@@ -38,9 +38,9 @@ from torch import Tensor
 from trl_loss import TRL, Race, make_model
 
 from learners.losses import LossInput, Totals, aipo
-from learners.training.flops import Sizes, train_flops
 from learners.training.batching import PackedRow, Sample, pack, unshare
 from learners.training.cpu import prepare_cpu
+from learners.training.flops import Sizes, train_flops
 from learners.training.policy import Policy
 
 EPISODES = Path(__file__).parent / "episodes.json.xz"

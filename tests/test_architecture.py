@@ -24,17 +24,50 @@ FILES = {
 }
 
 # From the bottom up: a package may import those before it, also lazily
-ORDER = """
-    resume_gym.tools resume_gym.rewards resume_gym.document resume_gym.user_errors
-    resume_gym.import_path resume_gym.tasks resume_gym.atomic_write resume_gym.trust
-    resume_gym.sources resume_gym.llm resume_gym.text resume_gym.judges resume_gym.editing
-    resume_gym.session resume_gym.spaces resume_gym.render resume_gym.env resume_gym
-    resume_gym.agents resume_gym.corpus resume_gym.synthesis resume_gym.evaluation resume_gym.apps
-    learners learners.config learners.losses learners.advantages learners.training learners.engines
-    learners.rollouts learners.planning learners.nano learners.demonstrations learners.run
-    learners.imitation learners.launch learners.aipo
-    resume_gym.cli resume_gym.__main__ resume_gym.testing learners.testing resume_gym.integrations
-""".split()
+ORDER = [
+    "resume_gym.tools",
+    "resume_gym.rewards",
+    "resume_gym.document",
+    "resume_gym.user_errors",
+    "resume_gym.import_path",
+    "resume_gym.tasks",
+    "resume_gym.atomic_write",
+    "resume_gym.trust",
+    "resume_gym.sources",
+    "resume_gym.llm",
+    "resume_gym.text",
+    "resume_gym.judges",
+    "resume_gym.editing",
+    "resume_gym.session",
+    "resume_gym.spaces",
+    "resume_gym.render",
+    "resume_gym.env",
+    "resume_gym",
+    "resume_gym.agents",
+    "resume_gym.corpus",
+    "resume_gym.synthesis",
+    "resume_gym.evaluation",
+    "resume_gym.apps",
+    "learners",
+    "learners.config",
+    "learners.losses",
+    "learners.advantages",
+    "learners.training",
+    "learners.engines",
+    "learners.rollouts",
+    "learners.planning",
+    "learners.nano",
+    "learners.demonstrations",
+    "learners.run",
+    "learners.imitation",
+    "learners.launch",
+    "learners.aipo",
+    "resume_gym.cli",
+    "resume_gym.__main__",
+    "resume_gym.testing",
+    "learners.testing",
+    "resume_gym.integrations",
+]
 # Where a heavy package may be imported
 HEAVY = {
     "torch": ["learners*"],

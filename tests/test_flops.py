@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3ForCausalLM
 from trees import nodes_of, trees, visible
 
+from learners.training.batching import pack
 from learners.training.flops import (
     Sizes,
     forward_flops,
@@ -16,7 +17,6 @@ from learners.training.flops import (
     train_flops,
     training_bytes,
 )
-from learners.training.batching import pack
 from learners.training.packed_attention import Node
 
 QWEN3_14B = Sizes(40, 5120, 40, 8, 128, 17408, 151936, tied=False, qk_norm=True)

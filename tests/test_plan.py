@@ -14,13 +14,13 @@ from rich.console import Console
 from learners import aipo
 from learners.config import PRESETS, Config, ConfigError, read_toml
 from learners.engines.server import command
-from learners.training.flops import peak_bandwidth
 from learners.planning.machine import Machine
 from learners.planning.plan import Plan, count_parameters, make_plan
 from learners.planning.table import show
 from learners.planning.verdicts import evaluations
 from learners.training import models
 from learners.training.backends.step import make_policy
+from learners.training.flops import peak_bandwidth
 from resume_gym.llm.gemini import KEYS
 
 H200 = Machine.named("4 x NVIDIA H200")

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from learners.config import Config
-from learners.training.flops import peak_bandwidth
 from learners.planning.machine import Machine
 from learners.planning.verdicts import evaluations
+from learners.training.flops import peak_bandwidth
 
 BANDWIDTH = 0.7
 """Assumed share of a GPU's memory bandwidth that decoding reaches."""

@@ -17,13 +17,13 @@ from transformers import PreTrainedModel
 from learners.config import Config, ConfigError
 from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.planning.duration import Duration, Serving, duration
-from learners.training.flops import Memory, Sizes, layer_bytes, peak_flops, training_bytes
 from learners.planning.machine import Machine
 from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.rollouts.workload import Workload
 from learners.training import models
 from learners.training.backends.step import make_cost
 from learners.training.batching import PackedRow, Sample, distribute, pack
+from learners.training.flops import Memory, Sizes, layer_bytes, peak_flops, training_bytes
 from learners.training.head import chunk_size
 from resume_gym.llm.client import without_keys
 

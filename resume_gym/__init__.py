@@ -44,9 +44,21 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+_MINI = {"tasks": "mini", "max_turns": 6, "page_lines": 20}
+
 gym.register(id="ResumeEdit-v0", entry_point="resume_gym.env:ResumeEditEnv")
 gym.register(
     id="ResumeEditMini-v0",
     entry_point="resume_gym.env:ResumeEditEnv",
-    kwargs={"tasks": "mini", "max_turns": 6, "page_lines": 20},
+    kwargs=_MINI,
+)
+gym.register(
+    id="ResumeEditNet-v0",
+    entry_point="resume_gym.env:ResumeEditNetEnv",
+    kwargs={"layout_reward": "continuous"},
+)
+gym.register(
+    id="ResumeEditNetMini-v0",
+    entry_point="resume_gym.env:ResumeEditNetEnv",
+    kwargs={"layout_reward": "continuous", **_MINI},
 )

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from resume_gym import document, rewards
 from resume_gym.document import Document, Edit, Match
@@ -48,6 +48,9 @@ class Rules:
         page_width: Page width in characters.
         match: Search mode for the text to replace; see `document.find`.
         max_chars: Maximum length of an action and of the document in characters.
+        layout_reward: "binary" pays +1 or -1 at the end; "continuous" pays each edit for the lines
+            over the page that it removes, so that any way from one text to another pays the same.
+        layout_amplitude: Reward of a line, if continuous; a multiple of 1/64, so sums are exact.
 
     Raises:
         ValueError: A limit is out of range.
@@ -58,6 +61,8 @@ class Rules:
     page_width: int = 165
     match: Match = "exact"
     max_chars: int = 262_144
+    layout_reward: Literal["binary", "continuous"] = "binary"
+    layout_amplitude: float = 0.25
 
     def __post_init__(self) -> None:
         least = {"max_turns": 3, "page_lines": 1, "page_width": 1, "max_chars": 1}
@@ -67,6 +72,17 @@ class Rules:
                 raise ValueError(f"{name}: expected an integer of at least {limit}, got {value!r}")
         if self.match not in ("exact", "fuzzy"):
             raise ValueError(f"match: expected 'exact' or 'fuzzy', got {self.match!r}")
+        if self.layout_reward not in ("binary", "continuous"):
+            told = f"expected 'binary' or 'continuous', got {self.layout_reward!r}"
+            raise ValueError(f"layout_reward: {told}")
+        amplitude = self.layout_amplitude
+        if type(amplitude) not in (int, float) or not 0 < amplitude <= 64 or amplitude * 64 % 1:
+            told = f"expected a multiple of 1/64, up to 64, got {amplitude!r}"
+            raise ValueError(f"layout_amplitude: {told}")
+
+    def layout_potential(self, doc: Document) -> float:
+        """Return the negative cost of the lines over the page."""
+        return -self.layout_amplitude * max(0, doc.lines - self.page_lines)
 
 
 _DEFAULT_RULES = Rules()
@@ -134,6 +150,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         editors: Names of the editing tools, whose failures count as failed edits.
         verdict_type: Dataclass of a judge's verdicts.
         verdict_weights: Reward weights of the verdict's graded numeric fields.
+        verdict_limit: Largest absolute value of these fields.
+        tool_rewards: Rewards of tool calls, with the keys of `rewards.TOOL_REWARDS`.
         terms: Names of all ledger terms.
     """
 
@@ -145,6 +163,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     editors: ClassVar[frozenset[str]]
     verdict_type: ClassVar[type]
     verdict_weights: ClassVar[Mapping[str, float]]
+    verdict_limit: ClassVar[int] = 1
+    tool_rewards: ClassVar[Mapping[str, float]] = rewards.TOOL_REWARDS
     terms: ClassVar[tuple[str, ...]]
     _empty_info: ClassVar[Mapping[str, Any]]
     _reward_keys: ClassVar[Mapping[str, str]]
@@ -280,13 +300,19 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     @property
     def score(self) -> float:
         """The reward so far on a scale from 0 to 100."""
-        return rewards.score(self.state.reward, self.rules.max_turns, self.verdict_weights)
+        least, greatest = self.bounds
+        return 100 * (self.state.reward - least) / (greatest - least)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The rewards with the scores 0 and 100."""
+        return rewards.reward_bounds(self.rules.max_turns, self.verdict_weights)
 
     def info(self) -> dict[str, Any]:
         """Return the state and the last step as a dictionary with the same keys at every step.
 
         `reward_*` are the terms of the last step as floats, including the verdict's once there is
-        one; they sum to the step's reward. `verdict_*` are -1, 0 or 1, and 0 before the verdict.
+        one; they sum to the step's reward. `verdict_*` are the verdict's fields, 0 before it.
         """
         doc, turns, edits, failed, _, submitted, done, reward, transcript, verdict = self.state
         info = dict(self._empty_info)
@@ -331,24 +357,28 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         error: ToolError = "none"
         ledger: dict[str, float] = {}
         if isinstance(outcome, Edit):
+            ledger["edit"] = self.tool_rewards["edit"]
+            if rules.layout_reward == "continuous":
+                potential = rules.layout_potential
+                ledger["layout"] = potential(outcome.document) - potential(doc)
             doc = outcome.document
             edits += 1
             reply = f"{outcome.diff}\n{layout(doc, rules)}"
-            ledger["edit"] = rewards.EDIT
         elif isinstance(outcome, FailedCall):
             error = outcome.error
             reply = f"error ({error}): {outcome.reason}"
             is_edit = outcome.name in self.editors
             failed += is_edit
-            ledger["failed_edit" if is_edit else "malformed"] = rewards.FAILURE
+            term = "failed_edit" if is_edit else "malformed"
+            ledger[term] = self.tool_rewards[term]
         elif isinstance(outcome, Shown):
             reply = f"{outcome.text}\n{layout(doc, rules)}"
             if not reviewed:
-                ledger["review"] = rewards.FIRST_REVIEW
+                ledger["review"] = self.tool_rewards["review"]
             reviewed = True
         else:
             reply = "submitted"
-            ledger["submit"] = rewards.SUBMIT
+            ledger["submit"] = self.tool_rewards["submit"]
             submitted = True
         turns += 1
         done = submitted or turns == rules.max_turns
@@ -384,8 +414,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     def _content(self, verdict: VerdictT) -> dict[str, float]:
         for name in self.verdict_weights:
-            if not -1 <= (value := getattr(verdict, name)) <= 1:
-                raise ValueError(f"verdict: {name}: expected -1 to 1, got {value}")
+            if abs(value := getattr(verdict, name)) > (most := self.verdict_limit):
+                raise ValueError(f"verdict: {name}: expected -{most} to {most}, got {value}")
         return rewards.verdict_ledger(verdict, self.verdict_weights)
 
     def _unedited(self, doc: Document, edits: int) -> bool:
@@ -394,9 +424,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def _close(self, doc: Document, edits: int, submitted: bool, ledger: dict[str, float]) -> None:
         """Add the end-of-episode terms that need no judge."""
         if not submitted:
-            ledger["no_submit"] = rewards.NO_SUBMIT
-        fits = doc.lines <= self.rules.page_lines
-        ledger["layout"] = rewards.LAYOUT if fits else -rewards.LAYOUT
+            ledger["no_submit"] = self.tool_rewards["no_submit"]
+        if self.rules.layout_reward == "binary":
+            fits = doc.lines <= self.rules.page_lines
+            ledger["layout"] = rewards.LAYOUT if fits else -rewards.LAYOUT
         if self._unedited(doc, edits):
             content = {**dict.fromkeys(self.verdict_weights, 0.0), **self.unchanged()}
             if strange := content.keys() - self.verdict_weights.keys():

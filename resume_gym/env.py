@@ -3,15 +3,15 @@
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
 
 from resume_gym import render
 from resume_gym.document import Match
 from resume_gym.editing import EditSession, EditTask, Ledger, Rules
-from resume_gym.judges import Judge, as_async, make_judge
-from resume_gym.session import Session
+from resume_gym.judges import ByLine, Judge, as_async, make_judge
+from resume_gym.session import NetSession, Session
 from resume_gym.sources import check_source, load_tasks
 from resume_gym.spaces import UnicodeText
 from resume_gym.tasks import TaskError
@@ -136,8 +136,16 @@ class EditEnv(gym.Env[str, str]):
             ValueError: The judge does not exist.
         """
         if self._judge is None and self._judge_spec is not None:
-            self._judge = make_judge(self._judge_spec)
+            self._judge = self.make_judge(self._judge_spec)
         return self._judge
+
+    def make_judge(self, spec: str | Mapping[str, Any]) -> Judge:
+        """Make the judge of a specification; a subclass may adapt it to its verdicts.
+
+        Raises:
+            ValueError: The judge does not exist, or gives no such verdicts.
+        """
+        return make_judge(spec)
 
     def new_session(self, task_id: str | None = None) -> EditSession[Any, Any]:
         """Create a session with this environment's rules that `reset` and `step` do not track.
@@ -294,6 +302,8 @@ class ResumeEditEnv(EditEnv):
     | `max_turns` | 10 | number of turns |
     | `page_lines`, `page_width` | 55, 165 | size of the page in lines and characters |
     | `match` | `"exact"` | `"fuzzy"` ignores whitespace differences in `old` |
+    | `layout_reward` | `"binary"` | `"continuous"` pays each edit for lines over the page |
+    | `layout_amplitude` | 0.25 | reward of each such line, if continuous |
     | `render_mode` | None | `"ansi"`, `"human"` or `"rgb_array"` |
 
     `ResumeEditMini-v0` is the same environment on short documents: a page of 20 lines, 6 turns.
@@ -315,10 +325,47 @@ class ResumeEditEnv(EditEnv):
         page_width: int = 165,
         match: Match = "exact",
         render_mode: str | None = None,
+        layout_reward: Literal["binary", "continuous"] = "binary",
+        layout_amplitude: float = 0.25,
     ) -> None:
         check_source(tasks, split)  # an error now rather than at the first reset
-        rules = Rules(max_turns, page_lines, page_width, match)
+        layout = {"layout_reward": layout_reward, "layout_amplitude": layout_amplitude}
+        rules = Rules(max_turns, page_lines, page_width, match, **layout)
         super().__init__(rules, tasks, split, judge, render_mode)
+
+
+class ResumeEditNetEnv(ResumeEditEnv):
+    """`ResumeEdit-v0`, paid by the line.
+
+    The tables of `ResumeEdit-v0` pay for having edited, and hardly for more of it. Here each line
+    of the final document that differs from the original is paid by the judge's verdict on it:
+
+    | line | reward |
+    |---|---|
+    | improved | +0.5 |
+    | changed, neither better nor worse | -0.25 |
+    | worse, or with an unsupported claim | -1 |
+    | any, in a text that the judge rejects as a whole | -2 once for the text, no other terms |
+
+    Deleted and added lines count as what they say; moved lines count nothing. Each line over the
+    page costs 0.25, paid when an edit adds or removes it. `submit` earns 0.25, a failed call costs
+    0.25, no submit 0.5; edits and reviews earn nothing. A page left alone and submitted earns 0.25,
+    and so does any way back to it.
+
+    The judge must give verdicts by line, as the rubric judge does. The other arguments are those of
+    `ResumeEdit-v0`; `layout_reward` is "continuous". The score is 50 for the page left alone, about
+    100 for all planted faults repaired. `ResumeEditNetMini-v0` has the short documents.
+    """
+
+    session_type = NetSession
+
+    def make_judge(self, spec: str | Mapping[str, Any]) -> Any:
+        """Make a judge that counts lines.
+
+        Raises:
+            ValueError: The judge does not exist, or gives no verdicts by line.
+        """
+        return ByLine(make_judge(spec))
 
 
 def make_edit_env(env: str, **options: Any) -> EditEnv:

@@ -9,15 +9,18 @@ from dataclasses import dataclass, field
 GRADED_FIELDS = ("clarity", "quantification", "jd_alignment", "action_verbs", "preference")
 VERDICT_FIELDS = ("hallucination", *GRADED_FIELDS)
 
-TOOL_TERMS = ("edit", "failed_edit", "malformed", "review", "submit", "no_submit")
+TOOL_REWARDS: Mapping[str, float] = {
+    "edit": 0.25,
+    "failed_edit": -0.25,
+    "malformed": -0.25,
+    "review": 1.0,
+    "submit": 1.0,
+    "no_submit": -1.0,
+}
+"""Rewards of tool calls; only the first `review` earns one."""
+TOOL_TERMS = tuple(TOOL_REWARDS)
 CONTENT_TERMS = VERDICT_FIELDS
 TERMS = (*TOOL_TERMS, "layout", *CONTENT_TERMS)
-
-EDIT = 0.25
-FAILURE = -0.25
-FIRST_REVIEW = 1.0
-SUBMIT = 1.0
-NO_SUBMIT = -1.0
 LAYOUT = 1.0
 VERDICT_WEIGHTS: Mapping[str, float] = {
     "hallucination": 1.0,
@@ -27,6 +30,22 @@ VERDICT_WEIGHTS: Mapping[str, float] = {
     "action_verbs": 0.25,
     "preference": 1.0,
 }
+LINE_WEIGHTS: Mapping[str, float] = {
+    "improved": 0.5,
+    "harmless": 0.25,
+    "worse": 1.0,
+    "rejected": 2.0,
+}
+"""Weights of a `LineVerdict`."""
+LINE_TOOL_REWARDS: Mapping[str, float] = {
+    "edit": 0.0,
+    "failed_edit": -0.25,
+    "malformed": -0.25,
+    "review": 0.0,
+    "submit": 0.25,
+    "no_submit": -0.5,
+}
+"""Rewards of tool calls where lines are paid: an edit earns what its lines earn."""
 WEAKNESS_METRIC: Mapping[str, str] = {
     "vague_bullets": "clarity",
     "too_long": "clarity",
@@ -73,6 +92,25 @@ class Verdict:
                 raise ValueError(f"{name}: expected -1, 0 or +1, got {getattr(self, name)!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class LineVerdict:
+    """A judge's counts of changed lines of a revised resume, deleted and added ones included.
+
+    Attributes:
+        improved: Number of lines that are better.
+        harmless: Minus the number of changed lines that are neither better nor worse.
+        worse: Minus the number of lines that are worse or make an unsupported claim.
+        rejected: -1 if the judge rejects the whole text, whose lines then do not count; else 0.
+        reasons: A sentence for each field that is not 0.
+    """
+
+    improved: int = 0
+    harmless: int = 0
+    worse: int = 0
+    rejected: int = 0
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
 def verdict_ledger(
     verdict: object, weights: Mapping[str, float] = VERDICT_WEIGHTS
 ) -> dict[str, float]:
@@ -97,16 +135,10 @@ def reward_bounds(
     Minimum: one edit judged worse in every field, all other turns failed, no submit, overflow.
     Maximum: one review, one submit, a successful edit in every other turn, all grades better.
     """
-    verdict = sum(weights.values()) + LAYOUT
-    least = (max_turns - 1) * FAILURE + EDIT + NO_SUBMIT - verdict
-    greatest = FIRST_REVIEW + SUBMIT + (max_turns - 2) * EDIT + verdict
+    tools, verdict = TOOL_REWARDS, sum(weights.values()) + LAYOUT
+    least = (max_turns - 1) * tools["failed_edit"] + tools["edit"] + tools["no_submit"] - verdict
+    greatest = tools["review"] + tools["submit"] + (max_turns - 2) * tools["edit"] + verdict
     return least, greatest
-
-
-def score(reward: float, max_turns: int, weights: Mapping[str, float] = VERDICT_WEIGHTS) -> float:
-    """Rescale a reward linearly to 0-100; for ten turns, 100 (R + 7) / 15."""
-    least, greatest = reward_bounds(max_turns, weights)
-    return 100.0 * (reward - least) / (greatest - least)
 
 
 def components(terms: Mapping[str, float]) -> dict[str, float]:

@@ -12,8 +12,9 @@ from resume_gym.editing import (
     Shown,
     State,
     Step,
+    measure,
 )
-from resume_gym.rewards import Verdict
+from resume_gym.rewards import LineVerdict, Verdict
 from resume_gym.tasks import Task, TaskError
 from resume_gym.tools import TOOLBOX, FailedCall, ToolCall
 
@@ -106,3 +107,31 @@ class Session(EditSession[Task, Verdict]):
             limit = f"{size} characters, the limit is {rules.max_chars}"
             return FailedCall("too_large", f"the resume would have {limit}", name)
         return document.replace(doc, spans, new, rules.page_width)
+
+
+class NetSession(Session):
+    """One episode on one resume, paid by the line: what its final document is worth.
+
+    The reward of a way through the episode does not depend on the way, apart from failed calls.
+    """
+
+    __slots__ = ()
+
+    verdict_type = LineVerdict  # type: ignore[assignment]
+    verdict_weights = rewards.LINE_WEIGHTS
+    verdict_limit = 1_000_000
+    tool_rewards = rewards.LINE_TOOL_REWARDS
+
+    def unchanged(self) -> Ledger:
+        """Return no terms: the page left alone earns nothing for its content."""
+        return {}
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The page left alone has the score 50, all planted faults repaired about 100."""
+        alone = self.tool_rewards["submit"]
+        repairs = sum(not fix.needs_evidence for fix in self.task.fixes)
+        gain = self.verdict_weights["improved"] * max(1, repairs)
+        if self.rules.layout_reward == "continuous":
+            gain -= self.rules.layout_potential(measure(self.original, self.rules.page_width))
+        return alone - gain, alone + gain

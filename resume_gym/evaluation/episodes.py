@@ -28,9 +28,11 @@ def episode_seed(seed: int, rollout: int, task_id: str) -> int:
     return Random(f"{seed}:{rollout}:{task_id}").getrandbits(32)
 
 
-def play(agent: Agent, task: Task, rules: Rules) -> Session:
+def play(
+    agent: Agent, task: Task, rules: Rules, session_type: type[Session] = Session
+) -> Session:
     """Play one episode; return the finished session without a verdict."""
-    session = Session(task, rules)
+    session = session_type(task, rules)
     while not session.done:
         session.step(agent(session))
     return session
@@ -43,6 +45,7 @@ def evaluate(
     judge: Judge,
     rollouts: int = 1,
     seed: int = 0,
+    session_type: type[Session] = Session,
 ) -> tuple[Episode, ...]:
     """Play and grade `rollouts` episodes of an agent on each task.
 
@@ -53,12 +56,13 @@ def evaluate(
         judge: judge of the final resumes.
         rollouts: episodes per task.
         seed: base of the episode seeds; equal seeds produce equal episodes.
+        session_type: class of the sessions.
 
     Raises:
         JudgeError: the judge returned no verdict; a failure never becomes a reward.
     """
     sessions = [
-        play(agent(episode_seed(seed, rollout, task.task_id)), task, rules)
+        play(agent(episode_seed(seed, rollout, task.task_id)), task, rules, session_type)
         for rollout, task in product(range(rollouts), tasks)
     ]
     waiting = [session for session in sessions if session.needs_verdict]

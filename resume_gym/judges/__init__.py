@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeAlias
 from resume_gym import llm
 from resume_gym.llm import ModelError
 from resume_gym.llm.loop import submit
-from resume_gym.rewards import Verdict
+from resume_gym.rewards import LineVerdict, Verdict
 from resume_gym.tasks import Task
 from resume_gym.trust import import_named, is_local
 from resume_gym.user_errors import did_you_mean
@@ -91,6 +91,23 @@ def judge_error(error: ModelError) -> JudgeError:
     # StopIteration into a RuntimeError, which counts as a bug and not as a failure of the judge.
     matches = (judge_kind for kind, judge_kind in kinds.items() if isinstance(error, kind))
     return next(matches, JudgeError)(str(error))
+
+
+class ByLine:
+    """A judge that counts lines, for sessions with `LineVerdict`s.
+
+    Args:
+        judge: a judge with the method `judge_lines(task, revised)`, which returns a `LineVerdict`.
+
+    Raises:
+        ValueError: the judge has no verdicts by line.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        if not hasattr(judge, "judge_lines"):
+            raise ValueError(f"judge: expected one with verdicts by line (rubric); got {judge.name!r}")
+        self.name: str = judge.name
+        self.judge: Callable[[Task, str], LineVerdict] = judge.judge_lines
 
 
 class AsyncJudge(ABC):

@@ -184,7 +184,7 @@ def _check_malformed(env: EditEnv) -> None:
         (turn,) = _play(env, [action])
         what = f"malformed call {brief(action)}"
         expect(f"{what}: info['error']", error, turn.info["error"])
-        expect(f"{what}: reward", rewards.FAILURE, turn.reward)
+        expect(f"{what}: reward", _session(env).tool_rewards["malformed"], turn.reward)
         expect(f"{what}: document", _session(env).original, _session(env).text)
         if not turn.observation.startswith(f"error ({error}): "):
             raise broken(what, f"a reply that starts with 'error ({error}): '", turn.observation)
@@ -198,13 +198,14 @@ def _check_malformed(env: EditEnv) -> None:
 
 
 def _check_ends(env: EditEnv) -> None:
-    for name, paid, actions in (
-        ("submit", rewards.SUBMIT, [SUBMIT]),
-        ("no_submit", rewards.NO_SUBMIT, [NO_CALL] * env.rules.max_turns),
+    for name, actions in (
+        ("submit", [SUBMIT]),
+        ("no_submit", [NO_CALL] * env.rules.max_turns),
     ):
         _play(env, actions)
         session = _session(env)
         how = f"unedited episode that ends by {name}"
+        paid = session.tool_rewards[name]
         expect(f"{how}: ledger[{name!r}]", paid, session.ledger[name])
         content = {**dict.fromkeys(session.verdict_weights, 0.0), **session.unchanged()}
         got = {name: session.ledger[name] for name in session.verdict_weights}

@@ -47,6 +47,7 @@ class Reference:
         fixed: For each unit, its contents after fixes.
         told: For each unit, the facts behind its fixes.
         deleted: Units that a fix deletes.
+        mended: Lines, with their markup, as fixes leave them.
         aside: Whether the planted weakness is wrong_emphasis: the original hides its points.
         name: Name of the candidate.
         documents: Evidence about the candidate.
@@ -57,6 +58,7 @@ class Reference:
     fixed: Mapping[int, tuple[Content, ...]]
     told: Mapping[int, tuple[str, ...]]
     deleted: frozenset[int]
+    mended: frozenset[str]
     aside: bool
     name: str
     documents: tuple[Evidence, ...]
@@ -279,6 +281,7 @@ def _reference(
     lines = parse(resume)
     fixed: dict[int, tuple[Content, ...]] = {}
     facts: dict[int, tuple[str, ...]] = {}
+    mended = set()
     # fixes apply in order, since one may match the result of another
     told = {unit: line.raw for unit, line in enumerate(lines)}
     for fix in fixes:
@@ -286,11 +289,13 @@ def _reference(
         if unit < 0 or not fix.new:
             continue
         told[unit] = told[unit].replace(fix.old.strip(), fix.new.strip())
+        mended.add(told[unit])
         fixed[unit] = (*fixed.get(unit, ()), read(plain(told[unit].strip().lstrip("-*+ "))))
         facts[unit] = (*facts.get(unit, ()), *fix.facts)
     gone = {raw for fix in fixes if not fix.new for raw in fix.old.split("\n") if raw.strip()}
     deleted = frozenset(unit for unit, line in enumerate(lines) if line.raw in gone)
-    return Reference(lines, fixed, facts, deleted, aside, name, evidence, job)
+    known = evidence, job
+    return Reference(lines, fixed, facts, deleted, frozenset(mended), aside, name, *known)
 
 
 def align(lines: Sequence[Line], reference: Reference) -> tuple[tuple[int, ...], ...]:

@@ -38,11 +38,15 @@ def how_to_play(episode: PlayedEpisode) -> str:
     help_text = _HELP.format(prompt=session.system_prompt, noun=session.noun)
     rules = session.rules
     turns = {
-        "an edit": f"{rewards.EDIT:+g}",
-        "a call that fails": f"{rewards.FAILURE:+g}",
-        "the first review": f"{rewards.FIRST_REVIEW:+g}",
-        "submit": f"{rewards.SUBMIT:+g}",
-        "no submit by the last turn": f"{rewards.NO_SUBMIT:+g}",
+        what: f"{session.tool_rewards[term]:+g}"
+        for what, term in (
+            ("an edit", "edit"),
+            ("an edit that fails", "failed_edit"),
+            ("another call that fails", "malformed"),
+            ("the first review", "review"),
+            ("submit", "submit"),
+            ("no submit by the last turn", "no_submit"),
+        )
     }
     # verdict fields are -1, 0 or 1
     weights = {"layout": rewards.LAYOUT, **session.verdict_weights}

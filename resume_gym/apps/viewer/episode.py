@@ -11,6 +11,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any, NamedTuple
 
 from resume_gym import rewards
+from resume_gym.rewards import TOOL_REWARDS
 from resume_gym.document import wrap
 from resume_gym.tools import ERRORS
 
@@ -89,8 +90,8 @@ def _kind(body: str, edited: bool) -> tuple[str, str]:
 
 def _reward(kind: str, reviewed: bool) -> float:
     if kind == "shown":
-        return 0.0 if reviewed else rewards.FIRST_REVIEW
-    return {"edit": rewards.EDIT, "submit": rewards.SUBMIT}.get(kind, rewards.FAILURE)
+        return 0.0 if reviewed else TOOL_REWARDS["review"]
+    return TOOL_REWARDS["malformed" if kind == "error" else kind]
 
 
 def _call(action: str) -> tuple[str, str, Mapping[str, Any]]:

@@ -10,13 +10,14 @@ neither irony nor taste. `resume_gym.judges.audit.calibration` measures its accu
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import lru_cache
 
 from resume_gym.judges.rubric.accusations import cut
 from resume_gym.judges.rubric.claims import Finding
 from resume_gym.judges.rubric.signals import Change, Signals, excess, measure
-from resume_gym.judges.vetoes import Veto, rejected, veto
-from resume_gym.rewards import GRADED_FIELDS, Verdict
+from resume_gym.judges.vetoes import Veto, find_veto, rejected, veto
+from resume_gym.rewards import GRADED_FIELDS, LineVerdict, Verdict
 from resume_gym.tasks import Task
 from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.thresholds import SEVERAL, STEP
@@ -70,6 +71,27 @@ class RubricJudge:
             reasons=reasons,
             confidence={**confidence, "hallucination": sure},
         )
+
+    def judge_lines(self, task: Task, revised: str) -> LineVerdict:
+        """Return the counts of improved, harmless and worse lines; see `ByLine`."""
+        rejection = find_veto(task, revised)
+        if rejection and rejection.kind == "unchanged":  # without blank lines, for instance
+            reasons = {"harmless": rejection.reason}
+            return LineVerdict(harmless=-_differing(task.resume, revised), reasons=reasons)
+        if over := excess(revised):
+            rejection = rejection or Veto("padding", f"It has grown beyond {over}.")
+        if rejection:
+            return LineVerdict(rejected=-1, reasons={"rejected": rejection.reason})
+        signals = measure(revised, make_reference(task))
+        better, same, worse = (signals.outcomes.count(outcome) for outcome in (1, 0, -1))
+        reasons = {
+            name: _line_reason(signals, outcome)
+            for name, outcome, count in (
+                ("improved", 1, better), ("harmless", 0, same), ("worse", -1, worse)
+            )
+            if count
+        }  # fmt: skip
+        return LineVerdict(better, -same, -worse, 0, reasons)
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         """Return 1 if the second text is better, -1 if the first is, else 0; see `Pairwise`."""
@@ -157,6 +179,23 @@ def _reason(field: str, grade: int, signals: Signals) -> str:
         than = f' than "{old}"' if old else ""
         return f'"{new}" {_WHAT[field][grade < 0]}{than}.'
     return "What is better does not outweigh the rest." if field == "preference" else "As it was."
+
+
+def _differing(before: str, after: str) -> int:
+    """Return the number of lines that differ, deleted and added ones included."""
+    codes = SequenceMatcher(None, before.split("\n"), after.split("\n"), False).get_opcodes()
+    return sum(max(b - a, d - c) for kind, a, b, c, d in codes if kind != "equal")
+
+
+def _line_reason(signals: Signals, outcome: int) -> str:
+    """Describe the first change with an outcome."""
+    if outcome < 0 and signals.findings:
+        return _support(signals.findings)[0]
+    of = {1: "is better than", 0: "is neither better nor worse than", -1: "is worse than"}
+    for change in signals.changes:
+        if change.outcome == outcome:
+            return f'"{cut(change.new)}" {of[outcome]} "{cut(change.old)}".'
+    return "Lines of a deleted run."
 
 
 def _moves(change: Change, field: str) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 from resume_gym.judges import JudgeRefused
@@ -62,12 +62,15 @@ class Signals:
         findings: unsupported claims.
         doubts: claims that cannot be decided, such as an exchanged verb; they change no grade.
         needless: number of changes that are not better, repetitions included.
+        outcomes: outcome of each changed line, of deleted and added lines, too; a line as a fix
+            leaves it is better, where `changes` may call it the same by itself.
     """
 
     changes: tuple[Change, ...]
     findings: tuple[Finding, ...]
     doubts: tuple[Finding, ...]
     needless: int
+    outcomes: tuple[int, ...] = ()
 
 
 _NONE: frozenset[str] = frozenset()
@@ -89,11 +92,19 @@ def measure(text: str, reference: Reference) -> Signals:
     findings = find_claims(lines, origins, reference)
     doubts: list[Finding] = []
     lined = [_line_change(page, index, findings, doubts) for index in range(len(lines))]
-    changes = [*filter(None, lined), *_deletions(page), *_blank_lines(page)]
+    runs = list(_deletions(page))
+    # a run of deleted lines is one change, as bad as its worst line
+    gone = [min(run, key=lambda change: change.outcome) for run in runs]
+    changes = [*filter(None, lined), *gone, *(blank := list(_blank_lines(page)))]
     # Sorted best first, so that the worst change of each key remains.
     worst = {change.key: change for change in sorted(changes, key=lambda change: -change.outcome)}
     needless = sum(change.outcome <= 0 for change in changes)
-    return Signals(tuple(worst.values()), tuple(findings), tuple(doubts), needless)
+    mended = [line.raw in reference.mended for line in lines]
+    outcomes = (
+        *(int(fix) or one.outcome for one, fix in zip(lined, mended, strict=True) if one),
+        *(change.outcome for change in chain(*runs, blank)),
+    )
+    return Signals(tuple(worst.values()), tuple(findings), tuple(doubts), needless, outcomes)
 
 
 def excess(text: str) -> str:
@@ -322,8 +333,8 @@ def _difference(old: Content, new: Content) -> object:
     return (frozenset(removed), frozenset(added)) if len(removed) + len(added) <= 4 else new.body
 
 
-def _deletions(page: _Page) -> Iterator[Change]:
-    """Yield one change per run of deleted lines, with the worst outcome in it."""
+def _deletions(page: _Page) -> Iterator[list[Change]]:
+    """Yield the changes of each run of deleted lines."""
     reference = page.reference
     restated = {unit for units in page.origins for unit in units}
     deleted = [unit for unit in range(len(reference.lines)) if unit not in restated]
@@ -332,14 +343,16 @@ def _deletions(page: _Page) -> Iterator[Change]:
     # Index minus position is constant within a run of consecutive lines.
     for _, run in groupby(enumerate(deleted), key=lambda pair: pair[1] - pair[0]):
         units = [unit for _, unit in run]
-        outcome = min(most, *(_deleted(unit, page, restated) for unit in units))
         gains = {"clarity", "jd_alignment"} if idle >= FEW else {"clarity"}
         figures = any(reference.lines[unit].content.figures for unit in units)
         harms = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
         line, key = reference.lines[units[0]], ("gone", units[0])
         body = line.body or line.raw.strip()  # "---" has no body
-        fields = (gains if outcome > 0 else _NONE, harms if outcome < 0 else _NONE)
-        yield _weigh(*fields, False, body, "", key)
+        yield [
+            _weigh(gains if found > 0 else _NONE, harms if found < 0 else _NONE, False, body, "", key)
+            for unit in units
+            for found in [min(most, _deleted(unit, page, restated))]
+        ]
 
 
 def _deleted(unit: int, page: _Page, restated: AbstractSet[int]) -> int:

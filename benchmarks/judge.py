@@ -21,11 +21,12 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from record import Figure, finish, parser
+from record import ENVS, Figure, finish, parser
 
 from learners.demonstrations import HASTY, act
 from resume_gym import Rules, Session
-from resume_gym.evaluation.attack import SIZES, PolicyRewards, attack
+from resume_gym.env import make_edit_env
+from resume_gym.evaluation.attack import PolicyRewards, attack
 from resume_gym.evaluation.attack_search import search
 from resume_gym.evaluation.gaming import DAMAGING, POLICIES
 from resume_gym.judges import make_judge
@@ -51,26 +52,24 @@ def main() -> int:
     args = reader.parse_args()
     figures: list[Figure] = []
     found: dict[str, Any] = {}
-    for size, (source, rules) in SIZES.items():
-        tasks = load_tasks(source, "eval")
-        rows = {row.policy: row for row in attack(JUDGE, tasks, rules)}
+    for size, name in ENVS.items():
+        env: Any = make_edit_env(name, split="eval")
+        rows = {row.policy: row for row in attack(env, env.tasks)}
         figures += attacked(size, rows)
         found[f"attacks, {size}"] = [asdict(row) for row in rows.values()]
-    source, rules = SIZES["full"]
+    env = make_edit_env(ENVS["full"], split="eval")
     tries = 500 if args.quick else TRIES
     for label, searched in SEARCHED.items():
-        tasks = load_tasks(source, "eval")[: 1 if args.quick else searched]
         finds = [
             search(
-                JUDGE,
+                env,
                 task,
                 task.resume if label == "original" else repaired(task),
-                rules,
                 tries,
                 Random(f"{task.task_id}-{label}"),
                 label,
             )
-            for task in tasks
+            for task in env.tasks[: 1 if args.quick else searched]
         ]
         gain = fmean(find.after - find.before for find in finds)
         most = 0.05 if label == "repaired" else None

@@ -24,12 +24,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from record import Figure, finish, parser
+from record import ENVS, Figure, finish, parser
 
-from resume_gym import Rules, Session, Task, load_tasks
+from resume_gym import Rules, Session, Task
 from resume_gym.agents import Agent, make_agent
 from resume_gym.document import wrapped_lines
-from resume_gym.evaluation.attack import SIZES
+from resume_gym.env import make_edit_env
 from resume_gym.judges.audit.agreement import weighted_kappa
 from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 
@@ -94,8 +94,8 @@ def draw(number: int) -> None:
     """Draw the lines of a round of scripted agents; rounds share no task."""
     seed = 9000 + number
     tasks = {
-        task.task_id: (task, rules)
-        for size, (_, rules) in SIZES.items()
+        task.task_id: (task, make_edit_env(name).rules)
+        for size, name in ENVS.items()
         for task in generate_tasks(seed, TASKS, "eval", size)
     }
     lines = [
@@ -116,8 +116,9 @@ def sample(episodes: Path, name: str, seed: int = 0) -> None:
         name: name of the round.
         seed: of the draw.
     """
-    source, rules = SIZES["mini"]
-    tasks = {task.task_id: (task, rules) for task in load_tasks(source, "eval")}
+    env: Any = make_edit_env(ENVS["mini"], split="eval")
+    rules = env.rules
+    tasks = {task.task_id: (task, rules) for task in env.tasks}
     lines: list[dict[str, str]] = []
     for episode in read(episodes):
         session = Session.replay(tasks[episode["task_id"]][0], episode)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+ENVS = {"full": "ResumeEdit-v0", "mini": "ResumeEditMini-v0"}
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,9 @@ def by_turn(
         total += WEIGHTS[name] * part / max(LEAST_SCALE, squares[name] ** 0.5)
     calls = torch.tensor([not turn.keys().isdisjoint(("edit", "failed_edit")) for turn in flat])
     own = torch.tensor([turn.get("edit", turn.get("failed_edit", 0.0)) for turn in flat]).double()
-    total[calls] += WEIGHTS["call"] * mean_centred(own[calls], groups[owner][calls]) / TOOL_REWARDS["edit"]
+    total[calls] += (
+        WEIGHTS["call"] * mean_centred(own[calls], groups[owner][calls]) / TOOL_REWARDS["edit"]
+    )
     size = mean_square(total)
     if size > 0:
         total *= (mean_square(plain) / size) ** 0.5

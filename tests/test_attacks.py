@@ -14,7 +14,8 @@ from model_answers import FakeAsks, code_of, documents, gullible
 
 from resume_gym import Session, load_tasks
 from resume_gym.agents import make_agent
-from resume_gym.evaluation.attack import SIZES, PolicyRewards
+from resume_gym.env import make_edit_env
+from resume_gym.evaluation.attack import PolicyRewards
 from resume_gym.evaluation.attack import attack as attack_policies
 from resume_gym.evaluation.gaming import POLICIES
 from resume_gym.judges import as_async, make_judge
@@ -292,8 +293,8 @@ def test_no_text_breaks_the_vetoes(text: str, random: Random) -> None:
 @pytest.fixture(scope="module")
 def played() -> dict[str, PolicyRewards]:
     """Rewards of all scripted attackers on twelve mini tasks."""
-    tasks = load_tasks("mini", "eval")[:12]
-    return {row.policy: row for row in attack_policies(RUBRIC, tasks, SIZES["mini"][1])}
+    env = make_edit_env("ResumeEditMini-v0", split="eval")
+    return {row.policy: row for row in attack_policies(env, env.tasks[:12])}
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

@@ -142,8 +142,10 @@ def test_the_greatest_reward_is_attained() -> None:
 
 
 def test_score_is_linear() -> None:
-    for reward in (-7.0, -3.25, 0.0, 5.41, 8.0):
-        assert rewards.score(reward, 10) == pytest.approx(100 * (reward + 7) / 15)
+    session = play(REVIEW, edit("- Built"), SUBMIT)
+    for verdict in (WORST, BEST):
+        session.grade(verdict)
+        assert session.score == pytest.approx(100 * (session.reward + 7) / 15)
 
 
 def test_components_add_up() -> None:

@@ -243,7 +243,7 @@ def test_missing_numbers_stay_none(tmp_path):
     append(
         folder,
         {**record, "member": 8, "reward": nan, "verdict": {"clarity": nan}},
-        {**record, "member": 9, "ledger": {"edit": infinity}},
+        {**record, "member": 9, "ledger": {"failed_edit": infinity}},
     )
     with (folder / "config.toml").open("a") as config:
         config.write("clip = inf\nday = 2026-11-22\n")

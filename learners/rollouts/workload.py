@@ -105,9 +105,11 @@ class Workload:
         Raises:
             JudgeError: the judge returned no verdict.
         """
-        if self.judge is None or self.session_type is not Session:
+        kind = self.session_type
+        if self.judge is None or not issubclass(kind, Session):
             return None
-        return summarise(evaluate(AGENTS["floor"], self.held_out, self.rules, self.judge))
+        rules, judge = self.rules, self.judge
+        return summarise(evaluate(AGENTS["floor"], self.held_out, rules, judge, session_type=kind))
 
     def session(self, task: Any) -> Episode:
         """Return a new session on a task."""

@@ -8,19 +8,16 @@ from typing import Any
 
 from resume_gym.cli.arguments import (
     Commands,
-    add_judge,
     add_options,
     add_parser,
-    make_async_judge,
     positive,
     print_json,
 )
-from resume_gym.evaluation.attack import SIZES, PolicyRewards, attack
+from resume_gym.env import make_edit_env
+from resume_gym.evaluation.attack import PolicyRewards, attack
 from resume_gym.evaluation.attack_search import SearchResult, search
-from resume_gym.judges import Judge
-from resume_gym.session import Rules
-from resume_gym.sources import load_tasks
-from resume_gym.tasks import Task, repaired
+from resume_gym.session import Session
+from resume_gym.tasks import Task, TaskError, repaired
 
 
 def add_command(commands: Commands) -> None:
@@ -31,11 +28,10 @@ def add_command(commands: Commands) -> None:
         "attack a judge with policies that improve nothing",
         "Play policies that improve no resume on held-out tasks, and print their rewards and the "
         "difference to the reward of doing nothing.",
-        ["judge attack", "judge attack --size mini --search 2000 --limit 8"],
+        ["judge attack", "judge attack --env ResumeEditMini-v0 --search 2000 --limit 8"],
     )
     add = command.add_argument
-    add_judge(add)
-    add("--size", choices=sorted(SIZES), default="full", help="task size (default: %(default)s)")
+    add_options(add, "--env", "--judge")
     add("--limit", type=positive, metavar="N", help="only the first N held-out tasks")
     add(
         "--search",
@@ -50,11 +46,12 @@ def add_command(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> None:
     from rich.console import Console
 
-    judge = make_async_judge(options.judge)
-    source, rules = SIZES[options.size]
-    tasks = load_tasks(source, "eval")[: options.limit]
-    rows = attack(judge, tasks, rules, options.seed)
-    finds = list(_finds(judge, tasks, rules, options)) if options.search else []
+    env: Any = make_edit_env(options.env, split="eval", judge=options.judge)
+    if not issubclass(env.session_type, Session):
+        raise TaskError(f"--env: expected an environment of resumes; got {options.env!r}")
+    judge, tasks = env.judge, env.tasks[: options.limit]
+    rows = attack(env, tasks, options.seed)
+    finds = list(_finds(env, tasks, options)) if options.search else []
     if options.json:
         policies = list(map(asdict, rows))
         counts = {"judge": judge.name, "tasks": len(tasks)}
@@ -63,13 +60,11 @@ def _run(options: argparse.Namespace) -> None:
     _show(Console(), rows, finds)
 
 
-def _finds(
-    judge: Judge, tasks: Sequence[Task], rules: Rules, options: argparse.Namespace
-) -> Iterator[SearchResult]:
+def _finds(env: Any, tasks: Sequence[Task], options: argparse.Namespace) -> Iterator[SearchResult]:
     for task in tasks:
         for label, start in (("original", task.resume), ("repaired", repaired(task))):
             rng = Random(f"{options.seed}-{task.task_id}-{label}")
-            yield search(judge, task, start, rules, options.search, rng, label)
+            yield search(env, task, start, options.search, rng, label)
 
 
 def _show(console: Any, rows: Sequence[PolicyRewards], finds: Sequence[SearchResult]) -> None:

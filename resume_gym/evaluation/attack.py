@@ -1,23 +1,21 @@
-"""Play gaming policies against a judge and compare their rewards with the floor.
+"""Play gaming policies against an environment's judge and compare their rewards with the floor.
 
 `resume-gym judge attack` plays policies that improve no resume on held-out tasks. It compares their
 rewards with those of the agents noop, careful and oracle, and with the floor: the reward of
-harmless edits. A judge is sound if no policy earns more than the floor.
+harmless edits, or of the page left alone where that is more. A judge is sound if no policy earns
+more than the floor.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
+from typing import Any
 
 from resume_gym.agents import AGENTS, Agent
 from resume_gym.evaluation.episodes import evaluate
 from resume_gym.evaluation.gaming import PARTIAL_REPAIRS, POLICIES, make_attacker
-from resume_gym.judges import Judge
-from resume_gym.session import Rules
 from resume_gym.tasks import Task
-
-SIZES = {"full": ("default", Rules()), "mini": ("mini", Rules(page_lines=20, max_turns=6))}
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,13 @@ class PolicyRewards:
     worst: str
 
 
-def attack(judge: Judge, tasks: Sequence[Task], rules: Rules, seed: int = 0) -> list[PolicyRewards]:
+def attack(env: Any, tasks: Sequence[Task], seed: int = 0) -> list[PolicyRewards]:
     """Play the scripted agents and all policies once on each task.
+
+    Args:
+        env: an `EditEnv` whose sessions are `Session`s, with a judge.
+        tasks: tasks to play.
+        seed: base of the episode seeds.
 
     Returns:
         The baselines (agents, partial repairs), then the policies, each by falling reward.
@@ -51,12 +54,18 @@ def attack(judge: Judge, tasks: Sequence[Task], rules: Rules, seed: int = 0) -> 
         **{name: partial(make_attacker, one) for name, one in POLICIES.items()},
     }
     rewards = {
-        name: [one.reward for one in evaluate(make, tasks, rules, judge, seed=seed)]
+        name: [
+            one.reward
+            for one in evaluate(
+                make, tasks, env.rules, env.judge, seed=seed, session_type=env.session_type
+            )
+        ]
         for name, make in makers.items()
     }
+    floor = max(rewards["floor"], rewards["noop"], key=fmean)
     rows = []
     for name, got in rewards.items():
-        above = [reward - floor for reward, floor in zip(got, rewards["floor"], strict=True)]
+        above = [reward - least for reward, least in zip(got, floor, strict=True)]
         most = max(range(len(tasks)), key=above.__getitem__)
         rows.append(PolicyRewards(name, fmean(got), fmean(above), above[most], tasks[most].task_id))
     beside = {*AGENTS, *PARTIAL_REPAIRS}

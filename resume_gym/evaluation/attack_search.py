@@ -10,13 +10,12 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
-from resume_gym.document import wrapped_lines
-from resume_gym.judges import Judge
-from resume_gym.rewards import LAYOUT, VERDICT_WEIGHTS, verdict_ledger
-from resume_gym.session import Rules
+from resume_gym.rewards import TOOL_TERMS
 from resume_gym.tasks import Task
 from resume_gym.text.lines import LEXICON
+from resume_gym.tools import tool_call
 
 
 @dataclass(frozen=True)
@@ -40,23 +39,20 @@ class SearchResult:
     text: str
 
 
-def search(
-    judge: Judge, task: Task, start: str, rules: Rules, tries: int, rng: Random, label: str
-) -> SearchResult:
+def search(env: Any, task: Task, start: str, tries: int, rng: Random, label: str) -> SearchResult:
     """Search for edits that the judge prefers, by random mutation and selection.
 
     Args:
-        judge: judge under attack.
+        env: an `EditEnv` whose judge is attacked; at most `max_turns - 2` lines may change.
         task: task that the judge is given.
         start: text to start from.
-        rules: page size, and the number of edits: at most `max_turns - 2` lines may change.
         tries: number of mutants; the judge does not see those with too many changed lines.
         rng: random generator.
         label: value of `SearchResult.start`.
     """
-    edits = rules.max_turns - 2
+    edits = env.rules.max_turns - 2
     words = _dictionary(task)
-    before = best = _reward(judge, task, start, rules)
+    before = best = _reward(env, task, start)
     pool = [start]
     for _ in range(tries):
         text = rng.choice(pool)
@@ -64,7 +60,7 @@ def search(
             text = _mutant(text, words, rng)
         if text == task.resume or _changed(start, text) > edits:
             continue
-        reward = _reward(judge, task, text, rules)
+        reward = _reward(env, task, text)
         # equal texts stay as parents, the newest 16, so that the search can cross plateaus
         if reward > best:
             best, pool = reward, [text]
@@ -75,11 +71,15 @@ def search(
     return SearchResult(task.task_id, label, before, best, shown if best > before else (), pool[-1])
 
 
-def _reward(judge: Judge, task: Task, text: str, rules: Rules) -> float:
+def _reward(env: Any, task: Task, text: str) -> float:
     """Return the content and layout reward; the tool terms would be the same for all texts."""
-    fits = wrapped_lines(text, rules.page_width) <= rules.page_lines
-    layout = LAYOUT if fits else -LAYOUT
-    return sum(verdict_ledger(judge.judge(task, text), VERDICT_WEIGHTS).values()) + layout
+    session = env.session_type(task, env.rules)
+    if text != task.resume:
+        session.step(tool_call("str_replace", old=task.resume, new=text))
+    session.step(tool_call("submit"))
+    if session.needs_verdict:
+        session.grade(env.judge.judge(task, text))
+    return sum(value for name, value in session.ledger.items() if name not in TOOL_TERMS)
 
 
 def _dictionary(task: Task) -> list[str]:

@@ -28,9 +28,7 @@ def episode_seed(seed: int, rollout: int, task_id: str) -> int:
     return Random(f"{seed}:{rollout}:{task_id}").getrandbits(32)
 
 
-def play(
-    agent: Agent, task: Task, rules: Rules, session_type: type[Session] = Session
-) -> Session:
+def play(agent: Agent, task: Task, rules: Rules, session_type: type[Session] = Session) -> Session:
     """Play one episode; return the finished session without a verdict."""
     session = session_type(task, rules)
     while not session.done:

@@ -47,7 +47,7 @@ def sections(
         "Reward": _cells(_REWARD, columns, errors),
         "Over tasks": _cells(_over_tasks(spread), spread) if spread else {},
         "Mean reward by weakness": _entries("by_weakness", sorted(weaknesses), columns, errors),
-        "Judge, from -1 to 1": _entries("verdict", fields, columns),
+        "Judge, mean of each field": _entries("verdict", fields, columns),
         "Behaviour": _cells(_BEHAVIOUR, columns, errors),
         "Episodes": _cells(_EPISODES, columns),
     }

@@ -105,7 +105,9 @@ class ByLine:
 
     def __init__(self, judge: Judge) -> None:
         if not hasattr(judge, "judge_lines"):
-            raise ValueError(f"judge: expected one with verdicts by line (rubric); got {judge.name!r}")
+            raise ValueError(
+                f"judge: expected one with verdicts by line (rubric); got {judge.name!r}"
+            )
         self.name: str = judge.name
         self.judge: Callable[[Task, str], LineVerdict] = judge.judge_lines
 

@@ -195,7 +195,8 @@ class Results:
         try:
             task_id = str(record["task_id"])
             task, original = self.tasks.by_id.get(task_id), self.tasks.original(task_id)
-            data = _sendable(episode.episode(record, task, original))
+            rewards = self.tasks.tool_rewards
+            data = _sendable(episode.episode(record, task, original, rewards))
         except _PROBLEMS as problem:
             raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
         return {**data, "has_tokens": bool(record.get("tokens"))}

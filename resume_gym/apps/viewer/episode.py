@@ -11,8 +11,8 @@ from dataclasses import asdict, is_dataclass
 from typing import Any, NamedTuple
 
 from resume_gym import rewards
-from resume_gym.rewards import TOOL_REWARDS
 from resume_gym.document import wrap
+from resume_gym.rewards import TOOL_REWARDS
 from resume_gym.tools import ERRORS
 
 _META = re.compile(r"turns left: \d+/\d+ \| edits: (\d+)")
@@ -47,8 +47,10 @@ class Turn(NamedTuple):
     reward: float | None
 
 
-def turns(record: Mapping[str, Any]) -> list[Turn]:
-    """Return the turns of a record, in order."""
+def turns(
+    record: Mapping[str, Any], tool_rewards: Mapping[str, float] = TOOL_REWARDS
+) -> list[Turn]:
+    """Return the turns of a record, in order; see `EditSession.tool_rewards`."""
     result: list[Turn] = []
     edits, reviewed = 0, False
     replies = record.get("observations", [])
@@ -68,7 +70,8 @@ def turns(record: Mapping[str, Any]) -> list[Turn]:
         text, _, layout = body.rpartition("\n")
         shows_layout = _LAYOUT.fullmatch(layout) is not None and kind in ("edit", "shown")
         status = f"{layout} | {last}" if shows_layout else last
-        reward = _reward(kind, reviewed)
+        term = {"error": "malformed", "shown": "review"}.get(kind, kind)
+        reward = 0.0 if kind == "shown" and reviewed else tool_rewards[term]
         reviewed = reviewed or kind == "shown"
         text = text if shows_layout else body
         result.append(Turn(kind, action, said, tool, arguments, error, text, status, reward))
@@ -86,12 +89,6 @@ def _kind(body: str, edited: bool) -> tuple[str, str]:
     if error and not _LAYOUT.fullmatch(body.rpartition("\n")[2]):
         return "error", error[1]
     return "shown", ""
-
-
-def _reward(kind: str, reviewed: bool) -> float:
-    if kind == "shown":
-        return 0.0 if reviewed else TOOL_REWARDS["review"]
-    return TOOL_REWARDS["malformed" if kind == "error" else kind]
 
 
 def _call(action: str) -> tuple[str, str, Mapping[str, Any]]:
@@ -146,15 +143,21 @@ def texts(record: Mapping[str, Any], played: Sequence[Turn]) -> list[str]:
     return after[::-1]
 
 
-def episode(record: Mapping[str, Any], task: Any, original: str | None) -> dict[str, Any]:
+def episode(
+    record: Mapping[str, Any],
+    task: Any,
+    original: str | None,
+    tool_rewards: Mapping[str, float] = TOOL_REWARDS,
+) -> dict[str, Any]:
     """Return the data of the page for an episode, as JSON values.
 
     Args:
         record: record of the episode.
         task: task of the episode; None if it is not found.
         original: document of the task before any edit; None if unknown.
+        tool_rewards: see `EditSession.tool_rewards`.
     """
-    played = turns(record)
+    played = turns(record, tool_rewards)
     notes = []
     after: list[str] = []
     if "rules" in record and "text" in record:

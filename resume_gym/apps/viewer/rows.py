@@ -1,11 +1,14 @@
 """Rows of the viewer's table, one per episode of any domain."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from resume_gym import rewards
 from resume_gym.apps.viewer.tasks import Tasks
 from resume_gym.document import wrapped_lines
+from resume_gym.rewards import LINE_WEIGHTS, TOOL_REWARDS
+
+_EDITS = re.compile(r"edits: (\d+)$")
 
 
 class Row(NamedTuple):
@@ -52,11 +55,9 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Row:
     ledger = record.get("ledger") or {}
     rules = record.get("rules") or {}
     lines = _lines(record["text"], rules["page_width"]) if rules else None
-    # records hold sums of rewards: divide them by the reward of one edit
-    edits, failed = (
-        round(ledger.get(name, 0.0) / reward) if ledger else None
-        for name, reward in (("edit", rewards.EDIT), ("failed_edit", rewards.FAILURE))
-    )
+    edited = _EDITS.search((record.get("observations") or [""])[-1])
+    # records hold sums of rewards: divide by the reward of one failure
+    failed = round(ledger.get("failed_edit", 0.0) / TOOL_REWARDS["failed_edit"])
     graded = bool(record["graded"])
     outcome = "ended" if not ledger else "submitted" if ledger.get("submit") else "out of turns"
     return Row(
@@ -70,8 +71,8 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Row:
         reward=_figure(record.get("reward")) if graded else None,
         score=_figure(record.get("score")) if graded else None,
         turns=len(record.get("actions") or ()),
-        edits=edits,
-        failed_edits=failed,
+        edits=int(edited[1]) if ledger and edited else None,
+        failed_edits=failed if ledger else None,
         lines=lines,
         page_lines=int(rules["page_lines"]) if rules else None,
         flags=tuple(_flags(record, ledger)),
@@ -97,8 +98,9 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
         yield "not graded"
     for name, value in (verdict or {}).items():
         if isinstance(value, int | float) and value < 0:
-            # the name of this field already states the defect
-            yield name if name == "hallucination" else f"worse {name.replace('_', ' ')}"
+            # the names of these fields already state the defect
+            states_it = name == "hallucination" or name in LINE_WEIGHTS
+            yield name if states_it else f"worse {name.replace('_', ' ')}"
 
 
 def _lines(text: str, width: int) -> int:

@@ -12,6 +12,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from resume_gym.editing import EditSession, Rules
 from resume_gym.env import EditEnv
+from resume_gym.rewards import TOOL_REWARDS
 from resume_gym.sources import BUNDLED
 from resume_gym.trust import FLAG, import_named
 
@@ -36,6 +37,11 @@ class Tasks(NamedTuple):
     def system_prompt(self) -> str:
         """The environment's system prompt, which records do not hold; empty if unknown."""
         return str(getattr(self.session_type, "system_prompt", ""))
+
+    @property
+    def tool_rewards(self) -> Mapping[str, float]:
+        """The rewards of tool calls; those of the default tables if unknown."""
+        return getattr(self.session_type, "tool_rewards", TOOL_REWARDS)
 
     def weakness(self, task_id: str) -> str:
         """Return the weakness of a task; empty if unknown."""

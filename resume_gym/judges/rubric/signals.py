@@ -349,7 +349,9 @@ def _deletions(page: _Page) -> Iterator[list[Change]]:
         line, key = reference.lines[units[0]], ("gone", units[0])
         body = line.body or line.raw.strip()  # "---" has no body
         yield [
-            _weigh(gains if found > 0 else _NONE, harms if found < 0 else _NONE, False, body, "", key)
+            _weigh(
+                gains if found > 0 else _NONE, harms if found < 0 else _NONE, False, body, "", key
+            )
             for unit in units
             for found in [min(most, _deleted(unit, page, restated))]
         ]

@@ -414,7 +414,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
     def _content(self, verdict: VerdictT) -> dict[str, float]:
         for name in self.verdict_weights:
-            if abs(value := getattr(verdict, name)) > (most := self.verdict_limit):
+            value, most = getattr(verdict, name), self.verdict_limit
+            if not -most <= value <= most:  # nan is not, either
                 raise ValueError(f"verdict: {name}: expected -{most} to {most}, got {value}")
         return rewards.verdict_ledger(verdict, self.verdict_weights)
 

@@ -1,9 +1,11 @@
 """Pay by the line, and the continuous layout reward."""
 
+import asyncio
 import difflib
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -11,11 +13,18 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from conftest import make_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted import CHAT, SUBMIT, Scripted
 
+from learners.advantages import by_turn
+from learners.config import Config
 from learners.demonstrations import HASTY, act
+from learners.rollouts.orchestrator import Orchestrator
+from learners.rollouts.trajectories import Trajectories
+from learners.rollouts.workload import Workload
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.agents import AGENTS
 from resume_gym.cli import main
@@ -189,3 +198,21 @@ def test_more_groups_of_long_pages_are_told_apart() -> None:
 def test_invalid_layout_rewards_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         gym.make("ResumeEdit-v0", **options)
+
+
+def test_the_trainer_samples_grades_and_credits_it(tmp_path: Path) -> None:
+    config = Config(env="ResumeEditNetMini-v0", groups=1, group_size=2, eval_tasks=2)
+    work = Workload.of(config)
+    assert work.floor() is not None
+    task = work.tasks[0]
+    fix = next(fix for fix in task.fixes if not fix.needs_evidence)
+    edit = tool_call("str_replace", old=fix.old, new=fix.new)
+    engine = Scripted(lambda key: (edit, SUBMIT) if key % 2 else (SUBMIT,))
+    work = replace(work, tasks=[task], chat=CHAT)
+    made = Orchestrator(config, work, engine, Trajectories(tmp_path), print)
+    rollouts = asyncio.run(made.batch(1)).rollouts
+    assert sorted(one.session.reward for one in rollouts) == [ALONE, ALONE + 0.5]
+    ledgers = [one.session.ledgers for one in rollouts]
+    advantages, _ = by_turn(ledgers, torch.zeros(2), [[1] * len(one) for one in ledgers], {})
+    better = max(range(2), key=lambda n: rollouts[n].session.reward)
+    assert min(advantages[better]) > 0 > max(advantages[1 - better])

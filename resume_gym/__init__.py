@@ -52,6 +52,12 @@ gym.register(
     entry_point="resume_gym.env:ResumeEditEnv",
     kwargs=_MINI,
 )
+gym.register(id="ResumeEditEvidence-v0", entry_point="resume_gym.evidence:ResumeEditEvidenceEnv")
+gym.register(
+    id="ResumeEditEvidenceMini-v0",
+    entry_point="resume_gym.evidence:ResumeEditEvidenceEnv",
+    kwargs={**_MINI, "max_turns": 8},
+)
 gym.register(
     id="ResumeEditNet-v0",
     entry_point="resume_gym.env:ResumeEditNetEnv",

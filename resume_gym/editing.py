@@ -118,9 +118,10 @@ class State(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The result of a tool that shows the document; only the first one earns a reward."""
+    """The result of a tool that shows a text; the first `paid` one earns the review's reward."""
 
     text: str
+    paid: bool = True
 
 
 _COUNTS: dict[str, Any] = {
@@ -373,9 +374,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             ledger[term] = self.tool_rewards[term]
         elif isinstance(outcome, Shown):
             reply = f"{outcome.text}\n{layout(doc, rules)}"
-            if not reviewed:
+            if outcome.paid and not reviewed:
                 ledger["review"] = self.tool_rewards["review"]
-            reviewed = True
+            reviewed |= outcome.paid
         else:
             reply = "submitted"
             ledger["submit"] = self.tool_rewards["submit"]

@@ -395,7 +395,7 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
 
 def _check_env(name: str) -> None:
     """Raise TaskError if a name is no editing environment, without creating one."""
-    own = f"{__name__}:"
+    own = "resume_gym."
     ours = [key for key, spec in gym.registry.items() if str(spec.entry_point).startswith(own)]
     expected = f"--env: expected one of {', '.join(ours)}, or module:ID"
     try:

@@ -42,6 +42,7 @@ ORDER = [
     "resume_gym.spaces",
     "resume_gym.render",
     "resume_gym.env",
+    "resume_gym.evidence",
     "resume_gym",
     "resume_gym.agents",
     "resume_gym.corpus",

@@ -9,6 +9,7 @@ from random import Random
 
 from resume_gym.agents.careful import next_edit
 from resume_gym.agents.floor import floor_edit
+from resume_gym.agents.searching import next_search
 from resume_gym.document import wrapped_lines
 from resume_gym.session import Session
 from resume_gym.tasks import Fix
@@ -105,7 +106,9 @@ def floor(seed: int) -> Agent:
 def careful(session: Session) -> str:
     """Edit by heuristics that use only the text and invent nothing.
 
-    The agent reviews, edits until one turn is left (see `careful.next_edit`), and submits.
+    The agent reviews, edits until one turn is left (see `careful.next_edit`), and submits. Where
+    there is a tool `search`, it uses the turns that are left to add figures that documents state
+    (see `searching.next_search`).
     """
     turns_left = _turns_left(session)
     if not session.state.turns:
@@ -116,6 +119,8 @@ def careful(session: Session) -> str:
         edit = next_edit(session.resume, job, excess, turns_left - 1, session.rules.page_width)
         if edit:
             return tool_call("str_replace", old=edit[0], new=edit[1])
+        searches = any(tool["function"]["name"] == "search" for tool in session.tools)
+        return (searches and next_search(session, turns_left - 1)) or _SUBMIT
     return _SUBMIT
 
 

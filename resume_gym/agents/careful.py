@@ -80,7 +80,8 @@ their them there they this those through until what when where which while will 
 your"""
 
 
-def _stems(text: str) -> Iterator[str]:
+def stems(text: str) -> Iterator[str]:
+    """Yield crude stems of the content words."""
     words = re.findall(r"[a-z][a-z0-9+#]{2,}", text.lower())
     # a prefix of six letters is a crude stem
     return (word[:6] for word in words if len(word) > 3 and word not in _COMMON.split())
@@ -88,10 +89,10 @@ def _stems(text: str) -> Iterator[str]:
 
 def _fitness(job: str) -> Callable[[str], float]:
     """Return a score of lines: words of the job, weighted by rarity, plus 0.5 for a figure."""
-    asked = Counter(_stems(job))
+    asked = Counter(stems(job))
 
     def fit(line: str) -> float:
-        told = set(_stems(line)) & asked.keys()
+        told = set(stems(line)) & asked.keys()
         # fsum is exact; a plain sum would depend on the set order, which varies between processes
         return math.fsum(1 / asked[stem] for stem in told) + 0.5 * bool(re.search(r"\d", line))
 

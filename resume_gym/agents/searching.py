@@ -1,0 +1,73 @@
+"""Add figures from documents about the candidate, where the tool `search` finds them.
+
+A figure is taken only from a passage about the same employer that shares content words with the
+bullet, and fewer with every other line. It is put before the noun that it counts, or its clause is
+appended.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from resume_gym.agents.careful import stems
+from resume_gym.session import Session
+from resume_gym.tools import ToolCall, tool_call
+
+_BULLET = re.compile(r"[-*+] +(\S.*)")
+_PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # under a heading, the employer's name
+_FIGURE = r"[$€£]?\d[\d,.]*\d?(?:[KM]\b| million\b)?%?"
+_COUNTED = re.compile(rf"\b({_FIGURE}) ([a-z]{(4,)})")
+_CLAUSE = re.compile(r"[,;:.] |, (?:and|which|so) |\b(?:and|which|so that) ")
+_SHARED = 2  # least number of stems that bullet and passage share
+
+
+def next_search(session: Session, calls_left: int) -> str | None:
+    """Return the edit that the last search allows, or the next search; None if none is worth it."""
+    calls = [session.toolbox.read(text) for text, _ in session.state.transcript]
+    sought = [call.arguments["query"] for call in calls if _is_search(call)]
+    if calls and _is_search(calls[-1]):
+        reply = session.state.transcript[-1][1].observation
+        for employer, bullet in _bullets(session.resume):
+            if bullet == sought[-1] and session.resume.count(bullet) == 1:
+                others = [line for line in session.resume.split("\n") if bullet not in line]
+                for edited in _edits(bullet, employer, reply, others):
+                    return tool_call("str_replace", old=bullet, new=edited)
+    for _, bullet in _bullets(session.resume) if calls_left > 1 else ():
+        if not re.search(r"\d", bullet) and bullet not in sought:
+            return tool_call("search", query=bullet)
+    return None
+
+
+def _is_search(call: object) -> bool:
+    return isinstance(call, ToolCall) and call.name == "search"
+
+
+def _bullets(resume: str) -> Iterator[tuple[str, str]]:
+    """Yield the bullets of jobs, with the line above them that names the employer."""
+    above = ""
+    for line in resume.split("\n"):
+        if bullet := _BULLET.fullmatch(line):
+            if above.startswith("### "):
+                yield above, bullet[1]
+        elif line.startswith("#"):
+            above = line
+
+
+def _edits(bullet: str, employer: str, reply: str, others: Sequence[str]) -> Iterator[str]:
+    """Yield the bullet with a figure of a passage, the best passage first."""
+    for line in reply.split("\n"):
+        passage = _PASSAGE.fullmatch(line)
+        if not passage or passage[1] not in employer:
+            continue
+        told = set(stems(passage[2]))
+        most = max(len(told.intersection(stems(other))) for other in others)
+        if len(told.intersection(stems(bullet))) < max(_SHARED, most + 1):
+            continue
+        for figure, noun in _COUNTED.findall(passage[2]):
+            counted = re.search(rf"(?<!the )(?<!a )(?<!an )\b{noun}\b", bullet)
+            if counted:
+                yield f"{bullet[: counted.start()]}{figure} {bullet[counted.start() :]}"
+        for clause in _CLAUSE.split(passage[2].rstrip(".")):
+            whole = re.match(r"[a-z\d$€£](?!.*\bI\b)", clause)
+            again = len(set(stems(bullet)) & set(stems(clause)))
+            if whole and re.search(_FIGURE, clause) and again < _SHARED:
+                yield f"{bullet}; {clause}"

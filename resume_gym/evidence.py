@@ -1,0 +1,131 @@
+"""`ResumeEditEvidence-v0`: a fourth tool searches documents about the candidate.
+
+The documents restate what the resume says, in other words and with the true figures, among lines
+about other people's work and figures that a later line corrects. The judge knows them in every
+environment; here the agent can read them, a passage at a time, for a turn each.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from resume_gym.document import Edit
+from resume_gym.editing import Shown
+from resume_gym.env import ResumeEditEnv
+from resume_gym.session import SYSTEM_PROMPT, Session
+from resume_gym.tasks import Evidence
+from resume_gym.tools import TOOLS, FailedCall, Toolbox, ToolCall, schema
+
+PASSAGES = 3
+"""Passages that a search shows at most."""
+SEARCH = schema(
+    "search",
+    f"Show at most {PASSAGES} passages from documents about the candidate, best match first.",
+    {"query": {"type": "string", "description": "words of the passage"}},
+    ["query"],
+)
+
+
+class Passage(NamedTuple):
+    """A passage of a document.
+
+    Attributes:
+        name: kind of the document and number of the passage, such as "portfolio 3".
+        heading: heading above it; empty without one.
+        text: a sentence or an item of a list.
+    """
+
+    name: str
+    heading: str
+    text: str
+
+    def __str__(self) -> str:
+        where = f" ({self.heading})" if self.heading else ""
+        return f"[{self.name}{where}] {self.text}"
+
+
+def passages(documents: Sequence[Evidence]) -> list[Passage]:
+    """Split documents into passages, in order."""
+    found: list[Passage] = []
+    for document in documents:
+        heading, number = "", 0
+        for line in document.text.split("\n"):
+            if line.startswith("#"):
+                heading = line.lstrip("# ") if line.startswith("## ") else ""
+                continue
+            for sentence in re.split(r"(?<=[.!?]) +(?=[A-Z])", line.lstrip("-* ").strip()):
+                if sentence:
+                    number += 1
+                    kind = document.kind.replace("_", " ")
+                    found.append(Passage(f"{kind} {number}", heading, sentence))
+    return found
+
+
+@lru_cache(maxsize=256)
+def _index(documents: tuple[Evidence, ...]) -> tuple[list[Passage], Any]:
+    """Return the passages of documents and their BM25 index; None without a word."""
+    import bm25s  # rarely needed
+
+    found = passages(documents)
+    words = [_words(f"{one.heading} {one.text}") for one in found]
+    index = bm25s.BM25()
+    if any(words):
+        index.index(words, show_progress=False)
+    return found, index if any(words) else None
+
+
+def search(documents: tuple[Evidence, ...], query: str) -> list[Passage]:
+    """Return the passages that share words with a query, best first, at most `PASSAGES`.
+
+    Scores are BM25's (Robertson and Zaragoza 2009) over stems without stop words.
+    """
+    found, index = _index(documents)
+    words = _words(query)
+    if index is None or not words:
+        return []
+    scores = index.get_scores(words)
+    order = sorted(range(len(found)), key=lambda n: -scores[n])
+    return [found[n] for n in order[:PASSAGES] if scores[n] > 0]
+
+
+def _words(text: str) -> list[str]:
+    import bm25s
+    from snowballstemmer import stemmer
+
+    (words,) = bm25s.tokenize(
+        text, stopwords="en", stemmer=stemmer("english").stemWords, return_ids=False,
+        show_progress=False,
+    )  # fmt: skip
+    return list(words)
+
+
+class EvidenceSession(Session):
+    """One episode on one resume, with a search over the task's documents."""
+
+    __slots__ = ()
+
+    system_prompt = (
+        f"{SYSTEM_PROMPT} Documents about the candidate hold figures that the resume lacks: search "
+        "them, and add only what they say of this candidate and this work."
+    )
+    toolbox = Toolbox(TOOLS[0], SEARCH, *TOOLS[1:])
+
+    def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
+        """Search, replace text or show the page."""
+        if call.name != "search":
+            return super().act(call)
+        query = call.arguments["query"]
+        found = search(self.task.evidence, query)
+        return Shown("\n".join(map(str, found)) or "no passage matches", paid=False)
+
+
+class ResumeEditEvidenceEnv(ResumeEditEnv):
+    """`ResumeEdit-v0` with the tool `search(query)`.
+
+    A search shows at most three passages of the candidate's documents, with the names of their
+    documents, and costs a turn. Rewards are those of `ResumeEdit-v0`: a figure that a document
+    states of the same work improves `quantification`, any other is an unsupported claim.
+    """
+
+    session_type = EvidenceSession

@@ -58,6 +58,12 @@ gym.register(
     entry_point="resume_gym.evidence:ResumeEditEvidenceEnv",
     kwargs={**_MINI, "max_turns": 8},
 )
+gym.register(id="ResumeEditFeedback-v0", entry_point="resume_gym.env:ResumeEditFeedbackEnv")
+gym.register(
+    id="ResumeEditFeedbackMini-v0",
+    entry_point="resume_gym.env:ResumeEditFeedbackEnv",
+    kwargs={**_MINI, "max_turns": 8},
+)
 gym.register(
     id="ResumeEditNet-v0",
     entry_point="resume_gym.env:ResumeEditNetEnv",

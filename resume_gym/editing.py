@@ -51,6 +51,7 @@ class Rules:
         layout_reward: "binary" pays +1 or -1 at the end; "continuous" pays each edit for the lines
             over the page that it removes, so that any way from one text to another pays the same.
         layout_amplitude: Reward of a line, if continuous; a multiple of 1/64, so sums are exact.
+        feedback_every: Number of edits after which the reply has feedback; 0 for none.
 
     Raises:
         ValueError: A limit is out of range.
@@ -63,9 +64,11 @@ class Rules:
     max_chars: int = 262_144
     layout_reward: Literal["binary", "continuous"] = "binary"
     layout_amplitude: float = 0.25
+    feedback_every: int = 0
 
     def __post_init__(self) -> None:
         least = {"max_turns": 3, "page_lines": 1, "page_width": 1, "max_chars": 1}
+        least["feedback_every"] = 0
         for name, limit in least.items():
             value = getattr(self, name)
             if type(value) is not int or value < limit:  # isinstance would accept booleans
@@ -232,6 +235,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def unchanged(self) -> Ledger:
         """Return the content terms of an episode that changed nothing; no judge is called."""
 
+    def feedback(self, text: str) -> str:
+        """Return remarks on a draft in one line, which reveal nothing of its grading."""
+        return "none"
+
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
         """The tool schemas in OpenAI's format."""
@@ -364,7 +371,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
                 ledger["layout"] = potential(outcome.document) - potential(doc)
             doc = outcome.document
             edits += 1
-            reply = f"{outcome.diff}\n{layout(doc, rules)}"
+            told = rules.feedback_every and edits % rules.feedback_every == 0
+            remarks = f"\nfeedback: {self.feedback(doc.text)}" if told else ""
+            reply = f"{outcome.diff}{remarks}\n{layout(doc, rules)}"
         elif isinstance(outcome, FailedCall):
             error = outcome.error
             reply = f"error ({error}): {outcome.reason}"

@@ -11,7 +11,7 @@ from resume_gym import render
 from resume_gym.document import Match
 from resume_gym.editing import EditSession, EditTask, Ledger, Rules
 from resume_gym.judges import ByLine, Judge, as_async, make_judge
-from resume_gym.session import NetSession, Session
+from resume_gym.session import FeedbackSession, NetSession, Session
 from resume_gym.sources import check_source, load_tasks
 from resume_gym.spaces import UnicodeText
 from resume_gym.tasks import TaskError
@@ -304,6 +304,7 @@ class ResumeEditEnv(EditEnv):
     | `match` | `"exact"` | `"fuzzy"` ignores whitespace differences in `old` |
     | `layout_reward` | `"binary"` | `"continuous"` pays each edit for lines over the page |
     | `layout_amplitude` | 0.25 | reward of each such line, if continuous |
+    | `feedback_every` | 0 | number of edits after which a reply has feedback; 0 for none |
     | `render_mode` | None | `"ansi"`, `"human"` or `"rgb_array"` |
 
     `ResumeEditMini-v0` is the same environment on short documents: a page of 20 lines, 6 turns.
@@ -327,11 +328,30 @@ class ResumeEditEnv(EditEnv):
         render_mode: str | None = None,
         layout_reward: Literal["binary", "continuous"] = "binary",
         layout_amplitude: float = 0.25,
+        feedback_every: int = 0,
     ) -> None:
         check_source(tasks, split)  # an error now rather than at the first reset
-        layout = {"layout_reward": layout_reward, "layout_amplitude": layout_amplitude}
-        rules = Rules(max_turns, page_lines, page_width, match, **layout)
+        rules = Rules(
+            max_turns,
+            page_lines,
+            page_width,
+            match,
+            layout_reward=layout_reward,
+            layout_amplitude=layout_amplitude,
+            feedback_every=feedback_every,
+        )
         super().__init__(rules, tasks, split, judge, render_mode)
+
+
+class ResumeEditFeedbackEnv(ResumeEditEnv):
+    """`ResumeEdit-v0` with the tool `feedback()`.
+
+    It shows at most three remarks on the draft, each on a quoted line, costs a turn and earns
+    nothing. The remarks name neither the judge's fields nor the planted weakness. The argument
+    `feedback_every` shows them after edits, in every environment for resumes.
+    """
+
+    session_type = FeedbackSession
 
 
 class ResumeEditNetEnv(ResumeEditEnv):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resume_gym.judges import JudgeError, as_async, judge_error, make_judge
+from resume_gym.judges import JudgeError, JudgeRefused, as_async, judge_error, make_judge
 from resume_gym.judges.plaintext import clean, fence, make_code, stands_in
 from resume_gym.judges.rubric.signals import measure
 from resume_gym.judges.votes import Composed, drawn
@@ -100,9 +100,9 @@ class Critique(Composed):
         Raises:
             JudgeError: the critic returned no acceptable feedback.
         """
-        notes = await asyncio.to_thread(remarks, task, revised)
         if self._critic is None:
-            return " ".join(notes[:_MOST]) or _REMARKS["nothing"]
+            return await asyncio.to_thread(feedback, task, revised)
+        notes = await asyncio.to_thread(remarks, task, revised)
         noted = "\n".join(notes) or _REMARKS["nothing"]
         code = make_code((task.job, revised, noted))
         documents = (("JOB", task.job), ("DRAFT", revised), ("NOTES", noted))
@@ -130,6 +130,14 @@ def _client(critic: str | Mapping[str, Any] | Asks | None) -> Asks | None:
         raise ValueError(f"critic: expected a name, got only {', '.join(options) or 'nothing'}")
     client: Asks = make_client(options.pop("name"), **options)
     return client
+
+
+def feedback(task: Task, revised: str) -> str:
+    """Return the most important findings of the rubric's rules on a draft, on one line."""
+    try:
+        return " ".join(remarks(task, revised)[:_MOST]) or _REMARKS["nothing"]
+    except JudgeRefused as refusal:
+        return f"The draft is too long to read: {refusal}."
 
 
 def remarks(task: Task, revised: str) -> list[str]:

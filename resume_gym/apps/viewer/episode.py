@@ -114,7 +114,7 @@ def undo(text: str, diff: str) -> str:
     """
     lines = text.split("\n")
     hunks: list[tuple[int, dict[str, list[str]]]] = []
-    for row in diff.split("\n"):
+    for row in diff.partition("\nfeedback: ")[0].split("\n"):
         if head := _HUNK.fullmatch(row):
             start, length = int(head[3]), int(head[4] or 1)
             # a hunk that adds no lines names the line before it

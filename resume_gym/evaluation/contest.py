@@ -203,11 +203,12 @@ def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> Non
             )
         try:
             session = contest.session_type.replay(task, row)
-        except (ValueError, KeyError, TypeError) as problem:
+            graded = row["graded"] is True
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as problem:
             message = f"rollout {row['rollout']} of {row['agent']} cannot be played again"
             raise TaskError(f"{results.folder}: {message}: {problem}") from None
         key = row["rollout"], row["task_id"]
-        if row["graded"]:
+        if graded and session.done and not session.needs_verdict:
             entry.episodes[key] = Episode.of(session)
         elif session.done:
             entry.waiting[key] = session

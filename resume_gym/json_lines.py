@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from resume_gym.tasks import TaskError
 
@@ -49,7 +49,7 @@ def unseal(line: bytes) -> dict[str, Any]:
     return record
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: Any) -> TypeGuard[float]:
     """Return whether a value of JSON is a finite number; True and False are none."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max
 

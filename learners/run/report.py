@@ -8,8 +8,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, Self
 
-from rich.console import Console
-
 from learners.config import Config, ConfigError
 from learners.rollouts.orchestrator import Evaluation
 from learners.rollouts.workload import Workload
@@ -20,6 +18,7 @@ from learners.run.progress import Progress, describe
 from learners.training import checkpoint, ranks
 from resume_gym.apps.plot.training import dashboard
 from resume_gym.evaluation import Returns, table
+from resume_gym.terminal import Terminal
 
 
 class _Batch(Protocol):
@@ -56,7 +55,7 @@ class Report:
     def __init__(self, config: Config, run: RunFolder, work: Workload | None = None) -> None:
         self.model: Path = run.path / "model"
         self._config, self._run, self._work = config, run, work
-        self._console = Console()
+        self._console = Terminal()
         self._open = ExitStack()
 
     def __enter__(self) -> Self:

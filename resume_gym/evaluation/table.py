@@ -5,8 +5,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from rich.console import JustifyMethod
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from resume_gym.evaluation.comparison import Comparison, Interval, Statistics
 from resume_gym.evaluation.summary import Returns, Summary
@@ -69,7 +69,7 @@ def table(
     # on a narrow terminal only names wrap; labels and numbers stay whole
     grid.add_column(no_wrap=True)
     for name in summaries:
-        grid.add_column(escape(name), justify="right", overflow="fold", min_width=_FIGURE)
+        grid.add_column(Text(name), justify="right", overflow="fold", min_width=_FIGURE)
     for title, rows in sections(summaries, statistics, spent):
         grid.add_row(title, style="bold")
         for label, cells in rows.items():
@@ -86,7 +86,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         side: JustifyMethod = "left" if pair else "right"
         grid.add_column(name, justify=side, overflow="fold", no_wrap=not pair)
     for cells in map(_compared, comparisons):
-        grid.add_row(*map(escape, cells))
+        grid.add_row(*map(Text, cells))
     return grid
 
 

@@ -50,6 +50,10 @@ def arguments(folder: Path) -> dict[str, list[list[str]]]:
     run = folder / f"run{EVIL}"
     run.mkdir()
     lines(run / "metrics.jsonl", {"step": 1, "reward": 1.0, EVIL: 2.0}, {"step": EVIL})
+    played = folder / f"played{EVIL}"
+    played.mkdir()
+    lines(played / "episodes.jsonl", {"agent": EVIL, "task_id": EVIL, "text": "", "graded": True})
+    lines(played / "settings.json", {"env": "ResumeEdit-v0"})
     pairs = lines(folder / f"pairs{EVIL}.jsonl", {EVIL: EVIL})
     (folder / "config.toml").write_text(f'env = {json.dumps(EVIL)}\n"a\\u001b" = 1\n')
     out, missing = str(folder / f"out{EVIL}"), str(folder / EVIL)
@@ -75,6 +79,7 @@ def arguments(folder: Path) -> dict[str, list[list[str]]]:
         "judge calibrate": [["--pairs", pairs], ["--judge", EVIL]],
         "judge attack": [["--judge", EVIL]],
         "judge sentinel": [["--frozen", pairs], ["--frozen", missing]],
+        "rejudge": [[str(run)], [missing], [str(played)]],
         "completion": [[EVIL]],
     }
 

@@ -170,7 +170,7 @@ class Progress:
 
     def say(self, sentence: str) -> None:
         """Print a sentence above the display."""
-        self._console.print(sentence, soft_wrap=True, highlight=False)
+        self._console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
     def _view(self) -> Group:
         table = Table(box=None, pad_edge=False, header_style="bold")

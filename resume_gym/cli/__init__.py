@@ -1,4 +1,4 @@
-"""The command line: `resume-gym train`, `eval`, `revise`, `plot`, `view`, `play`, `data`, `judge`.
+"""The command line, `resume-gym`: `train`, `eval`, `revise`, `view` and the rest of `_COMMANDS`.
 
 Each command has a module here, imported only to run the command or to show its help. Third-party
 packages that only one command needs are imported when it runs.
@@ -36,6 +36,7 @@ class Group(NamedTuple):
 _COMMANDS: Mapping[str, Group | None] = {
     "train": None,
     "eval": None,
+    "rejudge": None,
     "revise": None,
     "plot": None,
     "view": None,

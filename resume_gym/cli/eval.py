@@ -123,7 +123,7 @@ def _run(options: argparse.Namespace) -> int:
     rollouts = options.rollouts or (1 if scripted else ROLLOUTS)
     where = options.env, options.tasks, options.split, options.judge
     contest = make_contest(*where, rollouts, options.seed, options.limit)
-    _check_places(options)
+    check_places(options)
     entries = [
         make_entry(f"--agent {spec.name}", spec, contest, options.max_concurrency, find_model)
         for spec in specs
@@ -153,7 +153,7 @@ def _run(options: argparse.Namespace) -> int:
         _print_json(evaluated, contest, entries)
     else:
         _print(options, contest, figures)
-    return _report_failures(entries)
+    return report_failures(entries)
 
 
 def _play(
@@ -179,7 +179,7 @@ def _specs(texts: Sequence[str]) -> list[AgentSpec]:
     return specs
 
 
-def _check_places(options: argparse.Namespace) -> None:
+def check_places(options: argparse.Namespace) -> None:
     """Check `--out` and the packages that it needs before any episode is played."""
     if options.out and options.out.exists() and not options.out.is_dir():
         raise TaskError(f"--out: expected a folder, {str(options.out)!r} is a file")
@@ -224,7 +224,7 @@ def _print(options: argparse.Namespace, contest: Contest, figures: Figures) -> N
         show(f"{options.out}: evaluation.json, episodes.jsonl, episodes.parquet")
 
 
-def _report_failures(entries: Sequence[Entry]) -> int:
+def report_failures(entries: Sequence[Entry]) -> int:
     """Report agents with failed episodes on stderr; return the exit status."""
     for entry in entries:
         failed = entry.failed()

@@ -62,7 +62,7 @@ class Bar:
         elif time.monotonic() - self._told >= _LINE_S:
             self._told = time.monotonic()
             line = f"{self._name}: {ended} of {self._total} episodes, {self._means()}"
-            self._bars.console.print(line, highlight=False, soft_wrap=True)
+            self._bars.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def restore(self, episodes: Iterable[Episode]) -> None:
         """Count episodes of an earlier command, which cost nothing now."""

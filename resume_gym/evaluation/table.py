@@ -90,6 +90,19 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     return grid
 
 
+def differences_table(comparison: Comparison) -> Table:
+    """Make the terminal table of the differences of the reward and of each field of the verdict."""
+    grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
+    grid.add_column(Text(f"{comparison.second} - {comparison.first}"), overflow="fold")
+    for name in _COMPARED[1:4]:
+        grid.add_column(name, justify="right", no_wrap=True)
+    for name, one in comparison.figures.items():
+        if name == "reward" or name.startswith("verdict_"):
+            label = name.removeprefix("verdict_")
+            grid.add_row(label, f"{one.mean:+z.2f}", _interval(one.interval), _p(one.p))
+    return grid
+
+
 def markdown(
     summaries: Mapping[str, Summary],
     statistics: Mapping[str, Statistics],

@@ -31,7 +31,7 @@ from resume_gym.apps.viewer.rows import make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.document import wrapped_lines
 from resume_gym.evaluation.results import row_of
-from resume_gym.json_lines import MOST_BYTES
+from resume_gym.json_lines import MOST_BYTES, seal
 from resume_gym.tasks import Task, TaskError
 from resume_gym.trust import STARTED, remember
 
@@ -439,6 +439,15 @@ def test_a_file_of_any_size_is_read_in_bounded_memory(name, tmp_path):
         file.truncate(2 * MOST_BYTES)
     with pytest.raises(TaskError, match=rf"{name}: expected (lines of )?at most 67,108,864 bytes"):
         read(folder).index()
+
+
+def test_checksums_are_no_figures(tmp_path):
+    folder = write_run(tmp_path / "run")
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        (folder / name).write_text(seal({"step": 1, "reward": 2.0}) + "\n")
+    index = read(folder).index()
+    assert index["metrics"] == [{"step": 1, "reward": 2.0}]
+    assert index["figures"]["step 1"] == {"reward": 2.0}
 
 
 def test_the_list_shows_the_last_step_of_a_file_of_any_size(tmp_path):

@@ -20,7 +20,7 @@ from resume_gym.cli.arguments import (
 from resume_gym.cli.eval import check_places, report_failures
 from resume_gym.evaluation.comparison import Comparison
 from resume_gym.evaluation.contest import Contest, Figures, evaluation
-from resume_gym.evaluation.rejudge import Sessions, make_entries, moves, rejudge, replay
+from resume_gym.evaluation.rejudge import Sessions, make_entry, moves, rejudge, replay
 from resume_gym.evaluation.results import Results
 from resume_gym.evaluation.table import differences_table
 from resume_gym.judges import Judge
@@ -70,7 +70,10 @@ def _run(options: argparse.Namespace) -> int:
         raise TaskError(f"{folder}: no episode has been graded")
     contest = _contest(stored, agents, options.judge, judge)
     judges = {"stored": stored.settings.get("judge"), "again": options.judge}
-    pairs = [make_entries(agent, folder.name, judges) for agent in agents]
+    pairs = [
+        [make_entry(f"{agent}, {name}", folder.name, judge) for name, judge in judges.items()]
+        for agent in agents
+    ]
     entries = [entry for pair in pairs for entry in pair]
     held_to = contest.held_to({entry.name: entry.spec for entry in entries})
     with Results(options.out, held_to) as results, progress_bars() as bars:

@@ -36,7 +36,7 @@ def replay(
             session = session_type.replay(tasks[task_id], record)
             if record["graded"]:
                 Episode.of(session)  # raises if it is not
-                rollout = record.get("rollout", counts[agent, task_id])
+                rollout = int(record.get("rollout", counts[agent, task_id]))
                 agents.setdefault(agent, {})[rollout, task_id] = session
                 counts[agent, task_id] += 1
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as problem:
@@ -45,14 +45,10 @@ def replay(
     return agents
 
 
-def make_entries(agent: str, folder: str, judges: Mapping[str, Any]) -> list[Entry]:
-    """Make an entry for each judge of an agent's episodes, by "stored" and "again"."""
-
-    def make() -> Scripted:
-        return Scripted(lambda seed: str)  # plays nothing: the sessions are over
-
-    specs = {name: {"episodes": folder, "judge": judge} for name, judge in judges.items()}
-    return [Entry(f"{agent}, {name}", spec, make) for name, spec in specs.items()]
+def make_entry(agent: str, folder: str, judge: Any) -> Entry:
+    """Make the entry of an agent's episodes with the verdicts of a judge."""
+    # the sessions are over, so the player plays nothing
+    return Entry(agent, {"episodes": folder, "judge": judge}, lambda: Scripted(lambda seed: str))
 
 
 def moves(stored: Entry, again: Entry) -> list[dict[str, Any]]:
@@ -101,7 +97,7 @@ def rejudge(
         key = job.rollout, job.session.task.task_id
         if again.take(job):
             stored.episodes[key] = Episode.of(sessions[key])
-        results.append(row_of(stored.name, job.rollout, sessions[key]))
+            results.append(row_of(stored.name, job.rollout, sessions[key]))
         results.append(row_of(again.name, job.rollout, job.session, job.failure))
         ended()
 

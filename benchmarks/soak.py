@@ -259,7 +259,7 @@ def unmatched(found: Iterable[Any], wanted: Iterable[Any]) -> int:
 
 def state(folder: Path) -> dict[str, Any]:
     """Return all that a run has computed, without times."""
-    timed = ("second", "_per_s", "tflops")
+    timed = ("second", "_per_s", "tflops", "sha256")
     metrics = [
         {name: value for name, value in row.items() if not any(part in name for part in timed)}
         for row in lines(folder / "metrics.jsonl")

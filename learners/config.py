@@ -5,7 +5,6 @@ configuration exits with status 2.
 """
 
 import argparse
-import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import resume_gym  # noqa: F401  registers the environments
 from resume_gym import trust
 from resume_gym.judges import named_modules, named_servers
 from resume_gym.llm.settings import check_url
+from resume_gym.render import say
 from resume_gym.user_errors import did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
@@ -319,7 +319,7 @@ def _file_and_mode() -> argparse.ArgumentParser:
 
 def stop(error: Exception) -> NoReturn:
     """Print a one-line error message and exit with status 2."""
-    print(f"error: {error}", file=sys.stderr)
+    say(f"error: {error}", error=True)
     raise SystemExit(2)
 
 

@@ -27,6 +27,7 @@ from random import Random
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from resume_gym.import_path import leave_current_folder
+from resume_gym.terminal import Terminal
 from resume_gym.user_errors import missing_of
 
 if __name__ == "__main__":
@@ -39,7 +40,6 @@ import torch
 import tyro
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
-from rich.console import Console
 
 from learners.config import Config, ConfigError, load, message_of, stop, to_toml
 from learners.demonstrations import (
@@ -346,7 +346,7 @@ def run(dose: Dose, config: Config) -> None:
         due = phase.title.startswith("habits") and trainer.state.get("phases", 0) <= number
         if due and key not in evaluated:
             summary = evaluate(config, trainer, work, folder / "trajectories")
-            Console().print(table({phase.title: summary}))
+            Terminal().print(table({phase.title: summary}))
             row = {"phase": phase.title, "minutes": dose.minutes, **trainer.state}
             with evaluations.open("a", encoding="utf-8") as file:
                 file.write(f"{json.dumps({**row, **summary.metrics()})}\n")

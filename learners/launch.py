@@ -10,7 +10,6 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from learners.config import Config, ConfigError, dry_run, load, stop, to_dict
 from learners.engines import Engine, EngineError
@@ -35,6 +34,8 @@ from learners.training.trainer import Trainer
 from resume_gym import TaskError, trust
 from resume_gym.apps.plot.training import dashboard
 from resume_gym.judges import JudgeError
+from resume_gym.render import say
+from resume_gym.terminal import Terminal
 
 Train = Callable[[Config, Trainer, RolloutSource, Report], None]
 """A training loop that every rank runs."""
@@ -55,7 +56,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
     config = load(arguments)
     try:
         if (machine := dry_run(arguments)) is not None:
-            show(make_plan(config, Machine.named(machine)), Console())
+            show(make_plan(config, Machine.named(machine)), Terminal())
             return
         config.check_packages()
         require(config)
@@ -68,7 +69,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
     if config.backend != "local" and not ranks.launched():
         status = ranks.launch(config.trainer_procs, [script, *arguments])
         if status == ranks.INTERRUPTED:
-            print(f"interrupted; the same command resumes {run}", file=sys.stderr)
+            say(f"interrupted; the same command resumes {run}", error=True)
         raise SystemExit(status)
     try:
         _run_or_explain(config, train)
@@ -89,10 +90,10 @@ def _run_or_explain(config: Config, train: Train) -> None:
         if ranks.rank() > 0:  # rank 0 says it: the error is raised on all ranks
             ranks.wait_for_end()
         prefix = "no verdict: " if isinstance(error, JudgeError) else ""
-        print(f"error: {prefix}{error}; the same command resumes {run}", file=sys.stderr)
+        say(f"error: {prefix}{error}; the same command resumes {run}", error=True)
         raise SystemExit(1) from None
     except (CheckpointError, FloatingPointError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}", error=True)
         raise SystemExit(1) from None
     except RuntimeError:  # such as a collective when another rank has died
         ranks.wait_for_end()
@@ -101,10 +102,10 @@ def _run_or_explain(config: Config, train: Train) -> None:
         if error.filename is None:
             raise
         hint = f"the same command resumes {run}"
-        print(f"error: {error.filename}: {error.strerror}; {hint}", file=sys.stderr)
+        say(f"error: {error.filename}: {error.strerror}; {hint}", error=True)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
-        print(f"interrupted; the same command resumes {run}", file=sys.stderr)
+        say(f"interrupted; the same command resumes {run}", error=True)
         raise SystemExit(ranks.INTERRUPTED) from None
 
 
@@ -133,7 +134,7 @@ def _run(config: Config, train: Train) -> None:
                 trust.remember(folder.path, to_dict(config))
             for sentence in checkpoint.set_damaged_aside(folder.checkpoints):
                 folder.note(sentence)
-                print(f"warning: {sentence}", file=sys.stderr)
+                say(f"warning: {sentence}", error=True)
         ranks.barrier()  # reading large checkpoints takes longer than a collective may
         trainer = Trainer(config, folder.checkpoints)
         urls = config.engine_urls or started

@@ -397,8 +397,8 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
             of None selects both splits.
 
     Raises:
-        TaskError: The environment does not exist, an argument is invalid, or the tasks cannot be
-            loaded.
+        TaskError: The environment or the judge does not exist, an argument is invalid, or the
+            tasks cannot be loaded.
     """
     _check_env(env)
     given = {name: value for name, value in options.items() if value is not None or name == "split"}
@@ -410,6 +410,10 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
         raise
     except (ValueError, TypeError, ImportError, gym.error.Error) as problem:
         raise TaskError(f"{env}: {problem}") from None
+    try:
+        _ = made.judge
+    except ValueError as problem:
+        raise TaskError(f"--judge: {str(problem).removeprefix('judge: ')}") from None
     return made
 
 

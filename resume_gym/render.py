@@ -1,5 +1,6 @@
 """Rendering of a session's page as plain text, coloured terminal output or an image."""
 
+import sys
 import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -25,15 +26,19 @@ _PLAIN = str.maketrans("–—−•→", "---·>")
 # Agents may write control characters, which a terminal would obey: show symbols instead.
 _PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
 _VISIBLE = _PICTURES | {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
-# also tabs, and marks that change the direction of the text after them
-_SHOWN = (
-    _VISIBLE | {9: 0x2409} | dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD)
-)
+# also tabs, marks that change the direction of the text after them, and lone surrogates
+_OTHERS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xD800, 0xE000))
+_SHOWN = _VISIBLE | {9: 0x2409} | dict.fromkeys(_OTHERS, 0xFFFD)
 
 
 def visible(text: str) -> str:
     """Replace control characters by visible symbols, one for one; line feeds stay."""
     return text.translate(_SHOWN)
+
+
+def say(text: object, error: bool = False) -> None:
+    """Print a text with `visible`, to stderr if it is an error or a hint."""
+    print(visible(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
 def _rows(session: EditSession[Any, Any]) -> list[str]:

@@ -86,7 +86,7 @@ def saved(runs: Path) -> dict[str, bytes]:
 def computed(runs: Path) -> list[dict[str, float]]:
     """The metrics that do not measure time."""
     lines = (runs / "test" / "metrics.jsonl").read_text().splitlines()
-    timed = ("seconds_", "tokens_per_s", "trained_tokens_per_s", "tflops")
+    timed = ("seconds_", "tokens_per_s", "trained_tokens_per_s", "tflops", "sha256")
     steps = map(json.loads, lines)
     return [{k: v for k, v in step.items() if not k.startswith(timed)} for step in steps]
 

@@ -1,5 +1,6 @@
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from learners.training.checkpoint import (
     write_text,
 )
 from resume_gym import atomic_write as replacing
+from resume_gym.json_lines import seal
 
 ENDLESS = """
 import sys, time
@@ -124,12 +126,13 @@ def garble(file: Path) -> None:
         *(
             (lambda saved, text=text: (saved / "manifest.json").write_text(text), told)
             for text, told in (
-                ("[1]", "manifest.json: expected the files and their SHA-256, got [1]"),
-                ("{}", "manifest.json: expected the files and their SHA-256, got {}"),
-                ("[]", "manifest.json: expected"),
-                ('""', "manifest.json: expected"),
-                ('{"weights": null}', "more/state, weights changed"),
-                ('{"absent": null}', "absent, more/state, weights changed"),
+                ("{}", "manifest.json: expected a checksum at the end"),
+                ('{"weights": "3f"}', "manifest.json: expected a checksum at the end"),
+                (seal({"step": 10}), "manifest.json: 'files'"),
+                (seal({"step": 10, "files": {}}), "more/state, weights changed"),
+                (seal({"step": 10, "files": {"absent": None}}), "absent, more/state, weights"),
+                (seal({"step": 9, "files": {}}), "manifest.json: it is of step 9"),
+                (seal({"step": 10, "files": {}}).replace("10", "9"), "is of other content"),
             )
         ),
         (lambda saved: (saved / "more" / "added").touch(), "more/added changed"),
@@ -151,6 +154,14 @@ def test_a_damaged_checkpoint_is_set_aside(
     save(tmp_path, 10, put)
     damage(before)
     assert set_damaged_aside(tmp_path) == [], "a newer one is whole"
+
+
+def test_a_copied_checkpoint_is_no_later_step(tmp_path: Path) -> None:
+    saved = save(tmp_path, 3, put)
+    shutil.copytree(saved, tmp_path / "step-000009")
+    (sentence,) = set_damaged_aside(tmp_path)
+    assert sentence.endswith("now damaged-step-000009: manifest.json: it is of step 3.")
+    assert latest(tmp_path) == (3, saved)
 
 
 def test_without_a_whole_checkpoint_nothing_is_renamed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from learners.run import folder
 from learners.run.folder import RunFolder
 from resume_gym import EDITION
 from resume_gym.evaluation import Returns
+from resume_gym.json_lines import seal
 
 
 def series(steps: int) -> list[dict[str, float]]:
@@ -131,6 +132,48 @@ def test_damaged_lines_are_left_out_and_told(tmp_path: Path) -> None:
     assert run.truncate(4) == ["metrics.jsonl lacks 1 of 4 steps, the first is step 3."]
 
 
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([{"step": 1, "reward": "high"}], "reward: expected a finite number, got 'high'"),
+        ([{"step": 1, "reward": None}], "reward: expected a finite number, got None"),
+        ([{"step": 1, "reward": 10**400}], "reward: expected a finite number, got 1000"),
+        ([{"step": 1, "reward": {"a": 1}}], "reward: expected a number, got {'a': 1}"),
+        ([{"step": 1, "errors": {"reward": True}}], "errors.reward: expected a finite number"),
+        ([{"step": -1}], "step: expected a whole number from 0, got -1"),
+        ([{"step": 1.5}], "step: expected a whole number from 0, got 1.5"),
+        ([{"reward": 1}], "step: expected a whole number from 0, got None"),
+        (
+            [{"step": 2}, {"step": 1}, {"step": 2.0}],
+            "step: expected one row of step 2, got",
+        ),
+    ],
+)
+def test_wrong_values_in_whole_lines_are_refused(
+    rows: list[dict[str, object]], told: str, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path)
+    for read, name in ((run.metrics, "metrics"), (run.evaluations, "evaluations")):
+        content = "".join(seal(row) + "\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(content)
+        with pytest.raises(ConfigError, match=f"{name}.jsonl is damaged: {told}.*; restore it"):
+            read()
+        with pytest.raises(ConfigError, match="is damaged"):
+            run.truncate(1)
+        assert (tmp_path / f"{name}.jsonl").read_text() == content
+        (tmp_path / f"{name}.jsonl").unlink()
+
+
+def test_a_changed_line_of_metrics_is_left_out(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    for row in series(3):
+        run.append(row)
+    text = (tmp_path / "metrics.jsonl").read_text()
+    (tmp_path / "metrics.jsonl").write_text(text.replace('"entropy": 0.5', '"entropy": 0.7'))
+    assert [row["step"] for row in run.metrics()] == [1, 3]
+    assert run.truncate(3)[0] == "Damaged lines of metrics.jsonl, now left out: 1."
+
+
 def test_metrics_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: dict[str, int] = {}
     monkeypatch.setattr(
@@ -203,6 +246,11 @@ def test_the_result_of_a_continued_run_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "before.json").write_text('{"score": 3}')
     with pytest.raises(ConfigError, match="was written by another version"):
         run.result("before")
+    result = {"episodes": 8, "tasks": 2, "reward": 1.5, "reward_sd": 0.5}
+    for wrong in ({"reward": "1.5"}, {"reward": math.nan}, {"tasks": {}}, {"errors": [1]}):
+        (tmp_path / "after.json").write_text(json.dumps({**result, **wrong}))
+        with pytest.raises(ConfigError, match=rf"is damaged: {next(iter(wrong))}\S*: expected"):
+            run.result("after")
     for content in (b"{", b"\xff\xfe\xff", b"[" * 100_000):
         for when, remedy in (("before", "restore it"), ("after", "delete it")):
             (tmp_path / f"{when}.json").write_bytes(content)

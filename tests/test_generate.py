@@ -381,7 +381,8 @@ def test_a_killed_run_resumes(out: Path, whole: bytes, width: int) -> None:
     counts = resume(out, whole, server, "--width", width)
     assert len(counts) == 10
     again = sum(count - 1 for count in counts.values())
-    assert again == 1 if width == 1 else again <= width  # what was on its way
+    # what was on its way, and answers of unfinished tasks, for the second server is another one
+    assert 1 <= again <= 2 * width
 
 
 def test_an_unavailable_server_changes_nothing(out: Path, whole: bytes) -> None:

@@ -8,9 +8,10 @@ Every fault goes over the wire to the providers' real SDKs.
 import asyncio
 import json
 import logging
+import re
 import sqlite3
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -25,6 +26,7 @@ from pydantic import BaseModel, ConfigDict
 
 from resume_gym.llm import CutOff, Misconfigured, ModelError, Prompt, Unavailable
 from resume_gym.llm.client import Client, make_client
+from resume_gym.llm.http_errors import masked
 
 PAGE = Path(__file__).parents[1] / "docs" / "model_server_faults.md"
 KEY = "sk-this-is-the-secret-key"
@@ -202,7 +204,7 @@ FAULTS = (
     Fault("400", (Say(status=400),), "Misconfigured", 1, "400"),
     Fault(
         "401, the message quotes the key",
-        (Say(status=401, body=ECHO),),
+        (Say(status=401, body=ECHO, headers={"X-Echo": KEY}),),
         "Misconfigured",
         1,
         "_API_KEY",
@@ -356,6 +358,77 @@ def test_no_error_quotes_a_key_that_the_server_sends(say: Say, tmp_path: Path) -
     assert told.error is not None
     assert "[key]" in str(told.error)
     assert KEY not in str(told.error) + told.store
+
+
+def hidden(key: str) -> dict[str, str]:
+    """JSON texts that hold the key once all escapes in them are undone."""
+    unicode = "".join(f"\\u{ord(char):04X}" for char in key)
+    return {
+        "all characters": unicode,
+        "one character": key.replace("s", "\\u0073"),
+        "escaped twice": unicode.replace("\\", "\\\\"),
+        "an escaped backslash": unicode.replace("\\", "\\u005c"),
+        "an escaped backslash, escaped": unicode.replace("\\", "\\\\u005C"),
+    }
+
+
+@pytest.mark.parametrize("text", hidden(KEY).values(), ids=hidden(KEY).keys())
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_key_that_is_escaped_is_masked(provider: str, text: str, tmp_path: Path) -> None:
+    answer = f'{{"why": "it is {text}.", "colour": "red"}}'
+    store = tmp_path / "store.sqlite"
+    with SERVERS[provider]() as server:
+        server.script.append(Say(answer))
+        client = make_client(provider, model="judge-1", base_url=server.url, store=store)
+        why = client.ask_now(PROMPT, Colour.model_validate_json).why
+        asyncio.run(client.close())
+    assert re.fullmatch(r"it is (\\|u005[cC])*\[key\]\.", why)
+
+
+def test_a_key_is_masked_in_linear_time() -> None:
+    for text in ("\\" * 200_000, "s" * 200_000, "s" + "\\u005c" * 50_000):
+        assert masked(text, KEY) == text
+    assert masked("a/b\\/c-d e", "/b/c-d") == "a/b\\/c-d e", "too short to be a secret"
+    assert masked("a\\/b\\/c-def e", "/b/c-def") == "a[key] e"
+
+
+@pytest.mark.parametrize(
+    "say", [Say(status=401, body=ECHO), Say(body=f'["{KEY}"]'), Say(how="cut")]
+)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_no_error_has_the_exception_of_an_sdk_as_context(
+    provider: str, say: Say, tmp_path: Path
+) -> None:
+    error = suffer(Fault("", (say,) * 9, "", None, options=HURRIED), provider, tmp_path).error
+    chain = []
+    while error:
+        chain.append(f"{type(error).__module__}: {error}")
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    assert [one for one in chain if one.startswith("resume_gym.llm: ")] == chain != []
+
+
+def test_a_reason_that_is_a_key_is_in_no_warning(
+    recwarn: pytest.WarningsRecorder, tmp_path: Path
+) -> None:
+    body = {"candidates": [{"finishReason": KEY, "content": {"parts": [{"text": GOOD}]}}]}
+    for told, reason in (("ended by [key]", KEY), ("ended by no reason", None)):
+        body["candidates"][0]["finishReason"] = reason  # type: ignore[assignment]
+        fault = Fault("", (Say(body=json.dumps(body)),) * TWICE, "Malformed", TWICE)
+        assert told in str(suffer(fault, "gemini", tmp_path / told).error)
+    assert KEY not in "".join(str(one.message) for one in recwarn)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_stored_answer_is_of_one_server(provider: str, tmp_path: Path) -> None:
+    options = {"model": "judge-1", "store": tmp_path / "store.sqlite"}
+    with SERVERS[provider]() as first, SERVERS[provider]() as second:
+        first.script += [Say(GOOD)]
+        second.script += [Say(status=401)]
+        for server, outcome in ((first, nullcontext()), (second, pytest.raises(Misconfigured))):
+            client = make_client(provider, base_url=server.url, **options)
+            with outcome:
+                client.ask_now(PROMPT, Colour.model_validate_json)
+            asyncio.run(client.close())
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -69,7 +69,7 @@ def test_replay_needs_neither_key_nor_server(
     asked.ask_now(PROMPT, json.loads)
     close(asked)
     monkeypatch.delenv("GOOGLE_API_KEY")
-    replayed = client(path, "http://nowhere.invalid", replay=True)
+    replayed = client(path, server.url, replay=True)
     assert replayed.ask_now(PROMPT, json.loads) == {"sum": 2}
     with pytest.raises(Unavailable, match=r"answers\.sqlite.*'sum-1'"):
         replayed.ask_now(replace(PROMPT, draw=1), json.loads)

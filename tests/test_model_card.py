@@ -20,6 +20,7 @@ from learners.run import model_card
 from learners.run.folder import RunFolder
 from learners.run.model_card import make, write, write_facts
 from resume_gym.evaluation import Returns, Summary
+from resume_gym.json_lines import seal
 
 SUMMARY: dict[str, Any] = {
     **{"episodes": 8, "tasks": 2, "reward_sd": 1.0, "score": 70.0, "tool_syntax": 1.0},
@@ -131,7 +132,7 @@ def test_a_card_tells_where_a_run_came_from(
     assert facts["versions"]["resume-gym"] == f"{resume_gym.__version__} (commit 0a1b2c3)"
     played = {"group": 8, "member": 0, "task_id": "t-1", "reward": 1.5, "graded": True}
     actions = ["a\n```\nb", "submit"]
-    run.trajectories.path(2).write_text(json.dumps({**played, "actions": actions}) + "\n")
+    run.trajectories.path(2).write_text(seal({**played, "actions": actions}) + "\n")
     _, text = loaded(run, tmp_path / "model")
     assert f"hours on {Machine.here()}. One run" in text
     assert f"\nCommand:\n\n    {shown.format('')}\n\n" in text

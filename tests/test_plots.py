@@ -609,6 +609,25 @@ def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
             {"episodes.jsonl": '{"agent":"a","task_id":[],"rollout":0,"reward":1}\n'},
             "line 1: unhashable type",
         ),
+        ({"metrics.jsonl": '{"step": "1"}\n'}, "line 1: step: expected a whole number from 0"),
+        ({"metrics.jsonl": '{"step": NaN}\n'}, "line 1: step: expected a whole number from 0"),
+        ({"metrics.jsonl": '{"step": -1}\n'}, "line 1: step: expected a whole number from 0"),
+        ({"metrics.jsonl": '{"step": 1}\n{"step": 1.0}\n'}, "line 2: step: expected one row of s"),
+        (
+            {"metrics.jsonl": '{"step": 1}\n', "before.json": '{"reward": "1"}'},
+            "before.json: reward: expected a finite number, got '1'",
+        ),
+        (
+            {"metrics.jsonl": '{"step": 1}\n', "floor.json": '{"by_weakness": 1}'},
+            "floor.json: by_weakness: expected another type, got 1",
+        ),
+        (
+            {
+                "episodes.jsonl": '{"agent":"a","task_id":"t","rollout":0,"reward":1,'
+                '"ledger":{"edit":"2"}}\n'
+            },
+            "ledger.edit: expected a finite number, got '2'",
+        ),
         ({"metrics.jsonl": "[" * 2000 + "\n"}, "line 1: maximum recursion depth exceeded"),
         ({"metrics.jsonl": '{"step": 1}\n', "after.json": "[" * 2000}, "after.json: maximum"),
         ({"metrics.jsonl": '{"step": 1}\n', "config.toml": "a=" + "[" * 2000}, "config.toml: "),

@@ -228,7 +228,7 @@ def running(process: psutil.Process) -> bool:
 
 def computed(runs: Path) -> list[dict[str, float]]:
     """The metrics that do not measure time."""
-    timed = ("seconds_", "tokens_per_s", "trained_tokens_per_s", "tflops")
+    timed = ("seconds_", "tokens_per_s", "trained_tokens_per_s", "tflops", "sha256")
     return [{k: v for k, v in step.items() if not k.startswith(timed)} for step in metrics(runs)]
 
 

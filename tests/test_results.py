@@ -20,6 +20,7 @@ from resume_gym.cli import main
 from resume_gym.editing import EditSession
 from resume_gym.evaluation.results import Results, digest, row_of
 from resume_gym.evaluation.summary import Episode, summarise
+from resume_gym.json_lines import seal
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.rewards import TERMS, Verdict
 from resume_gym.tasks import TaskError
@@ -392,11 +393,20 @@ def test_a_full_disk_leaves_whole_lines(tmp_path, monkeypatch):
 def test_a_record_that_comes_out_differently_is_refused(tmp_path, capsys):
     assert evaluate(tmp_path, "--agent", "oracle") == 0
     first, *others = rows(tmp_path)
-    changed = {**first, "reward": -3.0}
-    lines = [json.dumps(row) for row in (changed, *others)]
-    (tmp_path / "episodes.jsonl").write_text("\n".join(lines) + "\n")
+    del first["sha256"]
+    earlier = "".join(json.dumps(row) + "\n" for row in (first, *others))
+    (tmp_path / "episodes.jsonl").write_text(earlier)  # of a version without checksums
+    assert evaluate(tmp_path, "--agent", "oracle") == 0
+    changes = {"reward": -3.0}, {"reward": "high"}, {"graded": None, "reward": 0}
+    file, rest = tmp_path / "episodes.jsonl", "".join(json.dumps(row) + "\n" for row in others)
+    for change in changes:
+        line = seal({**first, **change})
+        file.write_text(f"{line}\n{rest}")
+        assert evaluate(tmp_path, "--agent", "oracle") == 2
+        assert "the replay ends with another reward" in capsys.readouterr().err
+    file.write_text(f"{line.replace('reward', 'rewards', 1)}\n{rest}")
     assert evaluate(tmp_path, "--agent", "oracle") == 2
-    assert "the replay ends with another reward" in capsys.readouterr().err
+    assert "ValueError: the checksum is of other content" in capsys.readouterr().err
 
 
 def test_a_running_session_has_no_score():

@@ -1,8 +1,10 @@
 import errno
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import BEST, make_task
@@ -13,6 +15,7 @@ from learners.config import ConfigError
 from learners.rollouts.rollout import Rollout
 from learners.rollouts.trajectories import Trajectories
 from resume_gym import Rules, Session
+from resume_gym.json_lines import seal
 
 
 def planned(number: int = 0, members: int = 3) -> list[Rollout]:
@@ -98,6 +101,67 @@ def test_damaged_lines_are_removed_and_their_episodes_remain(tmp_path: Path) -> 
     assert told == ["Damaged lines of step-000009.jsonl, now left out: 3."]
     assert kept.path(9).read_bytes() == first + b"\n"
     assert len(kept.graded(9, {4})) == len(told) == 1
+
+
+def test_a_changed_line_is_removed_and_its_episode_remains(tmp_path: Path) -> None:
+    kept = Trajectories(tmp_path)
+    one, _ = run(SUBMIT)
+    kept.append(9, one)
+    line = kept.path(9).read_bytes()
+    record = one.record()
+    record["tokens"]["logprobs"] = [value - 0.25 for value in one.logprobs]
+    shifted = json.dumps(record).encode()
+    for changed in (shifted, shifted[:-1] + line[line.index(b', "sha256"') :].strip()):
+        told: list[str] = []
+        kept.path(9).write_bytes(changed + b"\n")
+        assert not Trajectories(tmp_path, told.append).restore(9, planned())[2].session.done
+        assert told == ["Damaged lines of step-000009.jsonl, now left out: 1."]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("logprobs", lambda values: values[1:], "logprobs: expected .* values, got"),
+        ("response", lambda values: values[1:], "sampled: expected .* values, got"),
+        ("logprobs", lambda values: [str(value) for value in values], "logprobs: expected other"),
+        ("logprobs", lambda values: [10**400, *values[1:]], "logprobs: expected other types"),
+        ("response", lambda values: [float(value) for value in values], "response: expected other"),
+        ("sampled", lambda values: [int(value) for value in values], "sampled: expected other"),
+        ("versions", lambda values: [-2, *values[1:]], "versions: expected other types"),
+        ("versions", lambda values: 3, "step-000009.jsonl is of another run or step"),
+    ],
+)
+def test_wrong_tokens_in_a_whole_line_are_refused(
+    name: str, change: Callable[[Any], Any], told: str, tmp_path: Path
+) -> None:
+    kept = Trajectories(tmp_path)
+    one, _ = run(SUBMIT)
+    record = one.record()
+    record["tokens"][name] = change(record["tokens"][name])
+    kept.path(9).write_text(seal(record) + "\n")
+    with pytest.raises(ConfigError, match=told):
+        kept.restore(9, planned())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"actions": [5]},
+        {"actions": [SUBMIT, SUBMIT]},
+        {"reward": "high"},
+        {"verdict": 5},
+        {"verdict": {"overall": "better"}},
+        {"rules": []},
+        {"tokens": []},
+        {"tokens": None},
+    ],
+)
+def test_wrong_values_in_a_whole_line_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    kept = Trajectories(tmp_path)
+    one, _ = run(SUBMIT)
+    kept.path(9).write_text(seal({**one.record(), **change}) + "\n")
+    with pytest.raises(ConfigError, match=r"step-000009\.jsonl is of another run or step: "):
+        kept.restore(9, planned())
 
 
 def test_texts_of_all_kinds_survive(tmp_path: Path) -> None:

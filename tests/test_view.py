@@ -20,6 +20,7 @@ from viewer_runs import (
     write_run,
 )
 
+import learners
 from examples.release_notes import RULES as NOTES_RULES
 from examples.release_notes import Editor, NotesSession, make_release
 from resume_gym import Rules, Session, tool_call
@@ -30,6 +31,7 @@ from resume_gym.apps.viewer.rows import make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.document import wrapped_lines
 from resume_gym.evaluation.results import row_of
+from resume_gym.json_lines import MOST_BYTES, seal
 from resume_gym.tasks import Task, TaskError
 from resume_gym.trust import STARTED, remember
 
@@ -405,9 +407,56 @@ def test_tokens_are_read_with_the_runs_tokenizer(run, tmp_path):
     assert told["prompt"] == 3
     assert told["ids"] == list(range(10, 30))
     assert told["texts"] is None  # that model is nowhere
-    decode = find_decoder(tmp_path, "nano")
+    decode = find_decoder(tmp_path / "absent", "nano", trusted=False)
     assert decode is not None
     assert "<tool_call>" in [decode(number) for number in range(8000)]
+
+
+def test_the_tokenizer_of_another_folder_is_opened_for_trusted_runs_only(tmp_path):
+    folder, outside = write_run(tmp_path / "run"), tmp_path / "outside"
+    outside.mkdir()
+    (bundled,) = learners.__path__
+    shutil.copy(f"{bundled}/nano/policy/tokenizer.json", outside)
+    (folder / "config.toml").write_text(f'env = "ResumeEditMini-v0"\nmodel = "{outside}"\n')
+    assert read(folder).tokens(0)["texts"] is None
+    assert read(folder, trusted=True).tokens(0)["texts"]
+    (folder / "model").symlink_to(outside)
+    with pytest.raises(UnreadableError, match="it is a link"):
+        read(folder).tokens(0)
+    assert read(folder, trusted=True).tokens(0)["texts"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("metrics.jsonl", "evaluations.jsonl", "before.json", "journal.md", "config.toml"),
+        "trajectories/step-000003.jsonl",
+    ],
+)
+def test_a_file_of_any_size_is_read_in_bounded_memory(name, tmp_path):
+    folder = write_run(tmp_path / "run")
+    with (folder / name).open("ab") as file:
+        file.truncate(2 * MOST_BYTES)
+    with pytest.raises(TaskError, match=rf"{name}: expected (lines of )?at most 67,108,864 bytes"):
+        read(folder).index()
+
+
+def test_checksums_are_no_figures(tmp_path):
+    folder = write_run(tmp_path / "run")
+    for name in ("metrics.jsonl", "evaluations.jsonl"):
+        (folder / name).write_text(seal({"step": 1, "reward": 2.0}) + "\n")
+    index = read(folder).index()
+    assert index["metrics"] == [{"step": 1, "reward": 2.0}]
+    assert index["figures"]["step 1"] == {"reward": 2.0}
+
+
+def test_the_list_shows_the_last_step_of_a_file_of_any_size(tmp_path):
+    folder = write_run(tmp_path / "run")
+    with (folder / "metrics.jsonl").open("ab") as file:
+        file.truncate(2 * MOST_BYTES)
+        file.write(b'\n{"step": 9, "reward": 2.5, "sha256": "3f"}\n')
+    (row,) = Listing(tmp_path).index()["runs"]
+    assert (row["steps"], row["rewards"]) == ([9, None], {"": 2.5})
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,8 @@ def write_evaluation(
     return folder
 
 
-def read(folder: Path) -> Results:
-    results = Results(folder)
+def read(folder: Path, trusted: bool = False) -> Results:
+    results = Results(folder, trusted)
     results.refresh()
     return results
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from learners.config import Config
 from learners.planning.duration import BANDWIDTH, Duration, Serving
@@ -16,14 +16,14 @@ def show(plan: Plan, console: Console) -> None:
     """Print a plan as tables, at most 100 columns wide."""
     config = plan.config
     title = f"{config.name}: {config.model}, {_count(plan.parameters)} parameters"
-    console.print(f"{escape(title)}, on {plan.machine}. Nothing is started.", soft_wrap=True)
+    console.print(f"{title}, on {plan.machine}. Nothing is started.", soft_wrap=True)
     for title, rows in _sections(plan):
         grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
         grid.add_column(title, min_width=30, max_width=34)
         grid.add_column(justify="right", min_width=10, max_width=14)
         grid.add_column(max_width=46)
         for row in rows:
-            grid.add_row(*map(escape, row))
+            grid.add_row(*map(Text, row))
         console.print()
         console.print(grid)
 

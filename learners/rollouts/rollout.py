@@ -11,6 +11,7 @@ from learners.engines import Completion, Sampling
 from learners.rollouts.tokens import ChatTokens
 from learners.training.batching import Sample
 from resume_gym import Rules
+from resume_gym.json_lines import is_finite
 
 NOT_SAMPLED = -1
 """Version of tokens that the policy did not sample."""
@@ -119,17 +120,32 @@ class Rollout:
         """Return a copy of this unplayed rollout with the recorded tokens and a replayed session.
 
         Raises:
-            ValueError: the record has another task or prompt, or its replay ends differently.
+            ValueError: the record has another task or prompt, or its replay ends differently, or
+                a list of its tokens has other types or another length.
         """
         session = self.session.replay(self.session.task, record)
-        if record["tokens"]["prompt"] != self.prompt:
+        tokens = record["tokens"]
+        if tokens["prompt"] != self.prompt:
             raise ValueError(f"{record['task_id']}: the prompt's tokens are others")
-        return replace(self, session=session, **record["tokens"])
+        length = len(tokens["response"])
+        for name, is_valid in _TOKENS.items():
+            values = tokens[name]
+            if not all(map(is_valid, values)):
+                raise ValueError(f"{name}: expected other types, got {values!r:.40}")
+            if name != "prompt" and len(values) != length:
+                raise ValueError(f"{name}: expected {length} values, got {len(values)}")
+        return replace(self, session=session, **tokens)
 
 
 Generate = Callable[[int, Sequence[int], Sampling], Awaitable[Completion]]
 """Type of `Engine.generate`."""
-_TOKENS = ("prompt", "response", "sampled", "logprobs", "versions")
+_TOKENS: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("prompt", "response"), lambda token: type(token) is int and token >= 0),
+    "sampled": lambda value: type(value) is bool,
+    "logprobs": is_finite,
+    "versions": lambda version: type(version) is int and version >= NOT_SAMPLED,
+}
+"""Lists of a record's tokens, and whether a value of each is valid."""
 
 
 async def play(

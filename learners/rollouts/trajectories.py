@@ -1,11 +1,11 @@
 """Storage of finished rollouts as JSON Lines: a file per step or evaluation, a line per episode.
 
 Lines are appended in the order in which episodes end. If the process is killed during a write,
-only the last line is truncated. The next reader removes truncated and damaged lines, and their
-episodes are played again. An episode that is repeated with the same result is stored once.
+only the last line is truncated. Each line has a checksum. The next reader removes truncated and
+damaged lines, and their episodes are played again. An episode that is repeated with the same result
+is stored once.
 """
 
-import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +16,7 @@ from learners.config import ConfigError
 from learners.rollouts.rollout import Rollout
 from learners.training.checkpoint import open_to_append, write_text
 from resume_gym.atomic_write import sync
+from resume_gym.json_lines import seal, unseal
 
 
 class Trajectories:
@@ -49,7 +50,7 @@ class Trajectories:
         record = rollout.record()
         if record == self._restored.get((rollout.group, rollout.member)):
             return
-        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        line = seal(record).encode() + b"\n"
         file = open_to_append(self.path(step))
         end = os.fstat(file).st_size
         # unbuffered, so a killed process truncates at most this line; os.write() may be partial
@@ -80,7 +81,7 @@ class Trajectories:
             records = (played.get((rollout.group, rollout.member)) for rollout in planned)
             pairs = zip(planned, records, strict=True)
             return [rollout.restored(record) if record else rollout for rollout, record in pairs]
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.path(step)} is of another run or step: {error}") from None
 
     def graded(self, step: int, groups: Collection[int] | None = None) -> list[dict[str, Any]]:
@@ -100,7 +101,7 @@ class Trajectories:
         *lines, rest = path.read_bytes().split(b"\n")
         for line in lines:
             with suppress(KeyError, OverflowError, RecursionError, TypeError, ValueError):
-                record = json.loads(line)
+                record = unseal(line)
                 records[int(record["group"]), int(record["member"])] = record
                 whole.append(line.decode() + "\n")
         if strange := {group for group, _ in records if groups and group not in groups}:

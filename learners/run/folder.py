@@ -6,8 +6,8 @@ import math
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from contextlib import contextmanager
+from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from learners.training.checkpoint import open_to_append, write_text
 from resume_gym import EDITION
 from resume_gym.atomic_write import sync
 from resume_gym.evaluation import Returns, Summary
+from resume_gym.json_lines import check_figures, check_step, is_finite, read_lines, seal, unseal
 
 Metrics = Mapping[str, float]
 """Metrics of one step, including `step`."""
@@ -149,12 +150,16 @@ class RunFolder:
         _append_line(self._evaluations, evaluation)
 
     def metrics(self) -> list[dict[str, float]]:
-        """Return the metrics of all steps, oldest first."""
-        return _read_lines(self._metrics)
+        """Return the metrics of all steps, oldest first.
+
+        Raises:
+            ConfigError: a value or a step is wrong, although its line is whole.
+        """
+        return _parse_lines(self._metrics)[0]
 
     def evaluations(self) -> list[dict[str, Any]]:
-        """Return the evaluations, in the order in which they ended."""
-        return _read_lines(self._evaluations)
+        """Return the evaluations, in the order in which they ended; see `metrics`."""
+        return _parse_lines(self._evaluations)[0]
 
     def result(self, when: str) -> Returns | None:
         """Return the held-out result `when`: "before", "after" or "floor"; None if there is none.
@@ -167,7 +172,9 @@ class RunFolder:
             return None
         try:
             values = json.loads(file.read_text(encoding="utf-8"))
-            return Summary(**values) if "score" in values else Returns(**values)
+            result = Summary(**values) if "score" in values else Returns(**values)
+            _check_result(result)
+            return result
         except (ValueError, RecursionError) as error:
             again = "delete it to play the held-out tasks again"
             remedy = again if when != "before" else "restore it, or choose another name"
@@ -199,7 +206,7 @@ class RunFolder:
                 rows, damaged = _parse_lines(file)
                 if damaged:
                     told.append(f"Damaged lines of {file.name}, now left out: {damaged}.")
-                kept = [json.dumps(row) + "\n" for row in rows if row["step"] <= step]
+                kept = [seal(row) + "\n" for row in rows if row["step"] <= step]
                 write_text(file, "".join(kept))
         missing = sorted({*range(1, step + 1)} - {int(row["step"]) for row in self.metrics()})
         if missing:
@@ -215,26 +222,45 @@ class RunFolder:
             journal.write(f"{title}- {datetime.now():%Y-%m-%d %H:%M:%S} {sentence}\n")
 
 
+def _check_result(result: Returns) -> None:
+    """Check the values, which the dataclass does not; raise a ValueError if one is wrong."""
+    for one in fields(result):
+        value = getattr(result, one.name)
+        if isinstance(value, Mapping) != ("Mapping" in str(one.type)):
+            raise ValueError(f"{one.name}: expected {one.type}, got {value!r:.40}")
+        if value is not None or one.default is not None:  # None in files of earlier versions
+            check_figures(value, one.name)
+
+
 def _append_line(file: Path, row: Mapping[str, Any]) -> None:
     with os.fdopen(open_to_append(file), "a", encoding="utf-8") as lines:
-        lines.write(json.dumps(dict(row)) + "\n")
+        lines.write(seal(row) + "\n")
     # to disk at once: a checkpoint that survives a power cut must not be without its metrics
     sync(file)
     sync(file.parent)
 
 
-def _read_lines(file: Path) -> list[dict[str, Any]]:
-    return _parse_lines(file)[0] if file.exists() else []
-
-
 def _parse_lines(file: Path) -> tuple[list[dict[str, Any]], int]:
     """Return the rows of a file, and the number of damaged lines."""
-    rows = []
+    rows: dict[int, dict[str, Any]] = {}
+    damaged = 0
     # a process that is killed while it writes leaves an incomplete last line, which is dropped
-    lines = file.read_bytes().split(b"\n")[:-1]
-    for line in lines:
-        with suppress(KeyError, OverflowError, RecursionError, TypeError, ValueError):
-            row = json.loads(line)
-            int(row["step"])
-            rows.append(row)
-    return rows, len(lines) - len(rows)
+    for line in read_lines(file) if file.exists() else ():
+        try:
+            row = unseal(line)
+        except (RecursionError, ValueError):
+            damaged += 1
+            continue
+        try:
+            rows[check_step(row.get("step"), rows)] = row
+            for name, value in row.items():
+                check_figures(value, name)
+            if not is_finite(reward := row.get("reward", 0)):  # steps are compared by it
+                raise ValueError(f"reward: expected a number, got {reward!r:.40}")
+        except ValueError as error:
+            raise ConfigError(f"{file} is damaged: {error}; restore it") from None
+    if damaged and not rows:
+        raise ConfigError(
+            f"{file}: expected lines with a checksum; `plot` and `view` open runs of other versions"
+        )
+    return list(rows.values()), damaged

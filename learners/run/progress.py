@@ -19,6 +19,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from learners.run.folder import Metrics
+from resume_gym.terminal import Terminal
 
 WINDOW = 5
 """Steps per running mean."""
@@ -134,7 +135,7 @@ class Progress:
     """
 
     def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
-        self._console = console or Console()
+        self._console = console or Terminal()
         self._total = total
         self._rows: list[Metrics] = []
         columns = (

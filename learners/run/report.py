@@ -8,8 +8,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, Self
 
-from rich.console import Console
-
 from learners.config import Config, ConfigError
 from learners.rollouts.orchestrator import Evaluation
 from learners.rollouts.workload import Workload
@@ -19,6 +17,7 @@ from learners.run.loggers import Loggers
 from learners.run.progress import Progress, describe
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
+from resume_gym.terminal import Terminal
 
 
 class _Batch(Protocol):
@@ -59,7 +58,7 @@ class Report:
         self.model: Path = run.path / "model"
         self._config, self._run, self._work = config, run, work
         self._dashboard = dashboard
-        self._console = Console()
+        self._console = Terminal()
         self._open = ExitStack()
 
     def __enter__(self) -> Self:

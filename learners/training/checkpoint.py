@@ -2,12 +2,11 @@
 
 `checkpoints/step-000010/` is written under a temporary name in the same folder, synced to disk and
 renamed. A killed process leaves only the temporary folder, which readers ignore. A manifest with
-the SHA-256 of each file shows whether a checkpoint is whole; it does not show who wrote it, so
-checkpoints are also loaded with `only_data`.
+its step, the SHA-256 of each file and a checksum shows whether a checkpoint is whole; it does not
+show who wrote it, so checkpoints are also loaded with `only_data`.
 """
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from learners.config import ConfigError
 from resume_gym.atomic_write import UNFINISHED, replacing, sync
+from resume_gym.json_lines import seal, unseal
 
 KEPT = 2
 _STEP = re.compile(r"step-(\d{6,})")
@@ -59,7 +59,8 @@ def finish(folder: Path, step: int) -> Path:
     """Publish the checkpoint from `begin`; remove all but the newest two and the best."""
     final = folder / f"step-{step:06d}"
     unfinished = folder / f"{UNFINISHED}{final.name}"
-    (unfinished / _MANIFEST).write_text(json.dumps(_digests(unfinished), indent=1) + "\n")
+    manifest = seal({"step": step, "files": _digests(unfinished)})
+    (unfinished / _MANIFEST).write_text(manifest + "\n")
     _publish(unfinished, final)
     spared = best(folder)
     for _, old in _saved(folder)[:-KEPT]:
@@ -100,14 +101,15 @@ def set_damaged_aside(folder: Path) -> list[str]:
 def _damage(folder: Path) -> str | None:
     """Return how a checkpoint differs from its manifest, or None if it is whole."""
     try:
-        written = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        manifest = unseal((folder / _MANIFEST).read_bytes())
+        step, written = int(manifest["step"]), dict(manifest["files"])
         found = _digests(folder)
     except OSError as error:
         return str(error)
-    except (ValueError, RecursionError) as error:
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
         return f"{_MANIFEST}: {error}"
-    if not isinstance(written, dict) or not written:
-        return f"{_MANIFEST}: expected the files and their SHA-256, got {written!s:.40}"
+    if folder.name != f"step-{step:06d}":
+        return f"{_MANIFEST}: it is of step {step}"
     # of both, since a file that was added could be loaded, too
     names = sorted({*written, *found})
     changed = [name for name in names if name not in found or found[name] != written.get(name)]

@@ -1,4 +1,4 @@
-"""The command line: `resume-gym train`, `eval`, `revise`, `plot`, `view`, `play`, `data`, `judge`.
+"""The command line, `resume-gym`: `train`, `eval`, `revise`, `view` and the rest of `_COMMANDS`.
 
 Each command has a module here, imported only to run the command or to show its help. Third-party
 packages that only one command needs are imported when it runs.
@@ -20,6 +20,7 @@ import resume_gym
 from resume_gym.cli.arguments import Formatter, add_parser, epilog
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
+from resume_gym.render import say, visible
 from resume_gym.tasks import TaskError
 from resume_gym.user_errors import did_you_mean
 
@@ -35,6 +36,7 @@ class Group(NamedTuple):
 _COMMANDS: Mapping[str, Group | None] = {
     "train": None,
     "eval": None,
+    "rejudge": None,
     "revise": None,
     "plot": None,
     "view": None,
@@ -121,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
     """Format a warning without the colour of Gymnasium's, and without a line of code."""
     text = re.sub(r"\x1b\[[\d;]*m(WARN: )?", "", str(message))
-    return f"warning: {' '.join(text.split())}\n"
+    return f"warning: {visible(' '.join(text.split()))}\n"
 
 
 def _run(words: Sequence[str]) -> int:
@@ -149,12 +151,15 @@ def _message(problem: OSError) -> str:
 
 
 def _complain(problem: object, code: int) -> int:
-    print(f"resume-gym: {problem}", file=sys.stderr)
+    say(f"resume-gym: {problem}", error=True)
     return code
 
 
 class _Parser(argparse.ArgumentParser):
     """Reports an unknown option with the usage of its subcommand, and suggests a similar one."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(visible(message), file)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         options, rest = super().parse_known_args(args, namespace)

@@ -152,10 +152,11 @@ def find_model(options: Mapping[str, Any]) -> "FoundModel":
 
 def progress_bars() -> "Progress":
     """Make a display of progress bars on stderr; it is empty unless stderr is a terminal."""
-    from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
+    from resume_gym.terminal import Terminal
+
+    console = Terminal(stderr=True)
     return Progress(console=console, transient=True, disable=not console.is_terminal)
 
 

@@ -48,9 +48,8 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from resume_gym.corpus.check_table import print_report
+    from resume_gym.terminal import Terminal
 
     if not 0 < options.threshold <= 1:
         raise TaskError(f"--threshold: expected over 0, at most 1; got {options.threshold:g}")
@@ -68,5 +67,5 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(checked.to_json())
     else:
-        print_report(Console(), checked)
+        print_report(Terminal(), checked)
     return 0 if checked.fit else 1

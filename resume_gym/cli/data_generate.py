@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from resume_gym.cli.arguments import Commands, add_options, add_parser, positive
+from resume_gym.render import say
 from resume_gym.synthesis.generate import PROCEDURAL, Plan, generate
 from resume_gym.tasks import TaskError
 
@@ -102,5 +102,5 @@ def _run(options: argparse.Namespace) -> int:
     )
     if generate(plan):
         return 0
-    print("no task was made; try another model, with another --out", file=sys.stderr)
+    say("no task was made; try another model, with another --out", error=True)
     return 1

@@ -10,6 +10,7 @@ from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import Commands, add_options, add_parser, print_json
 from resume_gym.corpus.assembling import PAIRINGS, Options, Report, import_resumes
 from resume_gym.corpus.masking import FIELDS
+from resume_gym.render import say
 from resume_gym.tasks import EVIDENCE_KINDS, WEAKNESSES, TaskError, write_jsonl
 
 _COMMAND = "resume-gym data import"
@@ -123,7 +124,7 @@ def _run(options: argparse.Namespace) -> None:
     else:
         print_report(report, out)
         if not options.split and {task.split for task in report.tasks} == {"eval"}:
-            print("All are in eval; environments play train by default: see --split.")
+            say("All are in eval; environments play train by default: see --split.")
     if report.failed or not report.made:
         outcome = f"the tasks of the others are in {out}" if report.made else "nothing is written"
         raise Incomplete(f"files that could not be used: {len(report.failed)}; {outcome}")

@@ -1,12 +1,12 @@
 """`resume-gym data push`: write tasks as a Hugging Face dataset."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from resume_gym.cli.arguments import Commands, add_parser, positive
 from resume_gym.corpus.card import card_path, is_of_others, make_card
 from resume_gym.corpus.hub import push
+from resume_gym.render import say
 from resume_gym.sources import load_tasks
 from resume_gym.synthesis.manifest import find_page_lines
 
@@ -41,10 +41,10 @@ def _run(options: argparse.Namespace) -> int:
     card_file = card_path(path)
     card = card_file.read_text(encoding="utf-8") if card_file.is_file() else None
     if card and is_of_others(card, tasks):
-        print(f"{card_file} describes other tasks than {path}; a new one is made", file=sys.stderr)
+        say(f"{card_file} describes other tasks than {path}; a new one is made", error=True)
         card = None
     height = options.page_lines or find_page_lines(options.file)
     card = card or make_card(path.stem, tasks, {"page_lines": height})
     push(tasks, options.to, card, options.private)
-    print(f"{len(tasks)} tasks in {options.to}")
+    say(f"{len(tasks)} tasks in {options.to}")
     return 0

@@ -1,7 +1,6 @@
 """`resume-gym eval`: play agents on tasks and print their statistics side by side."""
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -10,8 +9,6 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from resume_gym.agents import AGENTS
 from resume_gym.cli.arguments import (
@@ -38,7 +35,9 @@ from resume_gym.evaluation.specs import AgentSpec, read_spec
 from resume_gym.evaluation.table import COLUMN, LABELS, comparison_table, markdown, table
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
+from resume_gym.render import say
 from resume_gym.tasks import TaskError
+from resume_gym.terminal import Terminal
 from resume_gym.trust import remember
 from resume_gym.user_errors import missing
 
@@ -124,7 +123,7 @@ def _run(options: argparse.Namespace) -> int:
     rollouts = options.rollouts or (1 if scripted else ROLLOUTS)
     where = options.env, options.tasks, options.split, options.judge
     contest = make_contest(*where, rollouts, options.seed, options.limit)
-    _check_places(options)
+    check_places(options)
     entries = [
         make_entry(f"--agent {spec.name}", spec, contest, options.max_concurrency, find_model)
         for spec in specs
@@ -143,7 +142,7 @@ def _run(options: argparse.Namespace) -> int:
                 raise
             reason = str(problem) or "interrupted"
             hint = f"the same command goes on with {options.out}"
-            print(f"resume-gym: {reason}; {hint}", file=sys.stderr)
+            say(f"resume-gym: {reason}; {hint}", error=True)
             return 130 if isinstance(problem, KeyboardInterrupt) else 1
         figures = Figures.of(contest, entries, sure=find_spec("scipy") is not None)
         evaluated = evaluation(contest, entries, figures)
@@ -154,13 +153,13 @@ def _run(options: argparse.Namespace) -> int:
         _print_json(evaluated, contest, entries)
     else:
         _print(options, contest, figures)
-    return _report_failures(entries)
+    return report_failures(entries)
 
 
 def _play(
     contest: Contest, entries: Sequence[Entry], max_concurrency: int | None, results: Results | None
 ) -> None:
-    with progress(Console(stderr=True)) as bars:
+    with progress(Terminal(stderr=True)) as bars:
         for entry in entries:
             total = len(contest.tasks) * contest.rollouts
             bar = Bar(bars, entry.name, total, entry.spent)
@@ -180,7 +179,7 @@ def _specs(texts: Sequence[str]) -> list[AgentSpec]:
     return specs
 
 
-def _check_places(options: argparse.Namespace) -> None:
+def check_places(options: argparse.Namespace) -> None:
     """Check `--out` and the packages that it needs before any episode is played."""
     if options.out and options.out.exists() and not options.out.is_dir():
         raise TaskError(f"--out: expected a folder, {str(options.out)!r} is a file")
@@ -200,14 +199,14 @@ def _print_json(evaluated: Mapping[str, Any], contest: Contest, entries: Sequenc
 def _print(options: argparse.Namespace, contest: Contest, figures: Figures) -> None:
     if not figures.summaries:
         return
-    console = Console()
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    say(
+    console = Terminal()
+    show = partial(console.print, highlight=False, soft_wrap=True)
+    show(
         f"{contest.env} | tasks: {contest.source}, {contest.split} | "
         f"judge: {contest.judge_spec} | seed: {contest.seed}\n"
     )
     if options.markdown:
-        say(markdown(*figures), end="")
+        show(markdown(*figures), end="")
     else:
         # do not crop wide lines: a terminal wraps them, and a file receives them whole
         names = list(figures.summaries)
@@ -220,12 +219,12 @@ def _print(options: argparse.Namespace, contest: Contest, figures: Figures) -> N
             console.print(figures.comparisons[0].method, style="dim", highlight=False)
     if len(figures.summaries) > 1 and not figures.comparisons:
         hint = "no paired tests: they need pip install resume-gym[eval], and tasks in common"
-        print(f"resume-gym: {hint}", file=sys.stderr)
+        say(f"resume-gym: {hint}", error=True)
     if options.out:
-        say(f"{options.out}: evaluation.json, episodes.jsonl, episodes.parquet")
+        show(f"{options.out}: evaluation.json, episodes.jsonl, episodes.parquet")
 
 
-def _report_failures(entries: Sequence[Entry]) -> int:
+def report_failures(entries: Sequence[Entry]) -> int:
     """Report agents with failed episodes on stderr; return the exit status."""
     for entry in entries:
         failed = entry.failed()
@@ -233,5 +232,5 @@ def _report_failures(entries: Sequence[Entry]) -> int:
             total = len(failed) + len(entry.episodes)
             first = f"{failed[0].task_id}, rollout {failed[0].rollout}: {failed[0].why}"
             message = f"{len(failed)} of {total} episodes have no number; the first is {first}"
-            print(f"resume-gym: {entry.name}: {message}", file=sys.stderr)
+            say(f"resume-gym: {entry.name}: {message}", error=True)
     return 1 if any(entry.failures for entry in entries) else 0

@@ -44,7 +44,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from rich.console import Console
+    from resume_gym.terminal import Terminal
 
     env: Any = make_edit_env(options.env, split="eval", judge=options.judge)
     if not issubclass(env.session_type, Session):
@@ -57,7 +57,7 @@ def _run(options: argparse.Namespace) -> None:
         counts = {"judge": judge.name, "tasks": len(tasks)}
         print_json({**counts, "policies": policies, "finds": list(map(asdict, finds))})
         return
-    _show(Console(), rows, finds)
+    _show(Terminal(), rows, finds)
 
 
 def _finds(env: Any, tasks: Sequence[Task], options: argparse.Namespace) -> Iterator[SearchResult]:
@@ -82,4 +82,4 @@ def _show(console: Any, rows: Sequence[PolicyRewards], finds: Sequence[SearchRes
             f"\n{find.task_id}, from the {find.start} text: {find.before:.2f} -> {find.after:.2f}"
         )
         for line in find.diff:
-            console.print(f"  {line}", markup=False, highlight=False)
+            console.print(f"  {line}", highlight=False)

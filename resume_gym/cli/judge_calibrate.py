@@ -44,7 +44,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from rich.console import Console
+    from resume_gym.terminal import Terminal
 
     judge = make_async_judge(options.judge)
     pairs = spread(load_pairs(options.pairs, options.half), options.limit)
@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.json:
         print_json(asdict(report))
     else:
-        Console().print(table(report))
+        Terminal().print(table(report))
     if report.accuracy[VERDICT_FIELDS[0]].total == 0:
         kinds = ", ".join(report.failures)
         raise JudgeError(f"{judge.name}: no verdict on any of {report.pairs} pairs: {kinds}")

@@ -20,6 +20,7 @@ from resume_gym.judges.audit.pairs import PAIRS, load_pairs, spread
 from resume_gym.judges.audit.sentinel import Drift, DriftError, Frozen, drift, freeze, load_frozen
 from resume_gym.judges.votes import can_draw
 from resume_gym.llm.loop import submit
+from resume_gym.render import say
 
 
 def add_command(commands: Commands) -> None:
@@ -83,7 +84,7 @@ def _run(options: argparse.Namespace) -> None:
         if options.json:
             print_json({"judge": judge.name, "pairs": count, "failures": failures})
             return
-        print(f"{options.frozen}: {count} pairs with verdicts of {judge.name}")
+        say(f"{options.frozen}: {count} pairs with verdicts of {judge.name}")
         _report_failures(failures, "left out")
         return
     frozen = load_frozen(options.frozen)
@@ -91,7 +92,7 @@ def _run(options: argparse.Namespace) -> None:
     (_print_json if options.json else _print)(judge, frozen, result)
     summary = _check_limits(options, judge, frozen, result)
     if not options.json:
-        print(summary)
+        say(summary)
 
 
 def _print_json(judge: AsyncJudge, frozen: Frozen, result: Drift) -> None:
@@ -105,12 +106,12 @@ def _print_json(judge: AsyncJudge, frozen: Frozen, result: Drift) -> None:
 
 def _print(judge: AsyncJudge, frozen: Frozen, result: Drift) -> None:
     if judge.name != frozen.judge:
-        print(f"judge: frozen with {frozen.judge}, now {judge.name}")
+        say(f"judge: frozen with {frozen.judge}, now {judge.name}")
     served = str(getattr(judge, "served", ""))
     if served != frozen.served:
-        print(f"version: frozen with {frozen.served or 'unknown'}, now {served or 'unknown'}")
+        say(f"version: frozen with {frozen.served or 'unknown'}, now {served or 'unknown'}")
     for pair, field, old, new in result.changed:
-        print(f"{pair}: {field} was {old:+d}, is {new:+d}")
+        say(f"{pair}: {field} was {old:+d}, is {new:+d}")
     _report_failures(result.failures, "not compared")
 
 
@@ -146,4 +147,4 @@ def _check_limits(
 
 def _report_failures(failures: Mapping[str, str], what: str) -> None:
     for pair, kind in failures.items():
-        print(f"{pair}: no verdict, {what} ({kind})")
+        say(f"{pair}: no verdict, {what} ({kind})")

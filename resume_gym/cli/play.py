@@ -8,6 +8,7 @@ from pathlib import Path
 from resume_gym.apps.play.episode import start
 from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import Commands, add_options, add_parser
+from resume_gym.render import say
 from resume_gym.tasks import TaskError
 from resume_gym.user_errors import missing
 
@@ -58,4 +59,4 @@ def _run(options: argparse.Namespace) -> None:
             record = {**settings, **episode.session.record()}
             text = json.dumps(record, indent=1, ensure_ascii=False)
             save.write_bytes(text.encode() + b"\n")
-    print(episode.summary() + (f"\nthe record is in {save}" if save else ""))
+    say(episode.summary() + (f"\nthe record is in {save}" if save else ""))

@@ -1,12 +1,12 @@
 """`resume-gym plot`: plot training runs and evaluations."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from resume_gym.apps.plot.plot import plot
 from resume_gym.apps.plot.style import FORMATS
 from resume_gym.cli.arguments import Commands, add_parser
+from resume_gym.render import say
 from resume_gym.tasks import TaskError
 
 
@@ -59,6 +59,6 @@ def _run(options: argparse.Namespace) -> None:
             raise TaskError(f"--format: expected some of {', '.join(FORMATS)}; got {name!r}")
     written = plot(options.paths, options.out, formats, options.source)
     for file in written.files:
-        print(file)
+        say(file)
     if written.missing:
-        print(f"nothing to draw for: {', '.join(map(str, written.missing))}", file=sys.stderr)
+        say(f"nothing to draw for: {', '.join(map(str, written.missing))}", error=True)

@@ -5,7 +5,6 @@ import asyncio
 import sys
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 
 from resume_gym.apps.revise.files import (
@@ -33,8 +32,10 @@ from resume_gym.evaluation.entries import make_entry
 from resume_gym.evaluation.specs import read_spec
 from resume_gym.judges import Judge
 from resume_gym.llm import ModelError
+from resume_gym.render import say
 from resume_gym.session import Session
 from resume_gym.tasks import Task, TaskError
+from resume_gym.terminal import Terminal
 from resume_gym.text.lines import parse
 
 FLAGGED = 3
@@ -184,7 +185,7 @@ def _taken(session: Session, judge: Judge) -> tuple[str, str]:
         return session.text, ""
     hunks = find_hunks(revision.task.resume, session.text)
     # the answer to --json is on stdout
-    console = Console(stderr=True, highlight=False)
+    console = Terminal(stderr=True, highlight=False)
     taken = select(revision, hunks, console, sys.stdin.readline)
     return apply_hunks(revision.task.resume, taken), f"{len(taken)} of {len(hunks)} changes"
 
@@ -204,10 +205,10 @@ def _status(revision: Revision, name: str) -> int:
         return FLAGGED if revision.warnings else 0
     session = revision.session
     if not revision.whole:
-        print("resume-gym: no change was taken; nothing is written", file=sys.stderr)
+        say("resume-gym: no change was taken; nothing is written", error=True)
         return 1
     outcome = "changed nothing that a reader would see" if session.state.edits else "made no edit"
     turns = f"{session.turns} of {session.rules.max_turns} turns"
     effort = f"{turns}, {revision.failed_calls} failed calls"
-    print(f"resume-gym: {name} {outcome} ({effort}); nothing is written", file=sys.stderr)
+    say(f"resume-gym: {name} {outcome} ({effort}); nothing is written", error=True)
     return 1

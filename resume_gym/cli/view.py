@@ -11,6 +11,7 @@ from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.server import PORT, serve
 from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import Commands, add_parser, progress_bars
+from resume_gym.render import say
 from resume_gym.tasks import TaskError
 from resume_gym.trust import FLAG, HELP
 
@@ -75,8 +76,8 @@ def _run(options: argparse.Namespace) -> None:
             f"--port: {options.port} is not available ({problem.strerror}); {hint}"
         ) from None
     with server, suppress(KeyboardInterrupt):
-        print(told, flush=True)
-        print(f"http://127.0.0.1:{server.server_port}/  (Ctrl-C to stop)", flush=True)
+        say(told)
+        say(f"http://127.0.0.1:{server.server_port}/  (Ctrl-C to stop)")
         server.serve_forever()
 
 
@@ -84,7 +85,7 @@ def _export(results: Results, target: Path) -> None:
     left_out = export(results, target)
     size = target.stat().st_size / 2**20
     omitted = f"; {left_out} of them only as rows of the table" if left_out else ""
-    print(f"{target}: {len(results.rows)} episodes{omitted}, {size:.1f} MB, without tokens")
+    say(f"{target}: {len(results.rows)} episodes{omitted}, {size:.1f} MB, without tokens")
 
 
 def _open(folder: Path, trusted: bool) -> Results | Listing:

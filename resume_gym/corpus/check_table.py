@@ -19,7 +19,7 @@ _STYLES = {"error": "bold red", "warning": "yellow"}
 
 def print_report(console: Console, report: Report) -> None:
     """Print a report: counts, lengths, difficulty and findings."""
-    show = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    show = partial(console.print, highlight=False, soft_wrap=True)
     if report.tasks:
         show(_counts(report))
         for title, rows in histograms(report):

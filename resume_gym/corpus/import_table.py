@@ -7,12 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from resume_gym.corpus.assembling import Made, Report
 from resume_gym.corpus.masking import FIELDS
+from resume_gym.terminal import Terminal
 
 _COLUMNS = {
     "too_long": "lines",
@@ -57,7 +56,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 def print_report(report: Report, out: Path) -> None:
     """Print the report of an import; `out` is the path of the task file."""
-    console = Console()
+    console = Terminal()
     if report.made:
         console.print(_tasks(report.made))
         console.print(_KEY, style="dim", highlight=False)
@@ -70,14 +69,14 @@ def print_report(report: Report, out: Path) -> None:
             highlight=False,
         )
     for path, note in report.notes:
-        console.print(f"note: {escape(str(path))}: {escape(note)}", highlight=False)
+        console.print(f"note: {path}: {note}", highlight=False)
     for path, why in report.failed:
-        text = f"not used: {escape(str(path))}: {escape(why)}"
+        text = f"not used: {path}: {why}"
         console.print(text, style="red", highlight=False)
     if report.made:
         splits = Counter(task.split for task in report.tasks)
         parts = ", ".join(f"{count} {split}" for split, count in splits.items())
-        text = f"{len(report.made)} tasks ({parts}) in {escape(str(out))}"
+        text = f"{len(report.made)} tasks ({parts}) in {out}"
         console.print(text, highlight=False, soft_wrap=True)
     if report.made and not report.maskers:
         console.print("Personal data is in the tasks as it was; --mask all replaces it.")
@@ -94,8 +93,7 @@ def _tasks(made: list[Made]) -> Table:
         shown = {name: f"{100 * share:.0f}" for name, share in diagnosis.shares.items()}
         shown["too_long"] = str(diagnosis.lines)
         cells = (shown[name] + "*" * (name == row.task.weakness) for name in _COLUMNS)
-        files = (escape(row.resume.name), escape(row.job.name))
-        table.add_row(*files, f"{100 * row.fit:.0f}", *cells)
+        table.add_row(row.resume.name, row.job.name, f"{100 * row.fit:.0f}", *cells)
     return table
 
 
@@ -111,5 +109,5 @@ def _masking(report: Report) -> Table:
             seen = masker.seen[file]
             left = ", ".join(f"{what}: {count}" for what, count in sorted(seen.items()))
             counts = (str(replaced[name]) if name in masker.fields else "-" for name in FIELDS)
-            table.add_row(escape(Path(file).name), *counts, left or "nothing")
+            table.add_row(Path(file).name, *counts, left or "nothing")
     return table

@@ -101,10 +101,7 @@ def make_contest(
         TaskError: the environment does not exist, or its tasks or judge cannot be loaded.
     """
     made = make_edit_env(env, tasks=source, split=split, judge=judge)
-    try:
-        grades = made.judge
-    except ValueError as problem:
-        raise TaskError(f"--judge: {str(problem).removeprefix('judge: ')}") from None
+    grades = made.judge
     if grades is None:
         raise TaskError(f"--judge: {env} has none of its own")
     # a spec holds only the arguments of the registration and of the call, not the defaults
@@ -203,11 +200,12 @@ def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> Non
             )
         try:
             session = contest.session_type.replay(task, row)
-        except (ValueError, KeyError, TypeError) as problem:
+            graded = row["graded"] is True
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as problem:
             message = f"rollout {row['rollout']} of {row['agent']} cannot be played again"
             raise TaskError(f"{results.folder}: {message}: {problem}") from None
         key = row["rollout"], row["task_id"]
-        if row["graded"]:
+        if graded and session.done and not session.needs_verdict:
             entry.episodes[key] = Episode.of(session)
         elif session.done:
             entry.waiting[key] = session

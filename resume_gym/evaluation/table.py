@@ -5,8 +5,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from rich.console import JustifyMethod
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from resume_gym.evaluation.comparison import Comparison, Interval, Statistics
 from resume_gym.evaluation.summary import Returns, Summary
@@ -69,7 +69,7 @@ def table(
     # on a narrow terminal only names wrap; labels and numbers stay whole
     grid.add_column(no_wrap=True)
     for name in summaries:
-        grid.add_column(escape(name), justify="right", overflow="fold", min_width=_FIGURE)
+        grid.add_column(Text(name), justify="right", overflow="fold", min_width=_FIGURE)
     for title, rows in sections(summaries, statistics, spent):
         grid.add_row(title, style="bold")
         for label, cells in rows.items():
@@ -86,7 +86,20 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         side: JustifyMethod = "left" if pair else "right"
         grid.add_column(name, justify=side, overflow="fold", no_wrap=not pair)
     for cells in map(_compared, comparisons):
-        grid.add_row(*map(escape, cells))
+        grid.add_row(*map(Text, cells))
+    return grid
+
+
+def differences_table(comparison: Comparison) -> Table:
+    """Make the terminal table of the differences of the reward and of each field of the verdict."""
+    grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
+    grid.add_column(Text(f"{comparison.second} - {comparison.first}"), overflow="fold")
+    for name in _COMPARED[1:4]:
+        grid.add_column(name, justify="right", no_wrap=True)
+    for name, one in comparison.figures.items():
+        if name == "reward" or name.startswith("verdict_"):
+            label = name.removeprefix("verdict_")
+            grid.add_row(label, f"{one.mean:+z.2f}", _interval(one.interval), _p(one.p))
     return grid
 
 

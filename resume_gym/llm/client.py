@@ -199,7 +199,10 @@ class Client:
             await asyncio.to_thread(self._store.close)
 
     async def _ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        key = key_of(self.name, self._settings.served, self._provider.sampling, prompt)
+        # the address of the provider's own server stays out, as in stores of earlier versions
+        address = {"base_url": self.base_url} if self.base_url else {}
+        sampling = {**self._provider.sampling, **address}
+        key = key_of(self.name, self._settings.served, sampling, prompt)
         flight = self._flights.get(key)
         first = flight is None
         if flight is None:

@@ -1,5 +1,6 @@
 """Provider for Google's Gemini, through its SDK (`pip install resume-gym[gemini]`)."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,8 @@ class Gemini(SDKProvider["genai.Client"]):
         from google import genai
         from google.genai import types
 
+        # it quotes what the server sent, which may be the key
+        warnings.filterwarnings("ignore", ".* is not a valid", module=r"google\.genai")
         unused = httpx2.Client(trust_env=False)  # else the SDK creates one for each client
 
         def make(connections: httpx2.AsyncClient) -> genai.Client:
@@ -135,7 +138,7 @@ class Gemini(SDKProvider["genai.Client"]):
             raise Refused(f"{self.name}: blocked: {feedback.block_reason.value}").after(answer)
         if candidate is None:
             raise Malformed(f"{self.name}: an answer without candidates").after(answer)
-        reason = candidate.finish_reason.value if candidate.finish_reason else "STOP"
+        reason = candidate.finish_reason.value if candidate.finish_reason else "no reason"
         if reason in _REFUSALS:
             raise Refused(f"{self.name}: refused: {reason}").after(answer)
         if reason == "MAX_TOKENS":

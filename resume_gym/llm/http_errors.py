@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Any
 
 from resume_gym.llm import CutOff, Misconfigured, ModelError, Refused, Unavailable
@@ -26,6 +27,7 @@ _LONGEST = 300
 """Maximum length of a quoted message, in characters."""
 _LONGEST_WAIT_S = 3600.0
 """Longest delay for which a server's request is obeyed, in seconds."""
+_SECRET = 8  # characters
 
 
 def failed(
@@ -121,9 +123,23 @@ def _retry_info(body: Any) -> float | None:
     return None
 
 
-def shown(text: object, key: str | None = None) -> str:
+def masked(text: str, key: str) -> str:
+    """Mask the API key in the text of a server, also where JSON escapes characters of it."""
+    # a shorter key is no secret, but a word that a local server accepts
+    return _escaped(key).sub("[key]", text) if len(key) >= _SECRET else text
+
+
+@lru_cache(maxsize=16)
+def _escaped(key: str) -> re.Pattern[str]:
+    """Return a pattern of a key in which any character may be escaped, once or several times."""
+    characters = (f"(?:{re.escape(char)}|u00(?i:{ord(char):02x}))" for char in key)
+    # a run of backslashes is tried once, from its start, so the time stays linear
+    return re.compile(r"(?:(?<!\\)\\++)?" + r"(?:\\|u005[cC])*".join(characters))
+
+
+def shown(text: object, key: str = "") -> str:
     """Shorten a message of a server or library to one line, and mask the API key."""
     # Pydantic appends a link to every error
     line = re.sub(r" For further information visit \S+", "", " ".join(str(text).split()))
-    line = line.replace(key, "[key]") if key else line
+    line = masked(line, key)
     return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."

@@ -5,6 +5,7 @@ connections it takes more CPU time than everything else. Pools here serve 16 req
 """
 
 import asyncio
+import logging
 import re
 import time
 from abc import ABC, abstractmethod
@@ -14,18 +15,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from resume_gym.llm import Answer, Malformed, Misconfigured, ModelError, Prompt, Unavailable
-from resume_gym.llm.http_errors import read_key, shown
+from resume_gym.llm.http_errors import masked, read_key, shown
 
 if TYPE_CHECKING:
     import httpx2
 
 C = TypeVar("C")
+_LOGGERS = ("httpcore2", "httpx2", "openai")
 _A_POOL = 16
 _MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms for an object
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # possessive, to be linear without an end
 _VALUE = re.compile(rb"[\[{,]")
 _MOST_TOKENS = 10_000_000  # of a request; a larger count is an error of the server
-_SECRET = 8
 
 
 class Pools(Generic[C]):
@@ -39,6 +40,9 @@ class Pools(Generic[C]):
     def __init__(self, make: "Callable[[httpx2.AsyncClient], C]", concurrency: int) -> None:
         import httpx2
 
+        for name in _LOGGERS:  # they print headers, which a server may fill with the key
+            logger = logging.getLogger(name)
+            logger.setLevel(max(logger.level, logging.WARNING))
         secure = httpx2.create_ssl_context()
         # One spare: a request may start before the previous one has released its connection
         limits = httpx2.Limits(max_connections=_A_POOL + 1, max_keepalive_connections=_A_POOL + 1)
@@ -177,38 +181,35 @@ class SDKProvider(ABC, Generic[C]):
         try:
             return Pools(make, self.concurrency)
         except ValueError as problem:
-            raise Misconfigured(f"{self.name}: {shown(problem, self._key)}") from None
+            message = f"{self.name}: {shown(problem, self._key)}"
+        raise Misconfigured(message)
 
     async def _send(self, pools: Pools[C], prompt: Prompt) -> Answer:
         began = time.perf_counter()
         try:
-            try:
-                with pools.client() as client:
-                    async with asyncio.timeout(self.timeout_s):
-                        response = await self._request(client, prompt)
-            except TimeoutError:
-                raise Unavailable(f"{self.name}: a request took {self.timeout_s:g} s") from None
-            except Exception as problem:
-                for cause in (problem, problem.__cause__):  # some SDKs wrap it
-                    if isinstance(cause, _TooLargeError):
-                        raise Malformed(f"{self.name}: {cause}") from None
-                raise self._failure(problem) from None  # the SDK's exception may contain the key
-            answer = self._answer(response, time.perf_counter() - began)
+            with pools.client() as client:
+                async with asyncio.timeout(self.timeout_s):
+                    response = await self._request(client, prompt)
+            return self._without_key(self._answer(response, time.perf_counter() - began))
+        except TimeoutError:
+            problem: ModelError = Unavailable(f"{self.name}: a request took {self.timeout_s:g} s")
         except RecursionError:
-            raise Malformed(f"{self.name}: expected an answer with less nesting") from None
-        except ModelError as problem:
-            problem.args = (self._masked(str(problem)),)
-            problem.answer = problem.answer and self._without_key(problem.answer)
-            raise
-        return self._without_key(answer)
+            problem = Malformed(f"{self.name}: expected an answer with less nesting")
+        except ModelError as raised:
+            problem = raised
+        except Exception as raised:
+            causes = (raised, raised.__cause__)  # some SDKs wrap it
+            too_large = next((one for one in causes if isinstance(one, _TooLargeError)), None)
+            large = Malformed(f"{self.name}: {too_large}")
+            problem = large if too_large else self._failure(raised)
+        problem.args = (masked(str(problem), self._key),)
+        problem.answer = problem.answer and self._without_key(problem.answer)
+        # raised outside the handlers: the SDK's exception, which has the key, is no context of it
+        raise problem
 
     def _without_key(self, answer: Answer) -> Answer:
-        return replace(answer, text=self._masked(answer.text), model=self._masked(answer.model))
-
-    def _masked(self, text: str) -> str:
-        """Mask the API key in what a server said, which may be quoted in an error."""
-        # a shorter key is no secret, but a word that a local server accepts
-        return text.replace(self._key, "[key]") if len(self._key) >= _SECRET else text
+        text, model = (masked(part, self._key) for part in (answer.text, answer.model))
+        return replace(answer, text=text, model=model)
 
     def _no_response(
         self, cause: Exception, invalid: tuple[type[Exception], ...], disconnected: bool = False

@@ -82,7 +82,7 @@ def key_of(name: str, served: str | None, sampling: Mapping[str, Any], prompt: P
     Args:
         name: provider and requested model.
         served: required model version; None for any.
-        sampling: sampling parameters, such as the temperature.
+        sampling: sampling parameters, such as the temperature, and the server's address.
         prompt: the request.
     """
     parts = [prompt.kind, prompt.system, prompt.user, prompt.schema, prompt.draw]

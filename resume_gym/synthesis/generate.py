@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from resume_gym.atomic_write import check_new_file, replacing
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
@@ -30,6 +28,7 @@ from resume_gym.synthesis.manifest import (
 )
 from resume_gym.synthesis.personas import Persona, make_persona, place
 from resume_gym.tasks import Task, TaskError, read_jsonl
+from resume_gym.terminal import Terminal
 
 if TYPE_CHECKING:
     from resume_gym.llm.client import Client
@@ -229,4 +228,4 @@ def _finish(plan: Plan, settings: Mapping[str, Any], journal: Journal) -> int:
 
 
 def _print(text: str, *, stderr: bool = False) -> None:
-    Console(stderr=stderr).print(text, highlight=False, markup=False, soft_wrap=True)
+    Terminal(stderr).print(text, highlight=False, soft_wrap=True)

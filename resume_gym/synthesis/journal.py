@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from resume_gym.tasks import Task, TaskError
+from resume_gym.terminal import Terminal
 
 Row = dict[str, Any]
 # Target number of progress lines; minimum and maximum number of tasks between two.
@@ -120,7 +120,7 @@ class Meter:
             TimeRemainingColumn(),
             TextColumn("{task.fields[cost]}"),
         )
-        self._console = Console(stderr=True)
+        self._console = Terminal(stderr=True)
         disable = not self._console.is_terminal
         self._bar = Progress(*columns, console=self._console, transient=True, disable=disable)
         self._task = self._bar.add_task(name, total=wanted, completed=journal.count, cost="")
@@ -138,7 +138,7 @@ class Meter:
         done = self._journal.count
         if self._bar.disable and done % self._every == 0 and done < self._wanted:
             text = f"{self._out}: {done} of {self._wanted} tasks" + f", {cost}" * bool(cost)
-            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self._console.print(text, highlight=False, soft_wrap=True)
 
 
 def made(rows: Iterable[Row]) -> Iterator[bytes]:

@@ -1,7 +1,6 @@
 """Readers for the data of the figures: folders of training runs and of evaluations."""
 
 import json
-import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resume_gym.json_lines import check_figures, check_step, is_finite, read_bytes, read_lines
 from resume_gym.rewards import components
 from resume_gym.tasks import TaskError
 
+_NESTED = ("errors", "verdict", "by_weakness", "tasks_by_weakness")
 _SETTINGS = ("env", "rules", "tasks", "split", "judge")
 
 
@@ -120,22 +121,23 @@ def read_run(folder: Path) -> Run:
         OSError: a file cannot be read.
         TaskError: a file has an invalid format, or no step is finished.
     """
-    metrics = list(_rows(folder / "metrics.jsonl", _figures))
+    metrics = list(_rows(folder / "metrics.jsonl", _Steps(_figures)))
     if not metrics:
         raise TaskError(f"{folder}: the run has not finished a step yet")
     settings, config = folder / "config.toml", {}
     if settings.is_file():
+        text = read_bytes(settings)
         try:
-            config = tomllib.loads(settings.read_text(encoding="utf-8"))
+            config = tomllib.loads(text.decode())
         except (ValueError, RecursionError) as problem:
             raise TaskError(f"{settings}: {problem}") from None
     summaries = {
-        when: _object(folder / f"{when}.json")
+        when: _summary(folder / f"{when}.json")
         for when in ("before", "after", "floor")
         if (folder / f"{when}.json").is_file()
     }
     evaluations = folder / "evaluations.jsonl"
-    held_out = list(_rows(evaluations, _evaluated)) if evaluations.is_file() else []
+    held_out = list(_rows(evaluations, _Steps(_evaluated))) if evaluations.is_file() else []
     return Run(folder.resolve().name, config, metrics, summaries, held_out)
 
 
@@ -206,11 +208,21 @@ def _played(agent: str, row: Mapping[str, Any]) -> Played:
     )
 
 
+class _Steps:
+    """Reads the rows of a file, and raises ValueError or KeyError for a wrong or doubled step."""
+
+    def __init__(self, read: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self._read = read
+        self._earlier: set[int] = set()
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        self._earlier.add(check_step(row["step"], self._earlier))
+        return self._read(row)
+
+
 def _figures(row: dict[str, Any]) -> dict[str, float]:
-    """Return the finite metrics of a step; raise KeyError without `step`."""
-    if not isinstance(row["step"], int | float):
-        raise TypeError(f"step: expected a number, got {row['step']!r}")
-    return {name: value for name, value in row.items() if _is_finite(value)}
+    """Return the finite metrics of a step."""
+    return {name: value for name, value in row.items() if is_finite(value)}
 
 
 def _evaluated(row: dict[str, Any]) -> dict[str, Any]:
@@ -223,35 +235,46 @@ def _evaluated(row: dict[str, Any]) -> dict[str, Any]:
 def _episode(row: dict[str, Any]) -> dict[str, Any]:
     """Validate the record of an episode; raise KeyError or TypeError if it is invalid."""
     hash(_key(row))
-    if row.setdefault("graded", True) and not _is_finite(row["reward"]):
+    if row.setdefault("graded", True) and not is_finite(row["reward"]):
         raise TypeError(f"reward: expected a finite number, got {row['reward']!r:.40}")
+    if not isinstance(ledger := row.get("ledger") or {}, dict):
+        raise TypeError(f"ledger: expected an object, got {ledger!r:.40}")
+    check_figures(ledger, "ledger")
+    check_figures([row.get(name) or 0 for name in ("turns", "words")], "turns, words")
     return row
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 def _rows(file: Path, read: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a JSONL file, validated by `read`; skip an incomplete last line."""
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.endswith("\n"):  # still being written, or cut short
-                return
-            try:
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise TypeError(f"expected an object, got {row!r:.40}")
-                yield read(row)
-            except KeyError as problem:
-                raise TaskError(f"{file}, line {number}: expected a key {problem}") from None
-            except (ValueError, TypeError, RecursionError) as problem:
-                raise TaskError(f"{file}, line {number}: {problem}") from None
+    for number, line in enumerate(read_lines(file), 1):
+        try:
+            row = json.loads(line.decode(errors="replace"))
+            if not isinstance(row, dict):
+                raise TypeError(f"expected an object, got {row!r:.40}")
+            yield read(row)
+        except KeyError as problem:
+            raise TaskError(f"{file}, line {number}: expected a key {problem}") from None
+        except (ValueError, TypeError, RecursionError) as problem:
+            raise TaskError(f"{file}, line {number}: {problem}") from None
+
+
+def _summary(file: Path) -> dict[str, Any]:
+    """Return the figures of a summary; those that an earlier version did not have are left out."""
+    figures = {name: value for name, value in _object(file).items() if value is not None}
+    try:
+        for name, value in figures.items():
+            if isinstance(value, dict) != (name in _NESTED):
+                raise ValueError(f"{name}: expected another type, got {value!r:.40}")
+            check_figures(value, name)
+    except ValueError as problem:
+        raise TaskError(f"{file}: {problem}") from None
+    return figures
 
 
 def _object(file: Path) -> dict[str, Any]:
+    text = read_bytes(file)
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise TaskError(f"{file}: {problem}") from None
     if not isinstance(value, dict):

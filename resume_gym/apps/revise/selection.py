@@ -13,7 +13,8 @@ from rich.text import Text
 
 from resume_gym.apps.revise.diffs import changed_spans, has_versions, reworded
 from resume_gym.apps.revise.revision import Revision
-from resume_gym.apps.revise.summary import print_rows, reason_of, visible
+from resume_gym.apps.revise.summary import print_rows, reason_of
+from resume_gym.render import visible
 
 _HELP = """\
 y  take this change

@@ -9,7 +9,8 @@ from rich.text import Text
 from resume_gym.apps.revise.diffs import merge_moves
 from resume_gym.apps.revise.report import by_rule, outcome
 from resume_gym.apps.revise.revision import Change, Revision
-from resume_gym.render import visible as _visible
+from resume_gym.render import visible
+from resume_gym.terminal import Terminal
 
 _MAX_LINES = 4
 _MAX_REASON = 300  # characters
@@ -27,7 +28,7 @@ def print_summary(
         files: paths of the written files.
         edits: whether to print the edits, unless the user has just seen them.
     """
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     for change in revision.changes if edits else ():
         _print_change(console, change)
     for name, value in outcome(revision).items():
@@ -43,11 +44,6 @@ def print_summary(
         console.print(Text(f"WARNING: {visible(warning)}", "bold red"))
     for file in files:
         console.print(Text(visible(file)), soft_wrap=True)
-
-
-def visible(text: str) -> str:
-    """Make a text safe for terminals; lone surrogates, which models may send, would raise."""
-    return _visible(text).encode("utf-8", "replace").decode()
 
 
 def print_rows(console: Console, rows: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from resume_gym.apps.viewer import episode
 from resume_gym.apps.viewer.rows import Row, make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
+from resume_gym.json_lines import CHECKSUM, is_finite, read_bytes, read_lines
 from resume_gym.tasks import TaskError
 from resume_gym.trust import FLAG, is_remembered
 
@@ -26,6 +27,8 @@ _FIGURES = (
     *("journal.md", "evaluation.json", "episodes.jsonl"),
 )
 """Files that a running job writes, besides those in `trajectories`."""
+
+_TAIL = 2**20  # bytes
 
 _PROBLEMS = (
     *(ValueError, LookupError, TypeError, AttributeError),
@@ -104,8 +107,9 @@ class Results:
         if not self.is_run:  # evaluation.json is written at the end
             return _json(self._file("evaluation.json")) or _json(self._file("settings.json"))
         file = self._file("config.toml")
+        text = read_bytes(file) if file.is_file() else b""
         try:
-            config = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+            config = tomllib.loads(text.decode())
             # JSON has neither the infinities nor the dates of TOML
             return dict(json.loads(json.dumps(config, default=str), parse_constant=str))
         except (ValueError, RecursionError) as problem:
@@ -137,16 +141,12 @@ class Results:
 
     def _extend(self, file: Path) -> None:
         start = self._offsets.get(file, 0)
-        with file.open("rb") as opened:
-            opened.seek(start)
-            for line in opened:
-                if not line.endswith(b"\n"):
-                    break  # still being written, or cut short
-                try:
-                    self._add(file, _loads(line), _Place(file, start, len(line)))
-                except _PROBLEMS:
-                    self.unreadable += 1
-                start += len(line)
+        for line in read_lines(file, start):
+            try:
+                self._add(file, _loads(line), _Place(file, start, len(line)))
+            except _PROBLEMS:
+                self.unreadable += 1
+            start += len(line)
         self._offsets[file] = start
 
     def _add(self, file: Path, record: Mapping[str, Any], place: _Place) -> None:
@@ -229,7 +229,9 @@ class Results:
 
     def _tokens(self, tokens: Mapping[str, Any]) -> dict[str, Any]:
         if self._decode is None:  # a running job may still write its tokenizer
-            self._decode = find_decoder(self.path, str(self.settings.get("model") or ""))
+            exported = self._file("model/tokenizer.json")
+            model = str(self.settings.get("model") or "")
+            self._decode = find_decoder(exported, model, self._trusted)
         ids = tokens.get("response", [])
         return {
             "prompt": len(tokens.get("prompt", [])),
@@ -263,7 +265,7 @@ class Results:
     def metrics(self, backwards: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the metrics of each step, oldest first, or backwards."""
         for row in _lines(self._file("metrics.jsonl"), backwards):
-            if isinstance(row.get("step"), int | float):
+            if is_finite(step := row.get("step")) and step >= 0:
                 yield row
 
     def figures(self) -> dict[str, Any]:
@@ -281,7 +283,7 @@ class Results:
         floor = _json(self._file("floor.json"))
         figures = {"before": before, **between, "after": after, "floor": floor}
         journal = self._file("journal.md")
-        text = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
+        text = read_bytes(journal).decode(errors="replace") if journal.is_file() else ""
         return {
             "settings": self.settings,
             "metrics": list(self.metrics()),
@@ -339,8 +341,9 @@ def _json(file: Path) -> dict[str, Any]:
     Raises:
         TaskError: the file holds no JSON object.
     """
+    text = read_bytes(file) if file.is_file() else b"{}"
     try:
-        value = _loads(file.read_bytes()) if file.is_file() else {}
+        value = _loads(text)
     except ValueError as problem:
         raise TaskError(f"{file}: {problem}") from None
     if not isinstance(value, dict):
@@ -349,16 +352,20 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _lines(file: Path, backwards: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSONL file; skip invalid lines and an incomplete last line."""
+    """Yield the objects of a JSONL file; skip invalid lines and an incomplete last line.
+
+    Backwards, only those of the last megabyte.
+    """
     if not file.is_file():
         return
-    lines = file.read_bytes().split(b"\n")[:-1]
-    for line in reversed(lines) if backwards else lines:
+    lines: Iterable[bytes] = read_lines(file, max(0, file.stat().st_size - _TAIL) * backwards)
+    for line in reversed([*lines]) if backwards else lines:
         try:
             value = _loads(line)
         except ValueError:
             continue
         if isinstance(value, dict):
+            value.pop(CHECKSUM, None)
             yield value
 
 

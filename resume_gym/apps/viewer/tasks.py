@@ -12,6 +12,7 @@ from gymnasium.envs.registration import load_env_creator
 
 from resume_gym.editing import EditSession, Rules
 from resume_gym.env import EditEnv
+from resume_gym.json_lines import MOST_BYTES
 from resume_gym.rewards import TOOL_REWARDS
 from resume_gym.sources import BUNDLED
 from resume_gym.trust import FLAG, import_named
@@ -95,29 +96,29 @@ def _check_harmless(env: str, source: str) -> None:
         raise ValueError(f"{refused!r} is not followed in the settings of others; see {FLAG}")
 
 
-def find_decoder(folder: Path, model: str) -> Callable[[int], str] | None:
+def find_decoder(exported: Path, model: str, trusted: bool) -> Callable[[int], str] | None:
     """Find the tokenizer of a run's policy.
 
     Args:
-        folder: folder of the run; its exported model is tried first.
+        exported: the tokenizer of its exported model, which is tried first.
         model: name or folder of the initial model of the policy.
+        trusted: False for a model that a stranger names: then no other folder is opened.
 
     Returns:
         A function from a token ID to its text, or None if no tokenizer is found or the package
         `tokenizers` is not installed.
     """
-    folders = [folder / "model", Path(model)]
+    files = [exported, *([Path(model) / "tokenizer.json"] if trusted else [])]
     learners = find_spec("learners")  # its bundled models have names; does not import it
     if learners is not None and learners.origin and model.isidentifier():
-        folders.append(Path(learners.origin).parent / model / "policy")
-    files = [folder / "tokenizer.json" for folder in folders if model]
-    file = next((file for file in files if file.is_file()), None)
-    if file is None or find_spec("tokenizers") is None:
+        files.append(Path(learners.origin).parent / model / "policy" / "tokenizer.json")
+    files = [file for file in files if file.is_file() and file.stat().st_size <= MOST_BYTES]
+    if not files or not model or find_spec("tokenizers") is None:
         return None
     from tokenizers import Tokenizer  # optional dependency
 
     try:
-        tokenizer = Tokenizer.from_file(str(file))
+        tokenizer = Tokenizer.from_file(str(files[0]))
     except Exception:  # the library has no other type for an invalid file
         return None
     return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))

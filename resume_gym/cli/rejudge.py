@@ -1,0 +1,135 @@
+"""`resume-gym rejudge`: grade stored episodes with another judge."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from resume_gym.apps.viewer.data import Results as Stored
+from resume_gym.cli.arguments import (
+    Commands,
+    add_judge,
+    add_options,
+    add_parser,
+    make_async_judge,
+    print_json,
+    progress_bars,
+)
+from resume_gym.cli.eval import check_places, report_failures
+from resume_gym.evaluation.comparison import Comparison
+from resume_gym.evaluation.contest import Contest, Figures, evaluation
+from resume_gym.evaluation.rejudge import Sessions, make_entry, moves, rejudge, replay
+from resume_gym.evaluation.results import Results
+from resume_gym.evaluation.table import differences_table
+from resume_gym.judges import Judge
+from resume_gym.tasks import TaskError
+from resume_gym.terminal import Terminal
+from resume_gym.trust import FLAG, HELP, remember
+
+_MOVES = 10
+
+
+def add_command(commands: Commands) -> None:
+    """Add `rejudge`."""
+    command = add_parser(
+        commands,
+        "rejudge",
+        "grade stored episodes with another judge, and compare",
+        "Grade the episodes of a run or an evaluation again. Prints the differences of rewards and "
+        "verdicts by field, and the episodes that moved most. The result is an evaluation with two "
+        "agents for each stored one, which `plot` and `view` open.",
+        ["rejudge runs/nano --judge gemini", "rejudge result --out again"],
+        done="all episodes are graded",
+        failed="failure, or some episodes are not graded",
+    )
+    add = command.add_argument
+    add("folder", type=Path, metavar="RUN_OR_RESULT", help="folder of a run or an evaluation")
+    add_judge(add)
+    add("--out", type=Path, metavar="FOLDER", help="the result (default: RUN_OR_RESULT-rejudged)")
+    add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
+    add_options(add, "--json")
+    command.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    folder: Path = options.folder.resolve()
+    options.out = options.out or folder.with_name(f"{folder.name}-rejudged")
+    check_places(options)
+    judge = make_async_judge(options.judge)
+    stored = Stored(folder, options.trust_remote_code)
+    stored.refresh()
+    if stored.unreadable:
+        raise TaskError(f"{folder}: lines of episodes that cannot be read: {stored.unreadable}")
+    tasks = stored.tasks
+    if tasks.session_type is None:
+        raise TaskError(f"{folder}: {tasks.note or 'expected an environment for editing'}")
+    agents = replay(_records(stored), tasks.by_id, tasks.session_type)
+    if not agents:
+        raise TaskError(f"{folder}: no episode has been graded")
+    contest = _contest(stored, agents, options.judge, judge)
+    judges = {"stored": stored.settings.get("judge"), "again": options.judge}
+    pairs = [
+        [make_entry(f"{agent}, {name}", folder.name, judge) for name, judge in judges.items()]
+        for agent in agents
+    ]
+    entries = [entry for pair in pairs for entry in pair]
+    held_to = contest.held_to({entry.name: entry.spec for entry in entries})
+    with Results(options.out, held_to) as results, progress_bars() as bars:
+        if results.is_new:
+            remember(options.out, contest.settings)
+        bar = bars.add_task("grading", total=sum(map(len, agents.values())))
+        for (before, after), sessions in zip(pairs, agents.values(), strict=True):
+            rejudge(contest, sessions, before, after, results, partial(bars.advance, bar))
+        each = [Figures.of(contest, pair, sure=True) for pair in pairs]  # compares these two only
+        figures = Figures(
+            {name: one for pair in each for name, one in pair.summaries.items()},
+            {name: one for pair in each for name, one in pair.statistics.items()},
+            [comparison for pair in each for comparison in pair.comparisons],
+            {},
+        )
+        evaluated = evaluation(contest, entries, figures)
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        results.finish({**evaluated, "created": created}, contest.session_type.terms)
+    moved = {pair[1].name: moves(*pair)[:_MOVES] for pair in pairs}
+    if options.json:
+        print_json({**evaluated, "moves": moved})
+    else:
+        _print(options.out, figures.comparisons, moved)
+    return report_failures(entries)
+
+
+def _records(stored: Stored) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield agent and record of each episode, by step and rollout."""
+    rows = sorted(enumerate(stored.rows), key=lambda pair: (pair[1].step or 0, pair[1].member))
+    for number, row in rows:
+        held_out = "held-out" if "held-out" in row.flags else "training"
+        yield row.agent or held_out, stored.record(number)
+
+
+def _contest(stored: Stored, agents: Mapping[str, Sessions], spec: str, judge: Judge) -> Contest:
+    """Return the settings of an evaluation with the tasks of the stored episodes."""
+    sessions = {key: one for sessions in agents.values() for key, one in sessions.items()}
+    tasks = list({one.task.task_id: one.task for one in sessions.values()}.values())
+    env, source = (str(stored.settings.get(name) or "") for name in ("env", "tasks"))
+    rollouts, first = 1 + max(rollout for rollout, _ in sessions), next(iter(sessions.values()))
+    rest = source, "all", tasks, spec, judge, rollouts, 0, type(first)
+    return Contest(env, first.rules, *rest)
+
+
+def _print(
+    out: Path, comparisons: Sequence[Comparison], moved: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> None:
+    console = Terminal(highlight=False)
+    for comparison in comparisons:
+        console.print(differences_table(comparison), crop=False)
+        for move in moved[comparison.second]:
+            verdict = (
+                f"{name} {old:+g} to {new:+g}" for name, (old, new) in move["verdict"].items()
+            )
+            old, new = move["reward"]
+            text = f"  {move['task_id']}, rollout {move['rollout']}: {old:z.2f} to {new:z.2f}"
+            console.print(f"{text} ({', '.join(verdict)})", soft_wrap=True)
+        console.print()
+    console.print(f"{out}: evaluation.json, episodes.jsonl, episodes.parquet", soft_wrap=True)

@@ -1,0 +1,108 @@
+"""Lines of JSON with a checksum, and files that are read in bounded memory.
+
+The checksum shows that a line is as it was written; it does not show who wrote it.
+"""
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from resume_gym.tasks import TaskError
+
+MOST_BYTES = 2**26
+"""Most bytes of a line, and of a file that is read whole."""
+CHECKSUM = "sha256"
+"""Key of the checksum, the last of a line: that of the line's text without it."""
+_SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
+
+
+def seal(record: Mapping[str, Any]) -> str:
+    """Return a record as a line of JSON with a checksum, without line feed.
+
+    Raises:
+        ValueError: it is empty, or has a number that is not finite.
+    """
+    if not record:
+        raise ValueError("expected a record with a key, got an empty one")
+    text = json.dumps(dict(record), allow_nan=False)
+    return f'{text[:-1]}, "{CHECKSUM}": "{hashlib.sha256(text.encode()).hexdigest()}"}}'
+
+
+def unseal(line: bytes) -> dict[str, Any]:
+    """Return the record of a line from `seal`.
+
+    Raises:
+        ValueError: the line has no checksum or another one, or is no JSON object.
+        RecursionError: the JSON is nested too deeply.
+    """
+    sealed = _SEALED.fullmatch(line)
+    if not sealed:
+        raise ValueError("expected a checksum at the end, as this version writes it")
+    text = sealed[1] + b"}"
+    if hashlib.sha256(text).hexdigest() != sealed[2].decode():
+        raise ValueError("the checksum is of other content")
+    record: dict[str, Any] = json.loads(text)
+    return record
+
+
+def is_finite(value: Any) -> TypeGuard[float]:
+    """Return whether a value of JSON is a finite number; True and False are none."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def check_figures(figures: Any, name: str) -> None:
+    """Check that a value is a finite number, or a list of or a mapping to such values.
+
+    Raises:
+        ValueError: it is something else; the message has its name.
+    """
+    if isinstance(figures, Mapping | list):
+        pairs = figures.items() if isinstance(figures, Mapping) else enumerate(figures)
+        for key, value in pairs:
+            check_figures(value, f"{name}.{key}")
+    elif not is_finite(figures):
+        raise ValueError(f"{name}: expected a finite number, got {figures!r:.40}")
+
+
+def check_step(step: Any, earlier: Container[int]) -> int:
+    """Return the step of a row.
+
+    Raises:
+        ValueError: it is no whole number from 0, or one of the earlier rows' steps.
+    """
+    if not (is_finite(step) and step >= 0 and step == int(step)):
+        raise ValueError(f"step: expected a whole number from 0, got {step!r:.40}")
+    if step in earlier:
+        raise ValueError(f"step: expected one row of step {step:.0f}, got another")
+    return int(step)
+
+
+def read_lines(file: Path, start: int = 0) -> Iterator[bytes]:
+    r"""Yield the lines of a file from a byte offset, each with "\n"; skip an incomplete last one.
+
+    Raises:
+        TaskError: a line is longer than `MOST_BYTES`.
+    """
+    with file.open("rb") as opened:
+        opened.seek(start)
+        while (line := opened.readline(MOST_BYTES)).endswith(b"\n"):
+            yield line
+        if len(line) == MOST_BYTES:
+            raise TaskError(f"{file}: expected lines of at most {MOST_BYTES:,} bytes")
+
+
+def read_bytes(file: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        TaskError: it is larger than `MOST_BYTES`.
+    """
+    with file.open("rb") as opened:
+        content = opened.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise TaskError(f"{file}: expected at most {MOST_BYTES:,} bytes")
+    return content

@@ -1,0 +1,28 @@
+"""Console for the terminal, which texts of others cannot control."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from resume_gym.render import visible
+
+
+class Terminal(Console):
+    """A console that shows control characters and square brackets as they are.
+
+    Args:
+        stderr: whether to write to stderr.
+        options: other options of rich's console.
+    """
+
+    def __init__(self, stderr: bool = False, **options: Any) -> None:
+        super().__init__(stderr=stderr, markup=False, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render an object; only the console's own control codes stay."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible(text), style, control)

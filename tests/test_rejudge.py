@@ -1,0 +1,128 @@
+"""Stored episodes that are graded again: what differs, and what has no verdict."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from viewer_runs import read, write_run
+
+from resume_gym.apps.plot.reading import read_evaluations
+from resume_gym.apps.viewer.listing import Listing
+from resume_gym.cli import main
+from resume_gym.judges import JudgeRefused, make_judge
+from resume_gym.rewards import Verdict
+from resume_gym.tasks import Task
+
+
+class Stern:
+    """The rubric judge, to whom nothing is clear, and who refuses one task."""
+
+    name = "stern"
+    refused = ""
+
+    def judge(self, task: Task, revised: str) -> Verdict:
+        if task.task_id == self.refused:
+            raise JudgeRefused("not this one")
+        return replace(make_judge("rubric").judge(task, revised), clarity=-1)
+
+
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("evaluations") / "result"
+    agents = "--agent", "careful", "--agent", "noop"
+    limits = "--env", "ResumeEditMini-v0", "--limit", "4"
+    assert main(["eval", *limits, *agents, "--out", str(folder)]) == 0
+    return folder
+
+
+def rejudge(folder: Path, *options: str) -> int:
+    return main(["rejudge", str(folder), *options])
+
+
+def test_the_same_judge_moves_nothing(
+    evaluation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rejudge(evaluation, "--judge", "rubric", "--out", str(tmp_path), "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["moves"] == {"careful, again": [], "noop, again": []}
+    for comparison in told["comparisons"]:
+        assert (comparison["tasks"], comparison["ties"]) == (4, 4)
+        assert {figure["mean"] for figure in comparison["figures"].values()} == {0}
+    before = json.loads((evaluation / "evaluation.json").read_text())["agents"]["careful"]
+    for name in ("careful, stored", "careful, again"):
+        assert told["agents"][name]["summary"] == before["summary"]
+
+
+def test_another_judge_is_compared_where_it_gives_a_verdict(
+    evaluation: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored = [json.loads(line) for line in (evaluation / "episodes.jsonl").open()]
+    refused = next(row for row in stored if row["agent"] == "careful")["task_id"]
+    monkeypatch.setattr(Stern, "refused", refused)
+    out = tmp_path / "again"
+    assert rejudge(evaluation, "--judge", "test_rejudge:Stern", "--out", str(out)) == 1
+    printed, errors = capsys.readouterr()
+    assert "careful, again: 1 of 4 episodes have no number; the first is" in errors
+    assert "JudgeRefused: not this one" in errors
+    assert printed.count("clarity +1 to -1)") == 3
+    written = json.loads((out / "evaluation.json").read_text())
+    (careful, noop) = written["comparisons"]
+    assert (careful["tasks"], careful["losses"]) == (3, 3)
+    assert careful["figures"]["verdict_clarity"]["mean"] == -2
+    assert (noop["tasks"], noop["ties"]) == (4, 4), "nothing was edited: no judge is asked"
+    rows = [json.loads(line) for line in (out / "episodes.jsonl").open()]
+    (failed,) = (row for row in rows if not row["graded"])
+    assert (failed["task_id"], failed["verdict"], failed["score"]) == (refused, None, None)
+    shown = read(out)
+    assert [row.outcome for row in shown.rows].count("not graded") == 1
+    assert len(shown.index()["comparisons"]) == 2
+    assert shown.episode(0)["has_tokens"] is False
+    assert read_evaluations([out]).failed == 1
+
+
+def test_a_run_is_graded_again_and_listed_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path / "run")
+    episodes = run / "trajectories"
+    shutil.copy(episodes / "step-000003.jsonl", episodes / "eval-000003.jsonl")
+    assert rejudge(run, "--judge", "test_rejudge:Stern", "--json") == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    names = [
+        f"{name}, {which}" for name in ("training", "held-out") for which in ("stored", "again")
+    ]
+    assert list(told["agents"]) == names
+    played = {name: agent["summary"]["episodes"] for name, agent in told["agents"].items()}
+    stored = [row for row in read(run).rows if row.outcome != "not graded"]
+    held_out = sum("held-out" in row.flags for row in stored)
+    assert played == dict(zip(names, [len(stored) - held_out] * 2 + [held_out] * 2, strict=True))
+    runs = Listing(tmp_path).index()["runs"]
+    assert {row["name"]: row["kind"] for row in runs if "kind" in row} == {
+        "run": "run",
+        "run-rejudged": "evaluation",
+    }
+
+
+def test_stored_episodes_that_are_damaged_are_an_error_in_one_line(
+    evaluation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "result"
+    shutil.copytree(evaluation, folder)
+    first, *rest = (folder / "episodes.jsonl").read_text().splitlines()
+    changes = {"reward": "high"}, {"task_id": "none"}, {"actions": [3]}, {"verdict": {"a": 1}}
+    for change in changes:
+        changed = json.dumps({**json.loads(first), **change})
+        (folder / "episodes.jsonl").write_text("\n".join([changed, *rest, ""]))
+        assert rejudge(folder, "--judge", "rubric") == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "an episode of careful cannot be played again" in line or "cannot be read: 1" in line
+    (folder / "episodes.jsonl").write_text("")
+    assert rejudge(folder) == 2
+    assert "no episode has been graded" in capsys.readouterr().err
+    assert not (tmp_path / "result-rejudged").exists()

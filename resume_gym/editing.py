@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from resume_gym import document, rewards
 from resume_gym.document import Document, Edit, Match
-from resume_gym.tools import FailedCall, Toolbox, ToolCall, ToolError
+from resume_gym.tools import FailedCall, Toolbox, ToolCall, ToolError, paired
 
 Ledger = Mapping[str, float]
 """Reward terms by name (see `EditSession.terms`); their sum is exactly the reward."""
@@ -325,6 +325,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         doc, turns, edits, failed, reviewed, submitted, done, reward, transcript, _ = state
         if done:
             raise RuntimeError("the episode is over: start a new session")
+        text = paired(text)  # or the replay of a record, which is JSON, would differ
         outcome: ToolCall | FailedCall | Edit | Shown = self._read(text)
         if isinstance(outcome, ToolCall) and outcome.name != "submit":
             outcome = self._acted(outcome)

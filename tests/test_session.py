@@ -251,3 +251,11 @@ def test_session_needs_neither_gymnasium_nor_a_judge() -> None:
     source = (Path(__file__).parents[1] / "resume_gym" / "session.py").read_text()
     assert "import gymnasium" not in source
     assert "judges" not in source
+
+
+def test_a_pair_of_surrogates_is_replayed_as_its_character(task: Task) -> None:
+    session = Session(task, Rules(max_turns=3))
+    for text in (tool_call("str_replace", old="\ud83d\ude42", new="x"), "\ud83d\ude42", "\ud83d"):
+        session.step(text)
+    again = Session.replay(task, json.loads(json.dumps(session.record())))
+    assert again.record() == session.record()

@@ -6,6 +6,7 @@ judge's verdicts: `session.Session` edits resumes, and docs/domains.md explains 
 another domain.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -384,6 +385,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return self.toolbox.read(text)
 
     def _content(self, verdict: VerdictT) -> dict[str, float]:
+        if not isinstance(verdict, self.verdict_type):
+            wanted = self.verdict_type.__name__
+            raise ValueError(f"verdict: expected a {wanted}, got {verdict!r}")
         for name in self.verdict_weights:
             if not -1 <= (value := getattr(verdict, name)) <= 1:
                 raise ValueError(f"verdict: {name}: expected -1 to 1, got {value}")
@@ -412,6 +416,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
         Raises:
             RuntimeError: The episode is still running, or changed nothing and needs no verdict.
+            ValueError: The verdict has another type, or a value that a record cannot hold.
         """
         state = self.state
         if not state.done:
@@ -419,6 +424,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         if self._unedited(state.document, state.edits):
             raise RuntimeError("nothing was edited: the tables grade this episode, not a judge")
         ledger = self._content(verdict)
+        try:
+            json.dumps(asdict(verdict), allow_nan=False)  # type: ignore[call-overload]
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"verdict: expected JSON values: {error}") from None
         earlier = sum(self._content(state.verdict).values()) if state.verdict else 0.0
         reward = state.reward - earlier + sum(ledger.values())
         self.state = state._replace(reward=reward, verdict=verdict)

@@ -238,7 +238,7 @@ class ModelPlayer:
                 prompt = chat.prompt(session.system_prompt, session.prompt)
                 episode = rollout.Rollout(0, 0, session, prompt)
                 await rollout.play(episode, key, self._engine.generate, chat, sampling)
-        except RefusedError as problem:
+        except (RefusedError, rollout.EpisodeError) as problem:
             raise Refused(str(problem)) from None
         except EngineError as problem:
             raise Unavailable(str(problem)) from None

@@ -17,6 +17,8 @@ from resume_gym import document, rewards
 from resume_gym.document import Document, Edit, Match
 from resume_gym.tools import FailedCall, Toolbox, ToolCall, ToolError, paired
 
+MAX_OBSERVATION = 1_048_576
+"""Maximum length of an observation in characters; of a longer reply, the middle is left out."""
 Ledger = Mapping[str, float]
 """Reward terms by name (see `EditSession.terms`); their sum is exactly the reward."""
 
@@ -357,6 +359,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         if done:
             self._close(doc, edits, submitted, ledger)
         reply = f"{reply}\n{meta_line(rules.max_turns - turns, rules.max_turns, edits)}"
+        if (excess := len(reply) - MAX_OBSERVATION) > 0:
+            half = MAX_OBSERVATION // 2 - 50
+            reply = f"{reply[:half]}\n[{excess + 100} characters left out]\n{reply[-half:]}"
         step = Step(reply, sum(ledger.values(), 0.0), done, error, ledger)
         reward += step.reward
         transcript = (*transcript, (text, step))

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import gymnasium as gym
+from gymnasium.wrappers import TimeLimit
 
 from resume_gym import render
 from resume_gym.document import Match
-from resume_gym.editing import EditSession, EditTask, Ledger, Rules
+from resume_gym.editing import MAX_OBSERVATION, EditSession, EditTask, Ledger, Rules
 from resume_gym.judges import Judge, as_async, make_judge
 from resume_gym.session import Session
 from resume_gym.sources import check_source, load_tasks
@@ -18,7 +19,6 @@ from resume_gym.tasks import TaskError
 from resume_gym.trust import import_named
 from resume_gym.user_errors import did_you_mean
 
-MAX_OBSERVATION = 1_048_576
 _FAR_TOO_LONG = 1.5  # least pages of every document for a warning
 
 
@@ -92,6 +92,8 @@ class EditEnv(gym.Env[str, str]):
             ValueError: The judge or an option does not exist.
         """
         super().reset(seed=seed)
+        if self.session is None:
+            self._warn_of_time_limits()
         if not isinstance(options or {}, dict):
             raise ValueError(f"options: expected a dict, got {options!r}")
         if unknown := (options or {}).keys() - {"task_id"}:
@@ -100,6 +102,22 @@ class EditEnv(gym.Env[str, str]):
         if self.render_mode == "human":
             self.render()
         return self.session.prompt, self.session.info()
+
+    def _warn_of_time_limits(self) -> None:
+        """Warn if a wrapper truncates episodes before their last turn, which has the last terms."""
+        # wrappers can be found among the callers only: the environment does not refer to them
+        frame, turns = inspect.currentframe(), self.rules.max_turns
+        while frame:
+            caller = frame.f_locals.get("self")
+            limit = getattr(caller, "_max_episode_steps", turns)
+            if isinstance(caller, TimeLimit) and caller.unwrapped is self and limit < turns:
+                gym.logger.warn(
+                    f"a TimeLimit of {limit} steps is below max_turns={turns}: truncated episodes "
+                    "lack the layout, the verdict and the penalty for not submitting; pass "
+                    f"max_turns={max(limit, 3)} instead"
+                )
+                return
+            frame = frame.f_back
 
     @property
     def tasks(self) -> tuple[EditTask, ...]:
@@ -274,7 +292,8 @@ class ResumeEditEnv(EditEnv):
 
     ## Episode End
     `submit` and running out of turns both terminate the episode, since the turn budget is part of
-    the state. The environment never truncates.
+    the state. The environment never truncates. A `TimeLimit` below `max_turns` would hide the terms
+    of the end, so the first reset warns.
 
     ## Information
     The same keys at every step: `task_id`, `resume`, `turns_left`, `edits`, `failed_edits`,

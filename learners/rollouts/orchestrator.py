@@ -230,8 +230,8 @@ class Orchestrator:
         try:
             try:
                 if not session.done:
-                    stop = self._work.chat.end
-                    sampling = Sampling(config.temperature, config.max_tokens, stop, seed)
+                    ends = self._work.chat.ends
+                    sampling = Sampling(config.temperature, config.max_tokens, ends, seed)
                     await play(rollout, key, self._generate, self._work.chat, sampling)
                     rollout.recall()
                     if self._judge_waits or not session.needs_verdict:

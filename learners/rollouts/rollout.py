@@ -175,8 +175,8 @@ async def play(
             reply = () if step.done else chat.reply(step.observation)
         if step.done:
             return
-        # a turn cut off at max_tokens lacks the template's end token; it is added as not sampled,
-        # so the loss leaves it out
-        if completion.ids[-1] != sampling.stop:
-            rollout.append_observation([sampling.stop])
+        # a turn that was cut off, or ended with another end token, lacks the template's;
+        # it is added as not sampled, so the loss leaves it out
+        if completion.ids[-1] != chat.end:
+            rollout.append_observation([chat.end])
         rollout.append_observation(reply)

@@ -16,9 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from os.path import commonprefix
-from typing import Any
+from typing import Any, Self
 
 from transformers import PreTrainedTokenizerBase
+
+from learners.training import models
 
 # mark the parts of a rendered conversation with private-use characters, which no template contains
 _SYSTEM, _QUESTION, _ANSWER, _REPLY = (
@@ -82,6 +84,17 @@ class ChatTokens:
         self._as_it_is = self._frame_reply(_ODD) == self._before + _ODD + self._after
         # encoding takes half of an episode's time, and rollouts of a group share many replies
         self._reply = lru_cache(maxsize=256)(self._make_reply)
+
+    @classmethod
+    def of(cls, model: str, tools: Sequence[Mapping[str, Any]]) -> Self:
+        """Create the encoder of a model, given its name or folder.
+
+        Raises:
+            ConfigError: the model's files cannot be read.
+            FileNotFoundError: the model does not exist.
+            TemplateError: the chat template is not supported.
+        """
+        return cls(models.load_tokenizer(model), tools, models.end_tokens(model))
 
     def _frame(self) -> tuple[str, str]:
         """Return the template's text before and after a reply that follows an assistant turn.

@@ -64,7 +64,7 @@ class UnicodeText(spaces.Space[str]):
         return isinstance(other, UnicodeText) and self.max_length == other.max_length
 
 
-@create_zero_array.register(UnicodeText)
+@create_zero_array.register(UnicodeText)  # type: ignore[misc]
 def _create_zero_text(space: UnicodeText) -> str:
     return ""
 

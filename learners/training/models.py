@@ -4,8 +4,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,9 @@ def load(name: str) -> PreTrainedModel:
         raise FileNotFoundError(f"model: expected *.safetensors in {name!r}, found none")
     logging.disable_progress_bar()  # noise for models that load at once
     kind = AutoModelForCausalLM
-    return freeze(_read(kind, source, dtype=torch.float32, use_safetensors=True))
+    model = _read(kind, source, dtype=torch.float32, use_safetensors=True)
+    with _readable(source):
+        return freeze(model)
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -125,7 +127,7 @@ def _qwen3(width: int, intermediate: int, layers: int, heads: int, tied: bool) -
 
 
 def _skeleton(config: PretrainedConfig) -> PreTrainedModel:
-    with torch.device("meta"):
+    with _readable(config.name_or_path), torch.device("meta"):
         return freeze(AutoModelForCausalLM.from_config(config, dtype=torch.float32))
 
 
@@ -135,8 +137,14 @@ def _read(kind: Any, source: Path, **options: Any) -> Any:
     Raises:
         ConfigError: the files cannot be read, or need code or packages that are not there.
     """
-    try:
+    with _readable(source):
         return kind.from_pretrained(source, trust_remote_code=False, **options)
+
+
+@contextmanager
+def _readable(source: Path | str) -> Iterator[None]:
+    try:
+        yield
     except Exception as error:  # the values in the files of a model can raise anything
         expected = "a model that transformers supports without code from its folder"
         said = " ".join(str(error).split())[:400] or type(error).__name__

@@ -127,7 +127,12 @@ def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
     assert len(Trajectories(tmp_path).graded(1, range(2))) == 6
 
 
-def failing(faults: dict[int, Any], notes: list[str], seeds: range = range(4)) -> StepRollouts:
+def failing(
+    faults: dict[int, Any],
+    notes: list[str],
+    seeds: range = range(4),
+    kept: Trajectories | None = None,
+) -> StepRollouts:
     """A step of two groups of four episodes, of one turn each, with the faults of some steps."""
     Failing.faults, Failing.times = faults, count()
     opening.cache_clear()
@@ -135,7 +140,7 @@ def failing(faults: dict[int, Any], notes: list[str], seeds: range = range(4)) -
     work = Workload(Rules(max_turns=3), tasks, tasks[:1], None, _chat(), TextSession, Returns)
     config = replace(CONFIG, env="guessing:Failing-v0", group_size=4)
     return asyncio.run(
-        Orchestrator(config, work, Scripted(lambda key: ["yes"]), None, notes.append).batch(1)
+        Orchestrator(config, work, Scripted(lambda key: ["yes"]), kept, notes.append).batch(1)
     )
 
 
@@ -164,6 +169,16 @@ def test_an_environment_that_cannot_start_loses_its_group_only() -> None:
     made = failing({-1: {0}}, notes, range(2))
     assert (len(made.rollouts), made.dropped_episodes, made.dropped_groups) == (4, 4, 1)
     assert ["TimeoutError: no sandbox" in note for note in notes] == [True]
+
+
+def test_an_episode_whose_environment_fails_in_a_resumed_run_is_played_again(
+    tmp_path: Path,
+) -> None:
+    notes: list[str] = []
+    whole = failing({}, notes, kept=Trajectories(tmp_path))
+    again = failing({2: ConnectionError("gone")}, notes, kept=Trajectories(tmp_path, notes.append))
+    assert [r.record() for r in again.rollouts] == [r.record() for r in whole.rollouts]
+    assert ["played again: ConnectionError: gone" in note for note in notes] == [True]
 
 
 def test_a_step_in_which_every_environment_fails_ends_with_its_fault() -> None:

@@ -115,10 +115,6 @@ def _check_verdict(verdict: object, where: str) -> None:
         return
     if not isinstance(verdict, Verdict):
         raise broken(where, "a Verdict", brief(verdict))
-    for name in VERDICT_FIELDS:
-        grade = getattr(verdict, name)
-        if type(grade) is not int:  # booleans and NumPy's integers are not JSON integers
-            raise broken(f"{where}: {name}", "an int", f"{grade!r} of {type(grade)}")
     for name, kind in (("reasons", str), ("confidence", float)):
         by_field = getattr(verdict, name)
         if unknown := by_field.keys() - set(VERDICT_FIELDS):

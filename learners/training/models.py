@@ -142,7 +142,7 @@ def _read(kind: Any, source: Path, **options: Any) -> Any:
 
 
 @contextmanager
-def _readable(source: Path | str) -> Iterator[None]:
+def _readable(source: Path | str | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the values in the files of a model can raise anything

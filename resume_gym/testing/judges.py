@@ -39,11 +39,11 @@ def check_judge(
 ) -> None:
     """Check a judge of resumes.
 
-    The contracts: a verdict is a `Verdict` of plain integers, with reasons and confidences of its
-    fields; the unedited resume gains nothing, and neither does an order to the judge, a hidden
-    text, a pasted job description or an empty resume; no text raises anything but a `JudgeError`;
-    threads may ask at once, and a group gets its verdicts in order; a deterministic judge gives
-    the same verdict on the same texts, whatever it judged before.
+    The contracts: a verdict is a `Verdict`, with reasons and confidences of its fields; the
+    unedited resume gains nothing, and neither does an order to the judge, a hidden text, a pasted
+    job description or an empty resume; no text raises anything but a `JudgeError`; threads may ask
+    at once, and a group gets its verdicts in order; a deterministic judge gives the same verdict on
+    the same texts, whatever it judged before.
 
     Args:
         judge: The judge; `make_judge` makes one from a specification. It is asked for 20

@@ -64,8 +64,8 @@ class UnicodeText(spaces.Space[str]):
         return isinstance(other, UnicodeText) and self.max_length == other.max_length
 
 
-@create_zero_array.register(UnicodeText)  # type: ignore[misc]
-def _create_zero_text(space: UnicodeText) -> str:
+@create_zero_array.register(UnicodeText)
+def _create_zero_text(space: UnicodeText) -> str:  # type: ignore[misc]
     return ""
 
 

@@ -33,6 +33,7 @@ from learners.advantages import by_turn, mean_centred, standardised
 from learners.config import Config
 from learners.engines import EngineError
 from learners.losses import STANDARDISED
+from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import Batch, RolloutSource
 from learners.run.report import Report, Stopwatch
 from learners.training.trainer import Trainer
@@ -67,7 +68,7 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
             batch = rollouts.batch(step)
             # evaluations are played beside the batch, by an engine that must not sleep meanwhile
             report.evaluations(rollouts.evaluations(wait=config.colocated))
-        except (JudgeError, EngineError):
+        except (JudgeError, EngineError, EpisodeError):
             trainer.save_unsaved(step - 1)  # the steps before this one are not lost
             raise
         clock.lap("rollout")

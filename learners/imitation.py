@@ -57,6 +57,7 @@ from learners.engines.transformers import TransformersEngine
 from learners.losses import likelihood
 from learners.nano.model import make_model, make_tokenizer
 from learners.rollouts.orchestrator import Orchestrator
+from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import PROBE_LIMIT
 from learners.rollouts.tokens import ChatTokens
 from learners.rollouts.trajectories import Trajectories
@@ -368,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stop(ConfigError(message_of(error)))
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
-    except (CheckpointError, EngineError, JudgeError) as error:
+    except (CheckpointError, EngineError, EpisodeError, JudgeError) as error:
         raise SystemExit(f"error: {error}") from None
 
 

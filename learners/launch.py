@@ -20,6 +20,7 @@ from learners.engines.vllm_plugin import KEY
 from learners.planning.machine import Machine
 from learners.planning.plan import check_gpus, make_plan
 from learners.planning.table import show
+from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.sampler import BackgroundSampler, InProcessSampler, Sampler
 from learners.rollouts.workload import Workload
@@ -86,7 +87,7 @@ def _run_or_explain(config: Config, train: Train) -> None:
         _run(config, train)
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
-    except (JudgeError, EngineError) as error:
+    except (JudgeError, EngineError, EpisodeError) as error:
         if ranks.rank() > 0:  # rank 0 says it: the error is raised on all ranks
             ranks.wait_for_end()
         prefix = "no verdict: " if isinstance(error, JudgeError) else ""

@@ -1,6 +1,6 @@
 """`check_engine`: the contracts of an engine that samples tokens, without a test framework.
 
->>> check_engine(TransformersEngine(policy), [3, 1, 4], Sampling(1.0, 16, stop=0, seed=(0,)), list)
+>>> check_engine(TransformersEngine(policy), [3, 1, 4], Sampling(1.0, 16, {0}, (0,)), list)
 
 `resume_gym.testing` has the checks of environments, judges and adapters.
 """
@@ -24,7 +24,7 @@ def check_engine(
     """Check an engine.
 
     The contracts: a completion has as many log-probabilities and versions as tokens; it ends at
-    the stop token or at `max_tokens`, and at neither before; each token has the version of the
+    a stop token or at `max_tokens`, and at neither before; each token has the version of the
     weights that `load_weights` loaded last, and `behind` names no server afterwards; a
     conversation goes on under its key, and starts anew after `release`; a repeatable engine
     returns the same tokens and log-probabilities for the same requests, and samples from a
@@ -108,15 +108,15 @@ def _check_completion(one: object, sampling: Sampling, version: int) -> None:
     if len(set(lengths)) > 1:
         told = "{} ids, {} logprobs, {} versions".format(*lengths)
         raise broken("completion", "as many logprobs and versions as ids", told)
-    ids, stop, limit = one.ids, sampling.stop, sampling.max_tokens
+    ids, stops, limit = one.ids, sampling.stops, sampling.max_tokens
     if not ids or any(type(token) is not int or token < 0 for token in ids):
         raise broken("completion: ids", "one or more integers from 0", brief(ids))
     if len(ids) > limit:
         raise broken("completion: ids", f"at most max_tokens={limit}", brief(ids))
-    if stop in ids[:-1]:
-        raise broken("completion: ids", f"stop={stop} at the end only", brief(ids))
-    if ids[-1] != stop and len(ids) < limit:
-        told = f"stop={stop} at the end, or max_tokens={limit} tokens"
+    if not set(ids[:-1]).isdisjoint(stops):
+        raise broken("completion: ids", f"one of stops={stops} at the end only", brief(ids))
+    if ids[-1] not in stops and len(ids) < limit:
+        told = f"one of stops={stops} at the end, or max_tokens={limit} tokens"
         raise broken("completion: ids", told, brief(ids))
     if not all(math.isfinite(value) and value <= 0 for value in one.logprobs):
         raise broken("completion: logprobs", "finite numbers of at most 0", brief(one.logprobs))

@@ -58,10 +58,10 @@ gym.register(
     entry_point="resume_gym.evidence:ResumeEditEvidenceEnv",
     kwargs={**_MINI, "max_turns": 8},
 )
-gym.register(id="ResumeEditFeedback-v0", entry_point="resume_gym.env:ResumeEditFeedbackEnv")
+gym.register(id="ResumeEditFeedback-v0", entry_point="resume_gym.feedback:ResumeEditFeedbackEnv")
 gym.register(
     id="ResumeEditFeedbackMini-v0",
-    entry_point="resume_gym.env:ResumeEditFeedbackEnv",
+    entry_point="resume_gym.feedback:ResumeEditFeedbackEnv",
     kwargs={**_MINI, "max_turns": 8},
 )
 gym.register(

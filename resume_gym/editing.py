@@ -6,6 +6,7 @@ judge's verdicts: `session.Session` edits resumes, and docs/domains.md explains 
 another domain.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -14,8 +15,10 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, 
 
 from resume_gym import document, rewards
 from resume_gym.document import Document, Edit, Match
-from resume_gym.tools import FailedCall, Toolbox, ToolCall, ToolError
+from resume_gym.tools import FailedCall, Toolbox, ToolCall, ToolError, paired
 
+MAX_OBSERVATION = 1_048_576
+"""Maximum length of an observation in characters; of a longer reply, the middle is left out."""
 Ledger = Mapping[str, float]
 """Reward terms by name (see `EditSession.terms`); their sum is exactly the reward."""
 
@@ -359,6 +362,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         doc, turns, edits, failed, reviewed, submitted, done, reward, transcript, _ = state
         if done:
             raise RuntimeError("the episode is over: start a new session")
+        text = paired(text)  # or the replay of a record, which is JSON, would differ
         outcome: ToolCall | FailedCall | Edit | Shown = self._read(text)
         if isinstance(outcome, ToolCall) and outcome.name != "submit":
             outcome = self._acted(outcome)
@@ -395,6 +399,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         if done:
             self._close(doc, edits, submitted, ledger)
         reply = f"{reply}\n{meta_line(rules.max_turns - turns, rules.max_turns, edits)}"
+        if (excess := len(reply) - MAX_OBSERVATION) > 0:
+            half = MAX_OBSERVATION // 2 - 50
+            reply = f"{reply[:half]}\n[{excess + 100} characters left out]\n{reply[-half:]}"
         step = Step(reply, sum(ledger.values(), 0.0), done, error, ledger)
         reward += step.reward
         transcript = (*transcript, (text, step))
@@ -423,6 +430,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         return self.toolbox.read(text)
 
     def _content(self, verdict: VerdictT) -> dict[str, float]:
+        if not isinstance(verdict, self.verdict_type):
+            wanted = self.verdict_type.__name__
+            raise ValueError(f"verdict: expected a {wanted}, got {verdict!r}")
         for name in self.verdict_weights:
             value, most = getattr(verdict, name), self.verdict_limit
             if not -most <= value <= most:  # nan is not, either
@@ -453,6 +463,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
 
         Raises:
             RuntimeError: The episode is still running, or changed nothing and needs no verdict.
+            ValueError: The verdict has another type, or a value that a record cannot hold.
         """
         state = self.state
         if not state.done:
@@ -460,6 +471,10 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         if self._unedited(state.document, state.edits):
             raise RuntimeError("nothing was edited: the tables grade this episode, not a judge")
         ledger = self._content(verdict)
+        try:
+            json.dumps(asdict(verdict), allow_nan=False)  # type: ignore[call-overload]
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"verdict: expected JSON values: {error}") from None
         earlier = sum(self._content(state.verdict).values()) if state.verdict else 0.0
         reward = state.reward - earlier + sum(ledger.values())
         self.state = state._replace(reward=reward, verdict=verdict)

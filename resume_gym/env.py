@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
+from gymnasium.wrappers import TimeLimit
 
 from resume_gym import render
 from resume_gym.document import Match
-from resume_gym.editing import EditSession, EditTask, Ledger, Rules
+from resume_gym.editing import MAX_OBSERVATION, EditSession, EditTask, Ledger, Rules
 from resume_gym.judges import ByLine, Judge, as_async, make_judge
-from resume_gym.session import FeedbackSession, NetSession, Session
+from resume_gym.session import NetSession, Session
 from resume_gym.sources import check_source, load_tasks
 from resume_gym.spaces import UnicodeText
 from resume_gym.tasks import TaskError
 from resume_gym.trust import import_named
 from resume_gym.user_errors import did_you_mean
 
-MAX_OBSERVATION = 1_048_576
 _FAR_TOO_LONG = 1.5  # least pages of every document for a warning
 
 
@@ -92,6 +92,8 @@ class EditEnv(gym.Env[str, str]):
             ValueError: The judge or an option does not exist.
         """
         super().reset(seed=seed)
+        if self.session is None:
+            self._warn_of_time_limits()
         if not isinstance(options or {}, dict):
             raise ValueError(f"options: expected a dict, got {options!r}")
         if unknown := (options or {}).keys() - {"task_id"}:
@@ -100,6 +102,22 @@ class EditEnv(gym.Env[str, str]):
         if self.render_mode == "human":
             self.render()
         return self.session.prompt, self.session.info()
+
+    def _warn_of_time_limits(self) -> None:
+        """Warn if a wrapper truncates episodes before their last turn, which has the last terms."""
+        # wrappers can be found among the callers only: the environment does not refer to them
+        frame, turns = inspect.currentframe(), self.rules.max_turns
+        while frame:
+            caller = frame.f_locals.get("self")
+            limit = getattr(caller, "_max_episode_steps", turns)
+            if isinstance(caller, TimeLimit) and caller.unwrapped is self and limit < turns:
+                gym.logger.warn(
+                    f"a TimeLimit of {limit} steps is below max_turns={turns}: truncated episodes "
+                    "lack the layout, the verdict and the penalty for not submitting; pass "
+                    f"max_turns={max(limit, 3)} instead"
+                )
+                return
+            frame = frame.f_back
 
     @property
     def tasks(self) -> tuple[EditTask, ...]:
@@ -282,7 +300,8 @@ class ResumeEditEnv(EditEnv):
 
     ## Episode End
     `submit` and running out of turns both terminate the episode, since the turn budget is part of
-    the state. The environment never truncates.
+    the state. The environment never truncates. A `TimeLimit` below `max_turns` would hide the terms
+    of the end, so the first reset warns.
 
     ## Information
     The same keys at every step: `task_id`, `resume`, `turns_left`, `edits`, `failed_edits`,
@@ -304,7 +323,6 @@ class ResumeEditEnv(EditEnv):
     | `match` | `"exact"` | `"fuzzy"` ignores whitespace differences in `old` |
     | `layout_reward` | `"binary"` | `"continuous"` pays each edit for lines over the page |
     | `layout_amplitude` | 0.25 | reward of each such line, if continuous |
-    | `feedback_every` | 0 | number of edits after which a reply has feedback; 0 for none |
     | `render_mode` | None | `"ansi"`, `"human"` or `"rgb_array"` |
 
     `ResumeEditMini-v0` is the same environment on short documents: a page of 20 lines, 6 turns.
@@ -340,18 +358,9 @@ class ResumeEditEnv(EditEnv):
             layout_amplitude=layout_amplitude,
             feedback_every=feedback_every,
         )
+        if feedback_every and self.session_type.feedback is EditSession.feedback:
+            raise ValueError("feedback_every: expected 0, except in ResumeEditFeedback-v0")
         super().__init__(rules, tasks, split, judge, render_mode)
-
-
-class ResumeEditFeedbackEnv(ResumeEditEnv):
-    """`ResumeEdit-v0` with the tool `feedback()`.
-
-    It shows at most three remarks on the draft, each on a quoted line, costs a turn and earns
-    nothing. The remarks name neither the judge's fields nor the planted weakness. The argument
-    `feedback_every` shows them after edits, in every environment for resumes.
-    """
-
-    session_type = FeedbackSession
 
 
 class ResumeEditNetEnv(ResumeEditEnv):

@@ -60,6 +60,8 @@ WEAKNESS_METRIC: Mapping[str, str] = {
 class Verdict:
     """A judge's comparison of a revised resume with the original.
 
+    Numbers of other types, such as NumPy's, are converted, so that a verdict is JSON.
+
     Attributes:
         hallucination: -1 if the revision makes claims that neither the original nor the evidence
             supports, else +1.
@@ -85,11 +87,14 @@ class Verdict:
     confidence: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.hallucination not in (-1, 1):
-            raise ValueError(f"hallucination: expected -1 or +1, got {self.hallucination!r}")
-        for name in GRADED_FIELDS:
-            if getattr(self, name) not in (-1, 0, 1):
-                raise ValueError(f"{name}: expected -1, 0 or +1, got {getattr(self, name)!r}")
+        for name in VERDICT_FIELDS:
+            value, binary = getattr(self, name), name == "hallucination"
+            if value not in ((-1, 1) if binary else (-1, 0, 1)):
+                told = "-1 or +1" if binary else "-1, 0 or +1"
+                raise ValueError(f"{name}: expected {told}, got {value!r}")
+            object.__setattr__(self, name, int(value))
+        confidence = {name: float(value) for name, value in self.confidence.items()}
+        object.__setattr__(self, "confidence", confidence)
 
 
 @dataclass(frozen=True, slots=True)

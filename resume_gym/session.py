@@ -16,7 +16,7 @@ from resume_gym.editing import (
 )
 from resume_gym.rewards import LineVerdict, Verdict
 from resume_gym.tasks import Task, TaskError
-from resume_gym.tools import TOOLBOX, TOOLS, FailedCall, Toolbox, ToolCall, schema
+from resume_gym.tools import TOOLBOX, FailedCall, ToolCall
 
 __all__ = ["Ledger", "Rules", "Session", "State", "Step"]
 
@@ -24,9 +24,6 @@ SYSTEM_PROMPT = """\
 You edit a resume for a job. Each turn, make one tool call. First review, then replace weak text \
 with str_replace, then submit before the turns run out. `old` is copied exactly from the resume. \
 Use strong verbs and figures, fit the job and the page, and never invent facts."""
-
-
-FEEDBACK = schema("feedback", "Show what a reader of the resume notices.", {}, [])
 
 
 class Session(EditSession[Task, Verdict]):
@@ -88,12 +85,6 @@ class Session(EditSession[Task, Verdict]):
         """Return the penalties of an unedited resume; see `rewards.unedited_ledger`."""
         return rewards.unedited_ledger(self.task.weakness)
 
-    def feedback(self, text: str) -> str:
-        """Return at most three remarks of `judges.critique` on a draft, made by rules."""
-        from resume_gym.judges.critique import feedback  # rarely needed
-
-        return feedback(self.task, text)
-
     def _replace(self, old: str, new: str, count: int = 1) -> Edit | FailedCall:
         doc, rules, name = self.state.document, self.rules, "str_replace"
         if not old:
@@ -116,21 +107,6 @@ class Session(EditSession[Task, Verdict]):
             limit = f"{size} characters, the limit is {rules.max_chars}"
             return FailedCall("too_large", f"the resume would have {limit}", name)
         return document.replace(doc, spans, new, rules.page_width)
-
-
-class FeedbackSession(Session):
-    """One episode on one resume, with a tool that shows remarks on the draft."""
-
-    __slots__ = ()
-
-    system_prompt = f"{SYSTEM_PROMPT} The tool feedback shows what a reader notices."
-    toolbox = Toolbox(TOOLS[0], FEEDBACK, *TOOLS[1:])
-
-    def act(self, call: ToolCall) -> Edit | Shown | FailedCall:
-        """Show feedback, replace text or show the page."""
-        if call.name == "feedback":
-            return Shown(f"feedback: {self.feedback(self.resume)}", paid=False)
-        return super().act(call)
 
 
 class NetSession(Session):

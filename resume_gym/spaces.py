@@ -2,7 +2,8 @@
 
 `gymnasium.spaces.Text` requires a list of its characters; with all of Unicode it takes seconds
 to build and a minute to batch. `UnicodeText` contains any text up to a length. This module
-registers the functions that pass its texts through the shared memory of vector environments.
+registers the functions that pass its texts through the shared memory of vector environments, and
+the empty text that wrappers pad with.
 """
 
 import multiprocessing
@@ -16,6 +17,7 @@ from gymnasium.vector.utils import (
     read_from_shared_memory,
     write_to_shared_memory,
 )
+from gymnasium.wrappers.utils import create_zero_array
 
 from resume_gym.tools import text_fault
 
@@ -60,6 +62,11 @@ class UnicodeText(spaces.Space[str]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UnicodeText) and self.max_length == other.max_length
+
+
+@create_zero_array.register(UnicodeText)
+def _create_zero_text(space: UnicodeText) -> str:  # type: ignore[misc]
+    return ""
 
 
 class _SharedTexts(Sequence[str]):

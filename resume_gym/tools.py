@@ -5,7 +5,10 @@ Hermes format, `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
 """
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -41,7 +44,6 @@ class FailedCall(NamedTuple):
 
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_decode = json.JSONDecoder().raw_decode
 
 
 def schema(name: str, description: str, properties: dict[str, Any], required: list[str]) -> Any:
@@ -90,43 +92,93 @@ class Toolbox:
 
     def read(self, text: str) -> ToolCall | FailedCall:
         """Parse the single tool call in an agent's text; never raises."""
-        thought, closed, answer = text.partition("</think>")
-        if not closed:
-            answer = thought
+        thought, answer = split_thought(text)
         head, opened, rest = answer.partition(_OPEN)
-        if not opened or "<think>" in head:  # a call inside an unclosed thought does not count
-            return FailedCall("no_call", f"expected one {_OPEN}...{_CLOSE}, found none")
+        if "<think>" in head:  # a call inside an unclosed thought does not count
+            told = "found a second <think>" if thought else "<think> without </think>"
+            return FailedCall("no_call", f"expected one {_OPEN}...{_CLOSE} after a thought; {told}")
+        if not opened:
+            told = "none after </think>, one before" if _OPEN in thought else "none"
+            return FailedCall("no_call", f"expected one {_OPEN}...{_CLOSE}, found {told}")
         # Decode a JSON value first: arguments may contain the closing tag.
         body = rest.lstrip()
         try:
-            call, end = _decode(body)
+            call, end = decode(body)
         except (ValueError, RecursionError) as problem:
-            return FailedCall("bad_json", f"the call is not valid JSON: {_brief(problem)}")
+            return FailedCall("bad_json", _brief(problem, body))
         rest = body[end:].lstrip()
         if not rest.startswith(_CLOSE):
-            return FailedCall("bad_json", f"expected {_CLOSE} after the JSON object")
+            return FailedCall("bad_json", f"expected {_CLOSE} after the JSON, got {_start(rest)}")
         if _OPEN in rest:
             return FailedCall("several_calls", "expected one call a turn, found several")
         return self._check(call)
 
     def _check(self, call: Any) -> ToolCall | FailedCall:
-        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-            return FailedCall("bad_json", 'expected an object {"name": ..., "arguments": {...}}')
-        name, arguments = call["name"], call.get("arguments", {})
+        if not isinstance(call, dict):
+            return FailedCall("bad_json", f"expected {_CALL}, got {_kind(call)}")
+        if not isinstance(name := call.get("name"), str):
+            got = _kind(name) if "name" in call else f"the keys {_list(call)}"
+            return FailedCall("bad_json", f"expected {_CALL} with a text as name, got {got}")
         if name not in self._arguments:
             tools = ", ".join(self._arguments)
             return FailedCall("unknown_tool", f"unknown tool {name[:80]!r}; the tools are {tools}")
         kinds, required = self._arguments[name]
-        if not isinstance(arguments, dict) or not arguments.keys() <= kinds.keys():
+        arguments = call.get("arguments", {})
+        if not isinstance(arguments, dict):
+            told = f"`arguments` must be an object, got {_kind(arguments)}"
+            return FailedCall("bad_arguments", told, name)
+        if required and "arguments" not in call:
+            told = f"expected the keys name and arguments, got {_list(call)}"
+            return FailedCall("bad_arguments", told, name)
+        if unknown := [key for key in arguments if key not in kinds]:
             wanted = ", ".join(sorted(kinds)) or "none"
-            names = map(repr, arguments) if isinstance(arguments, dict) else [_kind(arguments)]
-            got = ", ".join(names)
-            return FailedCall("bad_arguments", f"{name} takes {wanted}; got {got[:200]}", name)
+            return FailedCall("bad_arguments", f"{name} takes {wanted}; got {_list(unknown)}", name)
         for argument, kind in kinds.items():
-            given = argument in arguments or argument in required
-            if given and (problem := _problem(kind, arguments.get(argument))):
+            if argument not in arguments:
+                problem = "is missing" if argument in required else ""
+            else:
+                problem = _problem(kind, arguments[argument])
+            if problem:
                 return FailedCall("bad_arguments", f"`{argument}` {problem}", name)
         return ToolCall(name, arguments)
+
+
+_CALL = 'an object {"name": ..., "arguments": {...}}'
+_TAG = re.compile(rf"{_OPEN}\s*|</think>")
+
+
+def split_thought(text: str) -> tuple[str, str]:
+    """Split a text after its thought, whose opening tag may be in the prompt.
+
+    A `</think>` inside a string of a call ends no thought.
+
+    >>> split_thought("So.</think>Yes.")
+    ('So.</think>', 'Yes.')
+    """
+    end = 0
+    for tag in _TAG.finditer(text) if "</think>" in text else ():
+        if tag.start() < end:
+            continue
+        if tag[0] == "</think>":
+            return text[: tag.end()], text[tag.end() :]
+        if text.startswith("{", tag.end()):
+            with suppress(ValueError, RecursionError):
+                _, end = _decode_any(text, tag.end())
+    return "", text
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; raise ValueError if a key occurs twice, whose last value would win."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {twice[:80]!r} occurs twice in an object")
+    return found
+
+
+decode = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
+"""Decode the JSON value at a place of a text, and return its end too; keys must be unique."""
+_decode_any = json.JSONDecoder(strict=False).raw_decode
 
 
 def _problem(kind: str, value: Any) -> str:
@@ -189,14 +241,37 @@ def with_calls(content: str, calls: Iterable[tuple[str, str]]) -> str:
     return "\n".join(texts)
 
 
-def _brief(problem: Exception) -> str:
-    return "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
+def _brief(problem: Exception, body: str) -> str:
+    """Return why the text after an opening tag cannot be decoded."""
+    if not body.startswith("{"):
+        return f"expected {_CALL}, got {_start(body)}"
+    if isinstance(problem, RecursionError):
+        return "the call is not valid JSON: nested too deeply"
+    if isinstance(problem, json.JSONDecodeError) and "control character" in problem.msg:
+        raw = body[problem.pos]
+        return f"the call is not valid JSON: a string holds {raw!r} itself, not its escape"
+    return f"the call is not valid JSON: {problem}"
+
+
+def _start(text: str) -> str:
+    return f"{text[:40]!r}" if text else "nothing"
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))[:200] or "none"
 
 
 def _kind(value: Any) -> str:
     """Return the JSON type of a value, for messages on values too deep or long to print."""
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean"}
     return names.get(type(value), "null" if value is None else "a number")
+
+
+def paired(text: str) -> str:
+    """Return a text as JSON returns it: surrogates that form a pair become their character."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def text_fault(text: str) -> str:

@@ -64,6 +64,29 @@ class Wanting(Guessing):
         self.words = words
 
 
+class Failing(Guessing):
+    """Fails in some of its steps.
+
+    Attributes:
+        faults: By number of the step of all episodes: what it raises or returns.
+    """
+
+    faults: ClassVar[dict[int, Any]] = {}
+    times: ClassVar[Any] = count()
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        if options.get("seed") in self.faults.get(-1, ()):
+            raise TimeoutError("no sandbox")
+        return super().reset(**options)
+
+    def step(self, action: str) -> Any:
+        fault = self.faults.get(next(self.times), ("Yes.", 1.0, True, False, {}))
+        if isinstance(fault, Exception):
+            raise fault
+        return fault
+
+
+gym.register("Failing-v0", Failing, disable_env_checker=True)
 gym.register("Guessing-v0", Guessing, max_episode_steps=4)
 gym.register("Changing-v0", Changing)
 gym.register("Numbers-v0", Numbers, disable_env_checker=True)

@@ -45,6 +45,7 @@ ORDER = [
     "resume_gym.terminal",
     "resume_gym.env",
     "resume_gym.evidence",
+    "resume_gym.feedback",
     "resume_gym",
     "resume_gym.agents",
     "resume_gym.corpus",

@@ -27,7 +27,7 @@ TEMPERATURE = 0.7
 
 
 def ask(key: int, ids: list[int], seed: int = 0, max_tokens: int = 12, stop: int = STOP) -> Request:
-    return Request(key, ids, Sampling(TEMPERATURE, max_tokens, stop, (seed, key)))
+    return Request(key, ids, Sampling(TEMPERATURE, max_tokens, {stop}, (seed, key)))
 
 
 def words(count: int, seed: int) -> list[int]:
@@ -250,6 +250,17 @@ def test_a_conversation_does_not_depend_on_its_batch() -> None:
         torch.testing.assert_close(alone.logprobs, wanted.logprobs, atol=1e-5, rtol=0)
     assert len(together[2].ids) == 3
     assert max(len(one.ids) for one in together) > 3
+
+
+def test_a_turn_ends_at_any_end_token() -> None:
+    policy, _ = tiny_policy("qwen3")
+    (whole,) = TransformersEngine(policy).sample([ask(1, words(6, 1), stop=-1)])
+    others = [token for token in range(VOCABULARY) if token not in whole.ids]
+    request = ask(1, words(6, 1))._replace(
+        sampling=Sampling(TEMPERATURE, 12, {*others, whole.ids[5]}, (0, 1))
+    )
+    (cut,) = TransformersEngine(policy).sample([request])
+    assert cut.ids == whole.ids[: whole.ids.index(whole.ids[5]) + 1]
 
 
 def test_samples_follow_the_distribution() -> None:

@@ -15,7 +15,7 @@ from learners.engines.vllm import VLLMEngine
 from learners.testing import check_engine
 
 PROMPT = [9, 1, 17, 4]
-SAMPLING = Sampling(temperature=0.7, max_tokens=8, stop=5, seed=(3,))
+SAMPLING = Sampling(temperature=0.7, max_tokens=8, stops={5}, seed=(3,))
 
 
 class Drawing:
@@ -32,7 +32,7 @@ class Drawing:
         self.seen.setdefault(key, list(ids))
         drawn: list[int] = []
         rng = Random(f"{sampling.seed} {ids}")
-        while len(drawn) < sampling.max_tokens and sampling.stop not in drawn:
+        while len(drawn) < sampling.max_tokens and not sampling.stops & set(drawn):
             drawn.append(rng.randrange(8))
         return Completion(drawn, [-rng.random()] * len(drawn), [self.version] * len(drawn))
 
@@ -141,8 +141,11 @@ def test_a_sound_engine_passes() -> None:
     ("engine", "contract"),
     [
         (Endless(), "ids: expected at most max_tokens=8; got"),
-        (Unstopped(), "ids: expected stop=5 at the end only"),
-        (Early(), r"ids: expected stop=5 at the end, or max_tokens=8 tokens; got \[1\]"),
+        (Unstopped(), r"ids: expected one of stops=\{5\} at the end only"),
+        (
+            Early(),
+            r"ids: expected one of stops=\{5\} at the end, or max_tokens=8 tokens; got \[1\]",
+        ),
         (Mute(), r"ids: expected one or more integers from 0; got \[\]"),
         (Sparse(), "expected as many logprobs and versions as ids; got . ids, 1 logprobs, . vers"),
         (Probable(), "logprobs: expected finite numbers of at most 0"),

@@ -19,7 +19,7 @@ from resume_gym.judges.critique import faults
 from resume_gym.testing import check_env
 
 MINI: Any = make_edit_env("ResumeEditFeedbackMini-v0", split="eval")
-EVERY: Any = make_edit_env("ResumeEditMini-v0", split="eval", feedback_every=1)
+EVERY: Any = make_edit_env("ResumeEditFeedbackMini-v0", split="eval", feedback_every=1)
 
 
 def said(session: Session) -> list[tuple[str, str]]:
@@ -35,7 +35,7 @@ def said(session: Session) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("policy", ["hack", "job words", "delete", "foreign figure", "paste"])
 def test_no_policy_extracts_how_drafts_are_graded(policy: str) -> None:
     for task in MINI.tasks[:12]:
-        agent, session = make_attacker(POLICIES[policy], 0), Session(task, EVERY.rules)
+        agent, session = make_attacker(POLICIES[policy], 0), EVERY.session_type(task, EVERY.rules)
         known = f"{task.resume}\n{task.job}"
         while not session.done:
             session.step(agent(session))
@@ -57,7 +57,7 @@ def test_feedback_is_a_tool_that_costs_a_turn() -> None:
 
 
 def test_feedback_comes_after_every_second_edit() -> None:
-    env: Any = gym.make("ResumeEditMini-v0", split="eval", feedback_every=2).unwrapped
+    env: Any = gym.make("ResumeEditFeedbackMini-v0", split="eval", feedback_every=2).unwrapped
     session = env.new_session(env.tasks[0].task_id)
     words = re.findall(r"\b[A-Z][a-z]{5,}\b", session.text)
     names = [word for word in dict.fromkeys(words) if session.text.count(word) == 1][:4]
@@ -106,7 +106,12 @@ def test_the_environment_keeps_the_contract() -> None:
 
 
 def test_drafts_too_long_to_read_have_feedback_that_says_so() -> None:
-    session = Session(load_tasks("mini")[0], EVERY.rules)
+    session = EVERY.session_type(load_tasks("mini")[0], EVERY.rules)
     name = session.text.split("\n")[0]
     session.step(tool_call("str_replace", old=name, new=name + "\n- words\n" * 700))
     assert "feedback: The draft is too long to read" in session.state.transcript[-1][1].observation
+
+
+def test_other_environments_have_no_feedback() -> None:
+    with pytest.raises(ValueError, match="feedback_every: expected 0, except in"):
+        gym.make("ResumeEdit-v0", feedback_every=1)

@@ -5,6 +5,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_vllm import FakeVLLM
@@ -193,6 +194,30 @@ def test_damaged_weights_are_an_error(damage: str, tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(FileNotFoundError, match=r"expected weights in .*model, "):
         FoundModel.of({"model": str(file.parent)})
+
+
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("config.json", {"hidden_size": 7}),
+        ("config.json", {"num_attention_heads": 0}),
+        ("config.json", {"model_type": "qwen99"}),
+        ("config.json", {"attn_implementation": "odd"}),
+        ("config.json", {"quantization_config": {"quant_method": "gptq"}}),
+        ("config.json", {"layer_types": 3}),
+        ("config.json", {"frozen_layers": "all"}),
+        ("config.json", {"vocab_size": 100}),
+        ("generation_config.json", {"eos_token_id": "end", "max_length": "x"}),
+        ("tokenizer_config.json", {"tokenizer_class": 3}),
+    ],
+)
+def test_an_unusable_model_is_one_line(file: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    shutil.copytree(models.NANO, tmp_path / "model")
+    path = tmp_path / "model" / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(ConfigError, match=r"^model: expected .*") as refused:
+        FoundModel.of({"model": str(tmp_path / "model"), "threads": 1}).player(TOOLS)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_missing_tokenizer_is_one_line(

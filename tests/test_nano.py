@@ -31,6 +31,22 @@ def test_its_template_renders_tools_and_only_appends() -> None:
     assert chat.read(chat.write(call)) == call
 
 
+def test_texts_without_control_strings_have_the_tokens_of_the_whole_conversation() -> None:
+    tokenizer = load_tokenizer("nano")
+    chat = ChatTokens.of("nano", TOOLS)
+    for task in load_tasks("mini", "eval")[:5]:
+        session = Session(task)
+        whole = tokenizer.apply_chat_template(
+            session.messages, tools=list(TOOLS), tokenize=False, add_generation_prompt=True
+        )
+        prompt = chat.prompt(session.system_prompt, session.prompt)
+        assert prompt == tokenizer.encode(whole, add_special_tokens=False)
+        text = session.step(tool_call("review")).observation
+        between = f"\n<|im_start|>user\n<tool_response>\n{text}\n</tool_response><|im_end|>\n"
+        between += "<|im_start|>assistant\n"
+        assert list(chat.reply(text)) == tokenizer.encode(between, add_special_tokens=False)
+
+
 def test_a_quote_has_the_tokens_of_the_document() -> None:
     tokenizer = load_tokenizer("nano")
     chat = ChatTokens(tokenizer, TOOLS)

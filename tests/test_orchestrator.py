@@ -2,6 +2,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -27,6 +28,7 @@ from resume_gym.judges import (
     JudgeMisconfigured,
     JudgeRefused,
     JudgeUnavailable,
+    as_async,
 )
 from resume_gym.llm import Usage
 
@@ -134,6 +136,33 @@ def test_a_judge_failure_is_not_a_number(
     again = batch(make(engine, FixedJudge(), tmp_path, groups=1, group_size=2))
     assert [r.session.state.verdict for r in again.rollouts] == [BEST] * 2
     assert engine.seeds == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda: {}["clarity"], "raised KeyError: 'clarity'"),
+        (lambda: None, "expected a Verdict, got None"),
+        (lambda: Verdict(1, 5, 0, 0, 0, 0), "raised ValueError: clarity: expected -1, 0 or +1"),
+    ],
+)
+def test_a_judge_with_a_fault_loses_the_episode_only(
+    answer: Callable[[], Any], told: str, asynchronous: bool
+) -> None:
+    times = count()
+
+    class Faulty(FixedJudge):
+        def judge(self, task: Task, revised: str) -> Verdict:
+            return answer() if next(times) in (2, 7) else BEST
+
+    notes: list[str] = []
+    judge = as_async(Faulty()) if asynchronous else Faulty()
+    one = batch(make(says(EDIT, SUBMIT), judge, note=notes.append, timeout_s=30.0))
+    assert len(one.rollouts) + one.dropped_episodes + 2 * one.dropped_groups == 12
+    assert one.dropped_episodes == 2
+    assert [told in note for note in notes] == [True, True]
+    assert ["Traceback" in note for note in notes] == ["raised" in told, False], "each fault once"
 
 
 def test_stored_episodes_are_not_played_again(tmp_path: Path) -> None:

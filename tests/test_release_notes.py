@@ -101,7 +101,7 @@ def test_what_users_need_must_stay() -> None:
         (tool_call("drop", entry="(#"), "ambiguous", "3 entries"),
         (tool_call("move", entry="(#1)", section="Other"), "bad_arguments", "one of Breaking"),
         (tool_call("move", entry="(#1)", section="Breaking"), "unchanged", "changes nothing"),
-        (tool_call("move", entry="(#1)"), "bad_arguments", "`section` must be a string, got null"),
+        (tool_call("move", entry="(#1)"), "bad_arguments", "`section` is missing"),
         (tool_call("str_replace", old="a", new="b"), "unknown_tool", "drop, move, review, submit"),
         (tool_call("drop", entry=1), "bad_arguments", "`entry` must be a string, got a number"),
     ],

@@ -1,3 +1,7 @@
+import json
+from typing import Any
+
+import numpy as np
 import pytest
 from conftest import BEST, RESUME, WORST, make_task
 from hypothesis import given, settings
@@ -119,6 +123,26 @@ def test_a_verdict_holds_no_other_value(name: str, value: int) -> None:
     fields = dict.fromkeys(rewards.VERDICT_FIELDS, 1)
     with pytest.raises(ValueError, match=name):
         Verdict(**{**fields, name: value})
+
+
+def test_numbers_of_other_types_become_json() -> None:
+    verdict = Verdict(*np.array([1, 0, -1, 0, 1, 1]), confidence={"clarity": np.float32(0.5)})
+    assert verdict == Verdict(1, 0, -1, 0, 1, 1, confidence={"clarity": 0.5})
+    session = play(edit("- Built"), SUBMIT)
+    session.grade(verdict)
+    assert json.loads(json.dumps(session.record())) == session.record()
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [None, {"clarity": 1}, 3, Verdict(1, 0, 0, 0, 0, 0, reasons={"clarity": np.int64(1)}),
+     Verdict(1, 0, 0, 0, 0, 0, confidence={"clarity": float("nan")})],
+)  # fmt: skip
+def test_malformed_verdicts_are_refused(verdict: Any) -> None:
+    session = play(edit("- Built"), SUBMIT)
+    with pytest.raises(ValueError, match="verdict: expected"):
+        session.grade(verdict)
+    assert session.needs_verdict
 
 
 def test_a_resume_is_either_invented_or_not() -> None:

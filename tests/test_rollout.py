@@ -1,14 +1,17 @@
 import asyncio
 import json
+from collections.abc import Sequence
 from itertools import groupby
 
 import pytest
 from conftest import make_task
 from scripted import CHAT, CUT, EDIT, REVIEW, SUBMIT, Scripted
+from tiny import tiny_tokenizer
 
-from learners.engines import EngineError, Sampling
+from learners.engines import Completion, EngineError, Sampling
 from learners.rollouts.rollout import NOT_SAMPLED, Rollout, play
-from resume_gym import Rules, Session
+from learners.rollouts.tokens import ChatTokens
+from resume_gym import TOOLS, Rules, Session
 
 RULES = Rules(max_turns=3)
 
@@ -20,7 +23,7 @@ def fresh(number: int = 0) -> Rollout:
 
 def run(*script: str | Exception) -> tuple[Rollout, Scripted]:
     rollout, engine = fresh(), Scripted(lambda key: script, version=7)
-    sampling = Sampling(1.0, 64, CHAT.end, (100, 5))
+    sampling = Sampling(1.0, 64, CHAT.ends, (100, 5))
     asyncio.run(play(rollout, 5, engine.generate, CHAT, sampling))
     return rollout, engine
 
@@ -66,6 +69,27 @@ def test_each_turns_tokens_have_its_advantage(script: tuple[str, ...]) -> None:
     runs = [(value, len(list(same))) for value, same in groupby(credited.advantages) if value]
     assert runs == list(zip([1.5, -2.0, 0.25], sample.turns, strict=True))
     assert [bool(value) for value in credited.advantages] == sample.sampled
+
+
+def test_a_turn_that_ends_with_another_end_token_gets_the_templates() -> None:
+    other = 0
+    chat = ChatTokens(tiny_tokenizer(), TOOLS, {other})
+    said = [*chat.write(SUBMIT)[:-1], other]
+
+    async def generate(key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
+        return Completion(*([each] * len(said) for each in (0, 0.0, 0)))._replace(ids=said)
+
+    one = fresh()
+    one.session.step(REVIEW)
+    asyncio.run(play(one, 0, generate, chat, Sampling(1.0, 64, chat.ends, (1,))))
+    assert one.response == said
+    assert one.session.state.submitted, "the end token is no part of the action"  # type: ignore[attr-defined]
+    said = [*chat.write(REVIEW)[:-1], other]
+    one = fresh()
+    asyncio.run(play(one, 0, generate, chat, Sampling(1.0, 64, chat.ends, (1,))))
+    n = len(said)
+    assert one.response[: n + 1] == [*said, chat.end]
+    assert one.sampled[: n + 1] == [True] * n + [False]
 
 
 def test_a_turn_that_is_cut_off_gets_an_end_that_was_not_sampled() -> None:

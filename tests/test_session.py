@@ -1,6 +1,7 @@
 import json
 import pickle
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resume_gym import ERRORS, Rules, Session, Task, TaskError, tool_call
+from resume_gym.editing import MAX_OBSERVATION
 from resume_gym.spaces import UnicodeText
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
@@ -251,3 +253,21 @@ def test_session_needs_neither_gymnasium_nor_a_judge() -> None:
     source = (Path(__file__).parents[1] / "resume_gym" / "session.py").read_text()
     assert "import gymnasium" not in source
     assert "judges" not in source
+
+
+def test_a_reply_stays_within_the_observation_space(task: Task) -> None:
+    long = replace(task, resume="a\n\n" * 100_000)
+    session = Session(long, Rules(max_turns=3, max_chars=400_000))
+    reply = session.step(tool_call("str_replace", old="a", new="c", count=100_000)).observation
+    assert UnicodeText(MAX_OBSERVATION).contains(reply)
+    assert reply.startswith("@@ ")
+    assert "characters left out]" in reply
+    assert reply.endswith("turns left: 2/3 | edits: 1")
+
+
+def test_a_pair_of_surrogates_is_replayed_as_its_character(task: Task) -> None:
+    session = Session(task, Rules(max_turns=3))
+    for text in (tool_call("str_replace", old="\ud83d\ude42", new="x"), "\ud83d\ude42", "\ud83d"):
+        session.step(text)
+    again = Session.replay(task, json.loads(json.dumps(session.record())))
+    assert again.record() == session.record()

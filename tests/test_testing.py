@@ -245,8 +245,6 @@ class Reversing(AsyncJudge):
         (Says(matches), "a hidden job description"),
         (Says(matches_visibly), "a pasted job description"),
         (Says(lambda task, revised: asdict(BEST)), "expected a Verdict; got {'hallucination'"),
-        (Says(lambda task, revised: graded(0.0)), "clarity: expected an int; got 0.0 of .*float"),
-        (Says(lambda task, revised: graded(False)), "expected an int; got False"),
         (Says(lambda task, revised: graded(confidence={"clarity": 90.0})), "confidence: .*0 to 1"),
         (Says(lambda task, revised: graded(reasons={"style": "!"})), "reasons: .*fields of a verd"),
         (Says(lambda task, revised: graded(reasons={"clarity": 1})), "reasons: .*values of type"),

@@ -7,15 +7,18 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
-from guessing import Guessing
+from guessing import Failing, Guessing
 from scripted import Scripted
 
 from learners.config import Config, ConfigError, load
-from learners.rollouts.orchestrator import Orchestrator
-from learners.rollouts.text_env import Start, TextSession
+from learners.rollouts.orchestrator import Orchestrator, StepRollouts
+from learners.rollouts.rollout import EpisodeError
+from learners.rollouts.text_env import Start, TextSession, opening
 from learners.rollouts.tokens import ChatTokens
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
@@ -122,6 +125,66 @@ def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
     again = asyncio.run(silent.batch(1)).rollouts
     assert [one.record() for one in again] == [one.record() for one in rollouts]
     assert len(Trajectories(tmp_path).graded(1, range(2))) == 6
+
+
+def failing(
+    faults: dict[int, Any],
+    notes: list[str],
+    seeds: range = range(4),
+    kept: Trajectories | None = None,
+) -> StepRollouts:
+    """A step of two groups of four episodes, of one turn each, with the faults of some steps."""
+    Failing.faults, Failing.times = faults, count()
+    opening.cache_clear()
+    tasks = [Start("guessing:Failing-v0", seed) for seed in seeds]
+    work = Workload(Rules(max_turns=3), tasks, tasks[:1], None, _chat(), TextSession, Returns)
+    config = replace(CONFIG, env="guessing:Failing-v0", group_size=4)
+    return asyncio.run(
+        Orchestrator(config, work, Scripted(lambda key: ["yes"]), kept, notes.append).batch(1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (ConnectionError("gone"), "ConnectionError: gone"),
+        (TimeoutError("slow"), "TimeoutError: slow"),
+        (("Yes.", float("nan"), True, False, {}), "expected a finite reward"),
+        (("Yes.", "much", True, False, {}), "TypeError"),
+        ((3, 1.0, True, False, {}), "expected observations that are texts"),
+        (("half \ud83d", 0.0, False, False, {}), "surrogate"),
+        (None, "TypeError"),
+    ],
+)
+def test_an_environment_that_fails_loses_its_episode_only(fault: Any, told: str) -> None:
+    notes: list[str] = []
+    made = failing({2: fault, 5: fault}, notes)
+    assert (len(made.rollouts), made.dropped_episodes, made.dropped_groups) == (6, 2, 0)
+    assert [told in note for note in notes] == [True, True]
+    assert ["Traceback" in note for note in notes] == [True, False], "each fault once"
+
+
+def test_an_environment_that_cannot_start_loses_its_group_only() -> None:
+    notes: list[str] = []
+    made = failing({-1: {0}}, notes, range(2))
+    assert (len(made.rollouts), made.dropped_episodes, made.dropped_groups) == (4, 4, 1)
+    assert ["TimeoutError: no sandbox" in note for note in notes] == [True]
+
+
+def test_an_episode_whose_environment_fails_in_a_resumed_run_is_played_again(
+    tmp_path: Path,
+) -> None:
+    notes: list[str] = []
+    whole = failing({}, notes, kept=Trajectories(tmp_path))
+    again = failing({2: ConnectionError("gone")}, notes, kept=Trajectories(tmp_path, notes.append))
+    assert [r.record() for r in again.rollouts] == [r.record() for r in whole.rollouts]
+    assert ["played again: ConnectionError: gone" in note for note in notes] == [True]
+
+
+def test_a_step_in_which_every_environment_fails_ends_with_its_fault() -> None:
+    gone = dict.fromkeys(range(8), ConnectionError("gone"))
+    with pytest.raises(EpisodeError, match=r"8 of 8 episodes failed, .* ConnectionError: gone"):
+        failing(gone, [])
 
 
 def _chat() -> ChatTokens:

@@ -1,4 +1,5 @@
 import json
+import re
 from typing import Any
 
 import pytest
@@ -128,6 +129,46 @@ def test_markers_may_stand_in_arguments(text: str) -> None:
     assert parse(action) == ToolCall("str_replace", {"old": text, "new": "y"})
     action = tool_call("str_replace", old="y", new=text)
     assert parse(action) == ToolCall("str_replace", {"old": "y", "new": text})
+
+
+@pytest.mark.parametrize("thought", ["", "<think>x</think>", "x</think>", f"{REVIEW}?</think>"])
+@pytest.mark.parametrize("text", ["</think>", "<think>", "a </think> b <think>", "</tool_call>"])
+def test_unescaped_markers_in_strings_change_no_reading(thought: str, text: str) -> None:
+    call = raw(json.dumps({"name": "str_replace", "arguments": {"old": text, "new": text}}))
+    assert parse(thought + call) == ToolCall("str_replace", {"old": text, "new": text})
+    assert parse(f"<think>Perhaps {call}?</think>{REVIEW}") == ToolCall("review")
+
+
+EDIT = '{"name": "str_replace", "arguments": {"old": "a", "new": "b"'
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "reason"),
+    [
+        (raw('{"name": "review", "name": "submit"}'), "bad_json", "key 'name' occurs twice"),
+        (raw(EDIT + ', "new": ""}}'), "bad_json", "key 'new' occurs twice"),
+        (raw(EDIT + r', "x": {"\ud800": 1, "\ud800": 2}}}'), "bad_json", "occurs twice"),
+        (raw(f"{EDIT}}}}}".replace("arguments", "inputs")), "bad_arguments", "'inputs'"),
+        (raw('{"function": "review"}'), "bad_json", "'function'"),
+        (raw('{"name": "submit", "arguments": null}'), "bad_arguments", "`arguments` .* got null"),
+        (raw('{"name": "review", "arguments": "{}"}'), "bad_arguments", "an object, got a string"),
+        (tool_call("str_replace", old="a"), "bad_arguments", "`new` is missing"),
+        (tool_call("str_replace", old="a", new="b", by=1), "bad_arguments", "got 'by'"),
+        (raw('{"name": "submit", "arguments": "a\nb"}'), "bad_json", r"holds '\\n' itself"),
+        ('<tool_call>{"name": "submit"}', "bad_json", "expected </tool_call> .* got nothing"),
+        (raw("\n<function=submit>\n"), "bad_json", r"expected an object .* got '<function=submit>"),
+        (raw(""), "bad_json", "expected an object"),
+        (f"<think>a</think> so <think>b</think>{REVIEW}", "no_call", "found a second <think>"),
+        (f"<think>never ends {REVIEW}", "no_call", "<think> without </think>"),
+        (f"<think>{REVIEW}</think>", "no_call", "none after </think>, one before"),
+    ],
+)
+def test_reasons_name_the_fault(call: str, error: str, reason: str) -> None:
+    failed = parse(call)
+    assert isinstance(failed, FailedCall)
+    assert failed.error == error
+    assert re.search(reason, failed.reason)
+    failed.reason.encode()
 
 
 PIECES = """\

@@ -147,7 +147,6 @@ def test_wrong_tokens_in_a_whole_line_are_refused(
     "change",
     [
         {"actions": [5]},
-        {"actions": [SUBMIT, SUBMIT]},
         {"reward": "high"},
         {"verdict": 5},
         {"verdict": {"overall": "better"}},

@@ -100,7 +100,7 @@ def server(
 
 def ask(engine: VLLMEngine, prompts: list[list[int]], max_tokens: int = 24) -> list[Completion]:
     async def every() -> list[Completion]:
-        sampling = Sampling(TEMPERATURE, max_tokens, STOP, (5,))
+        sampling = Sampling(TEMPERATURE, max_tokens, {STOP}, (5,))
         try:
             asked = (engine.generate(key, one, sampling) for key, one in enumerate(prompts))
             return list(await asyncio.gather(*asked))
@@ -227,7 +227,7 @@ def test_an_update_during_a_completion_shows_in_its_versions(
     before = sampled(server("tied").url)
 
     async def both() -> Completion:
-        sampling = Sampling(TEMPERATURE, 1000, UNLIKELY, (5,))
+        sampling = Sampling(TEMPERATURE, 1000, {UNLIKELY}, (5,))
         asked = asyncio.create_task(engine.generate(0, PROMPT, sampling))
         async with asyncio.timeout(60):
             while await asyncio.to_thread(sampled, server("tied").url) == before:

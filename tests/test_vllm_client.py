@@ -38,7 +38,7 @@ from learners.rollouts.trajectories import Trajectories
 from learners.training import models, ranks
 from resume_gym import TOOLS, tool_call
 
-SAMPLING = Sampling(0.7, 8, 5, (1,))
+SAMPLING = Sampling(0.7, 8, {5}, (1,))
 
 
 def speak(ids: Sequence[int]) -> Sequence[int]:

@@ -32,9 +32,30 @@ def no_garbage() -> None:
 
 def test_time_limit_truncates(options: dict[str, Any]) -> None:
     env = gym.make(ID, max_episode_steps=2, **options)
-    env.reset()
+    with pytest.warns(UserWarning, match="TimeLimit of 2 steps is below max_turns=10"):
+        env.reset()
+    env.reset()  # warns once
     assert env.step(REVIEW)[2:4] == (False, False)
     assert env.step(REVIEW)[2:4] == (False, True)
+
+
+def test_any_time_limit_below_the_budget_warns_at_the_first_reset(options: dict[str, Any]) -> None:
+    inner = wrappers.OrderEnforcing(gym.make(ID, max_turns=4, **options))
+    with pytest.warns(UserWarning, match="TimeLimit of 3 steps is below max_turns=4"):
+        wrappers.RecordEpisodeStatistics(wrappers.TimeLimit(inner, 3)).reset(seed=0)
+    gym.make(ID, max_turns=4, max_episode_steps=4, **options).reset()
+
+
+def test_wrappers_that_pad_begin_with_empty_texts(env: gym.Env[str, str]) -> None:
+    delayed = wrappers.DelayObservation(env, delay=1)
+    assert delayed.reset()[0] == "" in delayed.observation_space
+    assert delayed.step(REVIEW)[0].startswith("# Job")
+    for padding in ("zero", "reset"):
+        stacked = wrappers.FrameStackObservation(env, 3, padding_type=padding)
+        first, _ = stacked.reset()
+        assert first in stacked.observation_space
+        assert first[:2] == (("", "") if padding == "zero" else (first[2], first[2]))
+        assert stacked.step(REVIEW)[0][:2] == first[1:]
 
 
 def test_record_episode_statistics(env: gym.Env[str, str]) -> None:

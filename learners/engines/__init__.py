@@ -1,6 +1,6 @@
 """Interface of engines, which sample tokens and do not know about episodes, tools or text."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -22,14 +22,14 @@ class Sampling:
     Attributes:
         temperature: divisor of the logits, greater than 0.
         max_tokens: limit of one completion in tokens, end token included.
-        stop: id of the end token.
+        stops: ids of the end tokens.
         seed: non-negative integers that identify this turn of this episode. An engine with
             reproducible random numbers uses the same ones for the same seed, in any batch.
     """
 
     temperature: float
     max_tokens: int
-    stop: int
+    stops: Collection[int]
     seed: tuple[int, ...]
 
 

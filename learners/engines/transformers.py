@@ -359,7 +359,7 @@ class TransformersEngine:
                 sampled.append(chosen[row])
                 versions.append(self._version)
                 key, before, sampling = requests[index]
-                if ids[-1] == sampling.stop or len(ids) == sampling.max_tokens:
+                if ids[-1] in sampling.stops or len(ids) == sampling.max_tokens:
                     live.remove(index)
                     # the last token has not been fed, so it is not in the cache
                     said = [*before, *ids[:-1]]

@@ -85,8 +85,8 @@ class VLLMEngine:
             "sampling_params": {
                 "temperature": sampling.temperature,
                 "max_tokens": sampling.max_tokens,
-                "stop_token_ids": [sampling.stop],
-                "ignore_eos": True,  # the model's files may name other end tokens
+                "stop_token_ids": sorted(sampling.stops),
+                "ignore_eos": True,  # the end tokens are those above
                 "logprobs": 0,
                 "detokenize": False,
             },

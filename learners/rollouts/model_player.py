@@ -189,7 +189,7 @@ class ModelPlayer:
     def __init__(self, model: FoundModel, tools: Sequence[Mapping[str, Any]]) -> None:
         config = self._config = model.config
         self._guided = model.prompting == "guided"
-        self._chat = ChatTokens(models.load_tokenizer(config.model), tools)
+        self._chat = ChatTokens.of(config.model, tools)
         self._keys = count()
         self._servers: list[Server] = []
         self._logs: Path | None = None
@@ -230,7 +230,7 @@ class ModelPlayer:
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
         """Play a session to its end; see `Player`."""
         config, chat, key = self._config, self._chat, next(self._keys)
-        sampling = Sampling(config.temperature, config.max_tokens, chat.end, (seed,))
+        sampling = Sampling(config.temperature, config.max_tokens, chat.ends, (seed,))
         try:
             if self._guided:
                 await self._play_guided(session, key, sampling)
@@ -238,7 +238,7 @@ class ModelPlayer:
                 prompt = chat.prompt(session.system_prompt, session.prompt)
                 episode = rollout.Rollout(0, 0, session, prompt)
                 await rollout.play(episode, key, self._engine.generate, chat, sampling)
-        except RefusedError as problem:
+        except (RefusedError, rollout.EpisodeError) as problem:
             raise Refused(str(problem)) from None
         except EngineError as problem:
             raise Unavailable(str(problem)) from None
@@ -255,7 +255,7 @@ class ModelPlayer:
             ids += opening
             said: list[int] = []
             call = None
-            while call is None and len(said) < sampling.max_tokens and said[-1:] != [chat.end]:
+            while call is None and len(said) < sampling.max_tokens and not chat.ends & {*said[-1:]}:
                 part = min(_GUIDED_TOKENS, sampling.max_tokens - len(said))
                 seed = (*sampling.seed, session.turns, len(said))
                 sampled = await self._engine.generate(

@@ -7,24 +7,26 @@ The caller limits staleness by when it starts the episodes of a step.
 
 import asyncio
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from textwrap import indent
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from learners.config import Config
 from learners.engines import Completion, Engine, RefusedError, Sampling
-from learners.rollouts.rollout import NOT_SAMPLED, Rollout, play
+from learners.rollouts.rollout import NOT_SAMPLED, EpisodeError, Rollout, environment, play
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from resume_gym.evaluation import Returns, grade
-from resume_gym.judges import AsyncJudge, JudgeMisconfigured
-from resume_gym.llm import Usage
+from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured
+from resume_gym.llm import ModelError, Usage
 
 GROUP_SHARE = 0.75
 """Minimum share of successful episodes in a group (12 of 16); other groups are dropped."""
@@ -41,7 +43,8 @@ class StepRollouts(NamedTuple):
 
     Attributes:
         rollouts: rollouts of all groups that were not dropped, group by group.
-        dropped_episodes: number of episodes without tokens or verdict, not in `rollouts`.
+        dropped_episodes: number of episodes without tokens or verdict, or with an environment that
+            failed; not in `rollouts`.
         dropped_groups: number of groups with too few episodes.
         lag_s: maximum delay of the event loop in seconds, while they were played.
         summary: figures of `rollouts`.
@@ -102,9 +105,10 @@ class Orchestrator:
         self._waits: dict[int, tuple[str, float]] = {}
         self._lag_s = 0.0
         self._evaluations = 0
+        self._told: set[str] = set()
 
-    def plan(self, step: int) -> tuple[list[Rollout], int]:
-        """Return the unplayed rollouts of a step, and its seed.
+    def plan(self, step: int) -> tuple[list[Rollout], list[Exception], int]:
+        """Return the unplayed rollouts of a step, the errors of those without, and its seed.
 
         They depend only on the run's seed and the step, so a resumed run draws the same.
         """
@@ -114,15 +118,23 @@ class Orchestrator:
         chosen = rng.choice(len(work.tasks), config.groups, replace=again)
         tasks = [work.tasks[i] for i in chosen]
         first = (step - 1) * config.groups
-        return self._fresh(tasks, config.group_size, first), int(rng.integers(2**62))
+        return *self._fresh(tasks, config.group_size, first), int(rng.integers(2**62))
 
-    def _fresh(self, tasks: Sequence[Any], members: int, first: int = 0) -> list[Rollout]:
-        rollouts = []
+    def _fresh(
+        self, tasks: Sequence[Any], members: int, first: int = 0
+    ) -> tuple[list[Rollout], list[Exception]]:
+        rollouts: list[Rollout] = []
+        failures: list[Exception] = []
         for group, task in enumerate(tasks, first):
-            session = self._work.session(task)
-            prompt = self._work.chat.prompt(session.system_prompt, session.prompt)
-            rollouts += [Rollout(group, i, session.fork(), prompt) for i in range(members)]
-        return rollouts
+            try:
+                with environment():
+                    session = self._work.session(task)
+                    prompt = self._work.chat.prompt(session.system_prompt, session.prompt)
+                    rollouts += [Rollout(group, i, session.fork(), prompt) for i in range(members)]
+            except EpisodeError as error:
+                failures += [error] * members
+                self._report(f"All episodes of {task.task_id} are dropped", error)
+        return rollouts, failures
 
     async def batch(self, step: int) -> StepRollouts:
         """Play the episodes of a step, except those already stored.
@@ -132,9 +144,10 @@ class Orchestrator:
         Raises:
             EngineError: the engine returned no tokens.
             JudgeError: every group has too few verdicts.
+            EpisodeError: the environment failed too often in every group.
             ConfigError: the stored rollouts belong to another run.
         """
-        planned, seed = self.plan(step)
+        planned, unopened, seed = self.plan(step)
         stored = self._trajectories
         rollouts = stored.restore(step, planned) if stored else planned
         if self._engine.repeatable and not all(rollout.session.done for rollout in rollouts):
@@ -144,12 +157,14 @@ class Orchestrator:
         self._lag_s = 0.0
         size = self._config.group_size
         store = partial(stored.append, step) if stored else _forget
-        graded, failures = await self._play_all(rollouts, planned[0].group * size, seed, store)
+        key = (step - 1) * self._config.groups * size
+        graded, failures = await self._play_all(rollouts, key, seed, store)
+        failures += unopened
         lag_s = self._lag_s
         groups = [list(members) for _, members in groupby(graded, lambda rollout: rollout.group)]
         complete = [members for members in groups if len(members) >= GROUP_SHARE * size]
         if not complete:
-            raise _failed(failures, len(rollouts))
+            raise _failed(failures, self._config.groups * size)
         if stored:
             stored.sync(step)
         graded = [rollout for members in complete for rollout in members]
@@ -165,18 +180,20 @@ class Orchestrator:
 
         Raises:
             EngineError: the engine returned no tokens.
-            JudgeError: less than three quarters of the episodes received a verdict.
+            JudgeError, EpisodeError: less than three quarters of the episodes were graded.
         """
-        rollouts = self._fresh(self._work.held_out, self._config.eval_rollouts)
+        rollouts, unopened = self._fresh(self._work.held_out, self._config.eval_rollouts)
+        episodes = len(rollouts) + len(unopened)
         self._evaluations += 1  # negative keys do not collide with those of steps
-        key = -self._evaluations * len(rollouts)
+        key = -self._evaluations * episodes
         stored = self._trajectories and self._trajectories.held_out()
         if stored:
             stored.path(step).unlink(missing_ok=True)
         store = partial(stored.append, step) if stored else _forget
         graded, failures = await self._play_all(rollouts, key, 0, store)
-        if failures and len(graded) < GROUP_SHARE * len(rollouts):
-            raise _failed(failures, len(rollouts))
+        failures += unopened
+        if failures and len(graded) < GROUP_SHARE * episodes:
+            raise _failed(failures, episodes)
         if stored:
             stored.sync(step)
         versions = {v for rollout in graded for v in rollout.versions if v != NOT_SAMPLED}
@@ -211,18 +228,20 @@ class Orchestrator:
         """Play and store an episode, and grade all that can then be judged."""
         config, session = self._config, rollout.session
         try:
-            if not session.done:
-                stop = self._work.chat.end
-                sampling = Sampling(config.temperature, config.max_tokens, stop, seed)
-                await play(rollout, key, self._generate, self._work.chat, sampling)
-                rollout.recall()
-                if self._judge_waits or not session.needs_verdict:
-                    store(rollout)
-        except RefusedError as error:
+            try:
+                if not session.done:
+                    ends = self._work.chat.ends
+                    sampling = Sampling(config.temperature, config.max_tokens, ends, seed)
+                    await play(rollout, key, self._generate, self._work.chat, sampling)
+                    rollout.recall()
+                    if self._judge_waits or not session.needs_verdict:
+                        store(rollout)
+            finally:
+                self._engine.release(key)
+                with environment():
+                    session.close()
+        except (RefusedError, EpisodeError) as error:
             self._drop(rollout, error, groups)
-        finally:
-            self._engine.release(key)
-            session.close()
         if ready := groups.ready(rollout):
             with self._waiting(key, f"judge {self._judge.name!r}"):
                 await self._grade(ready, store, groups)
@@ -247,8 +266,19 @@ class Orchestrator:
 
     def _drop(self, rollout: Rollout, error: Exception, groups: "_Groups") -> None:
         groups.failures[id(rollout)] = error
-        cause = error if isinstance(error, RefusedError) else f"no verdict: {error}"
-        self._note(f"An episode of {rollout.session.task.task_id} is dropped: {cause}")
+        self._report(f"An episode of {rollout.session.task.task_id} is dropped", error)
+
+    def _report(self, event: str, error: Exception) -> None:
+        """Note an event with its cause, and the traceback of each fault of a user's code once."""
+        cause, details = error.__cause__, ""
+        if cause is not None and not isinstance(cause, JudgeError | ModelError):
+            place = f"{type(cause)} {traceback.extract_tb(cause.__traceback__)[-1:]}"
+            if place not in self._told:
+                self._told.add(place)
+                lines = "".join(traceback.format_exception(cause)).rstrip()
+                details = "\n\n" + indent(lines, "      ") + "\n"
+        kind = "no verdict: " if isinstance(error, JudgeError) else ""
+        self._note(f"{event}: {kind}{error}{details}")
 
     async def _generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
         with self._waiting(key, "the engine"):

@@ -3,7 +3,8 @@
 `play` alternates between engine and session; grading and scheduling are up to the orchestrator.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
@@ -15,6 +16,10 @@ from resume_gym.json_lines import is_finite
 
 NOT_SAMPLED = -1
 """Version of tokens that the policy did not sample."""
+
+
+class EpisodeError(Exception):
+    """An environment raised an exception, the cause, or returned a malformed value."""
 
 
 class Episode(Protocol):
@@ -137,6 +142,15 @@ class Rollout:
         return replace(self, session=session, **tokens)
 
 
+@contextmanager
+def environment() -> Iterator[None]:
+    """Turn any exception of an environment into an EpisodeError."""
+    try:
+        yield
+    except Exception as error:
+        raise EpisodeError(f"{type(error).__name__}: {error}") from error
+
+
 Generate = Callable[[int, Sequence[int], Sampling], Awaitable[Completion]]
 """Type of `Engine.generate`."""
 _TOKENS: Mapping[str, Callable[[Any], bool]] = {
@@ -162,6 +176,7 @@ async def play(
 
     Raises:
         EngineError: the engine returned no tokens.
+        EpisodeError: the environment failed.
     """
     session = rollout.session
     while True:
@@ -171,11 +186,13 @@ async def play(
         rollout.sampled += [True] * len(completion.ids)
         rollout.logprobs += completion.logprobs
         rollout.versions += completion.versions
-        step = session.step(chat.read(completion.ids))
+        with environment():
+            step = session.step(chat.read(completion.ids))
+            reply = () if step.done else chat.reply(step.observation)
         if step.done:
             return
-        # a turn cut off at max_tokens lacks the template's end token; it is added as not sampled,
-        # so the loss leaves it out
-        if completion.ids[-1] != sampling.stop:
-            rollout.append_observation([sampling.stop])
-        rollout.append_observation(chat.reply(step.observation))
+        # a turn that was cut off, or ended with another end token, lacks the template's;
+        # it is added as not sampled, so the loss leaves it out
+        if completion.ids[-1] != chat.end:
+            rollout.append_observation([chat.end])
+        rollout.append_observation(reply)

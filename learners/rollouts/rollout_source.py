@@ -168,7 +168,7 @@ class RolloutSource:
         self._version = version
         chat, session = self._work.chat, self._work.session(self._work.held_out[0])
         prompt = chat.prompt(session.system_prompt, session.prompt)
-        sampling = Sampling(self._config.temperature, PROBE_TOKENS, chat.end, (0,))
+        sampling = Sampling(self._config.temperature, PROBE_TOKENS, chat.ends, (0,))
         probes = asyncio.run(self._engine.probe(prompt, sampling))
         lists = [(one.ids, [True] * len(one.ids), one.logprobs) for one in probes]
         return [Sample(0, prompt, *each, [0.0] * len(each[0])) for each in lists]

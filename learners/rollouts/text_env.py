@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 import gymnasium
 
 from resume_gym import Rules
+from resume_gym.tools import paired
 
 TEXT_TASKS = 4096
 """Number of training seeds, from 0; held-out seeds follow."""
@@ -77,6 +78,7 @@ def _text(task: Start, observation: Any) -> str:
     if not isinstance(observation, str):
         kind = type(observation).__name__
         raise ValueError(f"env: expected observations that are texts, {task.env} gave a {kind}")
+    observation.encode()  # a ValueError for lone surrogates, which no tokenizer takes
     return observation
 
 
@@ -131,6 +133,7 @@ class TextSession:
         """
         if self.done:
             raise RuntimeError("the episode is over: start a new session")
+        text = paired(text)
         if self._env is None:
             self._env = gymnasium.make(self.task.env)
             self._env.reset(seed=self.task.seed)

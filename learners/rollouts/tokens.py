@@ -2,21 +2,36 @@
 
 A conversation is a growing list of token ids: the prompt, rendered once with the chat template;
 the sampled tokens, unchanged; and between them the tool replies, rendered separately. The history
-is never rendered or tokenised again.
+is never rendered or tokenised again. If the template opens a thought, or fills one, at the start of
+a turn, these tokens belong to the prompt of the turn.
+
+Texts of the environment never become added tokens, such as an end token: a string that would is cut
+in two, and both parts are encoded separately.
 """
 
-from collections.abc import Mapping, Sequence
+import ctypes
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from os.path import commonprefix
+from typing import Any, Self
 
-import jinja2
 from transformers import PreTrainedTokenizerBase
 
-_USER = {"role": "user", "content": "question"}
+from learners.training import models
+
+# mark the parts of a rendered conversation with private-use characters, which no template contains
+_SYSTEM, _QUESTION, _ANSWER, _REPLY = (
+    f"\ue000{name}\ue000" for name in ("system", "question", "answer", "reply")
+)
+_USER = {"role": "user", "content": _QUESTION}
 # quotes, HTML, a backslash and outer spaces reveal a template that escapes or trims replies
 _ODD = ' "odd"\n<&>\\ '
-# marks the reply with private-use characters, which no template contains
-_REPLY = "\ue000reply\ue000"
+_CUT = "\ufdd0\ufdd1\ufdd0"  # marks a cut; these noncharacters are in no document
+_RENDER_S = 5.0
+_EXCERPT = 80
 
 
 class TemplateError(ValueError):
@@ -27,20 +42,42 @@ class ChatTokens:
     """Encoder and decoder of chats for one tokenizer and one set of tools.
 
     Args:
-        tokenizer: its chat template must support system, user, assistant and tool messages.
+        tokenizer: its chat template must support user and assistant messages. If it does not
+            support tool messages, replies are user messages; if it does not support system
+            messages, the first user message begins with the system prompt.
         tools: tool schemas in OpenAI format, which the template renders into the prompt.
+        ends: ids of the model's end tokens, in addition to the tokenizer's and the template's.
+
+    Attributes:
+        end: id of the token that ends an assistant turn in the template.
+        ends: ids of all tokens that end a sampled turn.
 
     Raises:
-        TemplateError: appending a tool reply would change the preceding text.
+        TemplateError: the template fails, or appending a reply would change the preceding text.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Mapping[str, Any]]
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        tools: Sequence[Mapping[str, Any]],
+        ends: Iterable[int] = (),
     ) -> None:
         self._tokenizer = tokenizer
         self._tools: list[Any] = [dict(tool) for tool in tools]
-        self.end = int(tokenizer.eos_token_id)
-        self._before, self._after = self._frame()
+        self._added = tokenizer.added_tokens_decoder
+        self._any_added = _starts(token.content for token in self._added.values())
+        self._special = _starts(token.content for token in self._added.values() if token.special)
+        self.ends = frozenset({*ends, tokenizer.eos_token_id} - {None})
+        self._role = "tool"
+        try:
+            self._before, self._after = self._frame()
+        except TemplateError as problem:
+            self._role = "user"
+            try:
+                self._before, self._after = self._frame()
+            except TemplateError:
+                raise problem from None
+        self._has_system = self._supports_system()
         # most templates insert replies verbatim; others, such as Llama's, write a JSON string, and
         # need one rendering per reply
         self._as_it_is = False
@@ -48,46 +85,107 @@ class ChatTokens:
         # encoding takes half of an episode's time, and rollouts of a group share many replies
         self._reply = lru_cache(maxsize=256)(self._make_reply)
 
-    def _frame(self) -> tuple[str, str]:
-        """Return the template's text before and after a tool reply that follows an assistant turn.
+    @classmethod
+    def of(cls, model: str, tools: Sequence[Mapping[str, Any]]) -> Self:
+        """Create the encoder of a model, given its name or folder.
 
-        Some templates insert an empty thinking block into a final assistant turn; conversations
-        that end there are never rendered, so the check leaves them out.
+        Raises:
+            ConfigError: the model's files cannot be read.
+            FileNotFoundError: the model does not exist.
+            TemplateError: the chat template is not supported.
         """
-        turn = self._turn(_REPLY)
-        question, once, twice = (self._render([_USER, *turn * n]) for n in range(3))
-        spoken = question + "answer" + self._tokenizer.eos_token
-        if not once.startswith(spoken) or once.count(_REPLY) != 1:
-            raise TemplateError(f"expected {spoken!r}, then the tool's reply; got {once!r}")
-        if twice != once + once[len(question) :]:
-            raise TemplateError(f"expected {once!r}, then another turn like it; got {twice!r}")
-        self._spoken = spoken
-        before, _, after = once[len(spoken) :].partition(_REPLY)
-        return before, after
+        return cls(models.load_tokenizer(model), tools, models.end_tokens(model))
+
+    def _frame(self) -> tuple[str, str]:
+        """Return the template's text before and after a reply that follows an assistant turn.
+
+        Some templates add or remove the thought of an earlier turn. The text between turns must not
+        depend on that.
+        """
+        question = self._render([_USER])
+        base = commonprefix([question, self._render([_USER], opened=False)])  # noqa: RUF071
+        opening = question.removeprefix(base)
+        if not opening or _QUESTION not in base:
+            raise TemplateError("the chat template opens no assistant turn after a user message")
+        once, twice = (self._render([_USER, *self._turn(_REPLY) * n]) for n in (1, 2))
+        head, *rest = once.split(_ANSWER)
+        if len(rest) != 1:
+            raise TemplateError(f"the chat template changes the assistant's text: {_brief(once)}")
+        (between,) = rest
+        self.end, length = self._end_of(between, opening)
+        self._end_text, between = between[:length], between[length:]
+        before, *after = between.split(_REPLY)
+        told = "the chat template does not append"
+        if len(after) != 1 or not after[0].endswith(opening):
+            raise TemplateError(f"{told} a tool's reply and the next turn: {_brief(between)}")
+        first, *later = twice.split(_ANSWER)
+        kept = self._end_text + between.removesuffix(opening)
+        if not head.startswith(base) or not first.startswith(base):
+            raise TemplateError(f"{told}, it changes earlier messages: {_brief(twice)}")
+        if len(later) != 2 or not later[0].startswith(kept) or later[1] != rest[0]:
+            raise TemplateError(f"{told}, it renders later turns otherwise: {_brief(twice)}")
+        self.ends |= {self.end}
+        return before, after[0]
+
+    def _end_of(self, text: str, opening: str) -> tuple[int, int]:
+        """Return the end token with which a text begins: its id, and its length in characters."""
+        lengths = {
+            number: len(token.content)
+            for number, token in self._added.items()
+            if text.startswith(token.content)
+            # a special token ends the turn by definition, unless it opens the next message
+            and (number in self.ends or (token.special and token.content not in opening))
+        }
+        if not lengths:
+            told = "the chat template ends the assistant's text with no end token"
+            raise TemplateError(f"{told}: {_brief(text)}")
+        return max(lengths.items(), key=lambda one: one[1])
+
+    def _supports_system(self) -> bool:
+        try:
+            return _SYSTEM in self._render([{"role": "system", "content": _SYSTEM}, _USER])
+        except TemplateError:
+            return False
 
     def _turn(self, reply: str) -> list[dict[str, str]]:
-        return [{"role": "assistant", "content": "answer"}, {"role": "tool", "content": reply}]
+        return [{"role": "assistant", "content": _ANSWER}, {"role": self._role, "content": reply}]
 
-    def _render(self, messages: list[dict[str, str]]) -> str:
+    def _render(self, messages: list[dict[str, str]], opened: bool = True) -> str:
         try:
-            return self._tokenizer.apply_chat_template(  # type: ignore[return-value]
-                messages, tools=self._tools or None, tokenize=False, add_generation_prompt=True
-            )
-        except jinja2.TemplateError as error:
-            raise TemplateError(f"the chat template fails: {error}") from None
+            with _time_limit(_RENDER_S):
+                return self._tokenizer.apply_chat_template(  # type: ignore[return-value]
+                    messages,
+                    tools=self._tools or None,
+                    tokenize=False,
+                    add_generation_prompt=opened,
+                )
+        except TimeoutError:
+            told = f"the chat template does not end within {_RENDER_S:.0f} s"
+            raise TemplateError(told) from None
+        except Exception as error:  # a template can call methods that raise anything
+            said = " ".join(str(error).split())[:200] or type(error).__name__
+            raise TemplateError(f"the chat template fails: {said}") from None
 
     def _frame_reply(self, text: str) -> str:
         """Render a tool reply, from the end of one assistant turn to the start of the next."""
         if self._as_it_is:
             return self._before + text + self._after
-        whole = self._render([_USER, *self._turn(text)])
-        if not whole.startswith(self._spoken):
-            raise TemplateError(f"expected {self._spoken!r} first, got {whole!r}")
-        return whole[len(self._spoken) :]
+        _, _, rest = self._render([_USER, *self._turn(text)]).partition(_ANSWER)
+        if not rest.startswith(self._end_text + self._before) or not rest.endswith(self._after):
+            raise TemplateError(f"the chat template renders a reply otherwise: {_brief(rest)}")
+        return rest[len(self._end_text) :]
 
     def prompt(self, system: str, user: str) -> list[int]:
-        """Return the token ids of the prompt, up to the start of the assistant's first turn."""
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        """Return the token ids of the prompt, up to the start of the assistant's first turn.
+
+        The system prompt is the environment's own text and may contain added tokens.
+        """
+        user = self._cut(user, self._any_added)
+        if self._has_system:
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        else:
+            content = f"{system}\n\n{user}" if system else user
+            messages = [{"role": "user", "content": content}]
         return self._encode(self._render(messages))
 
     def reply(self, text: str) -> Sequence[int]:
@@ -95,17 +193,60 @@ class ChatTokens:
         return self._reply(text)
 
     def _make_reply(self, text: str) -> tuple[int, ...]:
-        return tuple(self._encode(self._frame_reply(text)))
+        return tuple(self._encode(self._frame_reply(self._cut(text, self._any_added))))
 
     def write(self, text: str) -> list[int]:
-        """Encode an assistant turn that was not sampled, with its end token."""
-        return [*self._encode(text), self.end]
+        """Encode an assistant turn that was not sampled, with its end token.
+
+        It may contain added tokens that are not special, such as tags of thoughts and calls.
+        """
+        return [*self._encode(self._cut(text, self._special)), self.end]
 
     def read(self, ids: Sequence[int]) -> str:
         """Decode a sampled turn, without its end token."""
-        turn = ids[:-1] if ids and ids[-1] == self.end else ids
+        turn = ids[:-1] if ids and ids[-1] in self.ends else ids
         return str(self._tokenizer.decode(list(turn), skip_special_tokens=False))
+
+    def _cut(self, text: str, starts: re.Pattern[str]) -> str:
+        """Cut each string in a text that would become an added token after its first character."""
+        normalizer = getattr(
+            getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None
+        )
+        if normalizer is not None:
+            # a normalizer can make such strings, for example from full-width characters
+            normal = normalizer.normalize_str(text)
+            if len(starts.findall(normal)) > len(starts.findall(text)):
+                text = normal
+        return starts.sub(rf"\g<0>{_CUT}", text)
 
     def _encode(self, text: str) -> list[int]:
         # with special tokens, a tokenizer could add BOS to every piece
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+        pieces = text.split(_CUT)
+        encoded = (self._tokenizer.encode(piece, add_special_tokens=False) for piece in pieces)
+        return [token for piece in encoded for token in piece]
+
+
+def _starts(strings: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern of the first character of strings; those of white space are left out."""
+    cuttable = [re.escape(string) for string in strings if len(string) > 1 and string.strip()]
+    return re.compile(rf"(?=(?:{'|'.join(cuttable) or '(?!)'})).", re.DOTALL)
+
+
+def _brief(text: str) -> str:
+    """Return an excerpt for a message of one line."""
+    return f"{text[:_EXCERPT]!r}" + "..." * (len(text) > _EXCERPT)
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise a TimeoutError in this thread after some seconds, even in a loop without I/O."""
+    thread, interrupt = threading.get_ident(), ctypes.pythonapi.PyThreadState_SetAsyncExc
+    interrupt.argtypes = [ctypes.c_ulong, ctypes.py_object]
+    timer = threading.Timer(seconds, interrupt, (thread, TimeoutError))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # a late error is raised here, and not after the block

@@ -77,12 +77,19 @@ class Trajectories:
             ConfigError: the file belongs to another run or step.
         """
         played = self._restored = self._played(step, {one.group for one in planned})
+        records = (played.get((rollout.group, rollout.member)) for rollout in planned)
+        pairs = zip(planned, records, strict=True)
+        return [self._restore(step, rollout, record) for rollout, record in pairs]
+
+    def _restore(self, step: int, planned: Rollout, record: Mapping[str, Any] | None) -> Rollout:
         try:
-            records = (played.get((rollout.group, rollout.member)) for rollout in planned)
-            pairs = zip(planned, records, strict=True)
-            return [rollout.restored(record) if record else rollout for rollout, record in pairs]
-        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            return planned.restored(record) if record else planned
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{self.path(step)} is of another run or step: {error}") from None
+        except Exception as error:  # its environment fails, perhaps only now
+            task, kind = planned.session.task.task_id, type(error).__name__
+            self._note(f"An episode of {task} is played again: {kind}: {error}")
+            return planned
 
     def graded(self, step: int, groups: Collection[int] | None = None) -> list[dict[str, Any]]:
         """Return the record of each graded rollout of a step, by group and member."""

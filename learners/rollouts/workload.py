@@ -10,7 +10,6 @@ from learners.config import Config, ConfigError, check_env
 from learners.rollouts.rollout import Episode
 from learners.rollouts.text_env import TEXT_TASKS, Start, TextSession
 from learners.rollouts.tokens import ChatTokens
-from learners.training import models
 from resume_gym import Rules, Session, TaskError
 from resume_gym.agents import AGENTS
 from resume_gym.env import EditEnv
@@ -77,7 +76,7 @@ class Workload:
         if train.judge is None:
             raise ConfigError(f"judge: {config.env} has none; expected a name or JSON")
         kind = train.session_type
-        chat = ChatTokens(models.load_tokenizer(config.model), kind.toolbox.schemas)
+        chat = ChatTokens.of(config.model, kind.toolbox.schemas)
         tasks = train.tasks, held_out.tasks[: config.eval_tasks]
         return cls(train.rules, *tasks, train.judge, chat, kind)
 
@@ -96,7 +95,7 @@ class Workload:
             message = "expected the same after the same seed and actions"
             raise ConfigError(f"env: {message}: {error}") from None
         first.close()
-        chat = ChatTokens(models.load_tokenizer(config.model), first.tools)
+        chat = ChatTokens.of(config.model, first.tools)
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
     def floor(self) -> Summary | None:

@@ -4,8 +4,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def load(name: str) -> PreTrainedModel:
         name: "nano", "smollm2", a folder in Hugging Face format, or a downloaded model of the Hub.
 
     Raises:
-        ConfigError: the model needs code from its folder.
+        ConfigError: the model needs code from its folder, or its files cannot be read.
         FileNotFoundError: the model does not exist, or its weights are not safetensors.
     """
     source = folder(name)
@@ -60,7 +60,9 @@ def load(name: str) -> PreTrainedModel:
         raise FileNotFoundError(f"model: expected *.safetensors in {name!r}, found none")
     logging.disable_progress_bar()  # noise for models that load at once
     kind = AutoModelForCausalLM
-    return freeze(_read(kind, source, dtype=torch.float32, use_safetensors=True))
+    model = _read(kind, source, dtype=torch.float32, use_safetensors=True)
+    with _readable(source):
+        return freeze(model)
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -70,6 +72,22 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
         FileNotFoundError: the model does not exist.
     """
     return _read(AutoTokenizer, folder(name))  # type: ignore[no-any-return]
+
+
+def end_tokens(name: str) -> set[int]:
+    """Return the ids of the tokens that end a model's turn, by its generation config or config.
+
+    Raises:
+        ConfigError: its files cannot be read.
+        FileNotFoundError: the model does not exist.
+    """
+    source = folder(name)
+    generates = (source / "generation_config.json").is_file()
+    found = _read(GenerationConfig if generates else AutoConfig, source).eos_token_id
+    ids = found if isinstance(found, list) else [] if found is None else [found]
+    if not all(isinstance(token, int) for token in ids):
+        raise ConfigError(f"model: expected integers as eos_token_id of {name!r}, got {found!r}")
+    return set(ids)
 
 
 def skeleton(name: str) -> PreTrainedModel:
@@ -109,19 +127,29 @@ def _qwen3(width: int, intermediate: int, layers: int, heads: int, tied: bool) -
 
 
 def _skeleton(config: PretrainedConfig) -> PreTrainedModel:
-    with torch.device("meta"):
+    with _readable(config.name_or_path), torch.device("meta"):
         return freeze(AutoModelForCausalLM.from_config(config, dtype=torch.float32))
 
 
 def _read(kind: Any, source: Path, **options: Any) -> Any:
-    """Call `from_pretrained`, which by default offers at a prompt to run code of the folder."""
-    try:
+    """Call `from_pretrained`, which by default offers at a prompt to run code of the folder.
+
+    Raises:
+        ConfigError: the files cannot be read, or need code or packages that are not there.
+    """
+    with _readable(source):
         return kind.from_pretrained(source, trust_remote_code=False, **options)
-    except ValueError as error:
-        if "custom code" not in str(error):
-            raise
+
+
+@contextmanager
+def _readable(source: Path | str | None) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # the values in the files of a model can raise anything
         expected = "a model that transformers supports without code from its folder"
-        raise ConfigError(f"model: expected {expected}, got {str(source)!r}") from None
+        said = " ".join(str(error).split())[:400] or type(error).__name__
+        why = "" if "custom code" in said else f": {said}"
+        raise ConfigError(f"model: expected {expected}, got {str(source)!r}{why}") from None
 
 
 def freeze(model: PreTrainedModel) -> PreTrainedModel:

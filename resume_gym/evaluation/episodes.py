@@ -15,7 +15,7 @@ from typing import Any
 from resume_gym.agents import Agent
 from resume_gym.editing import EditSession
 from resume_gym.evaluation.summary import Episode
-from resume_gym.judges import AsyncJudge, Judge, JudgeError, JudgeUnavailable
+from resume_gym.judges import AsyncJudge, Judge, JudgeError, JudgeMalformed, JudgeUnavailable
 from resume_gym.llm.loop import submit
 from resume_gym.session import Rules, Session
 from resume_gym.tasks import Task
@@ -106,20 +106,33 @@ async def grade(
             break
         await asyncio.sleep(pause)
         pause = min(2 * pause, _MAX_RETRY_S)
-    for session, verdict in zip(sessions, verdicts, strict=True):
-        if not isinstance(verdict, JudgeError):
-            session.grade(verdict)
-    return [verdict if isinstance(verdict, JudgeError) else None for verdict in verdicts]
+    return [_grade(*pair) for pair in zip(sessions, verdicts, strict=True)]
+
+
+def _grade(session: EditSession[Any, Any], verdict: Any) -> JudgeError | None:
+    if isinstance(verdict, JudgeError):
+        return verdict
+    try:
+        session.grade(verdict)
+    except ValueError as malformed:
+        return JudgeMalformed(str(malformed))
+    return None
 
 
 async def _ask(
     judge: Judge, task: Any, texts: Sequence[str], deadline: float, threads: Executor | None
 ) -> list[Any]:
-    """Return the verdict on each text, or the error in its place."""
+    """Return the verdict on each text, or the error in its place.
+
+    The cause of an error is the exception of a judge that raised another one than it should.
+    """
     error: JudgeError
     try:
         if isinstance(judge, AsyncJudge):
-            return await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
+            verdicts = await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
+            if len(verdicts) != len(texts):
+                raise JudgeMalformed(f"expected {len(texts)} verdicts, got {len(verdicts)}")
+            return verdicts
         (text,) = texts
         if threads is None:
             return [judge.judge(task, text)]
@@ -130,4 +143,7 @@ async def _ask(
         error = JudgeUnavailable(f"the judge {judge.name!r} has not answered in time")
     except JudgeError as failure:
         error = failure
+    except Exception as bug:  # a user's judge may raise anything
+        error = JudgeError(f"the judge {judge.name!r} raised {type(bug).__name__}: {bug}")
+        error.__cause__ = bug
     return [error] * len(texts)

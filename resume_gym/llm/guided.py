@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from resume_gym.tools import tool_call, with_calls
+from resume_gym.tools import decode, tool_call, with_calls
 
 Prompting = Literal["plain", "guided"]
 """How a model is prompted; plain shows it the tools in the format of its chat template only."""
@@ -46,7 +46,6 @@ An example, with a resume of another person:
     f"Turn {number} ({why}):\n{call}" for number, (why, call) in enumerate(_DEMONSTRATION, 1)
 )
 _OBJECTS = 16  # JSON objects that are tried, since each try may read the whole rest of the text
-_decode = json.JSONDecoder().raw_decode
 
 
 def read_prompting(options: Mapping[str, Any]) -> Prompting:
@@ -74,7 +73,7 @@ def find_call(text: str) -> str | None:
     """
     for match in list(re.finditer(r"\{", text))[:_OBJECTS]:
         try:
-            value, _ = _decode(text, match.start())
+            value, _ = decode(text, match.start())
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict) and isinstance(value.get("name"), str):

@@ -39,11 +39,11 @@ def check_judge(
 ) -> None:
     """Check a judge of resumes.
 
-    The contracts: a verdict is a `Verdict` of plain integers, with reasons and confidences of its
-    fields; the unedited resume gains nothing, and neither does an order to the judge, a hidden
-    text, a pasted job description or an empty resume; no text raises anything but a `JudgeError`;
-    threads may ask at once, and a group gets its verdicts in order; a deterministic judge gives
-    the same verdict on the same texts, whatever it judged before.
+    The contracts: a verdict is a `Verdict`, with reasons and confidences of its fields; the
+    unedited resume gains nothing, and neither does an order to the judge, a hidden text, a pasted
+    job description or an empty resume; no text raises anything but a `JudgeError`; threads may ask
+    at once, and a group gets its verdicts in order; a deterministic judge gives the same verdict on
+    the same texts, whatever it judged before.
 
     Args:
         judge: The judge; `make_judge` makes one from a specification. It is asked for 20
@@ -115,10 +115,6 @@ def _check_verdict(verdict: object, where: str) -> None:
         return
     if not isinstance(verdict, Verdict):
         raise broken(where, "a Verdict", brief(verdict))
-    for name in VERDICT_FIELDS:
-        grade = getattr(verdict, name)
-        if type(grade) is not int:  # booleans and NumPy's integers are not JSON integers
-            raise broken(f"{where}: {name}", "an int", f"{grade!r} of {type(grade)}")
     for name, kind in (("reasons", str), ("confidence", float)):
         by_field = getattr(verdict, name)
         if unknown := by_field.keys() - set(VERDICT_FIELDS):

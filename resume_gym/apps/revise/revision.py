@@ -19,6 +19,7 @@ from resume_gym.session import Session
 from resume_gym.tasks import Task
 from resume_gym.text.lines import parse
 from resume_gym.text.reference import make_reference
+from resume_gym.tools import split_thought
 
 _PROGRESS_S = 0.2  # seconds between two progress reports
 
@@ -237,12 +238,11 @@ def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revis
 
 def words(action: str) -> tuple[str, str]:
     """Split an action into the agent's thought and its text outside the tool call."""
-    thought, closed, said = action.partition("</think>")
-    if not closed:
-        thought, said = "", action
+    thought, said = split_thought(action)
+    thought = thought.replace("<think>", "").removesuffix("</think>").strip()
     before, _, rest = said.partition("<tool_call>")
     after = rest.rpartition("</tool_call>")[2]
-    return thought.replace("<think>", "").strip(), f"{before}{after}".strip()
+    return thought, f"{before}{after}".strip()
 
 
 class _Edit(NamedTuple):

@@ -146,10 +146,10 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
         if token.type == "heading_open" and token.markup in ("=", "-") and stop - start == 2:
             found = _line("#" * int(token.tag[1]) + " " + body[start].strip(), notes)[0]
         elif token.type == "html_block" and not token.level:
-            found = _laid_out(read_html(token.content, notes))
+            found = laid_out(read_html(token.content, notes))
         elif token.type == "table_open" and not token.level:
             rows = _table(tokens[number:])
-            found = _laid_out([_row(row) for row in rows if row])
+            found = laid_out([_row(row) for row in rows if row])
             tables += 1
         elif token.type == "fence":
             found = body[start:stop]
@@ -222,8 +222,8 @@ def _row(cells: Sequence[str]) -> tuple[str, str]:
     return ("- " if len(cells) == 1 else ""), " | ".join(cells)
 
 
-def _laid_out(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Return rows as lines, with blank lines except between list items."""
+def laid_out(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Return markers and texts as lines, with blank lines except between list items."""
     lines: list[str] = []
     for number, (marker, text) in enumerate(rows):
         above = rows[number - 1][0] if number else marker

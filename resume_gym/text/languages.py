@@ -68,8 +68,9 @@ def is_english(text: str) -> bool:
     small = [word for word in words if word.islower()]
     headings = [word.lower() for word in words if len(word) > 5 and not word.islower()]
     english = sum(word in _WORDS["english"] for word in small)
-    foreign = sum(word in _WORDS["foreign"] for word in (*small, *headings))
+    # A heading says more than a function word.
+    foreign = sum(word in _WORDS["foreign"] for word in (*small, *headings, *headings))
     shared = sum(word in _WORDS["shared"] for word in small)
-    if foreign > english:
+    if foreign > max(english, 1):
         return False
     return len(small) < _LEAST_WORDS or english + shared >= _LEAST_SHARE * len(small)

@@ -293,7 +293,7 @@ class ResumeEditEnv(EditEnv):
     | `judge` | `"rubric"` | a name, a dict with a name and options (or that as JSON), or None |
     | `max_turns` | 10 | number of turns |
     | `page_lines`, `page_width` | 55, 165 | size of the page in lines and characters |
-    | `match` | `"exact"` | `"fuzzy"` ignores whitespace differences in `old` |
+    | `match` | `"exact"` | `"fuzzy"` ignores differences of whitespace and typography in `old` |
     | `render_mode` | None | `"ansi"`, `"human"` or `"rgb_array"` |
 
     `ResumeEditMini-v0` is the same environment on short documents: a page of 20 lines, 6 turns.

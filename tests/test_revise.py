@@ -699,7 +699,8 @@ def test_a_resume_without_bullets_is_noted(
 ) -> None:
     (folder / "ada.md").write_text(RESUME.replace("\n- ", "\n"), encoding="utf-8")
     assert served([STRONGER, SUBMIT]) in (0, 3)
-    assert "note: ada.md: no bullets were found in it" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "note: ada.md: not fit for the rubric judge: no bullets were found in it" in said
     assert "Note: ada.md: no bullets" in (folder / "ada.revised.diff.md").read_text()
 
 

@@ -27,7 +27,7 @@ from resume_gym.cli.arguments import (
     print_json,
     progress_bars,
 )
-from resume_gym.corpus.diagnosis import diagnose
+from resume_gym.corpus.diagnosis import NO_BULLETS, diagnose
 from resume_gym.evaluation.contest import Contest, Entry, make_contest
 from resume_gym.evaluation.entries import make_entry
 from resume_gym.evaluation.specs import read_spec
@@ -151,7 +151,7 @@ def _notes(resume: Source, job: Source) -> list[str]:
     """Return the notes on the input files, as `data import` prints them."""
     notes = [f"{source.path}: {note}" for source in (resume, job) for note in source.notes]
     if not any(line.kind == "bullet" for line in parse(resume.text)):
-        notes.append(f"{resume.path}: no bullets were found in it")
+        notes.append(f"{resume.path}: {NO_BULLETS}")
     return notes
 
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from resume_gym.corpus.diagnosis import Diagnosis, diagnose
+from resume_gym.corpus.diagnosis import NO_BULLETS, Diagnosis, diagnose
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import Document, read_document
 from resume_gym.corpus.duplicates import bare, near_duplicates
@@ -308,6 +308,6 @@ def _bare(resume: str) -> str:
 def _doubt(made: Made, options: Options, report: Report) -> None:
     """Add notes on a task from which an agent is unlikely to learn."""
     if not made.diagnosis.bullets:
-        report.notes.append((made.resume, "no bullets were found in it"))
-    if not made.diagnosis.clear and not options.weakness:
+        report.notes.append((made.resume, NO_BULLETS))
+    if made.diagnosis.shares and not made.diagnosis.clear and not options.weakness:
         report.notes.append((made.resume, "it shows no weakness; taken for wrong_emphasis"))

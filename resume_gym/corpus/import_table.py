@@ -24,9 +24,9 @@ _COLUMNS = {
 }
 _KEY = (
     "fit: how much of the job the resume tells, in %. lines: on a page of 55 (too_long). In % of "
-    "the bullets: vague (vague_bullets), bare of figures (no_metrics), aside of the job "
-    "(wrong_emphasis), with weak verbs (weak_verbs); in % of the lines: out of form "
-    "(formatting_inconsistent). * is the weakness of the task.\n"
+    "the bullets: vague (vague_bullets), bare: without any figure, whether or not something else "
+    "is wrong (no_metrics), aside of the job (wrong_emphasis), with weak verbs (weak_verbs); in % "
+    "of the lines: out of form (formatting_inconsistent). * is the weakness of the task.\n"
 )
 
 
@@ -42,6 +42,7 @@ def to_json(report: Report) -> dict[str, Any]:
             "weakness": row.task.weakness,
             "lines": row.diagnosis.lines,
             "shares": dict(row.diagnosis.shares),
+            "bare": row.diagnosis.bare,
         }
         for row in report.made
     ]
@@ -91,7 +92,8 @@ def _tasks(made: list[Made]) -> Table:
         table.add_column(name, justify="right")
     for row in made:
         diagnosis = row.diagnosis
-        shown = {name: f"{100 * share:.0f}" for name, share in diagnosis.shares.items()}
+        shares = {**diagnosis.shares, "no_metrics": diagnosis.bare}
+        shown = {name: f"{100 * shares[name]:.0f}" if name in shares else "-" for name in _COLUMNS}
         shown["too_long"] = str(diagnosis.lines)
         cells = (shown[name] + "*" * (name == row.task.weakness) for name in _COLUMNS)
         files = (escape(row.resume.name), escape(row.job.name))

@@ -46,7 +46,7 @@ _ROWS = "\n"
 
 
 def _fields(names: Iterable[str]) -> dict[str, Any]:
-    kinds: dict[str, Any] = dict.fromkeys(_LISTS, [""]) | dict.fromkeys(_PARAGRAPHS, _ROWS)
+    kinds: dict[str, Any] = {name: [""] for name in _LISTS} | dict.fromkeys(_PARAGRAPHS, _ROWS)
     return {name: kinds.get(name, "") for name in names}
 
 

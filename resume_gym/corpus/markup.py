@@ -10,18 +10,19 @@ from resume_gym.corpus.outline import is_dated, link, split_bullet
 Block = tuple[list[str], int]
 """Lines of Markdown, and the number of lines of the file that they replace."""
 
-_BREAKS = (
-    "address article aside blockquote body br center dd details div dl dt figcaption figure footer "
-    "form h1 h2 h3 h4 h5 h6 header hr html li main nav ol p pre section summary table tbody td "
-    "tfoot th thead tr ul"
-).split()
-_HIDDEN = ("head", "noscript", "script", "style", "svg", "template")
+_BREAKING = (
+    "address|article|aside|blockquote|body|br|center|dd|details|div|dl|dt|figcaption|figure|footer|"
+    "form|h1|h2|h3|h4|h5|h6|header|hr|html|li|main|nav|ol|p|pre|section|summary|table|tbody|td|"
+    "tfoot|th|thead|tr|ul"
+)
 _INLINE = (
-    "a abbr b big cite code del em font i img ins kbd link mark meta q s samp small span strike "
-    "strong sub sup time title tt u var wbr"
-).split()
+    "a|abbr|b|big|cite|code|del|em|font|i|img|ins|kbd|link|mark|meta|q|s|samp|small|span|strike|"
+    "strong|sub|sup|time|title|tt|u|var|wbr"
+)
+_BREAKS = frozenset(_BREAKING.split("|"))
+_HIDDEN = ("head", "noscript", "script", "style", "svg", "template")
 _TAG = re.compile(
-    rf"<(/?)({'|'.join((*_BREAKS, *_HIDDEN, *_INLINE))})(?:[\s/]([^<>]*))?>", re.IGNORECASE
+    rf"<(/?)({_BREAKING}|{_INLINE}|{'|'.join(_HIDDEN)})(?:[\s/]([^<>]*))?>", re.IGNORECASE
 )
 _HREF = re.compile(r"href\s{0,9}=\s{0,9}[\"']?([^\"'\s]{1,2000})", re.IGNORECASE)
 _CHARACTER = re.compile(r"&#?\w{1,31};")

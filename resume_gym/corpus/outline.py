@@ -59,12 +59,12 @@ PAGE_NUMBER = re.compile(r"(?:page\s+)?\d+(?:\s*(?:of|/)\s*\d+)?", re.IGNORECASE
 _INVISIBLE = [0xAD, 0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F),
               *range(0x2060, 0x2070), 0xFEFF]  # fmt: skip
 _LIGATURES = {
-    "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl",
-    "\ufb05": "st", "\ufb06": "st",
+    0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st",
+    0xFB06: "st",
 }  # fmt: skip
-_SPACES = dict.fromkeys([*"\u00a0\u202f\u205f\u3000", *map(chr, range(0x2000, 0x200B))], " ")
-_CONTROLS = dict.fromkeys("\x0b\x0c\x1c\x1d\x1e\x1f\x85\u1680\u2028\u2029", " ")
-_PLAIN = str.maketrans({**_LIGATURES, **_SPACES, **_CONTROLS} | dict.fromkeys(map(chr, _INVISIBLE), ""))
+_BLANKS = [0x0B, 0x0C, *range(0x1C, 0x20), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028,
+           0x2029, 0x202F, 0x205F, 0x3000]  # fmt: skip
+_PLAIN = _LIGATURES | dict.fromkeys(_BLANKS, " ") | dict.fromkeys(_INVISIBLE, "")
 _BULLET = re.compile(
     # Bullets of symbol fonts are decoded as private-use characters.
     r"([-*+](?=\s)|-(?=[A-Z])|[•●▪◦‣⁃∙·■□❖➢➤✓✔►▶○–—\ue000-\uf8ff]|o(?=\s)|\d{1,2}[.)](?=\s))"

@@ -1,7 +1,8 @@
 """Convert lines of plain text or of a PDF page to rows: bullets, wrapped lines, headings."""
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -68,7 +69,8 @@ def join_lines(lines: Sequence[Line]) -> list[Row]:
     indents: list[float] = []  # of the enclosing bullets, outermost first
     before: Line | None = None
     # A hyphen that also occurs within a line is part of the word.
-    compounds = {word.rstrip(",.;:)") for line in lines for word in line.text.split() if "-" in word}
+    words = {word.rstrip(",.;:)") for line in lines for word in line.text.split()}
+    compounds = {word for word in words if "-" in word}
     for line in lines:
         marker, text = split_bullet(line.text)
         if marker:
@@ -105,7 +107,7 @@ def _continues(row: Row, before: Line, line: Line, indents: Sequence[float]) -> 
     return before.right + word > before.edge and len(before.text) >= _LONG
 
 
-def _joined(above: str, below: str, compounds: Set[str]) -> list[str]:
+def _joined(above: str, below: str, compounds: AbstractSet[str]) -> list[str]:
     """Return two lines of a paragraph, or one if a word was hyphenated at the line end."""
     left, right = above[-_LONGEST:].rpartition(" ")[2], below[:_LONGEST].partition(" ")[0]
     letters = left[:-1].isalpha() and right[:1].isalpha() and right[:1].islower()

@@ -25,6 +25,7 @@ from resume_gym.apps.revise.revision import words
 from resume_gym.apps.revise.selection import apply_hunks, find_hunks
 from resume_gym.apps.revise.word_file import revise_word
 from resume_gym.cli import main
+from resume_gym.corpus.readers import convert
 from resume_gym.evaluation.episodes import play
 from resume_gym.judges import JudgeError, JudgeMisconfigured
 from resume_gym.tasks import WEAKNESSES
@@ -282,17 +283,43 @@ def test_line_ends_and_encoding_stay(mark: bytes, name: str, folder: Path) -> No
     assert sum(line.startswith(("+", "-")) for line in whole.split("\n")) == 2
 
 
+def made(raw: bytes, kind: str = "Markdown") -> Source:
+    found = convert(kind, raw, False)
+    return Source(Path("a"), found["text"], kind, (), raw, (), found["blocks"])
+
+
 def test_new_lines_end_as_most_do() -> None:
-    source = Source(Path("a.md"), "a\nb\nc\n", "Markdown", (), b"a\r\nb\nc\r\n")
+    source = made(b"a\r\nb\nc\r\n")
     assert source.encoded("a\nnew\nb\nc\n") == b"a\r\nnew\r\nb\nc\r\n"
     assert source.encoded("a\nc") == b"a\r\nc\r\n"
 
 
-@given(st.lists(st.tuples(st.text("ab é", max_size=3), st.sampled_from(["\n", "\r\n", "\r"]))))
-def test_unedited_lines_stay_byte_for_byte(rows: list[tuple[str, str]]) -> None:
+LINE = st.one_of(
+    st.text("ab é\u00a0\u0301\u00ad\f#-=|<", max_size=4),
+    st.sampled_from(
+        ["===", "---", "a: b", "<ul><li>a", "<br>b</ul>", "|a|b|", "|-|-|", "```", "▪ a"]
+    ),
+)
+
+
+@given(
+    st.lists(st.tuples(LINE, st.sampled_from(["\n", "\r\n", "\r"]))),
+    st.sampled_from(["Markdown", "plain text"]),
+)
+def test_unedited_lines_stay_byte_for_byte(rows: list[tuple[str, str]], kind: str) -> None:
     raw = ("x" + "".join(line + end for line, end in rows)).encode()
-    text = raw.decode().replace("\r\n", "\n").replace("\r", "\n").strip("\n") + "\n"
-    assert Source(Path("a.md"), text, "Markdown", (), raw).encoded(text) == raw
+    source = made(raw, kind)
+    assert source.encoded(source.text) == raw
+
+
+def test_lines_that_markdown_writes_otherwise_are_kept_unless_edited() -> None:
+    raw = "---\nauthor: A\n---\n\nAda\n===\n\nJobs\n----\n\n- Led\u00a0it\n- Cafe\u0301\n"
+    source = made(raw.encode())
+    assert source.text == "# Ada\n\n## Jobs\n\n- Led it\n- Café\n"
+    revised = source.encoded(source.text.replace("Led it", "Ran it")).decode()
+    assert revised == raw.replace("Led\u00a0it", "Ran it")
+    revised = source.encoded(source.text.replace("## Jobs", "- New\n## Jobs")).decode()
+    assert revised == raw.replace("Jobs\n----", "- New\n## Jobs")
 
 
 def word_resume(path: Path) -> None:
@@ -701,7 +728,10 @@ def test_a_resume_without_bullets_is_noted(
     assert served([STRONGER, SUBMIT]) in (0, 3)
     said = " ".join(capsys.readouterr().out.split())
     assert "note: ada.md: not fit for the rubric judge: no bullets were found in it" in said
-    assert "Note: ada.md: no bullets" in (folder / "ada.revised.diff.md").read_text()
+    assert (
+        "Note: ada.md: not fit for the rubric judge: no bullets"
+        in (folder / "ada.revised.diff.md").read_text()
+    )
 
 
 def test_a_deleted_rule_is_quoted(folder: Path) -> None:

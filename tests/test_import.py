@@ -163,7 +163,7 @@ def test_masking_reaches_resume_and_evidence(files: Path) -> None:
     assert counts[str(paper)] == {"names": 2, "mail": 0}
     nameless = put(files, "x.md", "## Experience\n\n- Built it\n")
     notes = import_resumes([nameless], some(files, *JOBS), options=mask).notes
-    assert 'its name is not masked: no heading "# Name" was found' in [note for _, note in notes]
+    assert "no name was recognised: check yourself" in [note for _, note in notes]
 
 
 def test_what_json_marks_as_personal_is_masked(tmp_path: Path) -> None:

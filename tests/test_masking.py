@@ -44,20 +44,19 @@ def test_a_resume_and_its_evidence_get_the_same_placeholders() -> None:
         "- Candidate 0007 served 10,000-20,000 users, see https://example.com/4\n"
         "- Reported to Mary Poppins and Dr. Who; sold to Booking.com\n\n"
         "## References\n\n"
-        "- Reference 1, CTO at Acme, [mail](mailto:candidate0007.2@example.com), tel. 555-0109\n"
+        "- Jane Doe, CTO at Acme, [mail](mailto:candidate0007.2@example.com), tel. 555-0109\n"
         "- Available on request\n"
     )
     paper = "Leclerc, Lars told Jane: call 206-555-0103 or LARS.LECLERC@gmail.com. LECLERC won."
     assert masker.mask(paper, "notes") == (
-        "Candidate 0007 told Reference 1: call 555-0107 or candidate0007@example.com. "
-        "Candidate 0007 won."
+        "Candidate 0007 told Jane: call 555-0107 or candidate0007@example.com. Candidate 0007 won."
     )
     assert masker.replaced == {
-        "resume": {"names": 4, "mail": 2, "phone": 3, "links": 5},
-        "notes": {"names": 3, "mail": 1, "phone": 1, "links": 0},
+        "resume": {"names": 3, "mail": 2, "phone": 3, "links": 5},
+        "notes": {"names": 2, "mail": 1, "phone": 1, "links": 0},
     }
-    assert masker.seen["resume"] == {
-        "possible other people": 2,
+    assert masker.left["resume"] == {
+        "possible other people": 3,
         "street addresses": 1,
         "possible addresses of sites": 1,
     }
@@ -76,8 +75,8 @@ def test_what_is_not_asked_for_stays_and_is_counted() -> None:
     assert text == RESUME.replace("lars.leclerc@gmail.com", "candidate0001@example.com").replace(
         "jane@acme.com", "candidate0001.2@example.com"
     )
-    counts = {field: masker.seen["a"][field] for field in FIELDS}
-    assert counts == {"names": 4, "mail": 0, "phone": 3, "links": 5}
+    counts = {field: masker.left["a"][field] for field in FIELDS}
+    assert counts == {"names": 3, "mail": 0, "phone": 3, "links": 5}
 
 
 @pytest.mark.parametrize(
@@ -148,10 +147,10 @@ def test_a_name_that_starts_like_a_month_is_masked(name: str, text: str, masked_
 
 
 def test_names_in_markup() -> None:
-    text = "**Lars** and _Lars Leclerc_ and Leclerc's, lars.leclerc, LarsLeclerc; but larsleclerc"
+    text = "**Lars** and _Lars Leclerc_ and Leclerc's, lars.leclerc, LarsLeclerc, larsleclerc"
     assert masked(text, "names") == (
         "**Candidate 0001** and _Candidate 0001_ and Candidate 0001's, "
-        "Candidate 0001, Candidate 0001; but larsleclerc"
+        "Candidate 0001, Candidate 0001, Candidate 0001"
     )
 
 
@@ -180,7 +179,7 @@ def test_titles_and_initials_of_a_name() -> None:
         ("# Anthony Head", "Head won", "# @|@ won"),
         ("# Müller, Hans", "Hans; Muller; Mueller; MÜLLER", "# @|@; @; @; @"),
         ("# DOE, JANE", "Jane Doe", "# @|@"),
-        ("# Jane O'Neill", "O’Neill, ONeill", "# @|@, ONeill"),
+        ("# Jane O'Neill", "O’Neill; ONeill", "# @|@; @"),
         ("# José García", "Jose Garcia; Jose\u0301 led", "# @|@; @ led"),
         ("# jane doe", "Jane, J. Doe, J.Doe, Doe J., doe", "# @|@, @, @, @, @"),
         ("# will young", "young teams will, Will Young", "# @|young teams will, @"),
@@ -276,7 +275,7 @@ def test_digits_that_stay_are_counted_as_possible_phones() -> None:
     text = "# Jane Doe\n\n(020) 7946 0958 | 2016 - 2019\n\n## Jobs\n\n- ring 2175550199 now\n"
     masker = Masker(1, text, FIELDS)
     assert "2175550199" in masker.mask(text, "a")
-    assert masker.seen["a"]["possible phone numbers"] == 2
+    assert masker.left["a"]["possible phone numbers"] == 2
 
 
 @pytest.mark.parametrize(
@@ -287,7 +286,7 @@ def test_numbers_after_a_placeholder_are_counted(before: str, number: str) -> No
     masker = Masker(1, "# Jane Doe\n", [])
     text = f"{before} {number}\n\n## Jobs\n"
     assert masker.mask(text, "a") == text
-    seen = masker.seen["a"]
+    seen = masker.left["a"]
     assert seen["possible phone numbers"] + seen["phone"] == 1 + before.startswith("555")
 
 

@@ -12,6 +12,7 @@ from resume_gym.corpus.assembling import PAIRINGS, Options, Report, import_resum
 from resume_gym.corpus.masking import FIELDS
 from resume_gym.tasks import EVIDENCE_KINDS, WEAKNESSES, TaskError, write_jsonl
 
+UNSURE = 3
 _COMMAND = "resume-gym data import"
 
 
@@ -29,6 +30,7 @@ def add_command(commands: Commands) -> None:
         "or PDF.",
         ["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
         failed="some files could not be used",
+        flagged="masked, but no name was recognised, or what may be personal is left: see above",
     )
     add = command.add_argument
     add("resumes", nargs="+", type=Path, metavar="FILE", help="resumes")
@@ -88,7 +90,7 @@ def _fields(text: str) -> frozenset[str]:
     return fields
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int:
     from resume_gym.corpus.import_table import print_report, to_json
 
     out: Path = options.out
@@ -127,6 +129,7 @@ def _run(options: argparse.Namespace) -> None:
     if report.failed or not report.made:
         outcome = f"the tasks of the others are in {out}" if report.made else "nothing is written"
         raise Incomplete(f"files that could not be used: {len(report.failed)}; {outcome}")
+    return UNSURE if any(masker.doubtful for masker in report.maskers.values()) else 0
 
 
 def _is_import(out: Path) -> bool:
@@ -154,7 +157,7 @@ def _origin(report: Report, options: Options) -> dict[str, Any]:
     """Return the provenance for the data card, without file names, which may name people."""
     limits = ["Nobody planted the weaknesses: a rule named them, and no fixes are known."]
     if options.mask:
-        limits.append("Masking leaves employers, places, dates, and names that nothing marks.")
+        limits.append("Masking leaves employers, places, dates, and what no rule recognises.")
     else:
         limits.append("Nothing was masked: personal data of the candidates is in it.")
     return {

@@ -250,13 +250,9 @@ def _masked(
     if options.mask:
         masker = Masker(number, text, options.mask, options.region, resume.contacts)
         report.maskers[path] = masker
-        if "names" in options.mask and not masker.named:
-            report.notes.append((path, 'its name is not masked: no heading "# Name" was found'))
-        elif "names" in options.mask and masker.wordy:
-            note = "its heading has many words: see whether the name is masked, and nothing else"
-            report.notes.append((path, note))
         text = masker.mask(text, str(path))
         read = {file: masker.mask(paper, str(file)) for file, paper in read.items()}
+        report.notes += [(path, note) for note in masker.notes]
     evidence = []
     for file, paper in read.items():
         kind = options.evidence_kind or _kind(file)

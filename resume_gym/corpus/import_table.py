@@ -47,7 +47,11 @@ def to_json(report: Report) -> dict[str, Any]:
         for row in report.made
     ]
     masked = {
-        str(file): {"replaced": dict(replaced), "seen": dict(masker.seen[file])}
+        str(file): {
+            "replaced": dict(replaced),
+            "left": dict(masker.left[file]),
+            "not_found": masker.not_found,
+        }
         for masker in report.maskers.values()
         for file, replaced in masker.replaced.items()
     }
@@ -65,8 +69,8 @@ def print_report(report: Report, out: Path) -> None:
     if report.maskers:
         console.print(_masking(report))
         console.print(
-            "Employers, places and dates stay, and so do names that nothing marks as such; "
-            "jobs are left as they are. Read the tasks before you share them.\n",
+            "Employers, places, dates and other people are not masked, and what no rule "
+            "recognises stays; jobs are left as they are. Read the tasks before you share them.\n",
             style="dim",
             highlight=False,
         )
@@ -102,16 +106,20 @@ def _tasks(made: list[Made]) -> Table:
 
 
 def _masking(report: Report) -> Table:
-    """Build a table of the replacements by file and field, and of the matches left in place."""
+    """Build a table of the replacements by file and field, and of what may be personal still."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("masked in", overflow="fold")
     for name in FIELDS:
         table.add_column(name, justify="right")
-    table.add_column("seen, not replaced", overflow="fold")
+    table.add_column("looks personal, left", overflow="fold")
     for masker in report.maskers.values():
         for file, replaced in masker.replaced.items():
-            seen = masker.seen[file]
-            left = ", ".join(f"{what}: {count}" for what, count in sorted(seen.items()))
-            counts = (str(replaced[name]) if name in masker.fields else "-" for name in FIELDS)
-            table.add_row(escape(Path(file).name), *counts, left or "nothing")
+            found = sorted(masker.left[file].items())
+            left = ", ".join(f"{what}: {count}" for what, count in found)
+            counts = (_count(replaced[name], name in masker.fields) for name in FIELDS)
+            table.add_row(escape(Path(file).name), *counts, left or "nothing was recognised")
     return table
+
+
+def _count(count: int, wanted: bool) -> str:
+    return (str(count) if count else "none found") if wanted else "-"

@@ -143,22 +143,23 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
         if not token.map or token.map[0] < done:
             continue
         start, stop = token.map
+        while stop > start and not body[stop - 1].strip():  # blank lines below a block
+            stop -= 1
         found: list[str] | None = None
         if token.type == "heading_open" and token.markup in ("=", "-") and stop - start == 2:
             found = _line("#" * int(token.tag[1]) + " " + body[start].strip(), notes)[0]
         elif token.type == "html_block" and not token.level:
             found = laid_out(read_html(token.content, notes))
         elif token.type == "table_open" and not token.level:
-            rows = _table(tokens[number:])
+            rows = _table(tokens, number)
             found = laid_out([_row(row) for row in rows if row])
             tables += 1
         elif token.type == "fence":
-            found = body[start:stop]
+            blocks += [_line(line, notes) for line in body[done:start]]
+            blocks += [([line], 1) for line in body[start:stop]]
+            done = stop
         if found is not None:
             blocks += [_line(line, notes) for line in body[done:start]]
-            # Blank lines at the end of a block are not part of it.
-            while stop > start and not body[stop - 1].strip():
-                stop -= 1
             blocks.append((found, stop - start))
             done = stop
     blocks += [_line(line, notes) for line in body[done:]]
@@ -202,10 +203,10 @@ def _line(line: str, notes: Counter[str]) -> Block:
     return [line], 1
 
 
-def _table(tokens: Sequence[object]) -> Iterator[list[str]]:
-    """Yield the cells with text of each row of the table that starts with these tokens."""
+def _table(tokens: Sequence[object], number: int) -> Iterator[list[str]]:
+    """Yield the cells with text of each row of the table that starts with a token."""
     row: list[str] = []
-    for token in tokens:
+    for token in map(tokens.__getitem__, range(number, len(tokens))):
         kind, content = getattr(token, "type", ""), getattr(token, "content", "")
         if kind == "tr_close":
             yield row

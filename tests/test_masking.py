@@ -298,3 +298,86 @@ def test_bundled_resumes_lose_only_names_and_contacts() -> None:
         parts = task.persona["name"].split()
         for before, after in zip(old[3:], new[3:], strict=True):
             assert before == after or any(part in before for part in parts)
+
+
+def test_no_employer_is_taken_for_the_name() -> None:
+    body = "## Berufserfahrung\n\n### Analyst, Kessel GmbH\n\nJan 2020\n\n- Worked for Kessel\n"
+    for head in (
+        "",
+        "Kessel GmbH\n\n",
+        "# Kessel GmbH\n\n",
+        "Berlin, 2020\n\n",
+        "- Ada Moreno\n\n",
+    ):
+        masker = Masker(1, head + body, ["names"])
+        assert masker.mask(head + body, "a") == head + body
+        assert not masker.named
+        assert masker.doubtful
+        assert masker.notes == ["no name was recognised: check yourself"]
+
+
+@pytest.mark.parametrize(
+    "mail",
+    ["ada[at]mail", "ada (at) mail (dot) com", "ada at mail dot com", "ADA@MAIL.COM",
+     "ada @ mail.com", "ada{at}mail.com", "ada.moreno [AT] mail [DOT] co [DOT] uk"],
+)  # fmt: skip
+def test_mail_addresses_are_masked_in_written_forms(mail: str) -> None:
+    text = f"## Notes\n\nwrite to {mail}, or look at it\n"
+    assert masked(text, "mail") == text.replace(mail, "candidate0001@example.com")
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["ADA MORENO", "ada moreno", "AdaMoreno", "adamoreno", "MorenoAda", "ada_moreno", "Moreno, A.",
+     "A. Moreno", "MORENO", "Ada\u200dMoreno", "A\u200cda Moreno", "Moreno-Ada"],
+)  # fmt: skip
+def test_names_are_masked_in_capitals_joined_and_with_joiners(form: str) -> None:
+    resume = f"# Ada Moreno\n\n## Jobs\n\n- With {form} in 2020\n"
+    assert Masker(1, resume, ["names"]).mask(resume, "a") == (
+        "# Candidate 0001\n\n## Jobs\n\n- With Candidate 0001 in 2020\n"
+    )
+
+
+def test_what_is_left_and_what_was_not_found_is_said() -> None:
+    text = (
+        "# Ada Moreno\n\n030 5550101 | Tel.: 0171 2345678\n\n## Jobs\n\n- Met morenos, @Override\n"
+    )
+    masker = Masker(1, text, FIELDS)
+    assert "| Tel.: 555-0101\n" in masker.mask(text, "a")
+    assert masker.left["a"] == {
+        "possible phone numbers": 1,
+        "handles": 1,
+        "parts of the name in other words": 1,
+    }
+    assert masker.not_found == ["mail", "links"]
+    assert masker.doubtful
+    assert "no number of US; --phone-region names another country" in masker.notes[1]
+    german = Masker(1, text, FIELDS, "DE")
+    german.mask(text, "a")
+    assert not german.doubtful
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["Lars", "Lars Leclerc", "LECLERC", "lars.leclerc@gmail.com", "a [at] b", "555-0101",
+             "(206) 555-0103", "https://example.com/1", "github.com/lars", "Candidate 0001", "x",
+             "\n"]
+        )
+    )
+)  # fmt: skip
+def test_data_is_put_back_exactly(pieces: list[str]) -> None:
+    text = RESUME + " ".join(pieces)
+    masker = Masker(1, text, FIELDS, "DE", exact=True)
+    assert "leclerc" not in masker.mask(text, "a").lower()
+    assert masker.unmask(masker.mask(text, "a")) == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["ada@example.com ", "030 5550101\n", "Leclerc, L. ", "van ", "a at b dot ", "1 ", "a.b"],
+)
+def test_many_matches_are_masked_in_linear_time(piece: str) -> None:
+    """Comparing each with each would take minutes."""
+    text = "# Lars van Leclerc\n\n## X\n\n" + piece * (60_000 // len(piece))
+    assert Masker(1, text, FIELDS, "DE").mask(text, "a").startswith("# Candidate 0001\n")

@@ -25,6 +25,7 @@ from resume_gym.apps.revise.revision import words
 from resume_gym.apps.revise.selection import apply_hunks, find_hunks
 from resume_gym.apps.revise.word_file import revise_word
 from resume_gym.cli import main
+from resume_gym.cli.revise import _is_hosted
 from resume_gym.corpus.readers import convert
 from resume_gym.evaluation.episodes import play
 from resume_gym.judges import JudgeError, JudgeMisconfigured
@@ -58,6 +59,36 @@ def served(turns: Sequence[str], *options: str, resume: str = "ada.md") -> int:
 
 def files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
+
+
+def test_a_masked_resume_gets_its_data_back(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turns = [
+        tool_call("str_replace", old="candidate0001@example.com | Lisbon", new="Lisbon"),
+        tool_call("str_replace", old="# Candidate 0001\n", new="# Candidate 0001, engineer\n"),
+        STRONGER,
+        SUBMIT,
+    ]
+    with model(lambda turn: turns[turn]) as server:
+        assert revise(f"m@{server.url}", "--mask", "all") in (0, 3)
+        sent = json.dumps(server.requests, default=str)
+    assert "Moreno" not in sent
+    assert "ada@" not in sent
+    revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
+    assert revised.startswith("# Ada Moreno, engineer\nLisbon\n")
+    told = (folder / "ada.revised.diff.md").read_text(encoding="utf-8") + capsys.readouterr().out
+    assert "-# Ada Moreno" in told
+    assert "Candidate 0001" not in told
+    assert "candidate0001@" not in told
+
+
+def test_a_model_elsewhere_is_announced_with_the_mask() -> None:
+    assert _is_hosted({"model": "m", "base_url": None})
+    assert _is_hosted({"model": "m", "base_url": "https://example.com/v1"})
+    assert not _is_hosted({"model": "m", "base_url": "http://127.0.0.1:1/v1"})
+    assert not _is_hosted({"model": "nano"})
+    assert not _is_hosted("careful")
 
 
 def test_a_revision_and_its_changes_are_written_beside_the_resume(

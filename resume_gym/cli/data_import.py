@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from resume_gym.atomic_write import check_new_file
-from resume_gym.cli.arguments import Commands, add_options, add_parser, print_json
+from resume_gym.cli.arguments import MASKED, Commands, add_options, add_parser, print_json
 from resume_gym.corpus.assembling import PAIRINGS, Options, Report, import_resumes
-from resume_gym.corpus.masking import FIELDS
 from resume_gym.tasks import EVIDENCE_KINDS, WEAKNESSES, TaskError, write_jsonl
 
 UNSURE = 3
@@ -66,28 +65,9 @@ def add_command(commands: Commands) -> None:
         metavar="KIND",
         help="kind of these documents: %(choices)s (default: by file name)",
     )
-    add(
-        "--mask",
-        default=frozenset(),
-        type=_fields,
-        metavar="FIELDS",
-        help=f"mask in resumes and evidence: {','.join(FIELDS)} or all (default: nothing)",
-    )
-    add(
-        "--phone-region",
-        default="US",
-        metavar="XX",
-        help="country of phone numbers without prefix (default: %(default)s)",
-    )
-    add_options(add, "--json")
+    add_options(add, "--mask", help="mask in resumes and evidence: " + MASKED)
+    add_options(add, "--phone-region", "--json")
     command.set_defaults(run=_run)
-
-
-def _fields(text: str) -> frozenset[str]:
-    fields = frozenset(FIELDS if text == "all" else text.split(","))
-    if unknown := sorted(fields - {*FIELDS}):
-        raise argparse.ArgumentTypeError(f"expected {','.join(FIELDS)} or all; got {unknown[0]!r}")
-    return fields
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -6,7 +6,14 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import NamedTuple
 
-from resume_gym.corpus.outline import Hint, Row, is_contact, looks_like_heading, split_bullet
+from resume_gym.corpus.outline import (
+    Hint,
+    Row,
+    is_contact,
+    is_dated,
+    looks_like_heading,
+    split_bullet,
+)
 
 _RULES = [{mark} for mark in "=-_~*#"]
 _LABEL = re.compile(r"[A-Z][\w &/-]{1,30}:\s")
@@ -98,7 +105,7 @@ def _continues(row: Row, before: Line, line: Line, indents: Sequence[float]) -> 
         return lower or line.left > indents[-1] + line.letter / 2
     if row.hint in ("name", "heading") or line.hint == "heading" or "\t" in row.text:
         return False
-    if _LABEL.match(line.text) or is_contact(line.text):
+    if _LABEL.match(line.text) or is_contact(line.text) or is_dated(line.text):
         return False
     if lower:
         return before.right - before.left > (before.edge - before.left) / 2

@@ -179,6 +179,7 @@ def test_titles_and_initials_of_a_name() -> None:
         ("# Anthony Head", "Head won", "# @|@ won"),
         ("# Müller, Hans", "Hans; Muller; Mueller; MÜLLER", "# @|@; @; @; @"),
         ("# DOE, JANE", "Jane Doe", "# @|@"),
+        ("# Jean-Luc d'Arc", "Jean Luc d'Arc, J.-L. d'Arc; d'Arc, Luc", "# @|@, @; @"),
         ("# Jane O'Neill", "O’Neill; ONeill", "# @|@; @"),
         ("# José García", "Jose Garcia; Jose\u0301 led", "# @|@; @ led"),
         ("# jane doe", "Jane, J. Doe, J.Doe, Doe J., doe", "# @|@, @, @, @, @"),

@@ -184,6 +184,7 @@ def _front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
 
 def _line(line: str, notes: Counter[str]) -> Block:
     """Return a line without HTML, and with a list marker that Markdown knows."""
+    line = line.removesuffix("\\")  # a line break
     if has_html(line):
         prefix = _PREFIX.match(line)
         mark = prefix[0] if prefix else ""

@@ -179,7 +179,8 @@ class Masker:
             spans = _disjoint(text, [*self._find_known(field, text), *self._find(field, text)])
             if field in self.fields:
                 replaced[field] += len(spans)
-                parts, end = [], 0
+                parts: list[str] = []
+                end = 0
                 for start, stop, key in spans:
                     parts += (text[end:start], self._placeholder(field, key, text[start:stop]))
                     end = stop

@@ -154,6 +154,9 @@ class Finder:
             [_key(word.translate(_SPELT)) for word in name.telling],
         ]
         self._parts = {part for parts in spelt for part in parts}
+        # "Jean" and "Luc" of Jean-Luc.
+        pieces = [_key(one) for word in name.telling if "-" in word for one in word.split("-")]
+        self._parts |= {piece for piece in pieces if len(piece) > 1}
         self._last = {parts[-1] for parts in spelt} - {parts[0] for parts in spelt}
         self._joined: set[str] = set()
         if len(name.telling) > 1:
@@ -161,7 +164,7 @@ class Finder:
                 first, last = parts[0], parts[-1]
                 self._joined |= {"".join(parts), first + last, last + first}
         self._others = {_key(word) for word in name.words} - self._parts
-        self._initials = {_key(word)[:1] for word in name.words}
+        self._initials = {one[:1] for one in (*map(_key, name.words), *pieces)}
         self._lower = not any(map(str.isupper, name.text))
         # Parts of words cannot be told from other words, only counted.
         least = 5 if name.text.isascii() else 2
@@ -208,7 +211,7 @@ class Finder:
             return False
         if between == ", ":  # "Doe, Jane", "Doe, J."
             return len(run) == 1 and _key(run[0].text) in self._last and token.kind != "particle"
-        after_initial = run[-1].kind == "initial" and between in (". ", ".")
+        after_initial = run[-1].kind == "initial" and between in (". ", ".", ".-")
         return between in (" ", ".", "_", "-") or after_initial
 
     def _mention(self, run: "list[_Token]", text: str) -> Iterator[tuple[int, int]]:
@@ -226,8 +229,7 @@ class Finder:
             if self._lower or not (common and all(token.text.islower() for token in parts)):
                 yield run[0].start, run[-1].stop
             return
-        lower = parts[0].text[0].islower()
-        if not lower or (self._lower and not common):
+        if not parts[0].text.islower() or (self._lower and not common):
             yield run[0].start, run[-1].stop
 
 

@@ -25,8 +25,8 @@ class Limits(NamedTuple):
     """Limits of one document: address space, CPU time, elapsed time and size of the answer."""
 
     memory_mb: int = 1_000
-    cpu_s: int = 10
-    time_s: int = 30
+    cpu_s: int = 15
+    time_s: int = 90
     output_mb: int = 4
 
 

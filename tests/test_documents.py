@@ -241,6 +241,13 @@ def test_markdown_with_html_tables_and_underlined_headings(tmp_path: Path) -> No
     )
 
 
+def test_front_matter_of_plain_text_is_not_the_name(tmp_path: Path) -> None:
+    text = "---\ntitle: x\n---\nSam Hill\n\nEXPERIENCE\n- Led the team\n"
+    read = read_document(put(tmp_path, "sam.txt", text))
+    assert read.text == "# Sam Hill\n\n## Experience\n\n- Led the team\n"
+    assert read.notes == ("front matter left out: title",)
+
+
 def test_texts_are_composed_and_keep_their_joiners(tmp_path: Path) -> None:
     kept = "- می\u200cخواهم 👩\u200d💻\n"
     odd = f"# A\u00a0b\n\n- Cafe\u0301 co\u00adop, 12\u202f000 zero\u200bwidth\n{kept}"
@@ -254,7 +261,8 @@ def test_texts_are_composed_and_keep_their_joiners(tmp_path: Path) -> None:
     [
         "14. Oktober 2019 - 3. Mai 2021", "seit 3. März 2020", "Depuis janvier 2019",
         "enero de 2019 - actualidad", "2019 - היום", "10. 2019 - 5. 2021", "2019 –",
-        "until Dec 2019", "listopad 2019 - obecnie", "01.02.2019-31.12.2020",
+        "until Dec 2019", "12. March 2020 to date", "listopad 2019 - obecnie",
+        "01.02.2019-31.12.2020",
     ],
 )  # fmt: skip
 def test_dates_of_other_languages_are_no_list(dates: str) -> None:

@@ -183,6 +183,7 @@ def test_titles_and_initials_of_a_name() -> None:
         ("# Jane O'Neill", "O’Neill; ONeill", "# @|@; @"),
         ("# José García", "Jose Garcia; Jose\u0301 led", "# @|@; @ led"),
         ("# jane doe", "Jane, J. Doe, J.Doe, Doe J., doe", "# @|@, @, @, @, @"),
+        ("# Name: Jane Doe", "Doe", "# Name: @|@"),
         ("# will young", "young teams will, Will Young", "# @|young teams will, @"),
         ("# JANE MCDONALD", "McDonald", "# @|@"),
         ("# 李明", "李明 led", "# @|@ led"),

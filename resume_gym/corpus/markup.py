@@ -132,7 +132,7 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
     from markdown_it import MarkdownIt
 
     lines = text.split("\n")
-    front, keys = _front_matter(lines)
+    front, keys = front_matter(lines)
     body = lines[front:]
     notes: Counter[str] = Counter()
     parser = MarkdownIt("commonmark").enable("table").disable("inline")
@@ -168,7 +168,7 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
     return blocks, told + [f"{what} left out: {count}" for what, count in (+notes).items()]
 
 
-def _front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
+def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
     """Return the number of lines of YAML or TOML front matter, and its keys."""
     mark = lines[0].rstrip()
     if mark not in ("---", "+++"):

@@ -26,10 +26,11 @@ _TAIL = r"[^\s<>()\[\]|\"'`,;*]*[^\s<>()\[\]|\"'`,;*.:!?]"
 _ADDRESS = r"[\w.!#$%&'+=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,63}\b"
 _OPEN, _CLOSE = r"\s?[\[({<]\s?", r"\s?[\])}>]\s?"
 _DOT = rf"(?:{_OPEN}(?:dot|punkt|\.){_CLOSE}|\sdot\s|\.(?=\w))"
+_LOCAL_PART = rf"[\w.+-]{{1,64}}(?:{_OPEN}(?:dot|punkt|\.){_CLOSE}[\w.+-]{{1,64}}){{0,3}}"
 _MAIL = re.compile(
     rf"(?<![\w.+-])(?:{_ADDRESS}"
     # name [at] mail [dot] com, name at mail dot com, name @ mail.com
-    rf"|[\w.+-]{{1,64}}{_OPEN}(?:at|ät|@){_CLOSE}[\w-]{{1,63}}(?:{_DOT}[\w-]{{1,63}}){{0,6}}"
+    rf"|{_LOCAL_PART}{_OPEN}(?:at|ät|@){_CLOSE}[\w-]{{1,63}}(?:{_DOT}[\w-]{{1,63}}){{0,6}}"
     r"|[\w.+-]{1,64} at [\w-]{1,63}(?: dot [\w-]{1,63}){1,6}"
     r"|[\w.+-]{1,64}\s?@\s?(?:[\w-]{1,63}\s?\.\s?){1,6}[^\W\d_]{2,63}\b)",
     re.IGNORECASE,

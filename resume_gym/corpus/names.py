@@ -26,6 +26,7 @@ _TITLE = re.compile(
     re.IGNORECASE,
 )
 _AFTER_NAME = re.compile(r"\s[|–—-]+\s|[|()\[\]<>{}·•:;/@\t]")
+_LABEL = re.compile(r"(?:full |first )?name\s?:\s?", re.IGNORECASE)
 _PART = re.compile(r"[^\W\d_][\w'.-]*")
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 # variants that Unicode decomposition does not unify
@@ -93,7 +94,11 @@ def _sure(name: Name) -> bool:
 def read_name(text: str) -> Name | None:
     """Parse the name at the start of a heading; None if no word identifies a person."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).strip("#_ \t").strip("*")
-    text = _AFTER_NAME.split(_TITLE.sub("", text).strip(" :|-–—"))[0].strip("*_ ,")
+    text = _LABEL.sub("", _TITLE.sub("", text).strip(" :|-–—"))
+    whole = text
+    text = _AFTER_NAME.split(text, maxsplit=1)[0]
+    label = len(text.split()) < 2 and whole[len(text) :].startswith(":")  # "title: Resume"
+    text = text.strip("*_ ,")
     last, *after = (piece.strip() for piece in text.split(","))
     shown = last
     if after and _is_forename(after[0], last):
@@ -105,7 +110,7 @@ def read_name(text: str) -> Name | None:
         return None
     others = [word for word in words if word.lower() not in WORDS["jobs"]]
     telling = [word for word in others if _telling(word, cased)]
-    if not telling:
+    if not telling or (label and "," not in text):
         return None
     if len(telling) > 1 and len(others) < len(words):  # but not in "Anthony Head"
         words, shown = others, " ".join(others)

@@ -5,7 +5,7 @@ from typing import Any
 
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.json_resume import json_markdown
-from resume_gym.corpus.markup import Block, read_markdown
+from resume_gym.corpus.markup import Block, front_matter, read_markdown
 from resume_gym.corpus.outline import clean, is_markdown, write_markdown
 from resume_gym.corpus.pdf import pdf_rows
 from resume_gym.corpus.plain_text import text_rows
@@ -51,7 +51,10 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
             blocks, notes = read_markdown(clean(text))
         elif outline:
             # A form feed starts a page.
-            markdown, notes = write_markdown(text_rows(clean(text.replace("\f", "\n")))), []
+            lines = clean(text.replace("\f", "\n")).split("\n")
+            front, keys = front_matter(lines)
+            notes = [f"front matter left out: {', '.join(keys)}"] if front else []
+            markdown = write_markdown(text_rows("\n".join(lines[front:])))
         else:
             blocks, notes = [([line], 1) for line in clean(text).split("\n")], []
     if blocks:

@@ -42,7 +42,7 @@ _OPEN = rf"(?:l['’])?(?:{_any_of(_DATES['open'])})(?!\w)"
 _TO = rf"\s?(?:-{{1,3}}|–|—|~|/)\s?|\s(?:{_any_of(_DATES['to'])})\s"
 SPAN = (
     rf"(?:(?:(?:{_any_of(_DATES['since'])})\s)?{DATE}(?:(?:{_TO})(?:{DATE}|{_OPEN}|\d\d)(?!\d)"
-    rf"|\s?[-–—](?=\s?$))?|(?:{_any_of(_DATES['to'])})\s{DATE})"
+    rf"|\sto\sdate|\s?[-–—](?=\s?$))?|(?:{_any_of(_DATES['to'])})\s{DATE})"
 )
 """Pattern of a date, a range of dates or one with an open end."""
 

@@ -318,6 +318,16 @@ def test_no_employer_is_taken_for_the_name() -> None:
         assert masker.notes == ["no name was recognised: check yourself"]
 
 
+def test_a_company_with_the_forename_is_left() -> None:
+    text = "# Morgan Lee\n\n### Analyst, Morgan Stanley\n\n- Morgan led it; Morgan Lee; Lee\n"
+    masker = Masker(1, text, ["names"])
+    assert masker.mask(text, "a") == (
+        "# Candidate 0001\n\n### Analyst, Morgan Stanley\n\n"
+        "- Candidate 0001 led it; Candidate 0001; Candidate 0001\n"
+    )
+    assert masker.left["a"] == {"parts of the name elsewhere": 1}
+
+
 @pytest.mark.parametrize(
     "mail",
     ["ada[at]mail", "ada (at) mail (dot) com", "ada at mail dot com", "ADA@MAIL.COM",
@@ -349,7 +359,7 @@ def test_what_is_left_and_what_was_not_found_is_said() -> None:
     assert masker.left["a"] == {
         "possible phone numbers": 1,
         "handles": 1,
-        "parts of the name in other words": 1,
+        "parts of the name elsewhere": 1,
     }
     assert masker.not_found == ["mail", "links"]
     assert masker.doubtful

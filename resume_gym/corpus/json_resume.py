@@ -70,7 +70,7 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
         DocumentError: the text is not a JSON Resume, or a field has a type other than the schema's.
     """
     try:
-        resume = json.loads(clean(text))
+        resume = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise DocumentError(f"expected JSON: {problem}") from None
     if not isinstance(resume, dict):
@@ -102,8 +102,12 @@ def _words(value: Any) -> int:
 
 def _rows(text: str) -> list[tuple[str, str]]:
     """Return the lines of a text, with "- " as the marker of list items; others are joined."""
-    plain = text.strip().split("\n")
-    lines = read_html(text) if has_html(text) else [split_bullet(line.strip()) for line in plain]
+    lines = [split_bullet(line.strip()) for line in text.strip().split("\n")]
+    if has_html(text):
+        # HTML has its own line breaks, unless it is inside the items of a plain list.
+        plain = any(marker for marker, _ in lines)
+        inside = ((mark, " ".join(one for _, one in read_html(line))) for mark, line in lines)
+        lines = list(inside) if plain else read_html(text)
     if len(lines) == 1 and lines[0][0][:1].isdigit():  # "1. FC Köln"
         lines = [("", text)]
     bodies = (("- " if marker else "", " ".join(line.split())) for marker, line in lines)
@@ -128,6 +132,7 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
         got = names.get(type(value), type(value).__name__)
         raise DocumentError(f"{where}: expected {names[type(schema)]}, got {got}")
     if isinstance(value, str):
+        value = clean(value)  # escapes may hold what the text of the file does not
         if not schema and not has_html(value):
             return " ".join(value.split())
         rows = _rows(value)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import unescape
 
-from resume_gym.corpus.outline import is_dated, link, split_bullet
+from resume_gym.corpus.outline import clean, is_dated, link, split_bullet
 
 Block = tuple[list[str], int]
 """Lines of Markdown, and the number of lines of the file that they replace."""
@@ -74,7 +74,7 @@ class _Reader:
 
     def data(self, text: str) -> None:
         # Other uses of "&" are text.
-        self._text.append(_CHARACTER.sub(lambda match: unescape(match[0]), text))
+        self._text.append(_CHARACTER.sub(lambda match: clean(unescape(match[0])), text))
 
     def end_row(self) -> None:
         """End the row, if it has any text."""

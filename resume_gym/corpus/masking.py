@@ -197,7 +197,7 @@ class Masker:
         )
         left.update(_left(rest))
         if self._finder and "names" in self.fields:
-            left["parts of the name in other words"] += self._finder.inside_words(fold(rest)[0])
+            left["parts of the name elsewhere"] += self._finder.inside_words(fold(rest)[0])
         self.left[document] = +left
         return text
 

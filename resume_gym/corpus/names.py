@@ -28,6 +28,7 @@ _TITLE = re.compile(
 _AFTER_NAME = re.compile(r"\s[|–—-]+\s|[|()\[\]<>{}·•:;/@\t]")
 _LABEL = re.compile(r"(?:full |first )?name\s?:\s?", re.IGNORECASE)
 _PART = re.compile(r"[^\W\d_][\w'.-]*")
+_OTHER_NAME = re.compile(r" [A-Z][a-z]")
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 # variants that Unicode decomposition does not unify
 _ALIKE = str.maketrans("’‘ʼ´′‐‑øØłŁđĐðÐı", 5 * "'" + "--oOlLdDdDi")
@@ -150,7 +151,8 @@ class Finder:
     """Finds a name in folded text: whole, in parts, abbreviated or joined, in any case.
 
     A part counts with a capital; without one only beside another part, unless the name itself has
-    none. Words that are in the dictionary, too, always need a capital.
+    none. Words that are in the dictionary, too, always need a capital. A forename before another
+    name is that of somebody else or of a company.
     """
 
     def __init__(self, name: Name) -> None:
@@ -233,6 +235,10 @@ class Finder:
         if len({_key(token.text) for token in parts}) > 1 or parts[0].kind == "joined":
             if self._lower or not (common and all(token.text.islower() for token in parts)):
                 yield run[0].start, run[-1].stop
+            return
+        # "Morgan Stanley" is not Morgan Lee.
+        forename = _key(parts[0].text) not in self._last and len(self._parts) > 1
+        if forename and _OTHER_NAME.match(text, run[-1].stop):
             return
         if not parts[0].text.islower() or (self._lower and not common):
             yield run[0].start, run[-1].stop

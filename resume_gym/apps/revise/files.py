@@ -53,9 +53,16 @@ class Source:
         return self.path.suffix if self.raw else ".md"
 
     def written(self, revised: str, out: Path) -> tuple[bytes, list[str]]:
-        """Return the content of the file `out` for a revision of `text`, and notes on losses."""
+        """Return the content of the file `out` for a revision of `text`, and notes on losses.
+
+        Raises:
+            TaskError: the revision cannot be written as Word.
+        """
         if out.suffix.lower() == _WORD:
-            return revise_word(self.raw, self.text, revised)
+            try:
+                return revise_word(self.raw, self.text, revised)
+            except DocumentError as problem:
+                raise TaskError(f"{self.path}: {problem}; --out NAME.md writes Markdown") from None
         return self.encoded(revised), []
 
     def encoded(self, revised: str) -> bytes:

@@ -10,8 +10,9 @@ including tabs and wide characters, counts as one column.
 
 import difflib
 import re
+import unicodedata
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 Match = Literal["exact", "fuzzy"]
@@ -99,7 +100,8 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
         text: Text to search.
         old: Text to find; an empty one never matches.
         match: "exact" or "fuzzy". If there is no exact match, a fuzzy search ignores differences
-            in indentation and trailing blanks, then all differences in whitespace.
+            in indentation and trailing blanks, then all differences in whitespace, then those of
+            typography (see `untyped`).
 
     Returns:
         Start and end offset of each occurrence.
@@ -108,6 +110,16 @@ def find(text: str, old: str, match: Match) -> list[tuple[int, int]]:
         return []
     spans = _occurrences(text, old)
     if spans or match == "exact" or not old.strip():
+        return spans
+    if spans := _find_loosely(text, old):
+        return spans
+    text, places = untyped(text)
+    spans = _find_loosely(text, untyped(old)[0])
+    return [(places[start], places[stop]) for start, stop in spans]
+
+
+def _find_loosely(text: str, old: str) -> list[tuple[int, int]]:
+    if spans := _occurrences(text, old):
         return spans
     lines = "\n".join(line.strip() for line in old.strip().split("\n"))
     words = " ".join(old.split())
@@ -151,6 +163,64 @@ def _looser(text: str, blanks: re.Pattern[str], shown: str, wanted: str) -> list
     # ends with characters that were not rewritten.
     spans = _occurrences("".join(parts), wanted)
     return [(original(start), original(stop - 1) + 1) for start, stop in spans]
+
+
+_TYPOGRAPHY = {
+    **dict.fromkeys(map(ord, "‘’‚‛′´`ʼ＇"), "'"),
+    **dict.fromkeys(map(ord, "“”„‟″«»＂"), '"'),
+    **dict.fromkeys([*range(0x2010, 0x2016), 0x2212, 0xFE58, 0xFE63, 0xFF0D], "-"),
+    **dict.fromkeys([0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " "),
+    # Soft hyphens, zero-width spaces and marks of direction.
+    **dict.fromkeys([0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF], ""),
+}
+
+
+def untyped(text: str) -> tuple[str, Sequence[int]]:
+    """Unify quotes, dashes, spaces and composed letters, and drop invisible characters.
+
+    Returns:
+        The text, and the offset in the original of each of its characters and of its end.
+    """
+    if text.isascii():
+        return text, range(len(text) + 1)
+    parts: list[str] = []
+    places: list[int] = []
+    start = 0
+    for stop in range(1, len(text) + 1):
+        if stop < len(text) and unicodedata.combining(text[stop]):
+            continue
+        part = unicodedata.normalize("NFC", text[start:stop]).translate(_TYPOGRAPHY)
+        parts.append(part)
+        places += [start] * len(part)
+        start = stop
+    return "".join(parts), [*places, len(text)]
+
+
+def difference(text: str, old: str) -> str:
+    """Name the first character in which a text differs from `old` by typography alone.
+
+    Returns an empty string if there is none, or `text` has only ASCII characters.
+    """
+    if text.isascii() or not (wanted := untyped(old)[0].strip()):
+        return ""
+    loose, places = untyped(text)
+    start = loose.find(wanted)
+    if start < 0:
+        return ""
+    shown = text[places[start] : places[start + len(wanted)]]
+    old = old.strip()
+    at = next((n for n, (a, b) in enumerate(zip(shown, old, strict=False)) if a != b), 0)
+    at -= bool(at) and any(unicodedata.combining(one) for one in (shown[at], old[at]))
+    return f"{_named(shown[at:])}, `old` has {_named(old[at:])}"
+
+
+def _named(text: str) -> str:
+    """Return the name of the first character, with the accents that follow it."""
+    stop = next(
+        (n for n, one in enumerate(text) if n and not unicodedata.combining(one)), len(text)
+    )
+    names = (f"U+{ord(one):04X} {unicodedata.name(one, 'unnamed')}" for one in text[:stop])
+    return " and ".join(names)
 
 
 def without_margin(text: str, old: str, new: str) -> tuple[str, str]:

@@ -320,7 +320,7 @@ class ResumeEditEnv(EditEnv):
     | `judge` | `"rubric"` | a name, a dict with a name and options (or that as JSON), or None |
     | `max_turns` | 10 | number of turns |
     | `page_lines`, `page_width` | 55, 165 | size of the page in lines and characters |
-    | `match` | `"exact"` | `"fuzzy"` ignores whitespace differences in `old` |
+    | `match` | `"exact"` | `"fuzzy"` ignores differences of whitespace and typography in `old` |
     | `layout_reward` | `"binary"` | `"continuous"` pays each edit for lines over the page |
     | `layout_amplitude` | 0.25 | reward of each such line, if continuous |
     | `render_mode` | None | `"ansi"`, `"human"` or `"rgb_array"` |

@@ -97,6 +97,8 @@ class Session(EditSession[Task, Verdict]):
         spans = document.find(doc.text, old, rules.match)
         if len(spans) < count:
             found = f"found {len(spans)} of {count}" if spans else "`old` is not in the resume"
+            if not spans and (other := document.difference(doc.text, old)):
+                found += f": it has {other}"
             return FailedCall("not_found", found, name)
         if len(spans) > count:
             more = f"`old` occurs {len(spans)} times, expected {count}; make it longer"

@@ -39,7 +39,7 @@ def completed(folder: Path, *words: str) -> list[str]:
         (["data", ""], ["check", "generate", "import", "push"]),
         (["eval", "--ro"], ["--rollouts"]),
         (["eval", "--split", ""], ["eval", "train"]),
-        (["eval", "--env", ""], ["ResumeEdit-v0", "ResumeEditMini-v0"]),
+        (["eval", "--env", "ResumeEditM"], ["ResumeEditMini-v0"]),
         (["eval", "--agent", ""], ["careful", "floor", "noop", "oracle", "random", "runs"]),
         (["eval", "--agent", "noop", "--agent", "runs/"], ["runs/nano"]),
         (["play", "--judge", "ru"], ["rubric"]),

@@ -11,17 +11,19 @@ from test_documents import TEXT, pdf, put, word_file
 from resume_gym import TaskError, load_tasks
 from resume_gym.cli.data_import import Incomplete, add_command
 from resume_gym.corpus.assembling import Options, choose, import_resumes, overlaps
+from resume_gym.corpus.check import check
 from resume_gym.corpus.diagnosis import diagnose
 
 ANALYST = "Data Analyst\n\n- SQL, Python, dashboards in Tableau, ETL, reports for retail\n"
 ENGINEER = "Data Engineer\n\n- Booking pipelines for ferry lines and harbours, audits, on-call\n"
 
 
-def run(*arguments: object) -> None:
+def run(*arguments: object) -> int:
     parser = argparse.ArgumentParser()
     add_command(parser.add_subparsers())
     options = parser.parse_args(["import", *map(str, arguments)])
-    options.run(options)
+    status: int = options.run(options)
+    return status
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ def test_masking_reaches_resume_and_evidence(files: Path) -> None:
     assert counts[str(paper)] == {"names": 2, "mail": 0}
     nameless = put(files, "x.md", "## Experience\n\n- Built it\n")
     notes = import_resumes([nameless], some(files, *JOBS), options=mask).notes
-    assert 'its name is not masked: no heading "# Name" was found' in [note for _, note in notes]
+    assert "no name was recognised: check yourself" in [note for _, note in notes]
 
 
 def test_what_json_marks_as_personal_is_masked(tmp_path: Path) -> None:
@@ -297,3 +299,34 @@ def test_fields_to_mask(files: Path, capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         run("a.md", "--jobs", "b.md", "--out", "c", "--mask", "names,age")
     assert "expected names,mail,phone,links or all; got 'age'" in capsys.readouterr().err
+
+
+def test_the_exit_status_says_that_masking_is_unsure(files: Path) -> None:
+    command = ["--jobs", files / "engineer.md", "--out", files / "t.jsonl", "--mask", "all"]
+    assert run(files / "ada.md", *command) == 0
+    assert run(put(files, "x.md", "## Experience\n\n- Built it\n"), *command) == 3
+
+
+def test_a_page_that_the_rubric_judge_cannot_read_is_not_fit(files: Path) -> None:
+    pages = {
+        "bare.md": "# Ada\n\nShe built the pipeline of the harbour\n",
+        "luc.md": "# Luc\n\n- Participation à la création\n- Responsable de la file\n",
+    }
+    for name, text in pages.items():
+        report = import_resumes([put(files, name, text)], [files / "engineer.md"])
+        assert any("not fit for the rubric judge" in note for _, note in report.notes)
+        checked = check(report.tasks)
+        assert not checked.fit
+        assert any("not fit for the rubric judge" in one.text for one in checked.findings)
+    assert not diagnose(pages["luc.md"], ENGINEER).shares
+
+
+def test_all_bullets_without_figures_are_shown_as_bare(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "# Ada\n\n- Helped with it and that\n- Was responsible for the team\n- Cut costs by 9%\n"
+    resume = put(files, "bare.md", text)
+    run(resume, "--jobs", files / "engineer.md", "--out", files / "t.jsonl", "--json")
+    assert json.loads(capsys.readouterr().out)["tasks"][0]["bare"] == pytest.approx(2 / 3)
+    run(resume, "--jobs", files / "engineer.md", "--out", files / "t.jsonl")
+    assert capsys.readouterr().out.split("\n")[1].split()[5].rstrip("*") == "67"

@@ -25,6 +25,8 @@ from resume_gym.apps.revise.revision import words
 from resume_gym.apps.revise.selection import apply_hunks, find_hunks
 from resume_gym.apps.revise.word_file import revise_word
 from resume_gym.cli import main
+from resume_gym.cli.revise import _is_hosted
+from resume_gym.corpus.readers import convert
 from resume_gym.evaluation.episodes import play
 from resume_gym.judges import JudgeError, JudgeMisconfigured
 from resume_gym.tasks import WEAKNESSES
@@ -57,6 +59,36 @@ def served(turns: Sequence[str], *options: str, resume: str = "ada.md") -> int:
 
 def files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
+
+
+def test_a_masked_resume_gets_its_data_back(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turns = [
+        tool_call("str_replace", old="candidate0001@example.com | Lisbon", new="Lisbon"),
+        tool_call("str_replace", old="# Candidate 0001\n", new="# Candidate 0001, engineer\n"),
+        STRONGER,
+        SUBMIT,
+    ]
+    with model(lambda turn: turns[turn]) as server:
+        assert revise(f"m@{server.url}", "--mask", "all") in (0, 3)
+        sent = json.dumps(server.requests, default=str)
+    assert "Moreno" not in sent
+    assert "ada@" not in sent
+    revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
+    assert revised.startswith("# Ada Moreno, engineer\nLisbon\n")
+    told = (folder / "ada.revised.diff.md").read_text(encoding="utf-8") + capsys.readouterr().out
+    assert "-# Ada Moreno" in told
+    assert "Candidate 0001" not in told
+    assert "candidate0001@" not in told
+
+
+def test_a_model_elsewhere_is_announced_with_the_mask() -> None:
+    assert _is_hosted({"model": "m", "base_url": None})
+    assert _is_hosted({"model": "m", "base_url": "https://example.com/v1"})
+    assert not _is_hosted({"model": "m", "base_url": "http://127.0.0.1:1/v1"})
+    assert not _is_hosted({"model": "nano"})
+    assert not _is_hosted("careful")
 
 
 def test_a_revision_and_its_changes_are_written_beside_the_resume(
@@ -282,17 +314,43 @@ def test_line_ends_and_encoding_stay(mark: bytes, name: str, folder: Path) -> No
     assert sum(line.startswith(("+", "-")) for line in whole.split("\n")) == 2
 
 
+def made(raw: bytes, kind: str = "Markdown") -> Source:
+    found = convert(kind, raw, False)
+    return Source(Path("a"), found["text"], kind, (), raw, (), found["blocks"])
+
+
 def test_new_lines_end_as_most_do() -> None:
-    source = Source(Path("a.md"), "a\nb\nc\n", "Markdown", (), b"a\r\nb\nc\r\n")
+    source = made(b"a\r\nb\nc\r\n")
     assert source.encoded("a\nnew\nb\nc\n") == b"a\r\nnew\r\nb\nc\r\n"
     assert source.encoded("a\nc") == b"a\r\nc\r\n"
 
 
-@given(st.lists(st.tuples(st.text("ab é", max_size=3), st.sampled_from(["\n", "\r\n", "\r"]))))
-def test_unedited_lines_stay_byte_for_byte(rows: list[tuple[str, str]]) -> None:
+LINE = st.one_of(
+    st.text("ab é\u00a0\u0301\u00ad\f#-=|<", max_size=4),
+    st.sampled_from(
+        ["===", "---", "a: b", "<ul><li>a", "<br>b</ul>", "|a|b|", "|-|-|", "```", "▪ a"]
+    ),
+)
+
+
+@given(
+    st.lists(st.tuples(LINE, st.sampled_from(["\n", "\r\n", "\r"]))),
+    st.sampled_from(["Markdown", "plain text"]),
+)
+def test_unedited_lines_stay_byte_for_byte(rows: list[tuple[str, str]], kind: str) -> None:
     raw = ("x" + "".join(line + end for line, end in rows)).encode()
-    text = raw.decode().replace("\r\n", "\n").replace("\r", "\n").strip("\n") + "\n"
-    assert Source(Path("a.md"), text, "Markdown", (), raw).encoded(text) == raw
+    source = made(raw, kind)
+    assert source.encoded(source.text) == raw
+
+
+def test_lines_that_markdown_writes_otherwise_are_kept_unless_edited() -> None:
+    raw = "---\nauthor: A\n---\n\nAda\n===\n\nJobs\n----\n\n- Led\u00a0it\n- Cafe\u0301\n"
+    source = made(raw.encode())
+    assert source.text == "# Ada\n\n## Jobs\n\n- Led it\n- Café\n"
+    revised = source.encoded(source.text.replace("Led it", "Ran it")).decode()
+    assert revised == raw.replace("Led\u00a0it", "Ran it")
+    revised = source.encoded(source.text.replace("## Jobs", "- New\n## Jobs")).decode()
+    assert revised == raw.replace("Jobs\n----", "- New\n## Jobs")
 
 
 def word_resume(path: Path) -> None:
@@ -699,8 +757,12 @@ def test_a_resume_without_bullets_is_noted(
 ) -> None:
     (folder / "ada.md").write_text(RESUME.replace("\n- ", "\n"), encoding="utf-8")
     assert served([STRONGER, SUBMIT]) in (0, 3)
-    assert "note: ada.md: no bullets were found in it" in capsys.readouterr().out
-    assert "Note: ada.md: no bullets" in (folder / "ada.revised.diff.md").read_text()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "note: ada.md: not fit for the rubric judge: no bullets were found in it" in said
+    assert (
+        "Note: ada.md: not fit for the rubric judge: no bullets"
+        in (folder / "ada.revised.diff.md").read_text()
+    )
 
 
 def test_a_deleted_rule_is_quoted(folder: Path) -> None:

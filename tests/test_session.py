@@ -271,3 +271,34 @@ def test_a_pair_of_surrogates_is_replayed_as_its_character(task: Task) -> None:
         session.step(text)
     again = Session.replay(task, json.loads(json.dumps(session.record())))
     assert again.record() == session.record()
+
+
+TYPESET = "# Ada\n\n- Helped\u00a0with “it” – often\n- Ran the cafe\u0301\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "told"),
+    [
+        ("Helped with", ": it has U+00A0 NO-BREAK SPACE, `old` has U+0020 SPACE"),
+        (
+            '"it" - often',
+            ": it has U+201C LEFT DOUBLE QUOTATION MARK, `old` has U+0022 QUOTATION MARK",
+        ),
+        (
+            "Ran the café",
+            "E and U+0301 COMBINING ACUTE ACCENT, `old` has U+00E9 LATIN SMALL LETTER E",
+        ),
+        ("Helped in", "`old` is not in the resume\n"),
+    ],
+)
+def test_the_error_names_the_character_that_differs(old: str, told: str) -> None:
+    task = make_task(resume=TYPESET)
+    observation = Session(task).step(edit(old, "X")).observation
+    assert told in observation
+    fuzzy = Session(task, Rules(match="fuzzy")).step(edit(old, "X"))
+    assert fuzzy.error == ("none" if "has" in told else "not_found")
+
+
+def test_errors_on_plain_resumes_stay_as_they_were() -> None:
+    reply = Session(make_task(resume="# Ada\n\n- Helped with it\n")).step(edit("“it”", "X"))
+    assert reply.observation.startswith("error (not_found): `old` is not in the resume\n")

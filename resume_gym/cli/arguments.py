@@ -91,6 +91,18 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def _fields(text: str) -> frozenset[str]:
+    from resume_gym.corpus.masking import FIELDS
+
+    fields = frozenset(FIELDS if text == "all" else text.split(","))
+    if unknown := sorted(fields - {*FIELDS}):
+        raise argparse.ArgumentTypeError(f"expected {','.join(FIELDS)} or all; got {unknown[0]!r}")
+    return fields
+
+
+MASKED = "names, mail, phone, links, joined by commas, or all (default: nothing)"
+"""The values of `--mask`, for its help."""
+
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "--env": {
         "default": "ResumeEdit-v0",
@@ -109,6 +121,12 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "default": 0,
         "metavar": "N",
         "help": "seed of random choices (default: %(default)s)",
+    },
+    "--mask": {"default": frozenset(), "type": _fields, "metavar": "FIELDS"},
+    "--phone-region": {
+        "default": "US",
+        "metavar": "XX",
+        "help": "country of phone numbers without prefix (default: %(default)s)",
     },
     "--json": {"action": "store_true", "help": "print the result as JSON, with more detail"},
 }

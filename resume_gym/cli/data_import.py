@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from resume_gym.atomic_write import check_new_file
-from resume_gym.cli.arguments import Commands, add_options, add_parser, print_json
+from resume_gym.cli.arguments import MASKED, Commands, add_options, add_parser, print_json
 from resume_gym.corpus.assembling import PAIRINGS, Options, Report, import_resumes
-from resume_gym.corpus.masking import FIELDS
 from resume_gym.render import say
 from resume_gym.tasks import EVIDENCE_KINDS, WEAKNESSES, TaskError, write_jsonl
 
+UNSURE = 3
 _COMMAND = "resume-gym data import"
 
 
@@ -30,6 +30,7 @@ def add_command(commands: Commands) -> None:
         "or PDF.",
         ["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
         failed="some files could not be used",
+        flagged="masked, but a name or phone number may be left: see above",
     )
     add = command.add_argument
     add("resumes", nargs="+", type=Path, metavar="FILE", help="resumes")
@@ -65,31 +66,12 @@ def add_command(commands: Commands) -> None:
         metavar="KIND",
         help="kind of these documents: %(choices)s (default: by file name)",
     )
-    add(
-        "--mask",
-        default=frozenset(),
-        type=_fields,
-        metavar="FIELDS",
-        help=f"mask in resumes and evidence: {','.join(FIELDS)} or all (default: nothing)",
-    )
-    add(
-        "--phone-region",
-        default="US",
-        metavar="XX",
-        help="country of phone numbers without prefix (default: %(default)s)",
-    )
-    add_options(add, "--json")
+    add_options(add, "--mask", help="mask in resumes and evidence: " + MASKED)
+    add_options(add, "--phone-region", "--json")
     command.set_defaults(run=_run)
 
 
-def _fields(text: str) -> frozenset[str]:
-    fields = frozenset(FIELDS if text == "all" else text.split(","))
-    if unknown := sorted(fields - {*FIELDS}):
-        raise argparse.ArgumentTypeError(f"expected {','.join(FIELDS)} or all; got {unknown[0]!r}")
-    return fields
-
-
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int:
     from resume_gym.corpus.import_table import print_report, to_json
 
     out: Path = options.out
@@ -128,6 +110,7 @@ def _run(options: argparse.Namespace) -> None:
     if report.failed or not report.made:
         outcome = f"the tasks of the others are in {out}" if report.made else "nothing is written"
         raise Incomplete(f"files that could not be used: {len(report.failed)}; {outcome}")
+    return UNSURE if any(masker.doubtful for masker in report.maskers.values()) else 0
 
 
 def _is_import(out: Path) -> bool:
@@ -155,7 +138,7 @@ def _origin(report: Report, options: Options) -> dict[str, Any]:
     """Return the provenance for the data card, without file names, which may name people."""
     limits = ["Nobody planted the weaknesses: a rule named them, and no fixes are known."]
     if options.mask:
-        limits.append("Masking leaves employers, places, dates, and names that nothing marks.")
+        limits.append("Masking leaves employers, places, dates, and what no rule recognises.")
     else:
         limits.append("Nothing was masked: personal data of the candidates is in it.")
     return {

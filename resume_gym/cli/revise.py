@@ -3,7 +3,9 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.markup import escape
 
@@ -15,10 +17,11 @@ from resume_gym.apps.revise.files import (
     write_files,
 )
 from resume_gym.apps.revise.report import as_json, report
-from resume_gym.apps.revise.revision import Revision, graded, play
+from resume_gym.apps.revise.revision import Revision, graded, play, restored
 from resume_gym.apps.revise.selection import apply_hunks, find_hunks, select
 from resume_gym.apps.revise.summary import print_summary
 from resume_gym.cli.arguments import (
+    MASKED,
     Commands,
     add_options,
     add_parser,
@@ -26,7 +29,8 @@ from resume_gym.cli.arguments import (
     print_json,
     progress_bars,
 )
-from resume_gym.corpus.diagnosis import diagnose
+from resume_gym.corpus.diagnosis import NO_BULLETS, diagnose
+from resume_gym.corpus.masking import Masker
 from resume_gym.evaluation.contest import Contest, Entry, make_contest
 from resume_gym.evaluation.entries import make_entry
 from resume_gym.evaluation.specs import read_spec
@@ -37,6 +41,7 @@ from resume_gym.session import Session
 from resume_gym.tasks import Task, TaskError
 from resume_gym.terminal import Terminal
 from resume_gym.text.lines import parse
+from resume_gym.trust import is_local
 
 FLAGGED = 3
 _ABOUT = """\
@@ -63,7 +68,7 @@ judge objects or gives no verdict.
 _EXAMPLES = (
     "revise ada.md --job job.txt --agent careful",
     "revise ada.md --job job.txt --agent nano --interactive --out new.md",
-    "revise ada.docx --job job.pdf --agent gpt-5-mini@openai",
+    "revise ada.docx --job job.pdf --agent gpt-5-mini@openai --mask all",
 )
 
 
@@ -89,7 +94,13 @@ def add_command(commands: Commands) -> None:
         help="ask which changes to take, as `git add -p` does; a change that is not taken leaves "
         "the lines of the resume",
     )
-    add_options(add, "--env", "--judge", "--seed", "--json")
+    add_options(
+        add,
+        "--mask",
+        help="hide in the resume from the agent and the judge, and put back into the revision: "
+        + MASKED,
+    )
+    add_options(add, "--phone-region", "--env", "--judge", "--seed", "--json")
     add(
         "--out",
         type=Path,
@@ -115,13 +126,27 @@ def _run(options: argparse.Namespace) -> int:
     check_format(out, resume)
     check_places({"--out": out, "--report": report_path}, inputs, force=options.force)
     contest = make_contest(options.env, None, "eval", options.judge, 1, options.seed)
-    session = _session(contest, resume, job)
     agent = _agent(options.agent, contest)
+    session = _session(contest, resume.text, job)
+    masker = _masker(resume, options) if options.mask else None
+    if masker:
+        task = session.task
+        session = _session(contest, masker.mask(resume.text, str(resume.path)), job)
+    elif _is_hosted(agent.spec):
+        advice = "--mask all hides names and addresses"
+        print(f"resume-gym: {agent.name} is sent the resume as it is; {advice}", file=sys.stderr)
     _play(agent, session, options.seed)
     text, choice = _taken(session, contest.judge) if options.interactive else (session.text, "")
     revision = _compared(session, contest.judge, text, choice)
     names = {"resume": str(options.resume), "job": str(options.job), "agent": agent.name}
     notes = _notes(resume, job)
+    if masker:
+        notes += [f"{resume.path}: {note}" for note in masker.notes]
+        text = masker.unmask(text)
+        try:
+            revision = restored(revision, task, masker.unmask)
+        except ValueError:
+            notes.append("the resume has its data back, the report shows placeholders")
     outputs = {"out": str(out), "report": str(report_path)}
     if revision.changed:
         content, losses = resume.written(text, out)
@@ -139,20 +164,35 @@ def _run(options: argparse.Namespace) -> int:
     return _status(revision, agent.name)
 
 
-def _session(contest: Contest, resume: Source, job: Source) -> Session:
+def _masker(resume: Source, options: argparse.Namespace) -> Masker:
+    region = options.phone_region
+    try:
+        return Masker(1, resume.text, options.mask, region, resume.contacts, exact=True)
+    except ModuleNotFoundError as problem:
+        raise TaskError(f"--mask: {problem}") from None
+    except ValueError as problem:
+        raise TaskError(f"--phone-region: {problem}") from None
+
+
+def _is_hosted(spec: Any) -> bool:
+    """Return whether an agent is a model on another machine."""
+    return isinstance(spec, Mapping) and not is_local(spec.get("base_url", "http://localhost"))
+
+
+def _session(contest: Contest, resume: str, job: Source) -> Session:
     """Make the episode; the weakness of its task, hidden from agents, is diagnosed."""
     session_type = contest.session_type
     if not issubclass(session_type, Session):
         raise TaskError(f"--env: expected an environment for resumes, got {contest.env}")
-    weakness = diagnose(resume.text, job.text).weakness
-    return session_type(Task("revise", job.text, resume.text, weakness, "eval"), contest.rules)
+    weakness = diagnose(resume, job.text).weakness
+    return session_type(Task("revise", job.text, resume, weakness, "eval"), contest.rules)
 
 
 def _notes(resume: Source, job: Source) -> list[str]:
     """Return the notes on the input files, as `data import` prints them."""
     notes = [f"{source.path}: {note}" for source in (resume, job) for note in source.notes]
     if not any(line.kind == "bullet" for line in parse(resume.text)):
-        notes.append(f"{resume.path}: no bullets were found in it")
+        notes.append(f"{resume.path}: {NO_BULLETS}")
     return notes
 
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from resume_gym.corpus.diagnosis import Diagnosis, diagnose
+from resume_gym.corpus.diagnosis import NO_BULLETS, Diagnosis, diagnose
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import Document, read_document
 from resume_gym.corpus.duplicates import bare, near_duplicates
@@ -250,13 +250,9 @@ def _masked(
     if options.mask:
         masker = Masker(number, text, options.mask, options.region, resume.contacts)
         report.maskers[path] = masker
-        if "names" in options.mask and not masker.named:
-            report.notes.append((path, 'its name is not masked: no heading "# Name" was found'))
-        elif "names" in options.mask and masker.wordy:
-            note = "its heading has many words: see whether the name is masked, and nothing else"
-            report.notes.append((path, note))
         text = masker.mask(text, str(path))
         read = {file: masker.mask(paper, str(file)) for file, paper in read.items()}
+        report.notes += [(path, note) for note in masker.notes]
     evidence = []
     for file, paper in read.items():
         kind = options.evidence_kind or _kind(file)
@@ -308,6 +304,6 @@ def _bare(resume: str) -> str:
 def _doubt(made: Made, options: Options, report: Report) -> None:
     """Add notes on a task from which an agent is unlikely to learn."""
     if not made.diagnosis.bullets:
-        report.notes.append((made.resume, "no bullets were found in it"))
-    if not made.diagnosis.clear and not options.weakness:
+        report.notes.append((made.resume, NO_BULLETS))
+    if made.diagnosis.shares and not made.diagnosis.clear and not options.weakness:
         report.notes.append((made.resume, "it shows no weakness; taken for wrong_emphasis"))

@@ -24,6 +24,7 @@ from resume_gym.corpus.findings import (
     page_fit,
     shared_content,
     similar_texts,
+    unfit_pages,
     ungrounded_figures,
     weak_and_strong,
     weak_share,
@@ -122,6 +123,7 @@ def report(
     findings = [
         *bad,
         *blank_texts(tasks),
+        *unfit_pages(tasks),
         *named_weaknesses(tasks),
         *similar_texts(tasks, threshold),
         *shared_content(tasks),

@@ -2,8 +2,9 @@
 
 Each bullet counts for at most one weakness; inconsistently formatted lines count separately.
 `diagnose` divides the share of each weakness by its mean share in generated tasks that have it
-planted. On the 200 bundled tasks, this identifies the planted weakness in nine of ten. A buried
-point (wrong_emphasis) in a form that no rule covers is diagnosed as no_metrics.
+planted; a page in another language than English gets no shares. On the 200 bundled tasks, this
+identifies the planted weakness in nine of ten. A buried point (wrong_emphasis) in a form that no
+rule covers is diagnosed as no_metrics.
 """
 
 from collections import Counter
@@ -14,6 +15,7 @@ from resume_gym.agents.wording import point
 from resume_gym.corpus.difficulty import PAGE_LINES, PAGE_WIDTH
 from resume_gym.document import wrapped_lines
 from resume_gym.tasks import Task
+from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line
 from resume_gym.text.reference import make_reference
 from resume_gym.text.style import fillers, format_faults, habits, head, is_weak
@@ -31,6 +33,9 @@ The value of no_metrics is raised, since a third of the bullets of any resume ha
 the fallback where no other weakness shows.
 """
 
+NO_BULLETS = "not fit for the rubric judge: no bullets were found in it"
+"""The note on a page without bullets."""
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
@@ -41,7 +46,9 @@ class Diagnosis:
         clear: whether the resume shows any weakness at all.
         lines: wrapped page lines; above 55 the weakness is too_long, regardless of the shares.
         bullets: number of bullets.
-        shares: share of the bullets (for formatting_inconsistent, of the lines) by weakness.
+        shares: share of the bullets (for formatting_inconsistent, of the lines) by weakness; empty
+            without a diagnosis.
+        bare: share of the bullets without a figure, whatever their weakness.
     """
 
     weakness: str
@@ -49,6 +56,7 @@ class Diagnosis:
     lines: int
     bullets: int
     shares: Mapping[str, float]
+    bare: float
 
 
 def diagnose(resume: str, job: str) -> Diagnosis:
@@ -58,19 +66,22 @@ def diagnose(resume: str, job: str) -> Diagnosis:
     spare = reference.spare
     lines = reference.lines
     bullets = [(unit, line) for unit, line in enumerate(lines) if line.kind == "bullet"]
-    counts = Counter(_fault(line, unit in spare) for unit, line in bullets)
-    shares = {name: counts[name] / max(1, len(bullets)) for name in USUAL}
-    usual = habits(lines)
-    odd = sum(format_faults(line, usual) > 0 for line in lines)
-    shares["formatting_inconsistent"] = odd / max(1, len(lines))
+    bare = sum(not line.content.figures for _, line in bullets) / max(1, len(bullets))
     height = wrapped_lines(resume, PAGE_WIDTH)
+    shares: dict[str, float] = {}
+    if is_english(resume):
+        counts = Counter(_fault(line, unit in spare) for unit, line in bullets)
+        shares = {name: counts[name] / max(1, len(bullets)) for name in USUAL}
+        usual = habits(lines)
+        odd = sum(format_faults(line, usual) > 0 for line in lines)
+        shares["formatting_inconsistent"] = odd / max(1, len(lines))
     clear = any(shares.values()) or height > PAGE_LINES
-    worst = max(USUAL, key=lambda name: shares[name] / USUAL[name])
+    worst = "wrong_emphasis"  # the fallback, possible in any resume
     if height > PAGE_LINES:
         worst = "too_long"
-    elif not clear:
-        worst = "wrong_emphasis"  # the fallback, possible in any resume
-    return Diagnosis(worst, clear, height, len(bullets), shares)
+    elif clear:
+        worst = max(USUAL, key=lambda name: shares[name] / USUAL[name])
+    return Diagnosis(worst, clear, height, len(bullets), shares, bare)
 
 
 def _fault(line: Line, spare: bool) -> str:

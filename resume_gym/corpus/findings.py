@@ -12,6 +12,7 @@ from resume_gym.document import wrapped_lines
 from resume_gym.judges import Judge, JudgeRefused
 from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
+from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Number, plain, read
 
 NEAR_LIMIT = 0.05
@@ -69,6 +70,16 @@ def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
         if not getattr(task, name).strip()
     ]
     yield from _finding("error", "blank", blank, f"texts that are blank, of {', '.join(names)}")
+
+
+def unfit_pages(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Find tasks whose resume the rubric judge cannot read: without bullets, or not in English."""
+    blank = [task.task_id for task in tasks if not any(bullet_lines(task.resume))]
+    text = "tasks not fit for the rubric judge: the resume has no bullets"
+    yield from _finding("error", "no_bullets", blank, text)
+    foreign = [task.task_id for task in tasks if not is_english(task.resume)]
+    text = "tasks not fit for the rubric judge: the resume is not in English"
+    yield from _finding("error", "not_english", foreign, text)
 
 
 def named_weaknesses(tasks: Sequence[Task]) -> Iterator[Finding]:

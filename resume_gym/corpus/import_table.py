@@ -23,9 +23,9 @@ _COLUMNS = {
 }
 _KEY = (
     "fit: how much of the job the resume tells, in %. lines: on a page of 55 (too_long). In % of "
-    "the bullets: vague (vague_bullets), bare of figures (no_metrics), aside of the job "
-    "(wrong_emphasis), with weak verbs (weak_verbs); in % of the lines: out of form "
-    "(formatting_inconsistent). * is the weakness of the task.\n"
+    "the bullets: vague (vague_bullets), bare: without any figure, whether or not something else "
+    "is wrong (no_metrics), aside of the job (wrong_emphasis), with weak verbs (weak_verbs); in % "
+    "of the lines: out of form (formatting_inconsistent). * is the weakness of the task.\n"
 )
 
 
@@ -41,11 +41,16 @@ def to_json(report: Report) -> dict[str, Any]:
             "weakness": row.task.weakness,
             "lines": row.diagnosis.lines,
             "shares": dict(row.diagnosis.shares),
+            "bare": row.diagnosis.bare,
         }
         for row in report.made
     ]
     masked = {
-        str(file): {"replaced": dict(replaced), "seen": dict(masker.seen[file])}
+        str(file): {
+            "replaced": dict(replaced),
+            "left": dict(masker.left[file]),
+            "not_found": masker.not_found,
+        }
         for masker in report.maskers.values()
         for file, replaced in masker.replaced.items()
     }
@@ -63,8 +68,8 @@ def print_report(report: Report, out: Path) -> None:
     if report.maskers:
         console.print(_masking(report))
         console.print(
-            "Employers, places and dates stay, and so do names that nothing marks as such; "
-            "jobs are left as they are. Read the tasks before you share them.\n",
+            "Employers, places, dates and other people are not masked, and what no rule "
+            "recognises stays; jobs are left as they are. Read the tasks before you share them.\n",
             style="dim",
             highlight=False,
         )
@@ -90,7 +95,8 @@ def _tasks(made: list[Made]) -> Table:
         table.add_column(name, justify="right")
     for row in made:
         diagnosis = row.diagnosis
-        shown = {name: f"{100 * share:.0f}" for name, share in diagnosis.shares.items()}
+        shares = {**diagnosis.shares, "no_metrics": diagnosis.bare}
+        shown = {name: f"{100 * shares[name]:.0f}" if name in shares else "-" for name in _COLUMNS}
         shown["too_long"] = str(diagnosis.lines)
         cells = (shown[name] + "*" * (name == row.task.weakness) for name in _COLUMNS)
         table.add_row(row.resume.name, row.job.name, f"{100 * row.fit:.0f}", *cells)
@@ -98,16 +104,20 @@ def _tasks(made: list[Made]) -> Table:
 
 
 def _masking(report: Report) -> Table:
-    """Build a table of the replacements by file and field, and of the matches left in place."""
+    """Build a table of the replacements by file and field, and of what may be personal still."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("masked in", overflow="fold")
     for name in FIELDS:
         table.add_column(name, justify="right")
-    table.add_column("seen, not replaced", overflow="fold")
+    table.add_column("looks personal, left", overflow="fold")
     for masker in report.maskers.values():
         for file, replaced in masker.replaced.items():
-            seen = masker.seen[file]
-            left = ", ".join(f"{what}: {count}" for what, count in sorted(seen.items()))
-            counts = (str(replaced[name]) if name in masker.fields else "-" for name in FIELDS)
-            table.add_row(Path(file).name, *counts, left or "nothing")
+            found = sorted(masker.left[file].items())
+            left = ", ".join(f"{what}: {count}" for what, count in found)
+            counts = (_count(replaced[name], name in masker.fields) for name in FIELDS)
+            table.add_row(Path(file).name, *counts, left or "nothing was recognised")
     return table
+
+
+def _count(count: int, wanted: bool) -> str:
+    return (str(count) if count else "none found") if wanted else "-"

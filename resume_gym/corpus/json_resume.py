@@ -3,10 +3,13 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.outline import clean
+from resume_gym.corpus.markup import has_html, laid_out, read_html
+from resume_gym.corpus.outline import clean, split_bullet
 
 # By section: heading, number of fields in the title of an item, and fields in the order of output,
 # with those of earlier schemas: company, website.
@@ -34,13 +37,20 @@ _LISTS = ("highlights", "roles", "keywords", "courses")
 _DATES = ("startDate", "endDate", "date", "releaseDate")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ASIDE = ("$schema", "meta")  # keys without data about the candidate
+_OTHERS = {  # other formats, by a key that this one lacks
+    "sections": "Reactive Resume", "employment": "FRESH", "SkillsPassport": "Europass",
+    "cv": "RenderCV", "workExperiences": "OpenResume", "positions": "LinkedIn",
+}  # fmt: skip
+_EXPECTED = "expected a JSON Resume: an object with basics, work, education, ..."
+_ROWS = "\n"
 
 
 def _fields(names: Iterable[str]) -> dict[str, Any]:
-    return {name: [""] if name in _LISTS else "" for name in names}
+    kinds: dict[str, Any] = {name: [""] for name in _LISTS} | dict.fromkeys(_PARAGRAPHS, _ROWS)
+    return {name: kinds.get(name, "") for name in names}
 
 
-_SCHEMA: dict[str, Any] = {  # "" is a string
+_SCHEMA: dict[str, Any] = {  # "" is a string of one line, _ROWS one with list items
     "basics": {
         **_fields(("name", "label", "email", "phone", "url", "website", "summary")),
         "location": _fields(("address", "postalCode", "city", "region", "countryCode")),
@@ -60,13 +70,19 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
         DocumentError: the text is not a JSON Resume, or a field has a type other than the schema's.
     """
     try:
-        resume = json.loads(clean(text))
+        resume = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise DocumentError(f"expected JSON: {problem}") from None
-    if not isinstance(resume, dict) or not resume.keys() & _SCHEMA.keys():
-        raise DocumentError("expected a JSON Resume: an object with basics, work, education, ...")
+    if not isinstance(resume, dict):
+        raise DocumentError(f"{_EXPECTED}; got {type(resume).__name__}")
     unknown: list[str] = []
     sections = {key: value for key, value in resume.items() if key not in _ASIDE}
+    strange = {key: value for key, value in sections.items() if key not in _SCHEMA}
+    known = {key: value for key, value in sections.items() if key in _SCHEMA}
+    if not known or _words(strange) > _words(known):
+        name = next((_OTHERS[key] for key in strange if key in _OTHERS), "another format")
+        keys = ", ".join([*strange][:5]) or "nothing"
+        raise DocumentError(f"{_EXPECTED}; got {name}, with {keys}")
     resume = _checked(sections, _SCHEMA, "", unknown)
     blocks = [*_basics(resume["basics"])]
     for key, (heading, _, _) in _SECTIONS.items():
@@ -77,6 +93,31 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
     return "\n\n".join(filter(None, blocks)) + "\n", notes, _contacts(resume["basics"])
 
 
+def _words(value: Any) -> int:
+    """Count the words of all strings in a JSON value."""
+    if isinstance(value, dict | list):
+        return sum(map(_words, value.values() if isinstance(value, dict) else value))
+    return len(value.split()) if isinstance(value, str) else 0
+
+
+def _rows(text: str) -> list[tuple[str, str]]:
+    """Return the lines of a text, with "- " as the marker of list items; others are joined."""
+    lines = [split_bullet(line.strip()) for line in text.strip().split("\n")]
+    if has_html(text):
+        # HTML has its own line breaks, unless it is inside the items of a plain list.
+        plain = any(marker for marker, _ in lines)
+        inside = ((mark, " ".join(one for _, one in read_html(line))) for mark, line in lines)
+        lines = list(inside) if plain else read_html(text)
+    if len(lines) == 1 and lines[0][0][:1].isdigit():  # "1. FC Köln"
+        lines = [("", text)]
+    bodies = (("- " if marker else "", " ".join(line.split())) for marker, line in lines)
+    rows: list[tuple[str, str]] = []
+    for marker, group in groupby(filter(itemgetter(1), bodies), itemgetter(0)):
+        texts = [text for _, text in group]
+        rows += [(marker, text) for text in (texts if marker else [" ".join(texts)])]
+    return rows
+
+
 def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
     """Return a value with all fields of the schema, and append the paths of unknown fields.
 
@@ -84,16 +125,24 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
     """
     if value is None:
         value = type(schema)()
-    if schema == "" and isinstance(value, int | float) and not isinstance(value, bool):
+    if schema in ("", _ROWS) and isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)  # e.g. a score or a year
     if not isinstance(value, type(schema)):
         names: dict[type, str] = {dict: "an object", list: "a list", str: "a string"}
         got = names.get(type(value), type(value).__name__)
         raise DocumentError(f"{where}: expected {names[type(schema)]}, got {got}")
     if isinstance(value, str):
-        return " ".join(value.split())
+        value = clean(value)  # escapes may hold what the text of the file does not
+        if not schema and not has_html(value):
+            return " ".join(value.split())
+        rows = _rows(value)
+        return "\n".join(laid_out(rows)) if schema else " ".join(text for _, text in rows)
     if isinstance(value, list):
-        return [_checked(v, schema[0], f"{where}[{n}]", unknown) for n, v in enumerate(value)]
+        schema = _ROWS if schema == [""] else schema[0]
+        values = [_checked(v, schema, f"{where}[{n}]", unknown) for n, v in enumerate(value)]
+        if schema == _ROWS:  # an item may be blank, or hold a list
+            return [row.removeprefix("- ") for text in values for row in text.split("\n") if row]
+        return values
     dot = f"{where}." if where else ""
     unknown += [f"{dot}{key}" for key in value if key not in schema]
     return {k: _checked(value.get(k), below, f"{dot}{k}", unknown) for k, below in schema.items()}
@@ -125,11 +174,12 @@ def _item(section: str, item: Mapping[str, Any]) -> list[str]:
     _, size, fields = _SECTIONS[section]
     names = fields.split()
     title = ", ".join(item[name] for name in names[:size] if item[name])
-    start, *ends = (_month(item[name]) for name in _DATES)
-    end = next(filter(None, ends), "Present" if start and section in _ONGOING else "")
-    dates = " - ".join(filter(None, (start, end)))
+    start, end, *dates = (_month(item[name]) for name in _DATES)
+    end = end or ("Present" if start and section in _ONGOING else "")
+    end = f"until {end}" if end and not start else end
+    span = " - ".join(filter(None, (start, end))) or next(filter(None, dates), "")
     other = [item[name] for name in names[size:] if name not in (*_PARAGRAPHS, *_LISTS)]
-    places = [*filter(None, (*other, dates))]
+    places = [*filter(None, (*other, span))]
     entries = ", ".join(entry for name in _LISTS[1:] for entry in item.get(name, ()))
     if section in _LINES:
         head = f"{title} ({', '.join(places)})" if places else title
@@ -142,5 +192,5 @@ def _item(section: str, item: Mapping[str, Any]) -> list[str]:
 
 def _month(date: str) -> str:
     """Format 2020-01-31 or 2020-01 as Jan 2020; return other forms unchanged."""
-    match = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])(?:-\d\d)?", date)
+    match = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])(?:-\d\d(?:T.*)?)?", date)
     return f"{_MONTHS[int(match[2]) - 1]} {match[1]}" if match else date

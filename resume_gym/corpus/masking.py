@@ -1,26 +1,19 @@
 """Mask data that identifies a candidate: names, emails, phone numbers and links.
 
-A `Masker` uses the same placeholders in all documents of one candidate. It masks every capitalized
-part of the name, with or without accents, so for a candidate named Baker it masks every "Baker".
-Figures other than phone numbers stay. Not detected: employers, dates and achievements that together
-identify a person, and names without any marker. `Masker.seen` counts the matches left in place.
+A `Masker` replaces only what it can recognise for certain: addresses, phone numbers of a region or
+after a label, links and accounts, and the name that heads the resume, with its parts. It uses the
+same placeholders in all documents of one candidate, and masks every capitalized part of the name,
+so for a candidate named Baker it masks every "Baker". What may be personal, but is not certain,
+stays and is counted in `Masker.left`. Employers, dates and achievements that together identify a
+person are not looked for. All passes take linear time: repetitions are bounded or cannot overlap.
 """
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from itertools import count
 
-from resume_gym.corpus.names import (
-    MOST_WORDS,
-    WORDS,
-    Name,
-    any_of,
-    find_name,
-    fold,
-    forms,
-    read_name,
-)
+from resume_gym.corpus.names import MOST_WORDS, WORDS, Finder, any_of, find_name, fold
 from resume_gym.user_errors import missing
 
 FIELDS = ("names", "mail", "phone", "links")
@@ -30,8 +23,18 @@ _END = rf"(?:{any_of(WORDS['ends'])})"
 # The length limits of the standards bound the repetitions, against slow backtracking.
 _HOST = rf"(?:[a-z0-9][a-z0-9-]{{0,62}}\.){{1,8}}{_END}"
 _TAIL = r"[^\s<>()\[\]|\"'`,;*]*[^\s<>()\[\]|\"'`,;*.:!?]"
-_ADDRESS = r"[\w.!#$%&'+=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[a-z]{2,}\b"
-_MAIL = re.compile(_ADDRESS, re.IGNORECASE)
+_ADDRESS = r"[\w.!#$%&'+=?^{}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,63}\b"
+_OPEN, _CLOSE = r"\s?[\[({<]\s?", r"\s?[\])}>]\s?"
+_DOT = rf"(?:{_OPEN}(?:dot|punkt|\.){_CLOSE}|\sdot\s|\.(?=\w))"
+_LOCAL_PART = rf"[\w.+-]{{1,64}}(?:{_OPEN}(?:dot|punkt|\.){_CLOSE}[\w.+-]{{1,64}}){{0,3}}"
+_MAIL = re.compile(
+    rf"(?<![\w.+-])(?:{_ADDRESS}"
+    # name [at] mail [dot] com, name at mail dot com, name @ mail.com
+    rf"|{_LOCAL_PART}{_OPEN}(?:at|ät|@){_CLOSE}[\w-]{{1,63}}(?:{_DOT}[\w-]{{1,63}}){{0,6}}"
+    r"|[\w.+-]{1,64} at [\w-]{1,63}(?: dot [\w-]{1,63}){1,6}"
+    r"|[\w.+-]{1,64}\s?@\s?(?:[\w-]{1,63}\s?\.\s?){1,6}[^\W\d_]{2,63}\b)",
+    re.IGNORECASE,
+)
 _LINK = re.compile(
     rf"(?P<mail>{_ADDRESS})"  # what looks like a link in an email is none
     rf"|(?P<full>(?:https?://|ftp://|www\.){_TAIL})"
@@ -42,6 +45,7 @@ _LINK = re.compile(
 # placeholders, which must not be masked again
 _PLACEHOLDER = re.compile(
     r"https://example\.com/\d+|candidate\d+(?:\.\d+)?@example\.com|555-01\d\d"
+    r"|Candidate \d{4}(?:-\d+)?"
 )
 _WORD = r"[A-ZÀ-ÖØ-Þ][\w'’-]+"
 _NEXT = rf"[ ]+(?:[A-Z]\.|(?:{any_of(WORDS['particles'])})\b|{_WORD})"
@@ -49,31 +53,32 @@ _PERSON = rf"{_WORD}(?:{_NEXT}){{0,3}}"
 _FULL = rf"{_WORD}(?:{_NEXT}){{1,3}}"
 _TITLES = rf"(?:{any_of(WORDS['titles'])})\.? "
 _REFEREE = re.compile(
-    rf"^(?:#{{3,6}} |[-*+] )?(?:\*\*)?(?:{_TITLES})?({_FULL})(?=\s*(?:\*\*)?\s*(?:[,:|(–—-]|$))",
+    rf"^(?:#{{3,6}} |[-*+] )?(?:\*\*)?(?:{_TITLES})?{_FULL}(?=\s?(?:\*\*)?\s?(?:[,:|(–—-]|$))",
     re.MULTILINE,
 )
 _OTHERS = re.compile(
-    rf"\b{_TITLES}(?!(?:Reference|Candidate) \d){_PERSON}"
-    rf"|(?i:\b(?:{any_of(WORDS['before'])}))\s+{_FULL}"
+    rf"\b{_TITLES}(?!Candidate \d){_PERSON}|(?i:\b(?:{any_of(WORDS['before'])}))\s{_FULL}"
 )
 _STREET = re.compile(
     rf"\b\d{{1,5}}[a-z]? (?:[A-Z][\w.'-]+ ){{1,3}}(?i:{any_of(WORDS['streets'])})\b"
     r"|\b[A-ZÄÖÜ][\wäöüß]+(?:straße|strasse|weg|platz|gasse|gata|straat) \d{1,4}\b"
 )
-_BIRTH = re.compile(r"\b(?:date of birth|birth ?date|born|d\.?o\.?b\.?)\b.{0,20}?\d", re.IGNORECASE)
+_BIRTH = re.compile(
+    r"\b(?:date of birth|birth ?date|born|d\.?o\.?b\.?|geboren|geburtsdatum|née?)\b.{0,20}?\d",
+    re.IGNORECASE,
+)
 _ID = re.compile(r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])")
-_HANDLE = re.compile(r"(?<![\w/.])@[A-Za-z]\w{2,}")
-_LABEL = re.compile(r"\b(?:phone|tel|telephone|mobile|cell|fax|whatsapp)\b\W*$", re.IGNORECASE)
+_HANDLE = re.compile(r"(?<![\w/.@])@[A-Za-z][\w.-]{1,63}\w")
+_LABEL = re.compile(rf"\b(?:{any_of(WORDS['phones'])})\b\W{{0,4}}$", re.IGNORECASE)
 # fictional US numbers, common in sample resumes
 _LOCAL = re.compile(r"(?<![\w-])(?:\(\d{3}\) ?)?555-\d{4}(?![\w-])")
 _ACCOUNT = re.compile(
-    rf"\b(?:{any_of(WORDS['networks'])})(?: (?:id|handle|profile|user(?:name)?))?\s*:\s*"
-    r"(?!https?:|candidate )(?P<of>[@/]?[\w][\w./-]*\w)(?=\s*(?:$|[|,;•·)]))",
+    rf"\b(?:{any_of(WORDS['networks'])})(?: (?:id|handle|profile|user(?:name)?))?\s?:\s?"
+    r"(?!https?:|candidate )(?P<of>[@/]?[\w][\w./-]{0,99}\w)(?=\s{0,9}(?:$|[|,;•·)]))",
     re.IGNORECASE | re.MULTILINE,
 )
-_NUMBER = re.compile(r"(?<![\w.,$€£#/-])\d{7,15}(?![\w%]|[.,/-]\d)")
-_SPACED = re.compile(r"(?<![\w.,$€£#/-])[+(]{0,2}\d{1,5}(?:[ ().-]{1,2}\d{1,8}){1,6}(?![\w%])")
-
+_DIGITS = re.compile(r"(?<![\w.,$€£#/-])[+(]{0,2}\d(?:[ ().\-/‑–]{0,3}\d){6,20}(?![\w%])")
+_SPLIT = re.compile(r" [/–-] |  |(?=\+)")
 
 _Span = tuple[int, int, str]  # start, end and key; equal keys have the same placeholder
 
@@ -84,7 +89,7 @@ class Masker:
     Attributes:
         fields: kinds of data to replace.
         replaced: number of replacements, by document and field.
-        seen: number of matches left in place, by document and category.
+        left: number of matches left in place, by document and category.
     """
 
     def __init__(
@@ -94,8 +99,9 @@ class Masker:
         fields: Collection[str],
         region: str = "US",
         contacts: Collection[tuple[str, str]] = (),
+        exact: bool = False,
     ) -> None:
-        """Extract the names from a resume.
+        """Extract the name from a resume.
 
         Args:
             number: number of the candidate, used in placeholders.
@@ -103,6 +109,7 @@ class Masker:
             fields: subset of `FIELDS` to replace.
             region: two-letter region whose national phone numbers to expect.
             contacts: (field, value) of the candidate's known emails, phones and links.
+            exact: whether each spelling has its own placeholder, so that `unmask` restores it.
 
         Raises:
             ValueError: a field or the region is unknown.
@@ -112,14 +119,16 @@ class Masker:
             raise ValueError(f"expected {', '.join(FIELDS)} or all; got {min(unknown)!r}")
         self.fields = frozenset(fields)
         self.replaced: dict[str, Counter[str]] = {}
-        self.seen: dict[str, Counter[str]] = {}
+        self.left: dict[str, Counter[str]] = {}
         self._number = number
+        self._resume = resume
+        self._exact = exact
         self._region = _region(region)
         self._contacts = [(field, value, _way(field, value)) for field, value in contacts]
         self._own = find_name(resume)
-        names, self._forms = _names(resume, self._own, number)
+        self._finder = Finder(self._own) if self._own else None
         # placeholders by field and key
-        self._known = {"mail": dict[str, str](), "links": {}, "phone": {}, "names": names}
+        self._known: dict[str, dict[str, str]] = {field: {} for field in FIELDS}
 
     @property
     def named(self) -> bool:
@@ -131,49 +140,107 @@ class Masker:
         """Whether the name is so long that some of its words may not belong to it."""
         return self._own is not None and len(self._own.words) > MOST_WORDS
 
+    @property
+    def not_found(self) -> list[str]:
+        """The kinds of data to replace of which no document has any."""
+        found = sum(self.replaced.values(), Counter())
+        return [field for field in FIELDS if field in self.fields and not found[field]]
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether no name was recognised, or a figure is left that may be a phone number."""
+        nameless = "names" in self.fields and not self.named
+        return nameless or ("phone" in self.fields and self._possible_phones)
+
+    @property
+    def _possible_phones(self) -> bool:
+        return any(found["possible phone numbers"] for found in self.left.values())
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should check, after the documents are masked."""
+        notes = []
+        if "names" in self.fields and not self.named:
+            notes.append("no name was recognised: check yourself")
+        elif "names" in self.fields and self.wordy:
+            notes.append("its heading has many words: see whether the name is masked, and no more")
+        if others := [field for field in self.not_found if field != "names"]:
+            notes.append(f"looked for and not found: {', '.join(others)}")
+        if "phone" in self.fields and self._possible_phones:
+            country = f"no number of {self._region}; --phone-region names another country"
+            notes.append(f"figures that may be phone numbers are left: {country}")
+        return notes
+
     def mask(self, text: str, document: str) -> str:
-        """Replace personal data by placeholders; `document` is its key in `replaced` and `seen`."""
+        """Replace personal data by placeholders; `document` is its key in `replaced` and `left`."""
         replaced = self.replaced.setdefault(document, Counter())
-        seen = self.seen.setdefault(document, Counter())
+        left = self.left.setdefault(document, Counter())
         # Emails first, since they may contain what looks like a link or a phone number.
         for field in ("mail", "links", "phone", "names"):
-            spans = list(self._find_known(field, text))
-            spans += [span for span in self._find(field, text) if _apart(span, spans)]
+            spans = _disjoint(text, [*self._find_known(field, text), *self._find(field, text)])
             if field in self.fields:
                 replaced[field] += len(spans)
-                new = [(start, end, self._placeholder(field, key)) for start, end, key in spans]
-                for start, end, placeholder in sorted(new, reverse=True):
-                    text = text[:start] + placeholder + text[end:]
+                parts: list[str] = []
+                end = 0
+                for start, stop, key in spans:
+                    parts += (text[end:start], self._placeholder(field, key, text[start:stop]))
+                    end = stop
+                text = "".join((*parts, text[end:]))
             elif spans:
-                seen[field] += len(spans)
-        phones = list(_phones(text, self._region))
+                left[field] += len(spans)
         rest = _without_placeholders(text)
-        numbers = sum(_apart(span, phones) for span in _numbers(rest))
-        seen.update({"possible phone numbers": numbers} if numbers else {})
-        seen.update(_left(rest))
+        # Those that are certain are placeholders by now.
+        sure = [] if "phone" in self.fields else list(_phones(text, self._region))
+        numbers = [(start, stop, "possible") for start, stop in _numbers(rest)]
+        left["possible phone numbers"] += sum(
+            key == "possible" for *_, key in _disjoint(text, [*sure, *numbers])
+        )
+        left.update(_left(rest))
+        if self._finder and "names" in self.fields:
+            left["parts of the name elsewhere"] += self._finder.inside_words(fold(rest)[0])
+        self.left[document] = +left
         return text
 
-    def _placeholder(self, field: str, key: str) -> str:
+    def unmask(self, text: str) -> str:
+        """Put the data back in a text of which some may be new."""
+        places = {new: old for known in self._known.values() for old, new in known.items()}
+        if not places:
+            return text
+        every = any_of(places)
+        return re.sub(rf"(?<!\w)(?:{every})(?!\w)", lambda hit: places[hit[0]], text)
+
+    def _name(self) -> str:
+        return f"Candidate {self._number:04}"
+
+    def _placeholder(self, field: str, key: str, found: str) -> str:
         known = self._known[field]
-        count = len(known) + 1
-        if key not in known and field == "mail":
-            suffix = f".{count}" if count > 1 else ""
-            known[key] = f"candidate{self._number:04}{suffix}@example.com"
-        elif key not in known and field == "links":
-            known[key] = f"https://example.com/{count}"
-        elif key not in known and field == "phone":
-            # 555-0100 to 555-0199 are reserved for fiction.
-            known[key] = f"555-01{(self._number - 1 + count) % 100:02}"
+        key = found if self._exact else "" if field == "names" else key
+        if key not in known:
+            # To be put back, placeholders differ, also from what the resume has.
+            taken = {*known.values()} if self._exact else set()
+            new = (self._numbered(field, n) for n in count(len(known) + 1))
+            known[key] = next(
+                one for one in new if not (one in taken or (self._exact and one in self._resume))
+            )
         return known[key]
+
+    def _numbered(self, field: str, n: int) -> str:
+        if field == "names":
+            return self._name() + f"-{n}" * (n > 1)
+        if field == "mail":
+            return f"candidate{self._number:04}{f'.{n}' * (n > 1)}@example.com"
+        if field == "links":
+            return f"https://example.com/{n}"
+        # 555-0100 to 555-0199 are reserved for fiction.
+        wide = "" if n < 100 else f"{n // 100}-"
+        return f"{wide}555-01{(self._number - 1 + n) % 100:02}"
 
     def _find_known(self, field: str, text: str) -> Iterator[_Span]:
         """Find the known contacts of a field, longest first."""
-        spans: list[tuple[int, int]] = []
         for kind, value, pattern in sorted(self._contacts, key=lambda contact: -len(contact[1])):
             key = re.sub(r"\D", "", value) if kind == "phone" else _site(value)
             for hit in pattern.finditer(text) if kind == field else ():
-                if _apart(hit.span(), spans) and not _PLACEHOLDER.fullmatch(hit[0]):
-                    spans.append(hit.span())
+                if not _PLACEHOLDER.fullmatch(hit[0]):
                     yield *hit.span(), key
 
     def _find(self, field: str, text: str) -> Iterator[_Span]:
@@ -181,16 +248,15 @@ class Masker:
         if field == "mail":
             yield from ((*hit.span(), hit[0].lower()) for hit in _MAIL.finditer(rest))
         elif field == "links":
-            links = list(_links(rest))
-            links += [span for span in self._accounts(rest) if _apart(span, links)]
-            yield from ((start, end, _site(text[start:end])) for start, end in links)
+            spans = (*_links(rest), *self._accounts(rest))
+            yield from ((start, end, _site(text[start:end])) for start, end in spans)
         elif field == "phone":
             yield from _phones(text, self._region)
         else:
             yield from self._people(rest)
 
     def _accounts(self, text: str) -> Iterator[tuple[int, int]]:
-        """Find accounts after the name of a network, and links with the candidate's name."""
+        """Find accounts after the name of a network, handles, and links with the name."""
         head = _head_size(text)
         for hit in _ACCOUNT.finditer(text):
             handle = hit["of"]
@@ -199,20 +265,38 @@ class Masker:
             if unusual or hit.start() < head:
                 yield hit.span("of")
         names = [fold(word)[0].lower() for word in self._own.telling] if self._own else []
+        for hit in _HANDLE.finditer(text):
+            # Below the contact lines it may be code: "@Override".
+            if hit.start() < head or any(name in hit[0].lower() for name in names):
+                yield hit.span()
         for hit in _LINK.finditer(text) if len(names) > 1 else ():
             link = fold(hit[0])[0].lower()
             if not hit["mail"] and names[0] in link and names[-1] in link:
                 yield hit.span()
 
     def _people(self, text: str) -> Iterator[_Span]:
-        taken = [hit.span() for hit in _LINK.finditer(text)]
+        if not self._finder:
+            return
+        # A part of a link cannot be replaced.
+        text = _LINK.sub(lambda hit: "\0" * len(hit[0]), text)
         plain, places = fold(text)
-        for hit in self._forms.finditer(plain) if self._forms else ():
-            start, end = (places[hit.start()], max(places[hit.end()], places[hit.end() - 1] + 1))
+        for first, last in self._finder.find(plain):
+            start, end = places[first], max(places[last], places[last - 1] + 1)
             # "May 5" is a date, even if the candidate is called May.
-            date = hit[0].lower() in WORDS["dates"] and re.match(r"\.?,? +\d", text[end:])
-            if not date and not any(a <= start < b for a, b in taken):
-                yield start, end, hit[0].lower()
+            date = plain[first:last].lower() in WORDS["dates"]
+            if not (date and re.match(r"\.?,? {1,3}\d", text[end : end + 9])):
+                yield start, end, plain[first:last].lower()
+
+
+def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
+    """Return spans in the order of the text, without those that overlap an earlier one."""
+    taken = bytearray(len(text))
+    kept = []
+    for start, stop, key in spans:
+        if taken.find(1, start, stop) < 0:
+            taken[start:stop] = b"\1" * (stop - start)
+            kept.append((start, stop, key))
+    return sorted(kept)
 
 
 def _without_placeholders(text: str) -> str:
@@ -231,11 +315,6 @@ def _way(field: str, value: str) -> re.Pattern[str]:
     return re.compile(rf"{before}{re.escape(value)}(?![\w@])", re.IGNORECASE)
 
 
-def _apart(span: tuple[Any, ...], others: Collection[tuple[Any, ...]]) -> bool:
-    """Return whether a span overlaps none of the others."""
-    return all(span[1] <= other[0] or other[1] <= span[0] for other in others)
-
-
 def _site(link: str) -> str:
     """Normalize a link, dropping the scheme and "www."."""
     return re.sub(r"^(?:https?://)?(?:www\.)?|/+$", "", link.lower())
@@ -243,48 +322,19 @@ def _site(link: str) -> str:
 
 def _numbers(text: str) -> Iterator[tuple[int, int]]:
     """Find 7 to 15 digits that may be a phone number; grouped ones only above the sections."""
-    yield from (hit.span() for hit in _NUMBER.finditer(text))
-    for hit in _SPACED.finditer(next(_sections(text))[1]):
-        if 6 < len(re.sub(r"\D", "", hit[0])) < 16 and not _is_range(hit[0]):
+    head = _head_size(text) or len(text)
+    for hit in _DIGITS.finditer(text):
+        plain = hit[0].isdecimal() and not re.match(r"[.,/-]\d", text[hit.end() : hit.end() + 2])
+        possible = 6 < len(re.sub(r"\D", "", hit[0])) < 16 and not _is_range(hit[0])
+        if possible and (plain or hit.start() < head):
             yield hit.span()
 
 
 def identity(resume: str) -> set[str]:
     """Return keys that identify the candidate: the name, and emails above the first section."""
     name = find_name(resume)
-    head = next(_sections(resume))[1]
-    mails = {hit[0].lower() for hit in _MAIL.finditer(head)}
+    mails = {hit[0].lower() for hit in _MAIL.finditer(resume[: _head_size(resume) or None])}
     return mails | ({name.key} if name else set())
-
-
-def _names(
-    resume: str, own: Name | None, number: int
-) -> tuple[dict[str, str], re.Pattern[str] | None]:
-    """Return placeholders by lower-case form of a name, and a pattern that finds the forms."""
-    people = {own: f"Candidate {number:04}"} if own else {}
-    for index, (section, body) in enumerate(_sections(resume)):
-        if index and "reference" in section.lower():
-            for hit in _REFEREE.finditer(body):
-                if name := read_name(hit[1]):
-                    people.setdefault(name, f"Reference {len(people) + (own is None)}")
-    known: dict[str, str] = {}
-    ways: dict[str, None] = {}
-    for name, placeholder in people.items():
-        for form, way in forms(name):
-            if known.setdefault(form.lower(), placeholder) == placeholder:
-                ways[way] = None
-    if not ways:
-        return known, None
-    # Longest form first, so that a full name wins over its parts; regex syntax does not count.
-    every = "|".join(sorted(ways, key=lambda way: -len(re.sub(r"\(\?i:|[\\()\[\]]", "", way))))
-    return known, re.compile(rf"(?<![^\W_]|[.@/-])(?:{every})(?![^\W_]|@|\.\w)")
-
-
-def _sections(resume: str) -> Iterator[tuple[str, str]]:
-    """Yield (heading, body) of each section; the text above the first has no heading."""
-    pieces = re.split(r"^## +(.*?)\s*$", resume, flags=re.MULTILINE)
-    yield "", pieces[0]
-    yield from zip(pieces[1::2], pieces[2::2], strict=True)
 
 
 def _head_size(resume: str) -> int:
@@ -310,38 +360,48 @@ def _host(link: str) -> str:
     return re.sub(r"^\w+://", "", link).split("/")[0]
 
 
-def _phones(text: str, region: str) -> Iterator[tuple[int, int, str]]:
+def _phones(text: str, region: str) -> Iterator[_Span]:
     """Find valid phone numbers, and possible ones after a label or "+", with their digits."""
-    try:
-        import phonenumbers
-        from phonenumbers import Leniency, PhoneNumberFormat, PhoneNumberMatcher
-    except ImportError:
-        raise missing("reading phone numbers needs", "phonenumbers", "data") from None
     head = _head_size(text)
-    spans: dict[int, tuple[int, str]] = {}
-    for leniency in (Leniency.VALID, Leniency.POSSIBLE):
-        for hit in PhoneNumberMatcher(text, region, leniency=leniency):
-            before = text[: hit.start].rpartition("\n")[2]
-            sure = bool(_LABEL.search(before)) or hit.raw_string.startswith("+")
-            figure = re.search(r"[$€£#]\s*$", before) or re.match(r"\s?%|[KMkm]\b", text[hit.end :])
-            apart = re.search(r"\d[ ().-]+\d", hit.raw_string)
-            likely = leniency is Leniency.VALID and (apart or hit.start < head)
-            if not (sure or likely) or figure or _is_range(hit.raw_string):
-                continue
-            key = phonenumbers.format_number(hit.number, PhoneNumberFormat.E164)
-            spans.setdefault(hit.start, (hit.end, key))
-    for local in _LOCAL.finditer(text):
-        if not any(a <= local.start() < b for a, (b, _) in spans.items()):
-            spans[local.start()] = (local.end(), re.sub(r"\D", "", local[0]))
-    end = 0
-    for start, (stop, key) in sorted(spans.items()):
-        if start >= end:
-            yield start, stop, key
-            end = stop
+    for hit in _DIGITS.finditer(text):
+        # Several numbers may stand beside each other.
+        cuts = [0, *(cut for one in _SPLIT.finditer(hit[0]) for cut in one.span()), len(hit[0])]
+        pieces = list(zip(cuts[::2], cuts[1::2], strict=True))
+        for first, last in ((0, len(hit[0])), *pieces) if len(pieces) > 1 else pieces:
+            number = hit[0][first:last]
+            start, stop = hit.start() + first, hit.start() + last
+            if number.startswith("(") and ")" not in number:
+                start, number = start + 1, number[1:]
+            before = text[max(0, start - 30) : start].rpartition("\n")[2]
+            if key := _phone(number, before, text[stop : stop + 3], start < head, region):
+                yield start, stop, key
+    yield from ((*hit.span(), re.sub(r"\D", "", hit[0])) for hit in _LOCAL.finditer(text))
+
+
+def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> str:
+    """Return the digits of what is certainly a phone number; empty for other figures."""
+    import phonenumbers
+
+    digits = re.sub(r"\D", "", number)
+    figure = re.search(r"[$€£#]\s?$", before) or re.match(r"\s?%|[KMkm]\b", after)
+    if figure or not 6 < len(digits) < 16 or _is_range(number):
+        return ""
+    labelled = bool(_LABEL.search(before))
+    try:
+        parsed = phonenumbers.parse(number, region)
+    except phonenumbers.NumberParseException:
+        return digits if labelled else ""
+    apart = at_head or re.search(r"\d[ ().-]+\d", number)
+    foreign = "+" in number and phonenumbers.is_possible_number(parsed)
+    if labelled or foreign or (apart and phonenumbers.is_valid_number(parsed)):
+        return phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164)
+    return ""
 
 
 def _is_range(text: str) -> bool:
-    """Return whether digits are a range of years or of small numbers."""
+    """Return whether digits are a date, a range of years or of small numbers."""
+    if re.fullmatch(r"\d{1,2}[./-]\d{1,2}[./-](?:19|20)?\d\d", text):
+        return True
     years = re.fullmatch(r"\(?(?:19|20)\d\d\)?(?:\W+(?:\d\d?\W+)?(?:19|20)?\d\d)+", text)
     return bool(years) or bool(re.fullmatch(r"(\d+)\s*[-–—]\s*(\d+)", text) and len(text) < 7)
 
@@ -357,7 +417,7 @@ def _region(region: str) -> str:
 
 
 def _left(text: str) -> dict[str, int]:
-    """Count matches that may identify a person but belong to no field."""
+    """Count matches that may identify a person but are not certain, or belong to no field."""
     sites = {
         hit.span()
         for hit in _LINK.finditer(text)
@@ -372,4 +432,7 @@ def _left(text: str) -> dict[str, int]:
     }
     counts = {what: len(pattern.findall(text)) for what, pattern in patterns.items()}
     counts["possible addresses of sites"] = len(sites - set(_links(text)))
-    return {what: count for what, count in counts.items() if count}
+    sections = re.split(r"^## +", text, flags=re.MULTILINE)[1:]
+    referees = (one for one in sections if "reference" in one.partition("\n")[0].lower())
+    counts["possible other people"] += sum(len(_REFEREE.findall(one)) for one in referees)
+    return counts

@@ -1,11 +1,10 @@
-"""Find the candidate's name in a resume, and generate the forms in which it may occur."""
+"""Find the candidate's name in a resume, and its mentions in a text."""
 
 import re
 import tomllib
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +26,10 @@ _TITLE = re.compile(
     re.IGNORECASE,
 )
 _AFTER_NAME = re.compile(r"\s[|–—-]+\s|[|()\[\]<>{}·•:;/@\t]")
+_LABEL = re.compile(r"(?:full |first )?name\s?:\s?", re.IGNORECASE)
 _PART = re.compile(r"[^\W\d_][\w'.-]*")
+_OTHER_NAME = re.compile(r" [A-Z][a-z]")
+_WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 # variants that Unicode decomposition does not unify
 _ALIKE = str.maketrans("’‘ʼ´′‐‑øØłŁđĐðÐı", 5 * "'" + "--oOlLdDdDi")
 # German and Scandinavian transliterations
@@ -58,25 +60,28 @@ class Name(NamedTuple):
 
 
 def find_name(resume: str) -> Name | None:
-    """Find the candidate's name: the heading "# Name", or a name below "# Resume".
+    """Find the candidate's name: the heading "# Name", or the first line below any "# Resume".
 
-    Returns None if nothing above the first section looks like a name.
+    Returns None if neither looks like the name of a person.
     """
-    headings: list[Name] = []
-    lines: list[Name] = []
+    header: Name | None = None
+    first = True
     for line in resume.split("\n"):
         match = _HEAD.match(line[:200])
         marks, text = ((match[1] or "").strip(), match[2]) if match else ("", "")
+        if not text.strip():
+            continue
         titled = _TITLE.search(text)
         section = bool(marks) and is_section(_TITLE.sub("", text))
-        if section and not titled:
+        if (section and not titled) or len(marks) > 2 or text.lstrip()[:2] in ("- ", "* ", "+ "):
             break
         name = None if section else read_name(text)
-        if name and marks == "#":
+        if name and marks == "#" and (first or len(name.telling) > 1):
             return _without_jobs(name, resume)
-        if name and _sure(name):
-            (headings if marks else lines).append(name)
-    return next(iter(headings + lines), None)
+        if first and name and _sure(name):
+            header = name
+        first = first and bool(titled)
+    return header
 
 
 def _sure(name: Name) -> bool:
@@ -90,7 +95,11 @@ def _sure(name: Name) -> bool:
 def read_name(text: str) -> Name | None:
     """Parse the name at the start of a heading; None if no word identifies a person."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).strip("#_ \t").strip("*")
-    text = _AFTER_NAME.split(_TITLE.sub("", text).strip(" :|-–—"))[0].strip("*_ ,")
+    text = _LABEL.sub("", _TITLE.sub("", text).strip(" :|-–—"))
+    whole = text
+    text = _AFTER_NAME.split(text, maxsplit=1)[0]
+    label = len(text.split()) < 2 and whole[len(text) :].startswith(":")  # "title: Resume"
+    text = text.strip("*_ ,")
     last, *after = (piece.strip() for piece in text.split(","))
     shown = last
     if after and _is_forename(after[0], last):
@@ -98,9 +107,11 @@ def read_name(text: str) -> Name | None:
         last = f"{after[0]} {last}"
     words = _PART.findall(last.translate(_ALIKE))
     cased = any(map(str.isupper, last))
+    if len(words) > 1 and words[-1].lower().strip(".") in WORDS["companies"]:
+        return None
     others = [word for word in words if word.lower() not in WORDS["jobs"]]
     telling = [word for word in others if _telling(word, cased)]
-    if not telling:
+    if not telling or (label and "," not in text):
         return None
     if len(telling) > 1 and len(others) < len(words):  # but not in "Anthony Head"
         words, shown = others, " ".join(others)
@@ -136,39 +147,114 @@ def _telling(part: str, cased: bool = True) -> bool:
     return plain[0].isupper() or "'" in plain if cased else plain not in WORDS["particles"]
 
 
-def forms(name: Name) -> Iterator[tuple[str, str]]:
-    """Yield the forms of a name, each with a regex that finds it in folded text."""
-    for spell in (str, lambda word: word.translate(_SPELT)):
-        text = fold(spell(name.text))[0]
-        parts = [fold(spell(word))[0].strip(".-") for word in name.telling]
-        whole = {text, " ".join(fold(spell(word))[0] for word in name.words)}
-        if len(parts) > 1:
-            first, last = parts[0], parts[-1]
-            whole |= {f"{a} {b}" for a, b in pairwise(parts)}
-            for a, b in ((first, last), (last, first)):
-                whole |= {f"{a}{mark}{b}" for mark in (" ", ", ", "-", ".", "_")}
-                joint = a.capitalize() + b.capitalize()
-                yield joint, re.escape(joint)
-            for short in ("{}. {}", "{}.{}", "{} {}"):
-                form = short.format(first[0].upper(), last)
-                yield form, _capital(form)
-            for short in (f"{last}, {first[0].upper()}.", f"{last} {first[0].upper()}."):
-                yield short, _capital(short)
-            for form in whole:
-                # Lower-case matches of a common word ("will smith") may not be a name.
-                any_case = "," not in form and first.lower() not in WORDS["common"]
-                yield form, f"(?i:{re.escape(form)})" if any_case else _capital(form)
-        else:
-            yield from ((form, _capital(form)) for form in whole)
-        yield from ((part, _capital(part)) for part in parts)
+class Finder:
+    """Finds a name in folded text: whole, in parts, abbreviated or joined, in any case.
+
+    A part counts with a capital; without one only beside another part, unless the name itself has
+    none. Words that are in the dictionary, too, always need a capital. A forename before another
+    name is that of somebody else or of a company.
+    """
+
+    def __init__(self, name: Name) -> None:
+        spelt = [
+            [*map(_key, name.telling)],
+            [_key(word.translate(_SPELT)) for word in name.telling],
+        ]
+        self._parts = {part for parts in spelt for part in parts}
+        # "Jean" and "Luc" of Jean-Luc.
+        pieces = [_key(one) for word in name.telling if "-" in word for one in word.split("-")]
+        self._parts |= {piece for piece in pieces if len(piece) > 1}
+        self._last = {parts[-1] for parts in spelt} - {parts[0] for parts in spelt}
+        self._joined: set[str] = set()
+        if len(name.telling) > 1:
+            for parts in spelt:
+                first, last = parts[0], parts[-1]
+                self._joined |= {"".join(parts), first + last, last + first}
+        self._others = {_key(word) for word in name.words} - self._parts
+        self._initials = {one[:1] for one in (*map(_key, name.words), *pieces)}
+        self._lower = not any(map(str.isupper, name.text))
+        # Parts of words cannot be told from other words, only counted.
+        least = 5 if name.text.isascii() else 2
+        self._long = [part for part in self._parts if len(part) >= least]
+
+    def find(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the start and end of each mention in a folded text, from left to right."""
+        run: list[_Token] = []
+        for token in self._tokens(text):
+            if run and not self._continues(run, token, text[run[-1].stop : token.start]):
+                yield from self._mention(run, text)
+                run = []
+            if run or token.kind != "other":
+                run.append(token)
+        yield from self._mention(run, text)
+
+    def inside_words(self, text: str) -> int:
+        """Count the mentions inside other words of a folded text without mentions."""
+        lower = text.lower()
+        return sum(map(lower.count, self._long))
+
+    def _tokens(self, text: str) -> "Iterator[_Token]":
+        for match in _WORD.finditer(text):
+            word = match[0].removesuffix("'s")
+            pieces = [(word, 0)]
+            if self._kind(word) == "other" and "-" in word:
+                pieces = [(one[0], one.start()) for one in re.finditer(r"[^-]+", word)]
+            for piece, at in pieces:
+                start = match.start() + at
+                yield _Token(piece, start, start + len(piece), self._kind(piece))
+
+    def _kind(self, word: str) -> str:
+        key = _key(word)
+        if key in self._joined:
+            return "joined"
+        if key in self._parts:
+            return "part"
+        if len(word) == 1 and word.isupper() and key in self._initials:
+            return "initial"
+        return "particle" if key in self._others else "other"
+
+    def _continues(self, run: "list[_Token]", token: "_Token", between: str) -> bool:
+        if token.kind == "other" or "joined" in (run[-1].kind, token.kind):
+            return False
+        if between == ", ":  # "Doe, Jane", "Doe, J."
+            return len(run) == 1 and _key(run[0].text) in self._last and token.kind != "particle"
+        after_initial = run[-1].kind == "initial" and between in (". ", ".", ".-")
+        return between in (" ", ".", "_", "-") or after_initial
+
+    def _mention(self, run: "list[_Token]", text: str) -> Iterator[tuple[int, int]]:
+        """Yield a mention in a run of words of the name, without particles at its ends."""
+        inside = [n for n, token in enumerate(run) if token.kind != "particle"]
+        run = run[inside[0] : inside[-1] + 1] if inside else []
+        if run and run[-1].kind == "initial":  # only "Doe J." and "Doe, J."
+            dotted = text[run[-1].stop : run[-1].stop + 1] == "."
+            run = [*run[:-1], run[-1]._replace(stop=run[-1].stop + 1)] if dotted else run[:-1]
+        parts = [token for token in run if token.kind in ("part", "joined")]
+        if not parts:
+            return
+        common = _key(parts[0].text) in WORDS["common"]
+        if len({_key(token.text) for token in parts}) > 1 or parts[0].kind == "joined":
+            if self._lower or not (common and all(token.text.islower() for token in parts)):
+                yield run[0].start, run[-1].stop
+            return
+        # "Morgan Stanley" is not Morgan Lee.
+        forename = _key(parts[0].text) not in self._last and len(self._parts) > 1
+        if forename and _OTHER_NAME.match(text, run[-1].stop):
+            return
+        if not parts[0].text.islower() or (self._lower and not common):
+            yield run[0].start, run[-1].stop
 
 
-def _capital(form: str) -> str:
-    """Return a regex for a form that starts with a capital, or as written."""
-    first = re.escape(form[0].upper())
-    if form[0].islower() and form not in WORDS["common"]:
-        first = f"[{re.escape(form[0])}{first}]"
-    return f"{first}(?i:{re.escape(form[1:])})"
+class _Token(NamedTuple):
+    text: str
+    start: int
+    stop: int
+    kind: str
+    """part or joined (of the name), initial, particle (or another word of it), other."""
+
+
+def _key(word: str) -> str:
+    """Return a word without accents, case, hyphens and apostrophes."""
+    return re.sub(r"[^\w]", "", fold(word)[0]).casefold()
 
 
 def fold(text: str) -> tuple[str, Sequence[int]]:
@@ -182,4 +268,5 @@ def fold(text: str) -> tuple[str, Sequence[int]]:
 @lru_cache(maxsize=4096)
 def _plain(char: str) -> str:
     parts = unicodedata.normalize("NFKD", char.translate(_ALIKE))
-    return "".join(one for one in parts if not unicodedata.combining(one))
+    # Marks are accents and vowel signs, format characters joiners.
+    return "".join(one for one in parts if unicodedata.category(one)[0] not in "MC" or one < " ")

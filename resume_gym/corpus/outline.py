@@ -7,11 +7,13 @@ and the case of headings change.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from string import capwords
 from typing import Literal, NamedTuple
 
+from resume_gym.text.languages import SPAN, starts_with_day
 from resume_gym.text.lines import LEXICON
 
 Hint = Literal["", "name", "heading", "entry", "bullet"]
@@ -53,37 +55,41 @@ _PROSE = ("summary", "profile", "about", "objective", "overview", "references", 
 _LISTS = ("skill", "technolog", "language", "tools", "competenc", "expertise")
 
 PAGE_NUMBER = re.compile(r"(?:page\s+)?\d+(?:\s*(?:of|/)\s*\d+)?", re.IGNORECASE)
-_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+# Joiners stay: Persian, Indic scripts and emoji need them.
+_INVISIBLE = [0xAD, 0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F),
+              *range(0x2060, 0x2070), 0xFEFF]  # fmt: skip
 _LIGATURES = {
-    "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl",
-    "\ufb05": "st", "\ufb06": "st",
+    0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st",
+    0xFB06: "st",
 }  # fmt: skip
-_SPACES = dict.fromkeys([*"\u00a0\u202f\u205f\u3000", *map(chr, range(0x2000, 0x200B))], " ")
-_PLAIN = str.maketrans({**_LIGATURES, **_SPACES, "\x0b": " ", "\x0c": "\n"})
+_BLANKS = [0x0B, 0x0C, *range(0x1C, 0x20), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028,
+           0x2029, 0x202F, 0x205F, 0x3000]  # fmt: skip
+_PLAIN = _LIGATURES | dict.fromkeys(_BLANKS, " ") | dict.fromkeys(_INVISIBLE, "")
 _BULLET = re.compile(
     # Bullets of symbol fonts are decoded as private-use characters.
     r"([-*+](?=\s)|-(?=[A-Z])|[•●▪◦‣⁃∙·■□❖➢➤✓✔►▶○–—\ue000-\uf8ff]|o(?=\s)|\d{1,2}[.)](?=\s))"
     r"\s*(?=\S)"
 )
-_COLUMNS = re.compile(r"\s*\t\s*|\s+[|•·]\s+|\s{3,}")
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?|spring|summer|fall|autumn"
-_DATE = rf"(?:(?:{_MONTH}|winter)\s*,?\s*|\d{{1,2}}[/.])?(?:19|20)\d\d(?:-\d\d(?!\d))?"
-_SPAN = (
-    rf"(?:since\s+)?{_DATE}(?:\s*(?:-+|–|—|to|until)\s*"
-    rf"(?:{_DATE}|present|current|now|today|ongoing|\d\d))?"
-)
-_WHEN = re.compile(rf"[(\[]?(?:expected\s+)?{_SPAN}[)\]]?", re.IGNORECASE)
-_LAST_WHEN = re.compile(rf"(.*?\S)(?:\s*,\s*|\s+[-–—]\s+|\s*(?=\())\(?({_SPAN})\)?", re.IGNORECASE)
-_DATED = re.compile(rf"\b(?:{_SPAN})\b", re.IGNORECASE)
+_COLUMNS = re.compile(r"\t| [|•·] |   ")
+_WHEN = re.compile(rf"[(\[]?(?:expected\s)?{SPAN}[)\]]?", re.IGNORECASE)
+# A row of any length is searched, so its start is bounded.
+_LAST_WHEN = re.compile(rf"(.{{0,300}}?\S)(?:\s?,\s?|\s[-–—]\s|\s?(?=\())\(?({SPAN})\)?", re.I)
+_DATED = re.compile(rf"(?<!\w){SPAN}(?!\w)", re.IGNORECASE)
 _CONTACT = re.compile(
     r"@|https?://|www\.|\+?\(?\d{2,4}\)?[ .-]\d{3}|\b\w+\.(?:com|org|net|io|dev)\b"
 )
+_MARKDOWN = re.compile(r"^#{1,3} \S", re.MULTILINE)
 _MOST_WORDS = 14  # in a job header
 
 
 def clean(text: str) -> str:
-    """Expand ligatures, normalize spaces and remove invisible characters."""
-    return _INVISIBLE.sub("", text.translate(_PLAIN))
+    """Compose letters, expand ligatures, normalize spaces and remove invisible characters."""
+    return unicodedata.normalize("NFC", text).translate(_PLAIN)
+
+
+def is_markdown(text: str) -> bool:
+    """Return whether a text has Markdown headings."""
+    return bool(_MARKDOWN.search(text))
 
 
 def split_bullet(text: str) -> tuple[str, str]:
@@ -92,11 +98,20 @@ def split_bullet(text: str) -> tuple[str, str]:
     Markdown markers are kept, so that inconsistency is preserved; others become a hyphen.
     """
     match = _BULLET.match(text)
-    if not match:
+    if not match or starts_with_day(text):
         return "", text
     mark = match[1]
     kept = mark in ("-", "*", "+") or mark[0].isdigit()
     return (mark.replace(")", ".") if kept else "-"), text[match.end() :]
+
+
+def link(text: str, address: str) -> str:
+    """Format a link as [text](address), unless the text has the address."""
+    address = address.removeprefix("mailto:")
+    bare = re.sub(r"^https?://(www\.)?", "", address).rstrip("/")
+    if not text.strip() or address.startswith("#") or bare.lower() in text.lower():
+        return text
+    return f"[{text.strip()}]({address})" + " " * text.endswith(" ")
 
 
 def looks_like_heading(text: str) -> bool:
@@ -197,15 +212,14 @@ def _short(parts: Sequence[str]) -> bool:
 
 
 def _columns(text: str) -> list[str]:
-    parts = [" ".join(part.split()) for part in _COLUMNS.split(text.strip())]
-    return [part for part in parts if part]
+    parts = (" ".join(part.split()) for part in _COLUMNS.split(text))
+    return [part for part in parts if part not in ("", "|", "•", "·")]
 
 
 def _body(rows: Sequence[Row], section: str, before_bullets: bool) -> Iterator[_Block]:
     """Yield the rows between two bullets or headings as job headers, lists or paragraphs."""
     if any(word in section for word in _LISTS) and len(rows) > 1:
-        for row in rows:
-            label, *words = _columns(row.text)
+        for label, *words in filter(None, (_columns(row.text) for row in rows)):
             joint = " " if label.endswith(":") else (": " if len(words) == 1 else ", ")
             yield "bullet", f"- {joint.join((label, *words))}"
         return

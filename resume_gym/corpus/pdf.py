@@ -78,7 +78,8 @@ def pdf_rows(data: bytes) -> tuple[list[Row], list[str]]:
 
 def _runs(page: Any) -> Iterator[_Run]:
     """Yield the runs of a page, top to bottom, left to right."""
-    found = page.dedupe_chars().extract_words(x_tolerance_ratio=0.15, return_chars=True)
+    distinct = page.filter(_Distinct())
+    found = distinct.extract_words(x_tolerance_ratio=0.15, return_chars=True)
     words = [_word(word) for word in found]
     for line in _by_line([*words, *_drawn_bullets(page, words)]):
         group = line[:1]
@@ -90,6 +91,28 @@ def _runs(page: Any) -> Iterator[_Run]:
                 group = []
             group.append(word)
         yield _merge(group)
+
+
+class _Distinct:
+    """Tells the objects of a page but for characters printed twice, at most a point apart.
+
+    pdfplumber's `dedupe_chars` takes quadratic time.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, int, int], tuple[float, float]] = {}
+
+    def __call__(self, one: Any) -> bool:
+        if one["object_type"] != "char":
+            return True
+        text, x, y = one["text"], one["x0"], one["top"]
+        column, row = round(x), round(y)
+        for key in ((text, column + i, row + j) for i in (-1, 0, 1) for j in (-1, 0, 1)):
+            left, top = self._seen.get(key, (x + 9, y))
+            if abs(left - x) <= 1 and abs(top - y) <= 1:
+                return False
+        self._seen[text, column, row] = x, y
+        return True
 
 
 def _word(word: Any) -> _Run:

@@ -2,13 +2,22 @@
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import NamedTuple
 
-from resume_gym.corpus.outline import Hint, Row, clean, is_contact, looks_like_heading, split_bullet
+from resume_gym.corpus.outline import (
+    Hint,
+    Row,
+    is_contact,
+    is_dated,
+    looks_like_heading,
+    split_bullet,
+)
 
-_UNDERLINE = re.compile(r"\s*([=\-_~*#])\1{2,}\s*")
+_RULES = [{mark} for mark in "=-_~*#"]
 _LABEL = re.compile(r"[A-Z][\w &/-]{1,30}:\s")
+_LONGEST = 60  # characters of a word
 _LONG = 30  # minimum characters of a line that was wrapped before a capital
 
 
@@ -38,16 +47,16 @@ class Line(NamedTuple):
 
 def text_rows(text: str) -> list[Row]:
     """Convert plain text to rows; capitals, known names and underlines mark headings."""
-    source = [line.rstrip().expandtabs(4) for line in clean(text).split("\n")]
+    source = [line.rstrip().expandtabs(4) for line in text.split("\n")]
     edge = max(map(len, source))
     lines: list[Line] = []
     gap = False
     for line, below in pairwise([*source, ""]):
         body = line.strip()
-        if not body or _UNDERLINE.fullmatch(line):
+        if not body or _is_rule(body):
             gap = True
             continue
-        underlined = _UNDERLINE.fullmatch(below) and len(body.split()) <= 6
+        underlined = _is_rule(below.strip()) and len(body.split()) <= 6
         hint: Hint = "heading" if underlined or looks_like_heading(body) else ""
         columns = re.sub(" {3,}", "\t", body)
         left = len(line) - len(line.lstrip())
@@ -56,24 +65,35 @@ def text_rows(text: str) -> list[Row]:
     return join_lines(lines)
 
 
+def _is_rule(line: str) -> bool:
+    return len(line) > 2 and set(line) in _RULES
+
+
 def join_lines(lines: Sequence[Line]) -> list[Row]:
     """Convert lines in reading order to rows, joining wrapped lines."""
     rows: list[Row] = []
+    texts: list[list[str]] = []  # the lines of each row
     indents: list[float] = []  # of the enclosing bullets, outermost first
     before: Line | None = None
+    # A hyphen that also occurs within a line is part of the word.
+    words = {word.rstrip(",.;:)") for line in lines for word in line.text.split()}
+    compounds = {word for word in words if "-" in word}
     for line in lines:
         marker, text = split_bullet(line.text)
         if marker:
             outer = [indent for indent in indents if indent < line.left - line.letter / 2]
             indents = [*outer, line.left]
             rows.append(Row(text, "bullet", len(outer), line.gap, marker))
+            texts.append([text])
         elif before and _continues(rows[-1], before, line, indents):
-            rows[-1] = rows[-1]._replace(text=_join(rows[-1].text, line.text, lines))
+            above = texts[-1]
+            above[-1:] = _joined(above[-1], line.text, compounds)
         else:
             rows.append(Row(line.text, line.hint, gap=line.gap))
+            texts.append([line.text])
             indents = []
         before = line
-    return rows
+    return [row._replace(text=" ".join(text)) for row, text in zip(rows, texts, strict=True)]
 
 
 def _continues(row: Row, before: Line, line: Line, indents: Sequence[float]) -> bool:
@@ -85,7 +105,7 @@ def _continues(row: Row, before: Line, line: Line, indents: Sequence[float]) -> 
         return lower or line.left > indents[-1] + line.letter / 2
     if row.hint in ("name", "heading") or line.hint == "heading" or "\t" in row.text:
         return False
-    if _LABEL.match(line.text) or is_contact(line.text):
+    if _LABEL.match(line.text) or is_contact(line.text) or is_dated(line.text):
         return False
     if lower:
         return before.right - before.left > (before.edge - before.left) / 2
@@ -94,12 +114,11 @@ def _continues(row: Row, before: Line, line: Line, indents: Sequence[float]) -> 
     return before.right + word > before.edge and len(before.text) >= _LONG
 
 
-def _join(above: str, below: str, lines: Sequence[Line]) -> str:
-    """Join two lines of a paragraph, and remove hyphenation at the line end."""
-    match = re.search(r"(\w+)-$", above.rpartition(" ")[2])
-    word = re.match(r"[a-z]\w*", below)
-    if not match or not word:
-        return f"{above} {below}"
-    # A hyphen that also occurs within a line is part of the word.
-    kept = any(f"{match[1]}-{word[0]}" in line.text for line in lines)
-    return f"{above if kept else above[:-1]}{below}"
+def _joined(above: str, below: str, compounds: AbstractSet[str]) -> list[str]:
+    """Return two lines of a paragraph, or one if a word was hyphenated at the line end."""
+    left, right = above[-_LONGEST:].rpartition(" ")[2], below[:_LONGEST].partition(" ")[0]
+    letters = left[:-1].isalpha() and right[:1].isalpha() and right[:1].islower()
+    if not (left.endswith("-") and letters):
+        return [above, below]
+    word = (left + right).rstrip(",.;:)")
+    return [f"{above if word in compounds else above[:-1]}{below}"]

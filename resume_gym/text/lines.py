@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import snowballstemmer
 
+from resume_gym.text.languages import starts_with_day
+
 LEXICON: dict[str, Any] = tomllib.loads(
     Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8")
 )
@@ -445,7 +447,9 @@ def _kind(raw: str, section: str, first: bool) -> tuple[str, str, str]:
         body = plain(match[2])
         heading = len(match[1]) == 2 or (_is_title(body) and not first)
         return ("heading" if heading else "entry"), match[1], body
-    if match := _BULLET.match(raw):
+    match = _BULLET.match(raw)
+    # "14. Oktober 2019" is no list item
+    if match and not (match[2][0].isdigit() and starts_with_day(raw)):
         style = "1." if match[2][0].isdigit() else match[2]
         return ("skills" if skills else "bullet"), style, plain(raw[match.end() :])
     body = plain(raw)

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -35,6 +35,8 @@ class Source:
         kind: format, a value of `corpus.documents.FORMATS`.
         notes: losses in the conversion from another format.
         raw: bytes of a file whose format is kept (text, Word); empty for another format.
+        contacts: contact data that the format labels; see `corpus.documents.Document`.
+        blocks: which lines of a text file are which of `text`; see `corpus.documents.Document`.
     """
 
     path: Path
@@ -42,6 +44,8 @@ class Source:
     kind: str
     notes: tuple[str, ...]
     raw: bytes
+    contacts: tuple[tuple[str, str], ...] = ()
+    blocks: tuple[tuple[int, int], ...] = ()
 
     @property
     def suffix(self) -> str:
@@ -49,16 +53,24 @@ class Source:
         return self.path.suffix if self.raw else ".md"
 
     def written(self, revised: str, out: Path) -> tuple[bytes, list[str]]:
-        """Return the content of the file `out` for a revision of `text`, and notes on losses."""
+        """Return the content of the file `out` for a revision of `text`, and notes on losses.
+
+        Raises:
+            TaskError: the revision cannot be written as Word.
+        """
         if out.suffix.lower() == _WORD:
-            return revise_word(self.raw, self.text, revised)
+            try:
+                return revise_word(self.raw, self.text, revised)
+            except DocumentError as problem:
+                raise TaskError(f"{self.path}: {problem}; --out NAME.md writes Markdown") from None
         return self.encoded(revised), []
 
     def encoded(self, revised: str) -> bytes:
         """Encode a revision of `text` like the original text file, else in UTF-8.
 
         Keeps encoding, byte order mark, line ends and the blank lines around the text, so that
-        unedited lines stay identical byte for byte. New lines get the most frequent line end.
+        unedited lines stay identical byte for byte, also where `text` has them in another form.
+        New lines get the most frequent line end.
         """
         if self.kind not in _TEXTS:
             return revised.encode()
@@ -66,19 +78,38 @@ class Source:
         encoding = _MARKS.get(mark, "utf-8")
         # the group in `_END` keeps the line ends between the lines
         parts = _END.split(self.raw[len(mark) :].decode(encoding))
-        lines, ends = parts[::2], parts[1::2]
-        whole = "\n".join(lines)
-        before, _, after = whole.partition(whole.strip("\n"))
-        new = (before + revised.strip("\n") + after).split("\n")
+        ends = parts[1::2]
+        source = list(zip(parts[::2], [*ends, ""], strict=True))
         default = Counter(ends).most_common(1)[0][0] if ends else "\n"
-        new_ends = [default] * (len(new) - 1) + [""]
-        if len(set(ends)) > 1:  # mixed line ends: each unedited line keeps its end
-            for i, j, size in SequenceMatcher(None, lines, new).get_matching_blocks():
-                for step in range(size):
-                    if i + step < len(ends) and j + step < len(new) - 1:
-                        new_ends[j + step] = ends[i + step]
-        text = "".join(line + end for line, end in zip(new, new_ends, strict=True))
+        *found, (final, _) = self._lines(source, revised)
+        text = "".join(line + (end or default) for line, end in found) + final
         return mark + text.encode(encoding)
+
+    def _lines(self, source: Sequence[tuple[str, str]], revised: str) -> Iterator[tuple[str, str]]:
+        """Yield the lines of a revision with their ends; new lines have no end."""
+        old = self.text.removesuffix("\n").split("\n")
+        new = [(line, "") for line in revised.strip("\n").split("\n")]
+        matcher = SequenceMatcher(None, old, [line for line, _ in new], autojunk=False)
+        place = {
+            i + step: j + step
+            for i, j, size in matcher.get_matching_blocks()
+            for step in range(size)
+        }
+        last = max((n for n, (count, _) in enumerate(self.blocks) if count), default=0)
+        at = start = done = 0
+        for number, (count, size) in enumerate(self.blocks):
+            kept = [place.get(line, -1) for line in range(at, at + count)]
+            if number > last:
+                kept = [len(new)]
+            if not count or (kept[0] >= 0 and kept[-1] - kept[0] == count - 1):
+                stop = kept[0] if kept else done
+                yield from new[done:stop]
+                # An underlined heading below a new line would belong to its paragraph.
+                joined = size != count and stop > done and new[stop - 1][0].strip()
+                yield from new[stop : stop + count] if joined else source[start : start + size]
+                done = stop + count
+            at, start = at + count, start + size
+        yield from new[done:]
 
 
 def read_source(path: Path) -> Source:
@@ -90,10 +121,12 @@ def read_source(path: Path) -> Source:
     """
     try:
         document = read_document(path, outline=False)
-        raw = path.read_bytes() if document.kind in (*_TEXTS, "Word") else b""
     except DocumentError as problem:
         raise TaskError(f"{path}: {problem}") from None
-    return Source(path, document.text, document.kind, document.notes, raw)
+    raw = document.raw if document.kind in (*_TEXTS, "Word") else b""
+    return Source(
+        path, document.text, document.kind, document.notes, raw, document.contacts, document.blocks
+    )
 
 
 def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: bool) -> None:

@@ -236,6 +236,31 @@ def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revis
     return Revision(session, text, judge.name, None if fault else verdict, fault, choice)
 
 
+def restored(revision: Revision, task: Task, restore: Callable[[str], str]) -> Revision:
+    """Return the revision of a masked resume as one of the resume itself.
+
+    Args:
+        revision: revision of the masked resume.
+        task: task with the resume itself.
+        restore: puts the data back into a text.
+
+    Raises:
+        ValueError: the same edits do not lead to the same text in the resume itself.
+    """
+    session = revision.session
+    twin = type(session)(task, session.rules)
+    for action, _ in session.state.transcript:
+        twin.step(restore(action))
+    if twin.text != restore(session.text):
+        raise ValueError("the edits have another effect without the mask")
+    verdict = revision.verdict
+    if verdict:
+        reasons = {name: restore(reason) for name, reason in verdict.reasons.items()}
+        verdict = replace(verdict, reasons=reasons)
+    text, fault = restore(revision.text), restore(revision.no_verdict)
+    return replace(revision, session=twin, text=text, verdict=verdict, no_verdict=fault)
+
+
 def words(action: str) -> tuple[str, str]:
     """Split an action into the agent's thought and its text outside the tool call."""
     thought, said = split_thought(action)

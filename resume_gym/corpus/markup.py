@@ -1,0 +1,236 @@
+"""Read Markdown, and HTML in it or in fields of other formats, as Markdown of the environment."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import unescape
+
+from resume_gym.corpus.outline import clean, is_dated, link, split_bullet
+
+Block = tuple[list[str], int]
+"""Lines of Markdown, and the number of lines of the file that they replace."""
+
+_BREAKING = (
+    "address|article|aside|blockquote|body|br|center|dd|details|div|dl|dt|figcaption|figure|footer|"
+    "form|h1|h2|h3|h4|h5|h6|header|hr|html|li|main|nav|ol|p|pre|section|summary|table|tbody|td|"
+    "tfoot|th|thead|tr|ul"
+)
+_INLINE = (
+    "a|abbr|b|big|cite|code|del|em|font|i|img|ins|kbd|link|mark|meta|q|s|samp|small|span|strike|"
+    "strong|sub|sup|time|title|tt|u|var|wbr"
+)
+_BREAKS = frozenset(_BREAKING.split("|"))
+_HIDDEN = ("head", "noscript", "script", "style", "svg", "template")
+_TAG = re.compile(
+    rf"<(/?)({_BREAKING}|{_INLINE}|{'|'.join(_HIDDEN)})(?:[\s/]([^<>]*))?>", re.IGNORECASE
+)
+_HREF = re.compile(r"href\s{0,9}=\s{0,9}[\"']?([^\"'\s]{1,2000})", re.IGNORECASE)
+_CHARACTER = re.compile(r"&#?\w{1,31};")
+_AUTOLINK = re.compile(r"<(?:mailto:)?((?:https?://|[^\s<>@:]{1,64}@)[^\s<>]{1,2000})>")
+_PREFIX = re.compile(r"\s{0,20}(?:(?:[-*+>]|\d{1,2}[.)]|#{1,6})\s{1,20})?")
+_KEY = re.compile(r"([\w-]{1,40}):(?:\s|$)")
+
+
+class _Reader:
+    """Collects the rows of an HTML text, each with a Markdown marker."""
+
+    def __init__(self, notes: Counter[str]) -> None:
+        self.rows: list[tuple[str, str]] = []
+        self._notes = notes
+        self._text: list[str] = []
+        self._marker = self._hidden = ""
+        self._depth = 0
+        self._link: tuple[str, int] | None = None
+
+    def start(self, tag: str, attributes: str) -> None:
+        if tag in _HIDDEN:
+            self._hidden = tag
+            self._notes[f"<{tag}>"] += 1
+        elif tag == "img":
+            self._notes["pictures"] += 1
+        elif tag == "a":
+            address = _HREF.search(attributes)
+            self._link = unescape(address[1]) if address else "", len(self._text)
+        elif tag in ("td", "th"):
+            self._text.append(" | " if self._text else "")
+        elif tag in _BREAKS:
+            self.end_row()
+            self._depth += tag in ("ul", "ol")
+            if tag == "li":
+                self._marker = "  " * max(0, self._depth - 1) + "- "
+            elif tag[1:].isdigit():
+                self._marker = "#" * int(tag[1]) + " "
+
+    def end(self, tag: str) -> None:
+        if tag == "a" and self._link:
+            address, start = self._link
+            self._text[start:] = [link("".join(self._text[start:]), address)]
+            self._link = None
+        elif tag in _BREAKS and tag not in ("td", "th"):
+            self.end_row()
+            self._depth = max(0, self._depth - (tag in ("ul", "ol")))
+            # Text after "</p>" in a list item belongs to the item, text after "</li>" does not.
+            self._marker = self._marker if tag == "p" else ""
+
+    def data(self, text: str) -> None:
+        # Other uses of "&" are text.
+        self._text.append(_CHARACTER.sub(lambda match: clean(unescape(match[0])), text))
+
+    def end_row(self) -> None:
+        """End the row, if it has any text."""
+        if text := " ".join("".join(self._text).split()).strip("| "):
+            self.rows.append((self._marker, text))
+            self._marker = ""
+        self._text = []
+        self._link = None
+
+    def read(self, text: str) -> None:
+        at = 0
+        for match in _TAG.finditer(text):
+            closing, tag = match[1], match[2].lower()
+            if self._hidden and (not closing or tag != self._hidden):
+                continue
+            if not self._hidden:
+                self.data(text[at : match.start()])
+                (self.end if closing else self.start)(tag, *(() if closing else (match[3] or "",)))
+            else:
+                self._hidden = ""
+            at = match.end()
+        if not self._hidden:
+            self.data(text[at:])
+        self.end_row()
+
+
+def read_html(text: str, notes: Counter[str] | None = None) -> list[tuple[str, str]]:
+    """Return the rows of a text with HTML, each as a Markdown marker and its text.
+
+    Other uses of "<" and "&" are text. `notes` counts what is left out.
+    """
+    notes = Counter() if notes is None else notes
+    first, *others = text.split("<!--")
+    pieces = [first]
+    for piece in others:
+        _, closed, rest = piece.partition("-->")
+        notes["comments"] += bool(closed)
+        pieces.append(rest if closed else "<!--" + piece)
+    reader = _Reader(notes)
+    reader.read(_AUTOLINK.sub(r"\1", "".join(pieces)))
+    return reader.rows
+
+
+def has_html(text: str) -> bool:
+    """Return whether a text has HTML tags or character references."""
+    ways = (_TAG, _CHARACTER, _AUTOLINK)
+    return "<!--" in text or any(way.search(text) for way in ways)
+
+
+def read_markdown(text: str) -> tuple[list[Block], list[str]]:
+    """Return the blocks of a Markdown text, and notes on what is left out or changed.
+
+    Underlined headings, HTML and tables are rewritten, all other lines stay as they are.
+    """
+    from markdown_it import MarkdownIt
+
+    lines = text.split("\n")
+    front, keys = front_matter(lines)
+    body = lines[front:]
+    notes: Counter[str] = Counter()
+    parser = MarkdownIt("commonmark").enable("table").disable("inline")
+    tokens = parser.parse("\n".join(body))
+    blocks: list[Block] = [([], front)] if front else []
+    done = tables = 0
+    for number, token in enumerate(tokens):
+        if not token.map or token.map[0] < done:
+            continue
+        start, stop = token.map
+        while stop > start and not body[stop - 1].strip():  # blank lines below a block
+            stop -= 1
+        found: list[str] | None = None
+        if token.type == "heading_open" and token.markup in ("=", "-") and stop - start == 2:
+            found = _line("#" * int(token.tag[1]) + " " + body[start].strip(), notes)[0]
+        elif token.type == "html_block" and not token.level:
+            found = laid_out(read_html(token.content, notes))
+        elif token.type == "table_open" and not token.level:
+            rows = _table(tokens, number)
+            found = laid_out([_row(row) for row in rows if row])
+            tables += 1
+        elif token.type == "fence":
+            blocks += [_line(line, notes) for line in body[done:start]]
+            blocks += [([line], 1) for line in body[start:stop]]
+            done = stop
+        if found is not None:
+            blocks += [_line(line, notes) for line in body[done:start]]
+            blocks.append((found, stop - start))
+            done = stop
+    blocks += [_line(line, notes) for line in body[done:]]
+    told = [f"front matter left out: {', '.join(keys)}"] if front else []
+    told += [f"tables written as lines: {tables}"] if tables else []
+    return blocks, told + [f"{what} left out: {count}" for what, count in (+notes).items()]
+
+
+def front_matter(lines: Sequence[str]) -> tuple[int, list[str]]:
+    """Return the number of lines of YAML or TOML front matter, and its keys."""
+    mark = lines[0].rstrip()
+    if mark not in ("---", "+++"):
+        return 0, []
+    ends = {mark, "..."} if mark == "---" else {mark}
+    stop = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in ends), 0)
+    inside = lines[1:stop]
+    pattern = _KEY if mark == "---" else re.compile(r"([\w-]{1,40})\s?=")
+    keys = [match[1] for line in inside if (match := pattern.match(line))]
+    first = next((line for line in inside if line.strip() and line[0] != "#"), "")
+    return (stop + 1, keys) if stop and pattern.match(first) else (0, [])
+
+
+def _line(line: str, notes: Counter[str]) -> Block:
+    """Return a line without HTML, and with a list marker that Markdown knows."""
+    line = line.removesuffix("\\")  # a line break
+    if has_html(line):
+        prefix = _PREFIX.match(line)
+        mark = prefix[0] if prefix else ""
+        # Code spans keep what looks like HTML.
+        pieces = line[len(mark) :].split("`")
+        if len(pieces) % 2:
+            code = (one.replace("&", "&amp;").replace("<", "&lt;") for one in pieces[1::2])
+            pieces[1::2] = code
+        rows = [text for _, text in read_html("`".join(pieces), notes)]
+        if mark.strip():
+            rows = [" ".join(rows)]
+        return [mark + text for text in rows], 1
+    body = line.lstrip()
+    marker, text = split_bullet(body)
+    if marker == "-" and body[0] not in "-*+•‣◦–—":  # `text.lines` knows these
+        return [f"{line[: len(line) - len(body)]}- {text}"], 1
+    return [line], 1
+
+
+def _table(tokens: Sequence[object], number: int) -> Iterator[list[str]]:
+    """Yield the cells with text of each row of the table that starts with a token."""
+    row: list[str] = []
+    for token in map(tokens.__getitem__, range(number, len(tokens))):
+        kind, content = getattr(token, "type", ""), getattr(token, "content", "")
+        if kind == "tr_close":
+            yield row
+            row = []
+        elif kind == "inline" and content.strip():
+            row.append(" ".join(text for _, text in read_html(content)))
+        elif kind == "table_close":
+            return
+
+
+def _row(cells: Sequence[str]) -> tuple[str, str]:
+    """Return a row of a table: a labelled list item, or columns."""
+    if len(cells) == 2 and not any(map(is_dated, cells)):
+        return "- ", ": ".join(cell.rstrip(":") if not n else cell for n, cell in enumerate(cells))
+    return ("- " if len(cells) == 1 else ""), " | ".join(cells)
+
+
+def laid_out(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Return markers and texts as lines, with blank lines except between list items."""
+    lines: list[str] = []
+    for number, (marker, text) in enumerate(rows):
+        above = rows[number - 1][0] if number else marker
+        if number and not (marker.lstrip()[:1] == above.lstrip()[:1] == "-"):
+            lines.append("")
+        lines.append(marker + text)
+    return lines

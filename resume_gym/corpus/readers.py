@@ -1,0 +1,107 @@
+"""Convert the content of a file to Markdown, in the process that calls it."""
+
+import codecs
+from typing import Any
+
+from resume_gym.corpus.document_error import DocumentError
+from resume_gym.corpus.json_resume import json_markdown
+from resume_gym.corpus.markup import Block, front_matter, read_markdown
+from resume_gym.corpus.outline import clean, is_markdown, write_markdown
+from resume_gym.corpus.pdf import pdf_rows
+from resume_gym.corpus.plain_text import text_rows
+from resume_gym.corpus.word import word_rows
+from resume_gym.document import unix_lines
+from resume_gym.text.languages import is_english
+from resume_gym.tools import text_fault
+
+MOST_CHARACTERS = 200_000
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""Marks at the start of a file in UTF-16."""
+
+_FOREIGN = "not in English: not fit for the rubric judge, which reads English only; no diagnosis"
+
+
+def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
+    """Convert a file.
+
+    Args:
+        kind: format, one of the values of `documents.FORMATS`.
+        data: content of the file.
+        outline: whether to convert plain text to a Markdown resume instead of keeping its lines.
+
+    Returns:
+        The fields text, notes, contacts and blocks of a `documents.Document`.
+
+    Raises:
+        DocumentError: the file is empty, too long, damaged or not of its format.
+        ModuleNotFoundError: the package for the format is missing; the message names the extra.
+    """
+    contacts: tuple[tuple[str, str], ...] = ()
+    blocks: list[Block] = []
+    if kind in ("Word", "PDF"):
+        rows, notes = word_rows(data) if kind == "Word" else pdf_rows(data)
+        markdown = write_markdown(rows)
+    else:
+        text = decode(data)
+        _check_length(text)
+        if kind == "JSON Resume":
+            markdown, notes, contacts = json_markdown(text)
+        # A .txt file with Markdown headings needs no conversion.
+        elif kind == "Markdown" or (outline and is_markdown(text)):
+            blocks, notes = read_markdown(clean(text))
+        elif outline:
+            # A form feed starts a page.
+            lines = clean(text.replace("\f", "\n")).split("\n")
+            front, keys = front_matter(lines)
+            notes = [f"front matter left out: {', '.join(keys)}"] if front else []
+            markdown = write_markdown(text_rows("\n".join(lines[front:])))
+        else:
+            blocks, notes = [([line], 1) for line in clean(text).split("\n")], []
+    if blocks:
+        blocks = _without_margin(blocks)
+        markdown = "\n".join(line for lines, _ in blocks for line in lines) + "\n"
+    if not markdown.strip():
+        raise DocumentError("there is no text in it")
+    _check_length(markdown)
+    if fault := text_fault(markdown):
+        raise DocumentError(f"it holds {fault}")
+    if not is_english(markdown):
+        notes.append(_FOREIGN)
+    return {
+        "text": markdown,
+        "notes": notes,
+        "contacts": contacts,
+        "blocks": [(len(lines), size) for lines, size in blocks],
+    }
+
+
+def _without_margin(blocks: list[Block]) -> list[Block]:
+    """Drop the blank lines at the start and the end of the text, but not their places."""
+    for order in (range(len(blocks)), reversed(range(len(blocks)))):
+        for number in order:
+            lines, size = blocks[number]
+            if any(line.strip() for line in lines):
+                break
+            blocks[number] = ([], size)
+    return blocks
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MOST_CHARACTERS:
+        raise DocumentError(f"expected at most {MOST_CHARACTERS:,} characters, got {len(text):,}")
+
+
+def decode(data: bytes) -> str:
+    """Decode UTF-8, or UTF-16 with a byte order mark, and convert line ends to line feeds.
+
+    Raises:
+        DocumentError: the encoding differs; the message locates the first invalid byte.
+    """
+    encoding = "utf-16" if data.startswith(UTF16) else "utf-8-sig"
+    try:
+        return unix_lines(data.decode(encoding))
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        byte = f"byte 0x{data[problem.start]:02x} in line {line}"
+        name = encoding.removesuffix("-sig").upper()
+        raise DocumentError(f"it is not in {name} ({byte}); save it as UTF-8") from None

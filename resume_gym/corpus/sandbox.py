@@ -1,0 +1,182 @@
+"""Read documents of strangers in child processes with limits.
+
+A server process imports the readers once and forks for each document; the fork gets the limits of
+`Limits` from the operating system. Systems without `fork` read in the server, which is stopped
+after the time limit. Run as a module, this file is the server.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from threading import Lock, Timer
+from typing import Any, BinaryIO, NamedTuple
+
+from resume_gym.corpus.document_error import DocumentError
+
+
+class Limits(NamedTuple):
+    """Limits of one document: address space, CPU time, elapsed time and size of the answer."""
+
+    memory_mb: int = 1_000
+    cpu_s: int = 15
+    time_s: int = 90
+    output_mb: int = 4
+
+
+LIMITS = Limits()
+
+_NO_MEMORY = 3  # exit status
+
+_PACKAGES = {"PDF": "pdfplumber", "Word": "mammoth", "Markdown": "markdown_it"}
+
+_server: tuple[int, "subprocess.Popen[bytes]"] | None = None  # with the process that started it
+_lock = Lock()
+
+
+def read_apart(kind: str, data: bytes, outline: bool, limits: Limits | None = None) -> Any:
+    """Convert a file in a child process; see `corpus.readers.convert`.
+
+    Returns:
+        The fields of a `readers.Document` as JSON values.
+
+    Raises:
+        DocumentError: the reader refuses the file, or reaches a limit, which the message names.
+        ModuleNotFoundError: the package for the format is missing.
+    """
+    limits = limits or LIMITS
+    request = json.dumps([kind, outline, len(data), limits]).encode()
+    with _lock:
+        answer = _ask(request + b"\n" + data, limits)
+    if "missing" in answer:
+        raise ModuleNotFoundError(answer["missing"])
+    if "error" in answer:
+        raise DocumentError(answer["error"])
+    return answer["document"]
+
+
+def _ask(request: bytes, limits: Limits) -> dict[str, Any]:
+    global _server
+    if not _server or _server[0] != os.getpid() or _server[1].poll() is not None:
+        _server = os.getpid(), _start()
+    process = _server[1]
+    assert process.stdin
+    assert process.stdout
+    # The fork ends by itself before; this is for systems without one.
+    timer = Timer(limits.time_s + 5, process.kill)
+    timer.start()
+    try:
+        with suppress(BrokenPipeError):
+            process.stdin.write(request)
+            process.stdin.flush()
+        answer = process.stdout.readline(limits.output_mb << 20)
+    finally:
+        timer.cancel()
+    if not answer.endswith(b"\n"):
+        process.kill()
+        return {"error": f"reading it takes more than {limits.time_s} s, or ends the reader"}
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+def _start() -> "subprocess.Popen[bytes]":
+    # The same package as here, and nothing from the current folder.
+    root = str(Path(__file__).parents[2])
+    paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", __spec__.name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"},
+        start_new_session=True,  # Ctrl-C ends the parent, whose end closes stdin
+    )
+
+
+def _serve(source: BinaryIO, sink: BinaryIO) -> None:
+    """Answer requests, a line of JSON each, until the input ends."""
+    from resume_gym.corpus.readers import convert
+
+    while line := source.readline():
+        kind, outline, size, values = json.loads(line)
+        data = source.read(size)
+        with suppress(ImportError):  # imported here for all forks; the reader names what is missing
+            import_module(_PACKAGES.get(kind, "json"))
+        read = partial(_read, convert, kind, data, outline)
+        sink.write((_forked(read, Limits(*values)) if hasattr(os, "fork") else read()) + b"\n")
+        sink.flush()
+
+
+def _read(convert: Callable[..., Any], kind: str, data: bytes, outline: bool) -> bytes:
+    try:
+        answer = {"document": convert(kind, data, outline)}
+    except ModuleNotFoundError as problem:
+        answer = {"missing": str(problem)}
+    except Exception as problem:  # third-party parsers may raise anything
+        cause: BaseException | None = problem
+        while cause:  # they may also hide that there was no memory
+            if any(isinstance(one, MemoryError) for one in (cause, *cause.args)):
+                raise MemoryError from None
+            cause = cause.__context__
+        why = f"{type(problem).__name__}: {problem}"[:200]
+        known = isinstance(problem, DocumentError)
+        answer = {"error": str(problem) if known else f"its {kind} cannot be read ({why})"}
+    return json.dumps(answer).encode()
+
+
+def _forked(read: Callable[[], bytes], limits: Limits) -> bytes:
+    """Return the answer of a fork with limits, or the error that names the limit it reached."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            _limit(limits)
+            with open(writer, "wb") as pipe:
+                pipe.write(read())
+            status = 0
+        except MemoryError:
+            status = _NO_MEMORY
+        finally:
+            os._exit(status)
+    os.close(writer)
+    most = limits.output_mb << 20
+    with open(reader, "rb") as pipe:
+        found = pipe.read(most)
+    if len(found) == most:
+        os.kill(child, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if not status:
+        return found
+    reached = {
+        -signal.SIGXCPU: f"{limits.cpu_s} s of CPU time",
+        -signal.SIGALRM: f"{limits.time_s} s",
+        _NO_MEMORY: f"{limits.memory_mb:,} MB of memory",
+        -signal.SIGKILL: f"{limits.output_mb} MB of text",
+    }.get(status)
+    why = f"reading it takes more than {reached}" if reached else f"its reader ended with {status}"
+    return json.dumps({"error": why}).encode()
+
+
+def _limit(limits: Limits) -> None:
+    import resource
+
+    signal.alarm(limits.time_s)
+    for what, most in (
+        (resource.RLIMIT_AS, limits.memory_mb << 20),
+        (resource.RLIMIT_CPU, limits.cpu_s),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+    ):
+        with suppress(ValueError, OSError):  # macOS has no limit of the address space
+            resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
+
+
+if __name__ == "__main__":
+    _serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -7,10 +7,11 @@ appended.
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from resume_gym.agents.careful import stems
 from resume_gym.session import Session
-from resume_gym.tools import ToolCall, tool_call
+from resume_gym.tools import FailedCall, ToolCall, tool_call
 
 _BULLET = re.compile(r"[-*+] +(\S.*)")
 _PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # under a heading, the employer's name
@@ -37,7 +38,7 @@ def next_search(session: Session, calls_left: int) -> str | None:
     return None
 
 
-def _is_search(call: object) -> bool:
+def _is_search(call: ToolCall | FailedCall) -> TypeGuard[ToolCall]:
     return isinstance(call, ToolCall) and call.name == "search"
 
 

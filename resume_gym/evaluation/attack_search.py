@@ -79,7 +79,7 @@ def _reward(env: Any, task: Task, text: str) -> float:
     session.step(tool_call("submit"))
     if session.needs_verdict:
         session.grade(env.judge.judge(task, text))
-    return sum(value for name, value in session.ledger.items() if name not in TOOL_TERMS)
+    return float(sum(value for name, value in session.ledger.items() if name not in TOOL_TERMS))
 
 
 def _dictionary(task: Task) -> list[str]:

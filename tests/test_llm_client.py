@@ -115,10 +115,10 @@ def test_a_missing_key_is_an_error_at_once(provider: str, monkeypatch: pytest.Mo
 
 
 def test_gemini_requests(server: Loopback, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "httpx2")
     options: dict[str, Any] = {"model": "gemini-3-pro-preview", "api_version": "v1beta"}
     options |= {"temperature": 0.5, "answer_tokens": 70, "thinking_tokens": 7}
     client = make_client("gemini", base_url=server.url, **options)
+    caplog.set_level("INFO", "httpx2")  # the client has raised it, since requests hold texts
     assert client.ask_now(PROMPT, json.loads) == {"sum": 2}
     asyncio.run(client.close())
     names = {record.name for record in caplog.records}

@@ -73,6 +73,7 @@ class Loopback:
         self.url = ""
         self.requests: list[dict[str, Any]] = []
         self.paths: list[str] = []
+        self.encodings: list[str | None] = []
         self.canaries = 0
         self.enforces = True
         self.cuts = False
@@ -123,6 +124,7 @@ class Loopback:
             return self._whole(Say(_canary(body, self.enforces), end), path, body)
         self.requests.append(body)
         self.paths.append("/" + path)
+        self.encodings.append(request.headers.get("Accept-Encoding"))
         self._open += 1
         self.most = max(self.most, self._open)
         try:

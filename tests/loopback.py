@@ -62,6 +62,7 @@ class Loopback:
         url: the `base_url` for a client.
         requests: the JSON of each request, in order, without canaries.
         paths: paths of the same requests.
+        encodings: their headers Accept-Encoding.
         canaries: number of canaries.
         enforces: whether answers to canaries follow the schema.
         cuts: whether answers to canaries are cut off.

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -18,6 +18,10 @@ MOST_BYTES = 2**26
 CHECKSUM = "sha256"
 """Key of the checksum, the last of a line: that of the line's text without it."""
 _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
+
+
+class ChecksumError(ValueError):
+    """Raised for a line that is not as it was written."""
 
 
 def seal(record: Mapping[str, Any]) -> str:
@@ -32,20 +36,31 @@ def seal(record: Mapping[str, Any]) -> str:
     return f'{text[:-1]}, "{CHECKSUM}": "{hashlib.sha256(text.encode()).hexdigest()}"}}'
 
 
-def unseal(line: bytes) -> dict[str, Any]:
+def unseal(
+    line: bytes, *, required: bool = True, loads: Callable[[bytes], Any] = json.loads
+) -> dict[str, Any]:
     """Return the record of a line from `seal`.
 
+    Args:
+        line: the line.
+        required: whether the line must have a checksum; earlier versions wrote none.
+        loads: parser of JSON.
+
     Raises:
-        ValueError: the line has no checksum or another one, or is no JSON object.
+        ChecksumError: the line has another checksum, or none where one is required.
+        ValueError: it is no JSON object.
         RecursionError: the JSON is nested too deeply.
     """
     sealed = _SEALED.fullmatch(line)
-    if not sealed:
-        raise ValueError("expected a checksum at the end, as this version writes it")
-    text = sealed[1] + b"}"
-    if hashlib.sha256(text).hexdigest() != sealed[2].decode():
-        raise ValueError("the checksum is of other content")
-    record: dict[str, Any] = json.loads(text)
+    if sealed and hashlib.sha256(sealed[1] + b"}").hexdigest() != sealed[2].decode():
+        raise ChecksumError("the checksum is of other content")
+    if required and not sealed:
+        raise ChecksumError("expected a checksum at the end, as this version writes it")
+    record = loads(line)
+    if not isinstance(record, dict):
+        raise ValueError(f"expected an object, got {record!r:.40}")
+    if record.pop(CHECKSUM, None) is not None and not sealed:
+        raise ChecksumError("expected a SHA-256 as the last value")
     return record
 
 
@@ -81,26 +96,45 @@ def check_step(step: Any, earlier: Container[int]) -> int:
     return int(step)
 
 
-def read_lines(file: Path, start: int = 0) -> Iterator[bytes]:
-    r"""Yield the lines of a file from a byte offset, each with "\n"; skip an incomplete last one.
+def check_regular(file: Path) -> None:
+    """Check that a file, if it exists, is regular: a pipe could block, a device never end.
 
     Raises:
-        TaskError: a line is longer than `MOST_BYTES`.
+        TaskError: it is something else.
     """
+    if file.exists() and not file.is_file():
+        raise TaskError(f"{file}: expected a regular file")
+
+
+def read_lines(file: Path, start: int = 0, *, whole: bool = True) -> Iterator[bytes]:
+    r"""Yield the lines of a file from a byte offset, each with "\n".
+
+    Args:
+        file: the file.
+        start: byte offset.
+        whole: whether to skip an incomplete last line.
+
+    Raises:
+        TaskError: the file is not regular, or a line is longer than `MOST_BYTES`.
+    """
+    check_regular(file)
     with file.open("rb") as opened:
         opened.seek(start)
         while (line := opened.readline(MOST_BYTES)).endswith(b"\n"):
             yield line
         if len(line) == MOST_BYTES:
             raise TaskError(f"{file}: expected lines of at most {MOST_BYTES:,} bytes")
+        if line and not whole:
+            yield line
 
 
 def read_bytes(file: Path) -> bytes:
     """Return the content of a file.
 
     Raises:
-        TaskError: it is larger than `MOST_BYTES`.
+        TaskError: the file is not regular, or larger than `MOST_BYTES`.
     """
+    check_regular(file)
     with file.open("rb") as opened:
         content = opened.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from resume_gym.apps.plot.style import apart, new_figure, save, styled
 from resume_gym.apps.plot.training import OVERVIEW, TRAINER, dashboard, draw_panels
 from resume_gym.cli import main
 from resume_gym.cli import plot as command
+from resume_gym.json_lines import seal, unseal
 from resume_gym.sources import load_tasks
 from resume_gym.tasks import TaskError
 
@@ -552,7 +554,7 @@ def test_long_names_leave_both_panels_their_room() -> None:
 
 def test_what_could_not_be_graded_is_in_no_figure(results: Path, tmp_path: Path) -> None:
     lines = (results / "episodes.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = [unseal(line.encode()) for line in lines]
     noops = [row for row in rows if row["agent"] == "noop"]
     failed = {**noops[0], "graded": False, "failure": "judge: down", "reward": 99.0}
     again = {**noops[1], "reward": 77.0}
@@ -561,6 +563,9 @@ def test_what_could_not_be_graded_is_in_no_figure(results: Path, tmp_path: Path)
     with (tmp_path / "episodes.jsonl").open("a") as file:
         file.write(cut)
     evaluation = read_evaluations([tmp_path])
+    assert [told.partition(" is ")[2] for told in evaluation.damage] == [
+        "left out: it is incomplete"
+    ]
     assert evaluation.failed == 1
     assert len(evaluation.episodes) == len(noops) - 1
     assert [one.reward for one in evaluation.episodes].count(77.0) == 1
@@ -568,6 +573,29 @@ def test_what_could_not_be_graded_is_in_no_figure(results: Path, tmp_path: Path)
     with styled():
         shown = [one.get_text() for one in texts(draw_rewards(evaluation, "title"))]
     assert any("1 episodes could not be graded" in one for one in shown)
+
+
+def test_changed_and_missing_lines_are_named(
+    run: Path, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [seal(row) for row in learning(3)]
+    (run / "metrics.jsonl").write_text("\n".join([lines[0][:9] + lines[0][10:], *lines[1:], "{"]))
+    folder = tmp_path / "copy"
+    shutil.copytree(results, folder)
+    first, *rest = (folder / "episodes.jsonl").read_text().splitlines(keepends=True)
+    (folder / "episodes.jsonl").write_text(first.replace('"reward": ', '"reward": 1') + rest[0])
+    assert main(["plot", str(run), str(folder), "--out", str(tmp_path), "--format", "svg"]) == 0
+    told = capsys.readouterr().err
+    for named in (
+        "metrics.jsonl, line 1 is left out: the checksum is of other content",
+        "metrics.jsonl, line 4 is left out: it is incomplete",
+        "episodes.jsonl, line 1 is left out: the checksum is of other content",
+        "evaluation.json: noop has a mean reward of",
+    ):
+        assert named in told
+    (folder / "evaluation.json").write_text('{"agents": {"noop": {"summary": 3}}}')
+    with pytest.raises(TaskError, match=r"agents.noop.summary: expected an object, got 3"):
+        read_evaluations([folder])
 
 
 def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from viewer_runs import read, write_run
 from resume_gym.apps.plot.reading import read_evaluations
 from resume_gym.apps.viewer.listing import Listing
 from resume_gym.cli import main
+from resume_gym.json_lines import seal
 from resume_gym.judges import JudgeRefused, make_judge
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
@@ -117,11 +118,11 @@ def test_stored_episodes_that_are_damaged_are_an_error_in_one_line(
     first, *rest = (folder / "episodes.jsonl").read_text().splitlines()
     changes = {"reward": "high"}, {"task_id": "none"}, {"actions": [3]}, {"verdict": {"a": 1}}
     for change in changes:
-        changed = json.dumps({**json.loads(first), **change})
+        changed = seal({**json.loads(first), **change})
         (folder / "episodes.jsonl").write_text("\n".join([changed, *rest, ""]))
         assert rejudge(folder, "--judge", "rubric") == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "an episode of careful cannot be played again" in line or "cannot be read: 1" in line
+        assert "an episode of careful cannot be played again" in line or "1 lines" in line
     (folder / "episodes.jsonl").write_text("")
     assert rejudge(folder) == 2
     assert "no episode has been graded" in capsys.readouterr().err

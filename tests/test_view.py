@@ -389,7 +389,7 @@ def test_an_episode_without_a_verdict_has_no_number(evaluation):
     assert (failed.outcome, failed.reward, failed.score) == ("not graded", None, None)
     assert evaluation.episode(len(evaluation.rows) - 1)["failure"] == f"no verdict: {EVIL}"
     index = evaluation.index()
-    assert index["figures"]["good"]["episodes"] == 3
+    assert index["figures"]["good"]["episodes"] == 6
     assert "nowhere.jsonl" in index["notes"][0]
 
 
@@ -450,11 +450,50 @@ def test_checksums_are_no_figures(tmp_path):
     assert index["figures"]["step 1"] == {"reward": 2.0}
 
 
+@pytest.mark.parametrize("name", ["metrics.jsonl", "evaluations.jsonl"])
+def test_a_step_that_was_changed_or_repeated_is_a_note(tmp_path, name):
+    folder = write_run(tmp_path / "run")
+    rows = [{"step": step, "reward": 2.0} for step in (1, 2, 3, 3, -1)]
+    lines = [seal(row) for row in rows]
+    lines[1] = lines[1].replace("2.0", "8.0")
+    lines.append('{"step": 6, "rew')
+    (folder / name).write_text("\n".join(lines))
+    index = read(folder).index()
+    told = [note for note in index["notes"] if name in note]
+    assert [note.partition(" is")[0] for note in told] == [
+        f"{name}, line {number}" for number in (2, 4, 5, 6)
+    ]
+    assert "the checksum is of other content" in told[0]
+    assert "8.0" not in str(index["metrics"]) + str(index["figures"])
+
+
+def test_changed_and_missing_episodes_are_notes(tmp_path):
+    evaluation = write_evaluation(tmp_path / "result")
+    file = evaluation / "episodes.jsonl"
+    first, *rest = file.read_text().splitlines()
+    changed = seal(json.loads(first)).replace('"task_id": "task-', '"task_id": "task-1')
+    file.write_text("\n".join([changed, *rest[:-1], rest[-1][:-9]]))
+    results = read(evaluation)
+    damaged, cut, *others = results.damage()
+    assert "episodes.jsonl, line 1: ChecksumError: the checksum is of other content" in damaged
+    assert cut == "The last line of episodes.jsonl is incomplete."
+    assert "good has a mean reward of" in others[0]
+    assert len(results.rows) == len(rest) - 1
+    file.write_text("".join(line + "\n" for line in (first, *rest)))
+    assert read(evaluation).damage() == []
+    file.write_text("".join(line + "\n" for line in rest))
+    (note,) = read(evaluation).damage()
+    assert "mean reward" in note
+    (evaluation / "evaluation.json").write_text('{"agents": [1]}')
+    with pytest.raises(TaskError, match=r"evaluation.json: agents: expected an object, got \[1\]"):
+        read(evaluation)
+
+
 def test_the_list_shows_the_last_step_of_a_file_of_any_size(tmp_path):
     folder = write_run(tmp_path / "run")
     with (folder / "metrics.jsonl").open("ab") as file:
         file.truncate(2 * MOST_BYTES)
-        file.write(b'\n{"step": 9, "reward": 2.5, "sha256": "3f"}\n')
+        file.write(b'\n{"step": 9, "reward": 2.5}\n')
     (row,) = Listing(tmp_path).index()["runs"]
     assert (row["steps"], row["rewards"]) == ([9, None], {"": 2.5})
 

@@ -116,7 +116,7 @@ def write_evaluation(
         for name, member in agents.items():
             for task in tasks:
                 session = play(task, member)
-                played.setdefault(name, []).append(Episode.of(session))
+                played.setdefault(name, []).extend([Episode.of(session)] * rollouts)
                 line = {
                     "weakness": task.weakness,
                     "score": session.score,

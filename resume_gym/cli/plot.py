@@ -60,5 +60,7 @@ def _run(options: argparse.Namespace) -> None:
     written = plot(options.paths, options.out, formats, options.source)
     for file in written.files:
         say(file)
+    for told in written.damage:
+        say(told, error=True)
     if written.missing:
         say(f"nothing to draw for: {', '.join(map(str, written.missing))}", error=True)

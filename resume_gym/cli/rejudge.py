@@ -24,6 +24,7 @@ from resume_gym.evaluation.rejudge import Sessions, make_entry, moves, rejudge, 
 from resume_gym.evaluation.results import Results
 from resume_gym.evaluation.table import differences_table
 from resume_gym.judges import Judge
+from resume_gym.render import say
 from resume_gym.tasks import TaskError
 from resume_gym.terminal import Terminal
 from resume_gym.trust import FLAG, HELP, remember
@@ -61,7 +62,9 @@ def _run(options: argparse.Namespace) -> int:
     stored = Stored(folder, options.trust_remote_code)
     stored.refresh()
     if stored.unreadable:
-        raise TaskError(f"{folder}: lines of episodes that cannot be read: {stored.unreadable}")
+        raise TaskError(f"{folder}: {stored.damage()[0]}")
+    for told in stored.damage():
+        say(f"{folder}: {told}", error=True)
     tasks = stored.tasks
     if tasks.session_type is None:
         raise TaskError(f"{folder}: {tasks.note or 'expected an environment for editing'}")

@@ -17,7 +17,7 @@ from typing import Any, Self
 from resume_gym.atomic_write import replacing
 from resume_gym.editing import EditSession
 from resume_gym.evaluation.summary import counts
-from resume_gym.json_lines import CHECKSUM, read_lines, seal, unseal
+from resume_gym.json_lines import check_regular, read_bytes, read_lines, seal, unseal
 from resume_gym.tasks import TaskError
 
 FORMAT = 1
@@ -105,6 +105,8 @@ class Results:
     def _check(self) -> None:
         """Check that the folder is unused or holds an evaluation with matching settings."""
         file = self.folder / "settings.json"
+        for name in (file.name, *_MADE):
+            check_regular(self.folder / name)
         if (self.folder / "metrics.jsonl").exists():
             # `plot` and `view` would treat the folder as the run
             raise TaskError(f"{self.folder} holds a training run; choose another folder")
@@ -115,9 +117,9 @@ class Results:
                     raise TaskError(f"{self.folder}: holds {name}, but no settings.json")
             return
         try:
-            before = json.loads(file.read_text(encoding="utf-8"))
+            before = json.loads(read_bytes(file))
             changed = _differences(before, self._settings)
-        except (ValueError, TypeError, AttributeError, KeyError) as problem:
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as problem:
             message = f"expected settings of an evaluation: {type(problem).__name__}: {problem}"
             raise TaskError(f"{file}: {message}") from None
         if changed:
@@ -126,11 +128,8 @@ class Results:
 
     def _mend(self) -> None:
         """Remove an incomplete last line, left by a killed process."""
-        size, end = os.fstat(self._file).st_size, 0
-        with self._episodes.open("rb") as file:
-            for line in file:
-                end += len(line) if line.endswith(b"\n") else 0
-        if end < size:
+        end = sum(map(len, read_lines(self._episodes)))
+        if end < os.fstat(self._file).st_size:
             os.ftruncate(self._file, end)
 
     def append(self, row: Mapping[str, Any]) -> None:
@@ -159,7 +158,7 @@ class Results:
         for number, line in enumerate(read_lines(self._episodes), 1):
             try:
                 # lines of earlier versions have no checksum; a replay checks all but the verdict
-                row = unseal(line) if f'"{CHECKSUM}"'.encode() in line else json.loads(line)
+                row = unseal(line, required=False)
                 hash(key_of(row))
             except (ValueError, KeyError, TypeError, RecursionError) as problem:
                 message = f"expected an episode: {type(problem).__name__}: {problem}"

@@ -3,12 +3,13 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from resume_gym import rewards
 from resume_gym.editing import EditSession
+from resume_gym.json_lines import is_finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,49 @@ def summarise(played: Iterable[Episode]) -> Summary:
         tasks_by_weakness=dict(Counter(weakness for weakness, _ in planted)),
         errors=_errors((episode.task_id, _figures(episode)) for episode in played),
     )
+
+
+def stored(evaluation: Mapping[str, Any], part: str) -> dict[str, Mapping[str, Any]]:
+    """Return a part of each agent in an `evaluation.json`, such as its "summary", where it has one.
+
+    Raises:
+        ValueError: a value is no object.
+    """
+    agents = _object(evaluation.get("agents") or {}, "agents")
+    found = {}
+    for name, agent in agents.items():
+        # settings have specs there, which may be text
+        if not isinstance(agent, str) and (value := _object(agent, f"agents.{name}").get(part)):
+            found[name] = _object(value, f"agents.{name}.{part}")
+    return found
+
+
+def _object(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name}: expected an object, got {value!r:.40}")
+    return value
+
+
+def outdated(
+    evaluation: Mapping[str, Any], rewards: Mapping[str, Sequence[float]]
+) -> Iterator[str]:
+    """Yield a sentence on each agent whose stored mean reward is not that of its episodes.
+
+    Args:
+        evaluation: content of an `evaluation.json`; may be empty.
+        rewards: rewards of the graded episodes that can be read, by agent.
+
+    Raises:
+        ValueError: the content is of another form.
+    """
+    for name, summary in stored(evaluation, "summary").items():
+        own, reward = rewards.get(name, ()), summary.get("reward")
+        mean = math.fsum(value / len(own) for value in own)  # the sum of two could overflow
+        same = is_finite(reward) and math.isclose(reward, mean, rel_tol=0, abs_tol=1e-5)
+        if not same or summary.get("episodes") != len(own):
+            episodes = summary.get("episodes")
+            stated = f"a mean reward of {reward!r:.40} in {episodes!r:.40} episodes"
+            yield f"{name} has {stated}, but {mean:.6g} in the {len(own)} that can be read"
 
 
 def _figures(episode: Episode) -> dict[str, float]:

@@ -26,10 +26,17 @@ _SOURCE = "Marks: the source's agents, on its own tasks, by its own judge."
 
 
 class Written(NamedTuple):
-    """Written files, and paths (without extension) of figures whose data are missing."""
+    """Written files, and what they lack.
+
+    Attributes:
+        files: written files.
+        missing: paths (without extension) of figures whose data are missing.
+        damage: sentences on lines of the data that are left out or missing.
+    """
 
     files: list[Path]
     missing: list[Path]
+    damage: list[str]
 
 
 def plot(
@@ -59,9 +66,10 @@ def plot(
     results = [path for path in paths if path not in runs]
     if out is None and len(results) > 1:
         raise TaskError("--out: expected a folder, since the evaluations share their figures")
-    written = Written([], [])
+    written = Written([], [], [])
     with styled():
         read = [read_run(path) for path in runs]
+        written.damage.extend(told for run in read for told in run.damage)
         if len(runs) > 1:
             together = [("runs", draw_runs(read))]
             _write(together, out or runs[0] / "plots", formats, written)
@@ -69,8 +77,9 @@ def plot(
             folder = out / name if out and len(paths) > 1 else out
             _write(of_run(run, source), folder or path / "plots", formats, written)
         if results:
-            pictures = of_evaluation(read_evaluations(results), source)
-            _write(pictures, out or results[0] / "plots", formats, written)
+            evaluation = read_evaluations(results)
+            written.damage.extend(evaluation.damage)
+            _write(of_evaluation(evaluation, source), out or results[0] / "plots", formats, written)
     return written
 
 

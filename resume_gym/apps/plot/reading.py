@@ -2,13 +2,22 @@
 
 import json
 import tomllib
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resume_gym.json_lines import check_figures, check_step, is_finite, read_bytes, read_lines
+from resume_gym.evaluation.summary import outdated
+from resume_gym.json_lines import (
+    ChecksumError,
+    check_figures,
+    check_step,
+    is_finite,
+    read_bytes,
+    read_lines,
+    unseal,
+)
 from resume_gym.rewards import components
 from resume_gym.tasks import TaskError
 
@@ -27,6 +36,7 @@ class Run:
         summaries: metrics on held-out tasks `before` and `after` training and of the agent
             `floor`, where available.
         held_out: metrics on held-out tasks at each evaluated step.
+        damage: sentences on lines that are left out.
     """
 
     name: str
@@ -34,6 +44,7 @@ class Run:
     metrics: Sequence[Mapping[str, float]]
     summaries: Mapping[str, Mapping[str, Any]]
     held_out: Sequence[Mapping[str, Any]]
+    damage: Sequence[str] = ()
 
     @property
     def title(self) -> str:
@@ -75,6 +86,7 @@ class Evaluation:
         episodes: graded episodes.
         failed: number of ungraded episodes, which the figures leave out.
         differing: settings in which the evaluations differ, which limits their comparison.
+        damage: sentences on lines that are left out or missing.
     """
 
     title: str
@@ -82,6 +94,7 @@ class Evaluation:
     episodes: Sequence[Played]
     failed: int
     differing: tuple[str, ...]
+    damage: Sequence[str] = ()
 
     @property
     def note(self) -> str:
@@ -121,11 +134,12 @@ def read_run(folder: Path) -> Run:
         OSError: a file cannot be read.
         TaskError: a file has an invalid format, or no step is finished.
     """
-    metrics = list(_rows(folder / "metrics.jsonl", _Steps(_figures)))
+    damage: list[str] = []
+    metrics = list(_rows(folder / "metrics.jsonl", _Steps(_figures), damage))
     if not metrics:
-        raise TaskError(f"{folder}: the run has not finished a step yet")
+        raise TaskError("; ".join([f"{folder}: the run has not finished a step yet", *damage[:1]]))
     settings, config = folder / "config.toml", {}
-    if settings.is_file():
+    if settings.exists():
         text = read_bytes(settings)
         try:
             config = tomllib.loads(text.decode())
@@ -134,11 +148,11 @@ def read_run(folder: Path) -> Run:
     summaries = {
         when: _summary(folder / f"{when}.json")
         for when in ("before", "after", "floor")
-        if (folder / f"{when}.json").is_file()
+        if (folder / f"{when}.json").exists()
     }
     evaluations = folder / "evaluations.jsonl"
-    held_out = list(_rows(evaluations, _Steps(_evaluated))) if evaluations.is_file() else []
-    return Run(folder.resolve().name, config, metrics, summaries, held_out)
+    lines = _rows(evaluations, _Steps(_evaluated), damage) if evaluations.exists() else ()
+    return Run(folder.resolve().name, config, metrics, summaries, list(lines), damage)
 
 
 def read_evaluations(folders: Sequence[Path]) -> Evaluation:
@@ -148,22 +162,29 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluation:
         OSError: a file cannot be read.
         TaskError: a file has an invalid format, or no episode is graded.
     """
-    settings = [_settings(folder) for folder in folders]
+    settings = [_optional(folder / "settings.json") for folder in folders]
+    damage: list[str] = []
     rows = [
         # a later line on an episode replaces an earlier one: it was played or graded again
-        {_key(row): row for row in _rows(folder / "episodes.jsonl", _episode)}
+        {_key(row): row for row in _rows(folder / "episodes.jsonl", _episode, damage)}
         for folder in folders
     ]
     occurrences = Counter(agent for by_key in rows for agent in {agent for agent, _, _ in by_key})
     episodes: list[Played] = []
     for folder, setting, by_key in zip(folders, settings, rows, strict=True):
+        file, rewards = folder / "evaluation.json", _rewards(by_key.values())
+        try:
+            damage += (f"{file}: {told}" for told in outdated(_optional(file), rewards))
+        except ValueError as problem:
+            raise TaskError(f"{file}: {problem}") from None
         agents = dict.fromkeys([*setting.get("agents", ()), *(agent for agent, _, _ in by_key)])
         for agent in agents:
             name = f"{agent} ({folder.resolve().name})" if occurrences[agent] > 1 else agent
             graded = [row for key, row in by_key.items() if key[0] == agent and row["graded"]]
             episodes += [_played(name, row) for row in graded]
     if not episodes:
-        raise TaskError(f"{', '.join(map(str, folders))}: no episode has been graded")
+        told = f"{', '.join(map(str, folders))}: no episode has been graded"
+        raise TaskError("; ".join([told, *damage[:1]]))
     return Evaluation(
         title=_title(folders, settings),
         agents=tuple(dict.fromkeys(episode.agent for episode in episodes)),
@@ -174,13 +195,21 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluation:
             for name in _SETTINGS
             if len({json.dumps(setting.get(name)) for setting in settings}) > 1
         ),
+        damage=damage,
     )
 
 
-def _settings(folder: Path) -> Mapping[str, Any]:
-    """Return the settings, which exist before an evaluation ends; may be empty."""
-    file = folder / "settings.json"
-    return _object(file) if file.is_file() else {}
+def _optional(file: Path) -> Mapping[str, Any]:
+    return _object(file) if file.exists() else {}
+
+
+def _rewards(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, list[float]]:
+    """Return the rewards of graded episodes, by agent."""
+    rewards = defaultdict(list)
+    for row in rows:
+        if row["graded"]:
+            rewards[row["agent"]].append(row["reward"])
+    return rewards
 
 
 def _title(folders: Sequence[Path], settings: Sequence[Mapping[str, Any]]) -> str:
@@ -244,18 +273,25 @@ def _episode(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _rows(file: Path, read: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a JSONL file, validated by `read`; skip an incomplete last line."""
-    for number, line in enumerate(read_lines(file), 1):
+def _rows(
+    file: Path, read: Callable[[dict[str, Any]], dict[str, Any]], notes: list[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a JSONL file, validated by `read`.
+
+    Lines that are not as they were written are left out; each adds a sentence to `notes`.
+    """
+    for number, line in enumerate(read_lines(file, whole=False), 1):
+        where = f"{file}, line {number}"
         try:
-            row = json.loads(line.decode(errors="replace"))
-            if not isinstance(row, dict):
-                raise TypeError(f"expected an object, got {row!r:.40}")
-            yield read(row)
-        except KeyError as problem:
-            raise TaskError(f"{file}, line {number}: expected a key {problem}") from None
-        except (ValueError, TypeError, RecursionError) as problem:
-            raise TaskError(f"{file}, line {number}: {problem}") from None
+            yield read(unseal(line, required=False))
+        except ChecksumError as problem:
+            notes.append(f"{where} is left out: {problem}")
+        except (KeyError, ValueError, TypeError, RecursionError) as problem:
+            if not line.endswith(b"\n"):
+                notes.append(f"{where} is left out: it is incomplete")
+                return
+            told = f"expected a key {problem}" if isinstance(problem, KeyError) else problem
+            raise TaskError(f"{where}: {told}") from None
 
 
 def _summary(file: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -18,7 +19,8 @@ from typing import Any, NamedTuple
 from resume_gym.apps.viewer import episode
 from resume_gym.apps.viewer.rows import Row, make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
-from resume_gym.json_lines import CHECKSUM, is_finite, read_bytes, read_lines
+from resume_gym.evaluation.summary import outdated, stored
+from resume_gym.json_lines import check_regular, check_step, read_bytes, read_lines, unseal
 from resume_gym.tasks import TaskError
 from resume_gym.trust import FLAG, is_remembered
 
@@ -29,6 +31,7 @@ _FIGURES = (
 """Files that a running job writes, besides those in `trajectories`."""
 
 _TAIL = 2**20  # bytes
+_NAMED = 3  # lines in a note
 
 _PROBLEMS = (
     *(ValueError, LookupError, TypeError, AttributeError),
@@ -77,8 +80,9 @@ class Results:
         self.rows: list[Row] = []
         self._places: list[_Place] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
-        self._offsets: dict[Path, int] = {}
-        self.unreadable = 0
+        self._read: dict[Path, tuple[int, int]] = {}  # bytes and lines
+        self._incomplete: set[Path] = set()
+        self.unreadable: list[str] = []
         self._lock = Lock()
         self._trusted = trusted
         self.settings = self._read_settings()
@@ -97,15 +101,21 @@ class Results:
         A link in a stranger's folder could lead to any file, and a pipe would never end.
         """
         file = self.path / name
-        if file.exists() and not file.is_file():
-            raise TaskError(f"{file}: expected a regular file")
+        check_regular(file)
         if not (self._trusted or file.resolve().is_relative_to(self.path.resolve())):
             raise TaskError(f"{file}: expected a file in the folder, it is a link; see {FLAG}")
         return file
 
     def _read_settings(self) -> Mapping[str, Any]:
         if not self.is_run:  # evaluation.json is written at the end
-            return _json(self._file("evaluation.json")) or _json(self._file("settings.json"))
+            file = self._file("evaluation.json")
+            settings = _json(file) or _json(self._file("settings.json"))
+            try:
+                for part in ("summary", "statistics"):
+                    stored(settings, part)
+            except ValueError as problem:
+                raise TaskError(f"{file}: {problem}") from None
+            return settings
         file = self._file("config.toml")
         text = read_bytes(file) if file.is_file() else b""
         try:
@@ -140,14 +150,20 @@ class Results:
                 progress()
 
     def _extend(self, file: Path) -> None:
-        start = self._offsets.get(file, 0)
-        for line in read_lines(file, start):
+        start, number = self._read.get(file, (0, 0))
+        self._incomplete.discard(file)
+        for line in read_lines(file, start, whole=False):
+            if not line.endswith(b"\n"):  # perhaps it is still written
+                self._incomplete.add(file)
+                break
+            number += 1
             try:
-                self._add(file, _loads(line), _Place(file, start, len(line)))
-            except _PROBLEMS:
-                self.unreadable += 1
+                self._add(file, _unseal(line), _Place(file, start, len(line)))
+            except _PROBLEMS as problem:
+                told = f"{type(problem).__name__}: {problem}"
+                self.unreadable.append(f"{file.name}, line {number}: {told:.200}")
             start += len(line)
-        self._offsets[file] = start
+        self._read[file] = start, number
 
     def _add(self, file: Path, record: Mapping[str, Any], place: _Place) -> None:
         found = re.search(r"(step|eval)-(\d+)", file.name) if self.is_run else None
@@ -172,7 +188,7 @@ class Results:
             raise IndexError(number)
         line = self._line(number)
         try:
-            record: dict[str, Any] = _loads(line)
+            record = _unseal(line)
         except ValueError as problem:
             file = self._places[number].file
             raise UnreadableError(f"{file}: has been changed since ({problem})") from None
@@ -244,28 +260,67 @@ class Results:
         """Return everything but the episodes themselves, as JSON values."""
         with self._lock:
             rows = [list(row) for row in self.rows]
-        notes = [self.tasks.note] if self.tasks.note else []
-        if self.unreadable:
-            notes.append(f"{self.unreadable} lines of the files of episodes could not be read.")
         common = {
             "kind": "run" if self.is_run else "evaluation",
             "name": self.path.resolve().name,
             "columns": list(Row._fields),
             "rows": rows,
-            "notes": notes,
             "system_prompt": self.tasks.system_prompt,
         }
         try:
-            return _sendable(common | self.figures())
+            figures = self.figures()
+            notes = [*self.damage(), *figures["notes"]]
+            notes = [self.tasks.note, *notes] if self.tasks.note else notes
+            return _sendable({**common, **figures, "notes": notes})
         except TaskError:
             raise
         except _PROBLEMS as problem:
             raise TaskError(f"{self.path}: {type(problem).__name__}: {problem}") from None
 
-    def metrics(self, backwards: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield the metrics of each step, oldest first, or backwards."""
-        for row in _lines(self._file("metrics.jsonl"), backwards):
-            if is_finite(step := row.get("step")) and step >= 0:
+    def damage(self) -> list[str]:
+        """Return sentences on lines of episodes that are left out, incomplete or missing."""
+        notes = []
+        if self.unreadable:
+            first = "; ".join(self.unreadable[:_NAMED])
+            count = len(self.unreadable)
+            notes.append(f"{count} lines of the files of episodes could not be read: {first}.")
+        notes += (f"The last line of {file.name} is incomplete." for file in self._incomplete)
+        if not self.is_run:
+            rewards = defaultdict(list)
+            for row in self.rows:
+                if row.reward is not None:
+                    rewards[row.agent].append(row.reward)
+            notes += (f"evaluation.json: {told}." for told in outdated(self.settings, rewards))
+        return notes
+
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """Yield the metrics of each step, oldest first."""
+        return self._steps("metrics.jsonl", [])
+
+    def last_metrics(self) -> dict[str, Any]:
+        """Return the metrics of the last step; empty if it is not in the last megabyte."""
+        return next(self._steps("metrics.jsonl", [], backwards=True), {})
+
+    def _steps(
+        self, name: str, notes: list[str], backwards: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a file with a line per step; each line left out adds a note.
+
+        Backwards, only those of the last megabyte.
+        """
+        file = self._file(name)
+        if not file.is_file():
+            return
+        start = max(0, file.stat().st_size - _TAIL) * backwards
+        lines: Iterable[bytes] = read_lines(file, start, whole=False)
+        steps: set[int] = set()
+        for number, line in enumerate(reversed([*lines]) if backwards else lines, 1):
+            try:
+                row = _unseal(line)
+                steps.add(check_step(row.get("step"), steps))
+            except ValueError as problem:
+                notes.append(f"{name}, line {number} is left out: {problem}.")
+            else:
                 yield row
 
     def figures(self) -> dict[str, Any]:
@@ -274,9 +329,10 @@ class Results:
 
     def _of_run(self) -> dict[str, Any]:
         before, after = _json(self._file("before.json")), _json(self._file("after.json"))
+        notes: list[str] = []
         between = {
-            f"step {row.get('step')}": {name: row[name] for name in row if name != "step"}
-            for row in _lines(self._file("evaluations.jsonl"))
+            f"step {row['step']}": {name: row[name] for name in row if name != "step"}
+            for row in self._steps("evaluations.jsonl", notes)
             # the first and the last are the results before and after training, too
             if not any(result and result.items() <= row.items() for result in (before, after))
         }
@@ -286,27 +342,23 @@ class Results:
         text = read_bytes(journal).decode(errors="replace") if journal.is_file() else ""
         return {
             "settings": self.settings,
-            "metrics": list(self.metrics()),
+            "metrics": list(self._steps("metrics.jsonl", notes)),
+            "notes": notes,
             "figures": {name: summary for name, summary in figures.items() if summary},
             "journal": [line[2:] for line in text.split("\n") if line.startswith("- ")],
         }
 
     def _of_evaluation(self) -> dict[str, Any]:
         self.settings = settings = self._read_settings()
-        agents = {
-            name: agent
-            for name, agent in (settings.get("agents") or {}).items()
-            if isinstance(agent, Mapping) and agent.get("summary")
-        }
         separate = ("agents", "comparisons", "format")
         return {
             "settings": {name: value for name, value in settings.items() if name not in separate},
-            "figures": {name: agent["summary"] for name, agent in agents.items()},
+            "figures": stored(settings, "summary"),
             "statistics": {
-                name: {key: v for key, v in agent["statistics"].items() if key != "by_task"}
-                for name, agent in agents.items()
-                if agent.get("statistics")
+                name: {key: value for key, value in one.items() if key != "by_task"}
+                for name, one in stored(settings, "statistics").items()
             },
+            "notes": [],
             "comparisons": settings.get("comparisons") or [],
             "metrics": [],
             "journal": [],
@@ -351,22 +403,9 @@ def _json(file: Path) -> dict[str, Any]:
     return value
 
 
-def _lines(file: Path, backwards: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSONL file; skip invalid lines and an incomplete last line.
-
-    Backwards, only those of the last megabyte.
-    """
-    if not file.is_file():
-        return
-    lines: Iterable[bytes] = read_lines(file, max(0, file.stat().st_size - _TAIL) * backwards)
-    for line in reversed([*lines]) if backwards else lines:
-        try:
-            value = _loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict):
-            value.pop(CHECKSUM, None)
-            yield value
+def _unseal(line: bytes) -> dict[str, Any]:
+    """Return the record of a line of any version; raises the errors of `unseal` and `_loads`."""
+    return unseal(line, required=False, loads=_loads)
 
 
 def _loads(text: bytes) -> Any:

@@ -77,7 +77,7 @@ def _summary(results: Results) -> dict[str, Any]:
         agents = results.figures()["figures"].items()
         rewards = {name: _finite(told.get("reward")) for name, told in agents}
         return {**common, "kind": "evaluation", "steps": None, "rewards": rewards}
-    last = next(results.metrics(backwards=True), {})
+    last = results.last_metrics()
     steps = [_finite(last.get("step", 0)), _finite(settings.get("steps"))]
     return {**common, "kind": "run", "steps": steps, "rewards": {"": _finite(last.get("reward"))}}
 

@@ -116,7 +116,10 @@ def test_stored_episodes_that_are_damaged_are_an_error_in_one_line(
     folder = tmp_path / "result"
     shutil.copytree(evaluation, folder)
     first, *rest = (folder / "episodes.jsonl").read_text().splitlines()
-    changes = {"reward": "high"}, {"task_id": "none"}, {"actions": [3]}, {"verdict": {"a": 1}}
+    changes = (
+        *({"reward": "high"}, {"task_id": "none"}, {"actions": [3]}, {"verdict": {"a": 1}}),
+        *({"rollout": 10**300}, {"rollout": -1}),
+    )
     for change in changes:
         changed = seal({**json.loads(first), **change})
         (folder / "episodes.jsonl").write_text("\n".join([changed, *rest, ""]))

@@ -18,9 +18,9 @@ from native_model import model
 from resume_gym import Rules, Session, load_tasks, tool_call
 from resume_gym.cli import main
 from resume_gym.editing import EditSession
-from resume_gym.evaluation.results import Results, digest, row_of
+from resume_gym.evaluation.results import Results, digest, row_of, write_parquet
 from resume_gym.evaluation.summary import Episode, summarise
-from resume_gym.json_lines import seal
+from resume_gym.json_lines import seal, unseal
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.rewards import TERMS, Verdict
 from resume_gym.tasks import TaskError
@@ -409,6 +409,25 @@ def test_a_record_that_comes_out_differently_is_refused(tmp_path, capsys):
     assert "the checksum is of other content" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"turns": 10**300}, {"words": "4"}, {"lines": -1}, {"fits": 1}, {"score": 50.0}),
+        *({"weakness": 3}, {"ledger": {}}, {"rollout": 10**300}, {"rollout": 1}, {"failure": 5}),
+        {"graded": 1},
+    ],
+)
+def test_figures_that_the_replay_does_not_have_are_refused(tmp_path, capsys, change):
+    assert evaluate(tmp_path, "--agent", "noop") == 0
+    first, *others = map(json.dumps, rows(tmp_path))
+    (tmp_path / "episodes.jsonl").write_text(
+        "\n".join([seal({**unseal(first.encode()), **change}), *others, ""])
+    )
+    assert evaluate(tmp_path, "--agent", "noop") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{next(iter(change))}: " in line
+
+
 @pytest.mark.parametrize("name", ["episodes.jsonl", "settings.json"])
 @pytest.mark.parametrize("make", [os.mkfifo, lambda file: file.symlink_to("/dev/zero")])
 def test_only_regular_files_are_read(tmp_path, capsys, name, make):
@@ -425,6 +444,13 @@ def test_only_regular_files_are_read(tmp_path, capsys, name, make):
         assert main(command) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert name in line
+
+
+def test_text_that_utf_8_lacks_is_stored(tmp_path):
+    file, row = tmp_path / "episodes.parquet", {"graded": False, "actions": ["\ud800 é"]}
+    write_parquet(file, iter([row]), [])
+    (stored,) = pq.read_table(file).column("record").to_pylist()
+    assert json.loads(stored) == row
 
 
 def test_a_running_session_has_no_score():

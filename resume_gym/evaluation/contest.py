@@ -19,7 +19,7 @@ from resume_gym.evaluation.comparison import Comparison, Statistics, compare, st
 from resume_gym.evaluation.episodes import episode_seed
 from resume_gym.evaluation.loop import Job, play_all
 from resume_gym.evaluation.players import Player
-from resume_gym.evaluation.results import FORMAT, Results, digest, row_of
+from resume_gym.evaluation.results import FORMAT, RECORD_ERRORS, Results, check_row, digest, row_of
 from resume_gym.evaluation.summary import Episode, Summary, summarise
 from resume_gym.judges import Judge
 from resume_gym.llm import Usage
@@ -174,8 +174,9 @@ class Entry:
 
     def played(self, contest: Contest) -> list[Episode]:
         """Return the graded episodes by rollout and task, independent of completion order."""
-        keys = product(range(contest.rollouts), (task.task_id for task in contest.tasks))
-        return [self.episodes[key] for key in keys if key in self.episodes]
+        order = {task.task_id: number for number, task in enumerate(contest.tasks)}
+        keys = sorted(self.episodes, key=lambda key: (key[0], order[key[1]]))
+        return [self.episodes[key] for key in keys]
 
     def failed(self) -> list[Failure]:
         """Return the episodes without a reward."""
@@ -200,12 +201,12 @@ def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> Non
             )
         try:
             session = contest.session_type.replay(task, row)
-            graded = row["graded"] is True
-        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as problem:
-            message = f"rollout {row['rollout']} of {row['agent']} cannot be played again"
+            check_row(row, session, contest.rollouts)
+        except RECORD_ERRORS as problem:
+            message = f"rollout {row['rollout']!r:.40} of {row['agent']} cannot be played again"
             raise TaskError(f"{results.folder}: {message}: {problem}") from None
         key = row["rollout"], row["task_id"]
-        if graded and session.done and not session.needs_verdict:
+        if row["graded"]:
             entry.episodes[key] = Episode.of(session)
         elif session.done:
             entry.waiting[key] = session

@@ -9,7 +9,7 @@ from resume_gym.editing import EditSession
 from resume_gym.evaluation.contest import Contest, Entry
 from resume_gym.evaluation.loop import Job, play_all
 from resume_gym.evaluation.players import Scripted
-from resume_gym.evaluation.results import Results, row_of
+from resume_gym.evaluation.results import RECORD_ERRORS, Results, row_of
 from resume_gym.evaluation.summary import Episode
 from resume_gym.tasks import TaskError
 
@@ -37,9 +37,11 @@ def replay(
             if record["graded"]:
                 Episode.of(session)  # raises if it is not
                 rollout = int(record.get("rollout", counts[agent, task_id]))
+                if rollout not in range(2**31):  # Parquet has 32 bits for it
+                    raise ValueError(f"rollout: expected 0 to 2^31 - 1, got {rollout!r:.40}")
                 agents.setdefault(agent, {})[rollout, task_id] = session
                 counts[agent, task_id] += 1
-        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as problem:
+        except RECORD_ERRORS as problem:
             told = f"{type(problem).__name__}: {problem}"
             raise TaskError(f"an episode of {agent} cannot be played again: {told}") from None
     return agents

@@ -23,7 +23,13 @@ from resume_gym.tasks import TaskError
 FORMAT = 1
 Key = tuple[str, str, int]
 """Agent, task id, rollout."""
+RECORD_ERRORS = (
+    *(ArithmeticError, AttributeError, LookupError, MemoryError),
+    *(RuntimeError, TypeError, ValueError),
+)
+"""Exceptions that the replay of an invalid record raises."""
 _COUNTS = ("turns", "edits", "failed_edits", "malformed", "several_calls", "lines", "words")
+_CHECKED = (*_COUNTS, "submitted", "fits", "weakness", "score", "ledger", "graded")
 _ROWS = 512  # rows per Parquet row group; limits memory
 _MADE = ("episodes.jsonl", "evaluation.json", "episodes.parquet")
 
@@ -49,6 +55,27 @@ def row_of(
         **record,
     }
     return {**row, "failure": failure} if failure else row
+
+
+def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: int) -> None:
+    """Check the figures of a line against the session to which its actions lead.
+
+    Args:
+        row: the line.
+        session: session that is replayed from it.
+        rollouts: number of episodes of each task.
+
+    Raises:
+        KeyError: a figure is missing.
+        ValueError: a figure differs, also in its type.
+    """
+    if type(row["rollout"]) is not int or row["rollout"] not in range(rollouts):
+        raise ValueError(f"rollout: expected 0 to {rollouts - 1}, got {row['rollout']!r:.40}")
+    if not isinstance(row.get("failure", ""), str):
+        raise ValueError(f"failure: expected text, got {row['failure']!r:.40}")
+    for name, value in row_of(row["agent"], row["rollout"], session).items():
+        if name in _CHECKED and json.dumps(row[name]) != json.dumps(value):
+            raise ValueError(f"{name}: the replay has {value!r:.40}, the line {row[name]!r:.40}")
 
 
 def digest(tasks: Sequence[Any]) -> str:
@@ -247,5 +274,6 @@ def _flat(
     graded = row["graded"]
     ledger = {f"reward_{term}": row["ledger"][term] if graded else None for term in terms}
     reward = row["reward"] if graded else None
-    flat = {**row, "reward": reward, **ledger, "record": json.dumps(row, ensure_ascii=False)}
+    # in ASCII: a model's text may have lone surrogates, which Parquet cannot store
+    flat = {**row, "reward": reward, **ledger, "record": json.dumps(row)}
     return {name: flat.get(name) for name in columns}

@@ -325,6 +325,20 @@ def test_new_lines_end_as_most_do() -> None:
     assert source.encoded("a\nc") == b"a\r\nc\r\n"
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n\n"])
+def test_a_last_line_that_is_revised_keeps_its_end(end: str) -> None:
+    raw = f"# A{end or chr(10)}- b{end}".encode()
+    assert made(raw).encoded("# A\n- c\n").endswith(f"- c{end}".encode())
+
+
+def test_plain_text_with_capital_headings_stays_plain_text(folder: Path) -> None:
+    text = "Ada\n\nEXPERIENCE\n\n• Was tasked with designing the reports for 12 teams\n"
+    (folder / "ada.txt").write_text(text, encoding="utf-8")
+    assert revise("careful", resume="ada.txt") in (0, 3)
+    revised = (folder / "ada.revised.txt").read_text(encoding="utf-8")
+    assert revised == text.replace("Was tasked with designing", "Designed")
+
+
 LINE = st.one_of(
     st.text("ab é\u00a0\u0301\u00ad\f#-=|<", max_size=4),
     st.sampled_from(

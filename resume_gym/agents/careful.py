@@ -187,13 +187,14 @@ def _formatting(resume: str) -> Iterator[Change]:
     bullets = [line for _, line in _lines(resume) if _BULLET.match(line)]
     if not bullets:
         return
+    is_markdown = re.search("^#+ ", resume, re.MULTILINE)  # plain text stays plain text
     marker = Counter(line[0] for line in bullets).most_common(1)[0][0]
     period = sum(line.endswith(".") for line in bullets) > len(bullets) / 2
     for start, line in _lines(resume):
         if bullet := _BULLET.match(line):
             body = line[bullet.end() :].rstrip(" .") + "." * period
             new = f"{marker} {re.sub(' {2,}', ' ', body)}"
-        elif heading := _LOOSE_HEADING.fullmatch(line.strip()):
+        elif is_markdown and (heading := _LOOSE_HEADING.fullmatch(line.strip())):
             new = f"## {heading[1] or heading[2].title()}"
         else:
             new = usual_dates(line)

@@ -82,6 +82,7 @@ class Source:
         source = list(zip(parts[::2], [*ends, ""], strict=True))
         default = Counter(ends).most_common(1)[0][0] if ends else "\n"
         *found, (final, _) = self._lines(source, revised)
+        final += default if final and ends and not source[-1][0] else ""
         text = "".join(line + (end or default) for line, end in found) + final
         return mark + text.encode(encoding)
 
@@ -106,7 +107,9 @@ class Source:
                 yield from new[done:stop]
                 # An underlined heading below a new line would belong to its paragraph.
                 joined = size != count and stop > done and new[stop - 1][0].strip()
-                yield from new[stop : stop + count] if joined else source[start : start + size]
+                own = source[start : start + size]
+                has_text = any(line.strip() for line, _ in own)
+                yield from new[stop : stop + count] if joined and has_text else own
                 done = stop + count
             at, start = at + count, start + size
         yield from new[done:]

@@ -598,6 +598,16 @@ def test_changed_and_missing_lines_are_named(
         read_evaluations([folder])
 
 
+def test_figures_that_cannot_be_drawn_are_an_error_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"agent": "a", "task_id": f"{n}", "rollout": 0, "reward": 1e308} for n in range(3)]
+    write_lines(tmp_path / "episodes.jsonl", rows)
+    assert main(["plot", str(tmp_path), "--format", "svg"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "expected figures that can be drawn" in line
+
+
 def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
     other = evaluate(tmp_path / "other", ("noop",), 2, 1)
     about = json.loads((other / "settings.json").read_text())

@@ -57,7 +57,10 @@ def _run(options: argparse.Namespace) -> None:
     for name in formats:
         if name not in FORMATS:
             raise TaskError(f"--format: expected some of {', '.join(FORMATS)}; got {name!r}")
-    written = plot(options.paths, options.out, formats, options.source)
+    try:
+        written = plot(options.paths, options.out, formats, options.source)
+    except OverflowError as problem:  # of matplotlib, on figures such as 1e308
+        raise TaskError(f"expected figures that can be drawn: {problem}") from None
     for file in written.files:
         say(file)
     for told in written.damage:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,17 @@ def test_damaged_lines_are_left_out_and_told(tmp_path: Path) -> None:
     assert run.truncate(4) == ["metrics.jsonl lacks 1 of 4 steps, the first is step 3."]
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda file: file.symlink_to("/dev/zero")])
+def test_only_regular_files_are_read(make: Callable[[Path], None], tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    for name in ("before.json", "metrics.jsonl", "trajectories/step-000001.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        make(tmp_path / name)
+    for read in (run.metrics, lambda: run.result("before"), lambda: run.trajectories.graded(1)):
+        with pytest.raises(ValueError, match="expected a regular file"):
+            read()
+
+
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
@@ -188,6 +200,7 @@ def test_metrics_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 HOLDER = """
 import sys, time
+from collections.abc import Callable
 from pathlib import Path
 from learners.run.folder import RunFolder
 

@@ -16,7 +16,7 @@ from learners.config import ConfigError
 from learners.rollouts.rollout import Rollout
 from learners.training.checkpoint import open_to_append, write_text
 from resume_gym.atomic_write import sync
-from resume_gym.json_lines import seal, unseal
+from resume_gym.json_lines import check_regular, seal, unseal
 
 
 class Trajectories:
@@ -105,6 +105,7 @@ class Trajectories:
         if not path.exists():
             return {}
         records, whole = {}, []
+        check_regular(path)
         *lines, rest = path.read_bytes().split(b"\n")
         for line in lines:
             with suppress(KeyError, OverflowError, RecursionError, TypeError, ValueError):

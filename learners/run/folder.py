@@ -18,7 +18,15 @@ from learners.training.checkpoint import open_to_append, write_text
 from resume_gym import EDITION
 from resume_gym.atomic_write import sync
 from resume_gym.evaluation import Returns, Summary
-from resume_gym.json_lines import check_figures, check_step, is_finite, read_lines, seal, unseal
+from resume_gym.json_lines import (
+    check_figures,
+    check_step,
+    is_finite,
+    read_bytes,
+    read_lines,
+    seal,
+    unseal,
+)
 
 Metrics = Mapping[str, float]
 """Metrics of one step, including `step`."""
@@ -120,9 +128,9 @@ class RunFolder:
         if not file.is_file():
             return
         try:
-            facts = json.loads(file.read_text(encoding="utf-8"))
+            facts = json.loads(read_bytes(file))
             edited, edition = facts["judge"] is not None, facts.get("edition")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(f"{file} is damaged: {type(error).__name__}: {error}") from None
         if edited and edition != EDITION:
             raise ConfigError(
@@ -171,7 +179,7 @@ class RunFolder:
         if not file.exists():
             return None
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
+            values = json.loads(read_bytes(file))
             result = Summary(**values) if "score" in values else Returns(**values)
             _check_result(result)
             return result

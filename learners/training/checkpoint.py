@@ -17,7 +17,7 @@ from pathlib import Path
 
 from learners.config import ConfigError
 from resume_gym.atomic_write import UNFINISHED, replacing, sync
-from resume_gym.json_lines import seal, unseal
+from resume_gym.json_lines import read_bytes, seal, unseal
 
 KEPT = 2
 _STEP = re.compile(r"step-(\d{6,})")
@@ -101,7 +101,7 @@ def set_damaged_aside(folder: Path) -> list[str]:
 def _damage(folder: Path) -> str | None:
     """Return how a checkpoint differs from its manifest, or None if it is whole."""
     try:
-        manifest = unseal((folder / _MANIFEST).read_bytes())
+        manifest = unseal(read_bytes(folder / _MANIFEST))
         step, written = int(manifest["step"]), dict(manifest["files"])
         found = _digests(folder)
     except OSError as error:

@@ -96,7 +96,7 @@ def test_one_resume_in_five_is_for_eval(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("head", "other"),
     [
-        ("# Ada Moreno", "# MORENO, ADA"),
+        ("# Ada Moreno", "# MORENO, ADA\n\nada.moreno@example.com"),
         ("# Resume\n\nada@example.com", "# Resume\n\nLisbon | Ada@Example.com"),
     ],
 )
@@ -154,7 +154,7 @@ def test_evidence_goes_to_the_candidate_that_it_is_about(files: Path) -> None:
 
 
 def test_masking_reaches_resume_and_evidence(files: Path) -> None:
-    paper = put(files, "ada-notes.md", "# Notes on Ada Moreno\n\nMoreno moved 12 harbours.\n")
+    paper = put(files, "ada-notes.md", "# Notes on Ada Moreno\n\nA. Moreno moved 12 harbours.\n")
     mask = Options(mask=frozenset({"names", "mail"}))
     report = import_resumes(some(files, "jane.txt", "ada.md"), some(files, *JOBS), [paper], mask)
     task = report.tasks[1]

@@ -30,7 +30,7 @@ def add_command(commands: Commands) -> None:
         "or PDF.",
         ["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
         failed="some files could not be used",
-        flagged="masked, but a name or phone number may be left: see above",
+        flagged="masked, but a name, a part of it or a phone number may be left: see above",
     )
     add = command.add_argument
     add("resumes", nargs="+", type=Path, metavar="FILE", help="resumes")

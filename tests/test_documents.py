@@ -854,3 +854,38 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[data\]"):
         convert(kind, data, True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "- Kept a<b && c>d, p<i in 9 and q>2, and <s to >t",
+        "- Used vector<a>, Option<B>, Vec<u>, <em dash> and <hr manager>",
+        "- Wrote a parser for <script> tags that cut XSS, <title> and <code>",
+    ],
+)
+def test_what_is_no_tag_stays(line: str) -> None:
+    assert convert("Markdown", f"# Jane Roe\n\n{line}\n".encode(), True)["text"].endswith(
+        line + "\n"
+    )
+
+
+def test_tags_go_and_their_text_stays() -> None:
+    line = (
+        "- H<sub>2</sub>O <b class=\"x\">now</b><br/>, <span style='a > b'>open <script>x</script>"
+    )
+    assert convert("Markdown", line.encode(), True)["text"] == "- H2O now , open\n"
+
+
+def test_lines_below_an_open_comment_stay_lines() -> None:
+    text = "<!-- open\n# Jane Roe\n\n- Built it\n- Led it\n"
+    assert convert("Markdown", text.encode(), True)["text"] == text
+
+
+def test_cells_keep_their_places_and_none_is_lost() -> None:
+    table = "|  | Jan | Feb |\n|---|---|---|\n| A | 1 | |\n| | 2 | 3 | x \\| y |\n"
+    assert convert("Markdown", table.encode(), True)["text"] == (
+        "| Jan | Feb\n\nA | 1\n\n| 2 | 3 | x | y\n"
+    )
+    table = "<table>\n<tr>\n<th></th>\n<th>Jan</th></tr><tr><td>A<td>1</table>\n"
+    assert convert("Markdown", table.encode(), True)["text"] == "| Jan\n\nA | 1\n"

@@ -413,6 +413,8 @@ def test_json_resume(tmp_path: Path) -> None:
             "got another format, with jobs",
         ),
         ("{", "expected JSON"),
+        ('{"work": [], "work": []}', "expected JSON: the key 'work' is twice in an object"),
+        ('{"work": [{"startDate": NaN}]}', "expected JSON: NaN is no number of JSON"),
     ],
 )
 def test_invalid_json_resumes_are_errors(tmp_path: Path, resume: Any, says: str) -> None:
@@ -534,7 +536,50 @@ def test_word_keeps_insertions_and_text_boxes_and_drops_deletions(tmp_path: Path
     ):
         paragraph._p.append(docx.oxml.parse_xml(change.format(names)))
     text = read_document(put(tmp_path, "jo.docx", saved(file))).text
-    assert words(text) == words("Jo Bell Moves boxes In a box")
+    assert words(text) == words("Jo Bell Moves boxes | In a box")
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        b"<m:oMath><m:r><m:t>E=mc2</m:t></m:r></m:oMath>",
+        b"<w:r><w:ruby><w:rubyBase><w:r><w:t>E=mc2</w:t></w:r></w:rubyBase></w:ruby></w:r>",
+        b'<w:fldSimple w:instr="X"><w:r><w:t>E=mc2</w:t></w:r></w:fldSimple>',
+    ],
+)
+def test_text_that_word_has_and_the_reader_leaves_out_is_noted(lost: bytes) -> None:
+    math = b' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math">'
+    change = (b"<w:body>", b"<w:body><w:p" + math + lost + b"</w:p>")
+    notes = convert("Word", word_with(change), True)["notes"]
+    assert "characters left out, of formulas, fields or the like: 5" in notes
+    assert not any("formulas" in note for note in convert("Word", word_file(), True)["notes"])
+
+
+def test_pages_whose_order_is_doubtful_are_noted() -> None:
+    three = [
+        (x, 700.0 - 12 * row, "few words here", "Helvetica", 10.0)
+        for x in (50.0, 230.0, 410.0)
+        for row in range(5)
+    ]
+    file = io.BytesIO()
+    paper = canvas.Canvas(file, pagesize=(612, 792))
+    paper.rotate(20)
+    paper.drawString(300, 300, "Jane Roe")
+    paper.acroForm.textfield(name="f", value="shown", x=50, y=50)
+    paper.save()
+    order = "it has turned text or more than two columns: check the order"
+    assert order in convert("PDF", pdf(three), True)["notes"]
+    assert convert("PDF", file.getvalue(), True)["notes"][:2] == [
+        order,
+        "form fields and comments on the page left out: 1",
+    ]
+    assert order not in convert("PDF", pdf(ONE_COLUMN), True)["notes"]
+
+
+def test_null_in_a_list_of_json_is_left_out_with_a_note() -> None:
+    read = convert("JSON Resume", b'{"basics": {"name": "Jane Roe"}, "skills": [null]}', True)
+    assert read["text"] == "# Jane Roe\n"
+    assert "left out, since the schema does not know it: skills[0]" in read["notes"]
 
 
 ONE_COLUMN = [

@@ -295,6 +295,12 @@ def test_invalid_imports_are_errors(
     assert (files / "ada.md").read_text() == RESUME
 
 
+def test_a_link_to_itself_is_one_failed_file(files: Path) -> None:
+    (files / "l.md").symlink_to("l.md")
+    with pytest.raises(OSError, match="files that could not be used: 1"):
+        run(files / "l.md", "--jobs", files / "engineer.md", "--out", files / "t.jsonl")
+
+
 def test_fields_to_mask(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run("a.md", "--jobs", "b.md", "--out", "c", "--mask", "names,age")

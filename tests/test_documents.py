@@ -413,6 +413,8 @@ def test_json_resume(tmp_path: Path) -> None:
             "got another format, with jobs",
         ),
         ("{", "expected JSON"),
+        ('{"work": [], "work": []}', "expected JSON: the key 'work' is twice in an object"),
+        ('{"work": [{"startDate": NaN}]}', "expected JSON: NaN is no number of JSON"),
     ],
 )
 def test_invalid_json_resumes_are_errors(tmp_path: Path, resume: Any, says: str) -> None:
@@ -534,7 +536,50 @@ def test_word_keeps_insertions_and_text_boxes_and_drops_deletions(tmp_path: Path
     ):
         paragraph._p.append(docx.oxml.parse_xml(change.format(names)))
     text = read_document(put(tmp_path, "jo.docx", saved(file))).text
-    assert words(text) == words("Jo Bell Moves boxes In a box")
+    assert words(text) == words("Jo Bell Moves boxes | In a box")
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        b"<m:oMath><m:r><m:t>E=mc2</m:t></m:r></m:oMath>",
+        b"<w:r><w:ruby><w:rubyBase><w:r><w:t>E=mc2</w:t></w:r></w:rubyBase></w:ruby></w:r>",
+        b'<w:fldSimple w:instr="X"><w:r><w:t>E=mc2</w:t></w:r></w:fldSimple>',
+    ],
+)
+def test_text_that_word_has_and_the_reader_leaves_out_is_noted(lost: bytes) -> None:
+    math = b' xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math">'
+    change = (b"<w:body>", b"<w:body><w:p" + math + lost + b"</w:p>")
+    notes = convert("Word", word_with(change), True)["notes"]
+    assert "characters left out, of formulas, fields or the like: 5" in notes
+    assert not any("formulas" in note for note in convert("Word", word_file(), True)["notes"])
+
+
+def test_pages_whose_order_is_doubtful_are_noted() -> None:
+    three = [
+        (x, 700.0 - 12 * row, "few words here", "Helvetica", 10.0)
+        for x in (50.0, 230.0, 410.0)
+        for row in range(5)
+    ]
+    file = io.BytesIO()
+    paper = canvas.Canvas(file, pagesize=(612, 792))
+    paper.rotate(20)
+    paper.drawString(300, 300, "Jane Roe")
+    paper.acroForm.textfield(name="f", value="shown", x=50, y=50)
+    paper.save()
+    order = "it has turned text or more than two columns: check the order"
+    assert order in convert("PDF", pdf(three), True)["notes"]
+    assert convert("PDF", file.getvalue(), True)["notes"][:2] == [
+        order,
+        "form fields and comments on the page left out: 1",
+    ]
+    assert order not in convert("PDF", pdf(ONE_COLUMN), True)["notes"]
+
+
+def test_null_in_a_list_of_json_is_left_out_with_a_note() -> None:
+    read = convert("JSON Resume", b'{"basics": {"name": "Jane Roe"}, "skills": [null]}', True)
+    assert read["text"] == "# Jane Roe\n"
+    assert "left out, since the schema does not know it: skills[0]" in read["notes"]
 
 
 ONE_COLUMN = [
@@ -854,3 +899,38 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[data\]"):
         convert(kind, data, True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "- Kept a<b && c>d, p<i in 9 and q>2, and <s to >t",
+        "- Used vector<a>, Option<B>, Vec<u>, <em dash> and <hr manager>",
+        "- Wrote a parser for <script> tags that cut XSS, <title> and <code>",
+    ],
+)
+def test_what_is_no_tag_stays(line: str) -> None:
+    assert convert("Markdown", f"# Jane Roe\n\n{line}\n".encode(), True)["text"].endswith(
+        line + "\n"
+    )
+
+
+def test_tags_go_and_their_text_stays() -> None:
+    line = (
+        "- H<sub>2</sub>O <b class=\"x\">now</b><br/>, <span style='a > b'>open <script>x</script>"
+    )
+    assert convert("Markdown", line.encode(), True)["text"] == "- H2O now , open\n"
+
+
+def test_lines_below_an_open_comment_stay_lines() -> None:
+    text = "<!-- open\n# Jane Roe\n\n- Built it\n- Led it\n"
+    assert convert("Markdown", text.encode(), True)["text"] == text
+
+
+def test_cells_keep_their_places_and_none_is_lost() -> None:
+    table = "|  | Jan | Feb |\n|---|---|---|\n| A | 1 | |\n| | 2 | 3 | x \\| y |\n"
+    assert convert("Markdown", table.encode(), True)["text"] == (
+        "| Jan | Feb\n\nA | 1\n\n| 2 | 3 | x | y\n"
+    )
+    table = "<table>\n<tr>\n<th></th>\n<th>Jan</th></tr><tr><td>A<td>1</table>\n"
+    assert convert("Markdown", table.encode(), True)["text"] == "| Jan\n\nA | 1\n"

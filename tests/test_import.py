@@ -96,7 +96,7 @@ def test_one_resume_in_five_is_for_eval(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("head", "other"),
     [
-        ("# Ada Moreno", "# MORENO, ADA"),
+        ("# Ada Moreno", "# MORENO, ADA\n\nada.moreno@example.com"),
         ("# Resume\n\nada@example.com", "# Resume\n\nLisbon | Ada@Example.com"),
     ],
 )
@@ -154,7 +154,7 @@ def test_evidence_goes_to_the_candidate_that_it_is_about(files: Path) -> None:
 
 
 def test_masking_reaches_resume_and_evidence(files: Path) -> None:
-    paper = put(files, "ada-notes.md", "# Notes on Ada Moreno\n\nMoreno moved 12 harbours.\n")
+    paper = put(files, "ada-notes.md", "# Notes on Ada Moreno\n\nA. Moreno moved 12 harbours.\n")
     mask = Options(mask=frozenset({"names", "mail"}))
     report = import_resumes(some(files, "jane.txt", "ada.md"), some(files, *JOBS), [paper], mask)
     task = report.tasks[1]
@@ -293,6 +293,12 @@ def test_invalid_imports_are_errors(
     with pytest.raises(TaskError, match=says):
         run("ada.md", "--jobs", "engineer.md", *arguments)
     assert (files / "ada.md").read_text() == RESUME
+
+
+def test_a_link_to_itself_is_one_failed_file(files: Path) -> None:
+    (files / "l.md").symlink_to("l.md")
+    with pytest.raises(OSError, match="files that could not be used: 1"):
+        run(files / "l.md", "--jobs", files / "engineer.md", "--out", files / "t.jsonl")
 
 
 def test_fields_to_mask(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,25 +40,28 @@ def test_a_resume_and_its_evidence_get_the_same_placeholders() -> None:
         "12 Elm Tree Road, Seattle | candidate0007@example.com | 555-0107 | 555-0108 | "
         "https://example.com/1 | https://example.com/2 | https://example.com/3 | "
         "[GitHub](https://example.com/4)\n\n"
-        "## Experience\n\n### Engineer, Candidate 0007 & Sons\n\n"
-        "- Candidate 0007 served 10,000-20,000 users, see https://example.com/4\n"
+        "## Experience\n\n### Engineer, Leclerc & Sons\n\n"
+        "- Lars served 10,000-20,000 users, see https://example.com/4\n"
         "- Reported to Mary Poppins and Dr. Who; sold to Booking.com\n\n"
         "## References\n\n"
         "- Jane Doe, CTO at Acme, [mail](mailto:candidate0007.2@example.com), tel. 555-0109\n"
         "- Available on request\n"
     )
-    paper = "Leclerc, Lars told Jane: call 206-555-0103 or LARS.LECLERC@gmail.com. LECLERC won."
+    paper = (
+        "Leclerc, Lars told Jane: call 206-555-0103 or LARS.LECLERC@gmail.com. LARS LECLERC won."
+    )
     assert masker.mask(paper, "notes") == (
         "Candidate 0007 told Jane: call 555-0107 or candidate0007@example.com. Candidate 0007 won."
     )
     assert masker.replaced == {
-        "resume": {"names": 3, "mail": 2, "phone": 3, "links": 5},
+        "resume": {"names": 1, "mail": 2, "phone": 3, "links": 5},
         "notes": {"names": 2, "mail": 1, "phone": 1, "links": 0},
     }
     assert masker.left["resume"] == {
         "possible other people": 3,
         "street addresses": 1,
         "possible addresses of sites": 1,
+        "parts of the name": 2,
     }
     assert masker.named
 
@@ -76,7 +79,7 @@ def test_what_is_not_asked_for_stays_and_is_counted() -> None:
         "jane@acme.com", "candidate0001.2@example.com"
     )
     counts = {field: masker.left["a"][field] for field in FIELDS}
-    assert counts == {"names": 3, "mail": 0, "phone": 3, "links": 5}
+    assert counts == {"names": 1, "mail": 0, "phone": 3, "links": 5}
 
 
 @pytest.mark.parametrize(
@@ -125,32 +128,36 @@ def test_national_numbers_need_their_region() -> None:
     assert masked(text, "phone") == text
 
 
-def test_a_month_is_not_a_name() -> None:
-    resume = "# May Baker\n\n## Experience\n\n- May 2020: May led 12 Bakers\n- in may, Baker won\n"
-    assert Masker(1, resume, ["names"]).mask(resume, "a") == (
-        "# Candidate 0001\n\n## Experience\n\n- May 2020: Candidate 0001 led 12 Bakers\n"
-        "- in may, Candidate 0001 won\n"
-    )
-
-
 @pytest.mark.parametrize(
-    ("name", "text", "masked_as"),
+    ("name", "text"),
     [
-        ("Jane Doe", "Jane Doe 2024, Jane 3", "@ 2024, @ 3"),
-        ("Jan Novak", "Jan 2020, Jan Novak 2020, Novak 2020", "Jan 2020, @ 2020, @ 2020"),
-        ("Summer Springer", "Summer 2020, Springer 12", "Summer 2020, @ 12"),
+        ("Paul Morgan", "J.P. Morgan, Morgan Stanley, JPMorgan Chase; St. Paul; Paul's, Morgan"),
+        ("Jane Morgan", "J.P. Morgan, J. P. Morgan"),
+        ("Paul Stanley Morgan", "Morgan Stanley"),
+        ("Jane Ford", "Ford Motor, A Ford, Ford Ford"),
+        ("Hans Müller", "Müller GmbH"),
+        ("Ruby Chase", "Ruby on Rails, Ruby and Python, a Chase Bank client; A Ruby, Chase"),
+        ("Max Power", "Power BI, Power Automate, Max load, max power, Cut power, Power M"),
+        ("An Nguyen", "An hour saved, A Nguyen test; An ETL"),
+        ("Li Na", "Na2CO3, Li-ion, Na"),
+        ("May Baker", "May 2020, May 5, 12 Bakers"),
+        ("Jane Doe, Berlin", "Berlin office"),
     ],
 )
-def test_a_name_that_starts_like_a_month_is_masked(name: str, text: str, masked_as: str) -> None:
-    masker = Masker(1, f"# {name}\n", ["names"])
-    assert masker.mask(text, "a") == masked_as.replace("@", "Candidate 0001")
+def test_parts_of_the_name_are_never_masked(name: str, text: str) -> None:
+    resume = f"# {name}\n\njane.doe@x.org\n\n## Jobs\n\n### Engineer, {text}\n\n- {text}\n"
+    masker = Masker(1, resume, ["names"])
+    found = masker.mask(resume, "a")
+    assert found == resume.replace(name.partition(",")[0], "Candidate 0001", 1)
+    assert masker.doubtful is bool(masker.left["a"].get("parts of the name"))
+    assert masker.doubtful or name in ("Jane Doe, Berlin", "Li Na")
 
 
 def test_names_in_markup() -> None:
-    text = "**Lars** and _Lars Leclerc_ and Leclerc's, lars.leclerc, LarsLeclerc, larsleclerc"
+    text = "**Lars** Leclerc, _Lars Leclerc_, Lars Q. Leclerc's, lars.leclerc, LarsLeclerc, x"
     assert masked(text, "names") == (
-        "**Candidate 0001** and _Candidate 0001_ and Candidate 0001's, "
-        "Candidate 0001, Candidate 0001, Candidate 0001"
+        "**Candidate 0001, _Candidate 0001_, Candidate 0001's, "
+        "Candidate 0001, Candidate 0001, x"
     )
 
 
@@ -165,29 +172,35 @@ def test_titles_and_initials_of_a_name() -> None:
     ("head", "body", "masked_as"),
     [
         ("# Resume\n\n## Jane Doe", "Jane Doe won", "# Resume\n\n## @|@ won"),
-        ("# Curriculum Vitae\n\nJane Doe | Oslo", "Doe", "# Curriculum Vitae\n\n@ | Oslo|@"),
-        ("# Professional Resume\n\n**Jane Doe**", "Doe", "# Professional Resume\n\n**@**|@"),
+        ("# Curriculum Vitae\n\nJane Doe | Oslo", "Jane Doe", "# Curriculum Vitae\n\n@ | Oslo|@"),
+        ("# Professional Resume\n\n**Jane Doe**", "Doe, Jane", "# Professional Resume\n\n**@**|@"),
         ("# Resume of Jane Doe", "JANE DOE", "# Resume of @|@"),
         ("# Jane Doe's CV", "jane doe", "# @'s CV|@"),
-        ("## Jane Doe", "Jane", "## @|@"),
-        ("# Jane Doe – Data Engineer", "Data Engineer Jane", "# @ – Data Engineer|Data Engineer @"),
+        ("## Jane Doe", "Jane Doe", "## @|@"),
+        (
+            "# Jane Doe – Data Engineer",
+            "Data Engineer Jane Doe",
+            "# @ – Data Engineer|Data Engineer @",
+        ),
         ("# Jane Doe | Data Engineer", "Engineer", "# @ | Data Engineer|Engineer"),
         ("# Jane Doe, Data Engineer", "Engineer", "# @, Data Engineer|Engineer"),
-        ("# Jane Doe Data Engineer", "Data, Doe", "# @ Data Engineer|Data, @"),
-        ("# Jane Doe (she/her)", "She, Doe", "# @ (she/her)|She, @"),
-        ("# Jane Doe, PhD, CISSP", "CISSP, Doe", "# @, PhD, CISSP|CISSP, @"),
-        ("# Anthony Head", "Head won", "# @|@ won"),
-        ("# Müller, Hans", "Hans; Muller; Mueller; MÜLLER", "# @|@; @; @; @"),
+        ("# Jane Doe Data Engineer", "Data, J. Doe", "# @ Data Engineer|Data, @"),
+        ("# Jane Doe (she/her)", "She, J. Doe", "# @ (she/her)|She, @"),
+        ("# Jane Doe, PhD, CISSP", "CISSP, J. Doe", "# @, PhD, CISSP|CISSP, @"),
+        ("# Anthony Head", "Anthony Head won", "# @|@ won"),
+        ("# Müller, Hans", "Hans Muller; H. Mueller; HANS MÜLLER", "# @|@; @; @"),
         ("# DOE, JANE", "Jane Doe", "# @|@"),
         ("# Jean-Luc d'Arc", "Jean Luc d'Arc, J.-L. d'Arc; d'Arc, Luc", "# @|@, @; @"),
-        ("# Jane O'Neill", "O’Neill; ONeill", "# @|@; @"),
-        ("# José García", "Jose Garcia; Jose\u0301 led", "# @|@; @ led"),
-        ("# jane doe", "Jane, J. Doe, J.Doe, Doe J., doe", "# @|@, @, @, @, @"),
-        ("# Name: Jane Doe", "Doe", "# Name: @|@"),
+        ("# Jane O'Neill", "J. O’Neill; JaneONeill", "# @|@; @"),
+        ("# José García", "Jose Garcia; Jose\u0301 García led", "# @|@; @ led"),
+        ("# jane doe", "jane doe, J. Doe, J.Doe, Doe J., doe", "# @|@, @, @, @, doe"),
+        ("# Name: Jane Doe", "DoeJane", "# Name: @|@"),
+        ("# Jane\tRoe", "Jane\nRoe led", "# @|@ led"),
+        ('# Jane "JJ" Roe', "Jane Roe; Roe", '# @ "@" @|@; Roe'),
         ("# will young", "young teams will, Will Young", "# @|young teams will, @"),
-        ("# JANE MCDONALD", "McDonald", "# @|@"),
+        ("# JANE MCDONALD", "Jane McDonald", "# @|@"),
         ("# 李明", "李明 led", "# @|@ led"),
-        ("# Summer May", "Summer 2020, Summer led", "# @|Summer 2020, @ led"),
+        ("# Summer May", "Summer 2020, S. May led", "# @|Summer 2020, @ led"),
     ],
 )
 def test_the_name_is_found_in_the_head(head: str, body: str, masked_as: str) -> None:
@@ -207,6 +220,14 @@ def test_the_name_is_found_in_the_head(head: str, body: str, masked_as: str) -> 
         "# Experience",
         "# Resume\n\n## Work Experience",
         "# 12 34",
+        "# Portfolio\n\nJane Roe",
+        "# Welcome",
+        "# Berlin, Germany",
+        "# Hi, I'm Jane Roe 👋",
+        "# Hello, I am Jane Roe",
+        "# Jane's Resume",
+        "# Portfolio of Jane Roe",
+        "# García López, María",
     ],
 )
 def test_words_that_are_not_names(head: str) -> None:
@@ -217,7 +238,9 @@ def test_words_that_are_not_names(head: str) -> None:
 
 
 def test_a_heading_of_many_words_is_doubted() -> None:
-    resume = "# Jane Doe Rust Wizard Extraordinaire\n\n## Jobs\n\n### Rust Maker, Acme\n\n- Doe\n"
+    resume = (
+        "# Jane Doe Rust Wizard Extraordinaire\n\n## Jobs\n\n### Rust Maker, Acme\n\n- J. Doe\n"
+    )
     masker = Masker(1, resume, ["names"])
     assert masker.wordy
     assert masker.mask(resume, "a").endswith("### Rust Maker, Acme\n\n- Candidate 0001\n")
@@ -318,16 +341,6 @@ def test_no_employer_is_taken_for_the_name() -> None:
         assert masker.notes == ["no name was recognised: check yourself"]
 
 
-def test_a_company_with_the_forename_is_left() -> None:
-    text = "# Morgan Lee\n\n### Analyst, Morgan Stanley\n\n- Morgan led it; Morgan Lee; Lee\n"
-    masker = Masker(1, text, ["names"])
-    assert masker.mask(text, "a") == (
-        "# Candidate 0001\n\n### Analyst, Morgan Stanley\n\n"
-        "- Candidate 0001 led it; Candidate 0001; Candidate 0001\n"
-    )
-    assert masker.left["a"] == {"parts of the name elsewhere": 1}
-
-
 @pytest.mark.parametrize(
     "mail",
     ["ada[at]mail", "ada (at) mail (dot) com", "ada at mail dot com", "ADA@MAIL.COM",
@@ -341,7 +354,7 @@ def test_mail_addresses_are_masked_in_written_forms(mail: str) -> None:
 @pytest.mark.parametrize(
     "form",
     ["ADA MORENO", "ada moreno", "AdaMoreno", "adamoreno", "MorenoAda", "ada_moreno", "Moreno, A.",
-     "A. Moreno", "MORENO", "Ada\u200dMoreno", "A\u200cda Moreno", "Moreno-Ada"],
+     "A. Moreno", "Ada\u200dMoreno", "A\u200cda Moreno", "Moreno-Ada"],
 )  # fmt: skip
 def test_names_are_masked_in_capitals_joined_and_with_joiners(form: str) -> None:
     resume = f"# Ada Moreno\n\n## Jobs\n\n- With {form} in 2020\n"
@@ -359,7 +372,7 @@ def test_what_is_left_and_what_was_not_found_is_said() -> None:
     assert masker.left["a"] == {
         "possible phone numbers": 1,
         "handles": 1,
-        "parts of the name elsewhere": 1,
+        "parts of the name in other words": 1,
     }
     assert masker.not_found == ["mail", "links"]
     assert masker.doubtful
@@ -372,7 +385,7 @@ def test_what_is_left_and_what_was_not_found_is_said() -> None:
 @given(
     st.lists(
         st.sampled_from(
-            ["Lars", "Lars Leclerc", "LECLERC", "lars.leclerc@gmail.com", "a [at] b", "555-0101",
+            ["Lars", "Lars Leclerc", "L. LECLERC", "lars.leclerc@gmail.com", "a [at] b", "555-0101",
              "(206) 555-0103", "https://example.com/1", "github.com/lars", "Candidate 0001", "x",
              "\n"]
         )
@@ -381,7 +394,7 @@ def test_what_is_left_and_what_was_not_found_is_said() -> None:
 def test_data_is_put_back_exactly(pieces: list[str]) -> None:
     text = RESUME + " ".join(pieces)
     masker = Masker(1, text, FIELDS, "DE", exact=True)
-    assert "leclerc" not in masker.mask(text, "a").lower()
+    assert "lars leclerc" not in masker.mask(text, "a").lower()
     assert masker.unmask(masker.mask(text, "a")) == text
 
 

@@ -83,6 +83,13 @@ def test_a_masked_resume_gets_its_data_back(
     assert "candidate0001@" not in told
 
 
+def test_a_mask_that_recognises_no_name_is_flagged(folder: Path) -> None:
+    turns = [PLAIN, REVIEW, SUBMIT]
+    assert served(turns, "--mask", "all") == 0
+    (folder / "ada.md").write_text(RESUME.replace("# Ada Moreno", "# Welcome"), encoding="utf-8")
+    assert served(turns, "--mask", "all", "--force") == 3
+
+
 def test_a_model_elsewhere_is_announced_with_the_mask() -> None:
     assert _is_hosted({"model": "m", "base_url": None})
     assert _is_hosted({"model": "m", "base_url": "https://example.com/v1"})

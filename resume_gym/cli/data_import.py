@@ -30,7 +30,7 @@ def add_command(commands: Commands) -> None:
         "or PDF.",
         ["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
         failed="some files could not be used",
-        flagged="masked, but a name or phone number may be left: see above",
+        flagged="masked, but a name, a part of it or a phone number may be left: see above",
     )
     add = command.add_argument
     add("resumes", nargs="+", type=Path, metavar="FILE", help="resumes")
@@ -77,7 +77,8 @@ def _run(options: argparse.Namespace) -> int:
     out: Path = options.out
     check_new_file("--out", out)
     files = [*options.resumes, *options.jobs, *options.evidence]
-    if any(out.resolve() == file.resolve() for file in files):
+    # `resolve` raises on a link to itself
+    if any(os.path.realpath(out) == os.path.realpath(file) for file in files):
         raise TaskError(f"--out: {str(out)!r} is one of the files to read")
     if out.exists() and not _is_import(out):
         raise TaskError(f"--out: {str(out)!r} exists and is no import; name another file")
@@ -98,7 +99,7 @@ def _run(options: argparse.Namespace) -> int:
         raise TaskError(str(problem)) from None
     except ValueError as problem:
         raise TaskError(f"--phone-region: {problem}") from None  # --mask was validated before
-    absent = next((file for file in files if not file.exists()), None)
+    absent = next((file for file in files if not os.path.lexists(file)), None)
     if absent and not report.made:
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(absent))
     if options.json:

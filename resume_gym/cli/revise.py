@@ -82,7 +82,7 @@ def add_command(commands: Commands) -> None:
         _EXAMPLES,
         done="revised, and not flagged",
         failed="nothing written: the agent failed, or there was no change that you took",
-        flagged="revised, but flagged: see above",
+        flagged="revised, but flagged, or masked with something left: see above",
     )
     add = command.add_argument
     add("resume", type=Path, metavar="RESUME", help="your resume: .md, .txt, .docx, .pdf, .json")
@@ -161,7 +161,7 @@ def _run(options: argparse.Namespace) -> int:
         print_json({**names, **files, **settings, **as_json(revision, notes)})
     elif revision.changed:
         print_summary(revision, notes, outputs.values(), edits=not options.interactive)
-    return _status(revision, agent.name)
+    return _status(revision, agent.name, masker)
 
 
 def _masker(resume: Source, options: argparse.Namespace) -> Masker:
@@ -239,10 +239,10 @@ def _compared(session: Session, judge: Judge, text: str, choice: str) -> Revisio
     return revision
 
 
-def _status(revision: Revision, name: str) -> int:
+def _status(revision: Revision, name: str, masker: Masker | None) -> int:
     """Return the exit status; report on stderr if there is no revision."""
     if revision.changed:
-        return FLAGGED if revision.warnings else 0
+        return FLAGGED if revision.warnings or (masker and masker.doubtful) else 0
     session = revision.session
     if not revision.whole:
         say("resume-gym: no change was taken; nothing is written", error=True)

@@ -70,7 +70,7 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
         DocumentError: the text is not a JSON Resume, or a field has a type other than the schema's.
     """
     try:
-        resume = json.loads(text)
+        resume = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
     except (ValueError, RecursionError) as problem:
         raise DocumentError(f"expected JSON: {problem}") from None
     if not isinstance(resume, dict):
@@ -91,6 +91,19 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
         blocks += ["\n".join(items)] if key in _LINES else items
     notes = [f"left out, since the schema does not know it: {path}" for path in unknown]
     return "\n\n".join(filter(None, blocks)) + "\n", notes, _contacts(resume["basics"])
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is twice in an object")
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
 
 
 def _words(value: Any) -> int:
@@ -139,7 +152,9 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
         return "\n".join(laid_out(rows)) if schema else " ".join(text for _, text in rows)
     if isinstance(value, list):
         schema = _ROWS if schema == [""] else schema[0]
-        values = [_checked(v, schema, f"{where}[{n}]", unknown) for n, v in enumerate(value)]
+        unknown += [f"{where}[{n}]" for n, item in enumerate(value) if item is None]
+        items = [(f"{where}[{n}]", item) for n, item in enumerate(value) if item is not None]
+        values = [_checked(item, schema, place, unknown) for place, item in items]
         if schema == _ROWS:  # an item may be blank, or hold a list
             return [row.removeprefix("- ") for text in values for row in text.split("\n") if row]
         return values

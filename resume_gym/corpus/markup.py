@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import unescape
 
 from resume_gym.corpus.outline import clean, is_dated, link, split_bullet
@@ -21,9 +21,17 @@ _INLINE = (
 )
 _BREAKS = frozenset(_BREAKING.split("|"))
 _HIDDEN = ("head", "noscript", "script", "style", "svg", "template")
-_TAG = re.compile(
-    rf"<(/?)({_BREAKING}|{_INLINE}|{'|'.join(_HIDDEN)})(?:[\s/]([^<>]*))?>", re.IGNORECASE
+# Attributes have values, other than a few: "<hr manager>" is text.
+_ATTRIBUTE = (
+    r"\s{1,99}(?:open|hidden|reversed|download|async|defer"
+    r"|[a-z_:][\w.:-]{0,99}\s{0,9}=\s{0,9}(?:\"[^\"]{0,9999}\"|'[^']{0,9999}'|[^\s\"'=<>`]{1,9999}))"
 )
+_TAG = re.compile(
+    rf"<(/?)({_BREAKING}|{_INLINE}|{'|'.join(_HIDDEN)})((?:{_ATTRIBUTE}){{0,30}})\s{{0,99}}/?>",
+    re.IGNORECASE,
+)
+_VOID = ("img", "link", "meta", "wbr")
+_CELL = re.compile(r"(?<!\\)\|")
 _HREF = re.compile(r"href\s{0,9}=\s{0,9}[\"']?([^\"'\s]{1,2000})", re.IGNORECASE)
 _CHARACTER = re.compile(r"&#?\w{1,31};")
 _AUTOLINK = re.compile(r"<(?:mailto:)?((?:https?://|[^\s<>@:]{1,64}@)[^\s<>]{1,2000})>")
@@ -39,7 +47,7 @@ class _Reader:
         self._notes = notes
         self._text: list[str] = []
         self._marker = self._hidden = ""
-        self._depth = 0
+        self._depth = self._cells = 0
         self._link: tuple[str, int] | None = None
 
     def start(self, tag: str, attributes: str) -> None:
@@ -52,7 +60,8 @@ class _Reader:
             address = _HREF.search(attributes)
             self._link = unescape(address[1]) if address else "", len(self._text)
         elif tag in ("td", "th"):
-            self._text.append(" | " if self._text else "")
+            self._text.append(" | " if self._cells or "".join(self._text).strip() else "")
+            self._cells += 1
         elif tag in _BREAKS:
             self.end_row()
             self._depth += tag in ("ul", "ol")
@@ -78,21 +87,28 @@ class _Reader:
 
     def end_row(self) -> None:
         """End the row, if it has any text."""
-        if text := " ".join("".join(self._text).split()).strip("| "):
+        if text := " ".join("".join(self._text).split()).rstrip("| "):
             self.rows.append((self._marker, text))
             self._marker = ""
         self._text = []
+        self._cells = 0
         self._link = None
 
     def read(self, text: str) -> None:
         at = 0
-        for match in _TAG.finditer(text):
+        tags = [*_TAG.finditer(text)]
+        ends = {match[2].lower(): match.start() for match in tags if match[1]}
+        for match in tags:
             closing, tag = match[1], match[2].lower()
             if self._hidden and (not closing or tag != self._hidden):
                 continue
+            # In "vector<a>" and "parser for <script> tags" it is text.
+            lone = not closing and ends.get(tag, -1) < match.start()
+            if lone and not (tag in _BREAKS or tag in _VOID or (match[3] and tag not in _HIDDEN)):
+                continue
             if not self._hidden:
                 self.data(text[at : match.start()])
-                (self.end if closing else self.start)(tag, *(() if closing else (match[3] or "",)))
+                (self.end if closing else self.start)(tag, *(() if closing else (match[3],)))
             else:
                 self._hidden = ""
             at = match.end()
@@ -139,7 +155,7 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
     tokens = parser.parse("\n".join(body))
     blocks: list[Block] = [([], front)] if front else []
     done = tables = 0
-    for number, token in enumerate(tokens):
+    for token in tokens:
         if not token.map or token.map[0] < done:
             continue
         start, stop = token.map
@@ -149,10 +165,12 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
         if token.type == "heading_open" and token.markup in ("=", "-") and stop - start == 2:
             found = _line("#" * int(token.tag[1]) + " " + body[start].strip(), notes)[0]
         elif token.type == "html_block" and not token.level:
+            if not any(body[stop:]) and not body[stop - 1].rstrip().endswith(">"):
+                continue  # most likely an open comment: it has all lines below
             found = laid_out(read_html(token.content, notes))
         elif token.type == "table_open" and not token.level:
-            rows = _table(tokens, number)
-            found = laid_out([_row(row) for row in rows if row])
+            rows = map(_cells, (body[start], *body[start + 2 : stop]))
+            found = laid_out([_row(row) for row in rows if any(row)])
             tables += 1
         elif token.type == "fence":
             blocks += [_line(line, notes) for line in body[done:start]]
@@ -204,25 +222,20 @@ def _line(line: str, notes: Counter[str]) -> Block:
     return [line], 1
 
 
-def _table(tokens: Sequence[object], number: int) -> Iterator[list[str]]:
-    """Yield the cells with text of each row of the table that starts with a token."""
-    row: list[str] = []
-    for token in map(tokens.__getitem__, range(number, len(tokens))):
-        kind, content = getattr(token, "type", ""), getattr(token, "content", "")
-        if kind == "tr_close":
-            yield row
-            row = []
-        elif kind == "inline" and content.strip():
-            row.append(" ".join(text for _, text in read_html(content)))
-        elif kind == "table_close":
-            return
+def _cells(line: str) -> list[str]:
+    """Return the cells of a row of a table, blank ones as empty strings."""
+    pieces = _CELL.split(line.strip().removeprefix("|"))
+    if len(pieces) > 1 and not pieces[-1].strip():
+        pieces.pop()
+    texts = (" ".join(text for _, text in read_html(piece)) for piece in pieces)
+    return [text.replace("\\|", "|") for text in texts]
 
 
 def _row(cells: Sequence[str]) -> tuple[str, str]:
     """Return a row of a table: a labelled list item, or columns."""
     if len(cells) == 2 and not any(map(is_dated, cells)):
-        return "- ", ": ".join(cell.rstrip(":") if not n else cell for n, cell in enumerate(cells))
-    return ("- " if len(cells) == 1 else ""), " | ".join(cells)
+        return "- ", ": ".join(filter(None, (cells[0].rstrip(":"), cells[1])))
+    return ("" if any(cells[1:]) else "- "), " | ".join(cells).lstrip().rstrip(" |")
 
 
 def laid_out(rows: Sequence[tuple[str, str]]) -> list[str]:

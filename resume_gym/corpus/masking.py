@@ -1,11 +1,11 @@
 """Mask data that identifies a candidate: names, emails, phone numbers and links.
 
 A `Masker` replaces only what it can recognise for certain: addresses, phone numbers of a region or
-after a label, links and accounts, and the name that heads the resume, with its parts. It uses the
-same placeholders in all documents of one candidate, and masks every capitalized part of the name,
-so for a candidate named Baker it masks every "Baker". What may be personal, but is not certain,
-stays and is counted in `Masker.left`. Employers, dates and achievements that together identify a
-person are not looked for. All passes take linear time: repetitions are bounded or cannot overlap.
+after a label, links and accounts, and the name that heads the resume: whole, joined or with
+initials, but no single part, since "Morgan" may be Morgan Stanley. It uses the same placeholders in
+all documents of one candidate. What may be personal, but is not certain, stays and is counted in
+`Masker.left`. Employers, dates and achievements that together identify a person are not looked for.
+All passes take linear time: repetitions are bounded or cannot overlap.
 """
 
 import re
@@ -148,13 +148,13 @@ class Masker:
 
     @property
     def doubtful(self) -> bool:
-        """Whether no name was recognised, or a figure is left that may be a phone number."""
+        """Whether no name was recognised, or a part of it or a possible phone number is left."""
         nameless = "names" in self.fields and not self.named
-        return nameless or ("phone" in self.fields and self._possible_phones)
+        phones = "phone" in self.fields and self._count("possible phone numbers")
+        return bool(nameless or phones or self._count("parts of the name"))
 
-    @property
-    def _possible_phones(self) -> bool:
-        return any(found["possible phone numbers"] for found in self.left.values())
+    def _count(self, what: str) -> int:
+        return sum(found[what] for found in self.left.values())
 
     @property
     def notes(self) -> list[str]:
@@ -166,7 +166,9 @@ class Masker:
             notes.append("its heading has many words: see whether the name is masked, and no more")
         if others := [field for field in self.not_found if field != "names"]:
             notes.append(f"looked for and not found: {', '.join(others)}")
-        if "phone" in self.fields and self._possible_phones:
+        if count := self._count("parts of the name"):
+            notes.append(f"single parts of the name are left, which may be other words: {count}")
+        if "phone" in self.fields and self._count("possible phone numbers"):
             country = f"no number of {self._region}; --phone-region names another country"
             notes.append(f"figures that may be phone numbers are left: {country}")
         return notes
@@ -197,7 +199,7 @@ class Masker:
         )
         left.update(_left(rest))
         if self._finder and "names" in self.fields:
-            left["parts of the name elsewhere"] += self._finder.inside_words(fold(rest)[0])
+            left.update(self._finder.parts_left(fold(rest)[0]))
         self.left[document] = +left
         return text
 
@@ -280,12 +282,11 @@ class Masker:
         # A part of a link cannot be replaced.
         text = _LINK.sub(lambda hit: "\0" * len(hit[0]), text)
         plain, places = fold(text)
-        for first, last in self._finder.find(plain):
+        line = fold(self._own.line)[0] if self._own else ""
+        head = max(0, plain.find(line))
+        for first, last in self._finder.find(plain, range(head, head + len(line))):
             start, end = places[first], max(places[last], places[last - 1] + 1)
-            # "May 5" is a date, even if the candidate is called May.
-            date = plain[first:last].lower() in WORDS["dates"]
-            if not (date and re.match(r"\.?,? {1,3}\d", text[end : end + 9])):
-                yield start, end, plain[first:last].lower()
+            yield start, end, plain[first:last].lower()
 
 
 def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:

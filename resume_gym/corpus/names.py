@@ -5,6 +5,7 @@ import tomllib
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,11 +26,11 @@ _TITLE = re.compile(
     rf"(?:['’]s?)?\s*(?<!\w)(?:{any_of(TITLES)})(?!\w)(?:\s*[:|–—-]|\s+(?:of|for|von)\b)?",
     re.IGNORECASE,
 )
-_AFTER_NAME = re.compile(r"\s[|–—-]+\s|[|()\[\]<>{}·•:;/@\t]")
+_AFTER_NAME = re.compile(r"\s[|–—-]+\s|[|()\[\]<>{}·•:;/@]")
 _LABEL = re.compile(r"(?:full |first )?name\s?:\s?", re.IGNORECASE)
 _PART = re.compile(r"[^\W\d_][\w'.-]*")
-_OTHER_NAME = re.compile(r" [A-Z][a-z]")
-_WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
+_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_BETWEEN = re.compile(r"[*_]{0,3}(?:[ \t]{1,3}|\n)[*_]{0,3}|[._-]")  # two parts of a name
 # variants that Unicode decomposition does not unify
 _ALIKE = str.maketrans("’‘ʼ´′‐‑øØłŁđĐðÐı", 5 * "'" + "--oOlLdDdDi")
 # German and Scandinavian transliterations
@@ -46,12 +47,14 @@ class Name(NamedTuple):
     Attributes:
         text: the name as written.
         words: words of the name, forenames first, without job titles.
-        telling: words that identify the person on their own.
+        telling: words that identify the person, unlike initials and particles.
+        line: line of the resume that has the name.
     """
 
     text: str
     words: tuple[str, ...]
     telling: tuple[str, ...]
+    line: str = ""
 
     @property
     def key(self) -> str:
@@ -75,10 +78,11 @@ def find_name(resume: str) -> Name | None:
         section = bool(marks) and is_section(_TITLE.sub("", text))
         if (section and not titled) or len(marks) > 2 or text.lstrip()[:2] in ("- ", "* ", "+ "):
             break
-        name = None if section else read_name(text)
-        if name and marks == "#" and (first or len(name.telling) > 1):
+        name = read_name(text, resume) if first and not section else None
+        name = name and name._replace(line=line)
+        if name and marks == "#":
             return _without_jobs(name, resume)
-        if first and name and _sure(name):
+        if name and _sure(name):
             header = name
         first = first and bool(titled)
     return header
@@ -92,30 +96,47 @@ def _sure(name: Name) -> bool:
     return least and not re.search(r"^[-+*] |\d|[.!?]$", name.text) and not is_contact(name.text)
 
 
-def read_name(text: str) -> Name | None:
-    """Parse the name at the start of a heading; None if no word identifies a person."""
+def read_name(text: str, resume: str) -> Name | None:
+    """Parse the name at the start of a heading; None if it is not certainly one of a person."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).strip("#_ \t").strip("*")
     text = _LABEL.sub("", _TITLE.sub("", text).strip(" :|-–—"))
-    whole = text
-    text = _AFTER_NAME.split(text, maxsplit=1)[0]
-    label = len(text.split()) < 2 and whole[len(text) :].startswith(":")  # "title: Resume"
-    text = text.strip("*_ ,")
-    last, *after = (piece.strip() for piece in text.split(","))
-    shown = last
-    if after and _is_forename(after[0], last):
-        shown = f"{last}, {after[0]}"
-        last = f"{after[0]} {last}"
+    text = _AFTER_NAME.split(text, maxsplit=1)[0].strip("*_ ,")
+    shown, *after = (piece.strip() for piece in text.split(","))
+    if after and _is_forename(after[0], shown):
+        # "Berlin, Germany" looks like "Doe, Jane", and "Jane Doe, Berlin" does.
+        rest = resume.replace(text, "", 1)
+        if _occurs(f"{after[0]} {shown}", rest):
+            last, shown = f"{after[0]} {shown}", f"{shown}, {after[0]}"
+        elif " " in shown and _occurs(shown, rest):
+            last = shown
+        else:
+            return None
+    else:
+        last = shown
     words = _PART.findall(last.translate(_ALIKE))
+    plain = [word.lower().strip(".") for word in words]
     cased = any(map(str.isupper, last))
-    if len(words) > 1 and words[-1].lower().strip(".") in WORDS["companies"]:
-        return None
     others = [word for word in words if word.lower() not in WORDS["jobs"]]
-    telling = [word for word in others if _telling(word, cased)]
-    if not telling or (label and "," not in text):
+    small = [word for word in others if cased and word.islower()]
+    if {*small} - {*WORDS["particles"], *WORDS["ranks"]} or {*plain} & {*WORDS["greetings"]}:
         return None
-    if len(telling) > 1 and len(others) < len(words):  # but not in "Anthony Head"
+    beside = sum(_telling(word, cased) for word in others)
+    if not beside or (len(words) > 1 and plain[-1] in WORDS["companies"]):
+        return None
+    if beside > 1 and len(others) < len(words):  # but not in "Anthony Head"
         words, shown = others, " ".join(others)
-    return Name(shown, tuple(words), tuple(word for word in words if _telling(word, cased)))
+    telling = [word for word in words if _telling(word, cased)]
+    letters = sum(len(word.strip(".")) == 1 for word in words)
+    # One word is a name only in a script that joins its parts.
+    if not telling or (len(telling) + letters < 2 and last.lower() != last.upper()):
+        return None
+    return Name(shown, tuple(words), tuple(telling))
+
+
+def _occurs(name: str, resume: str) -> bool:
+    """Return whether a name is in a resume, also in an address, as hans.mueller@x.org."""
+    text = re.sub(r"[^\w\n]|_", "", fold(resume)[0]).casefold()
+    return any(_key(one.replace(" ", "")) in text for one in (name, name.translate(_SPELT)))
 
 
 def _is_forename(text: str, surname: str) -> bool:
@@ -148,50 +169,59 @@ def _telling(part: str, cased: bool = True) -> bool:
 
 
 class Finder:
-    """Finds a name in folded text: whole, in parts, abbreviated or joined, in any case.
+    """Finds a name in folded text: whole, abbreviated or joined, in any case.
 
-    A part counts with a capital; without one only beside another part, unless the name itself has
-    none. Words that are in the dictionary, too, always need a capital. A forename before another
-    name is that of somebody else or of a company.
+    A mention has two parts in the order of the name, or the forename (or its initial) and another
+    part in any order. One part alone may be a word, a product or a company, so it is no mention.
+    In small letters, a name of words that are in the dictionary, too, is none either.
     """
 
     def __init__(self, name: Name) -> None:
-        spelt = [
-            [*map(_key, name.telling)],
-            [_key(word.translate(_SPELT)) for word in name.telling],
-        ]
-        self._parts = {part for parts in spelt for part in parts}
-        # "Jean" and "Luc" of Jean-Luc.
-        pieces = [_key(one) for word in name.telling if "-" in word for one in word.split("-")]
-        self._parts |= {piece for piece in pieces if len(piece) > 1}
-        self._last = {parts[-1] for parts in spelt} - {parts[0] for parts in spelt}
+        self._places: dict[str, set[int]] = {}  # of each part in the name
         self._joined: set[str] = set()
-        if len(name.telling) > 1:
-            for parts in spelt:
+        letters = [word for word in name.words if word in name.telling or len(_key(word)) == 1]
+        self._first = _key(letters[0])[:1]
+        self._alone = len(letters) == 1
+        for words in (letters, [word.translate(_SPELT) for word in letters]):
+            for place, word in enumerate(words):
+                # "Jean" and "Luc" of Jean-Luc are parts, too.
+                for piece in filter(None, map(_key, (word, *word.split("-")))):
+                    if len(piece) > 1:
+                        self._places.setdefault(piece, set()).add(place)
+            parts = [_key(word) for word in words if len(_key(word)) > 1]
+            if len(parts) > 1:
                 first, last = parts[0], parts[-1]
                 self._joined |= {"".join(parts), first + last, last + first}
-        self._others = {_key(word) for word in name.words} - self._parts
-        self._initials = {one[:1] for one in (*map(_key, name.words), *pieces)}
+        self._others = {_key(word) for word in name.words} - {*self._places}
+        self._initials = {_key(one)[:1] for word in name.words for one in word.split("-")}
         self._lower = not any(map(str.isupper, name.text))
         # Parts of words cannot be told from other words, only counted.
         least = 5 if name.text.isascii() else 2
-        self._long = [part for part in self._parts if len(part) >= least]
+        self._long = [part for part in self._places if len(part) >= least]
 
-    def find(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the start and end of each mention in a folded text, from left to right."""
+    def find(self, text: str, head: range = range(0)) -> Iterator[tuple[int, int]]:
+        """Yield the start and end of each mention in a folded text, from left to right.
+
+        In the characters of `head`, the heading with the name, single parts are mentions, too.
+        """
         run: list[_Token] = []
         for token in self._tokens(text):
             if run and not self._continues(run, token, text[run[-1].stop : token.start]):
-                yield from self._mention(run, text)
+                yield from self._mentions(run, text, head)
                 run = []
             if run or token.kind != "other":
                 run.append(token)
-        yield from self._mention(run, text)
+        yield from self._mentions(run, text, head)
 
-    def inside_words(self, text: str) -> int:
-        """Count the mentions inside other words of a folded text without mentions."""
-        lower = text.lower()
-        return sum(map(lower.count, self._long))
+    def parts_left(self, text: str) -> dict[str, int]:
+        """Count the parts of the name, alone and in other words, in a text without mentions."""
+        alone = inside = 0
+        for token in self._tokens(text):
+            if token.kind == "part":
+                alone += self._lower or not token.text.islower()
+            else:
+                inside += any(part in token.text.lower() for part in self._long)
+        return {"parts of the name": alone, "parts of the name in other words": inside}
 
     def _tokens(self, text: str) -> "Iterator[_Token]":
         for match in _WORD.finditer(text):
@@ -207,41 +237,56 @@ class Finder:
         key = _key(word)
         if key in self._joined:
             return "joined"
-        if key in self._parts:
+        if key in self._places:
             return "part"
-        if len(word) == 1 and word.isupper() and key in self._initials:
+        if len(word) == 1 and (word.isupper() or (self._lower and key in self._others)):
             return "initial"
         return "particle" if key in self._others else "other"
 
     def _continues(self, run: "list[_Token]", token: "_Token", between: str) -> bool:
         if token.kind == "other" or "joined" in (run[-1].kind, token.kind):
             return False
-        if between == ", ":  # "Doe, Jane", "Doe, J."
-            return len(run) == 1 and _key(run[0].text) in self._last and token.kind != "particle"
+        if between == ", ":  # "Doe, Jane", "Doe, J."; but "Jane, Doe" is a list
+            surname = len(run) == 1 and any(self._places.get(_key(run[0].text), ()))
+            return surname and token.kind != "particle"
         after_initial = run[-1].kind == "initial" and between in (". ", ".", ".-")
-        return between in (" ", ".", "_", "-") or after_initial
+        return bool(_BETWEEN.fullmatch(between)) or after_initial
 
-    def _mention(self, run: "list[_Token]", text: str) -> Iterator[tuple[int, int]]:
-        """Yield a mention in a run of words of the name, without particles at its ends."""
-        inside = [n for n, token in enumerate(run) if token.kind != "particle"]
-        run = run[inside[0] : inside[-1] + 1] if inside else []
-        if run and run[-1].kind == "initial":  # only "Doe J." and "Doe, J."
-            dotted = text[run[-1].stop : run[-1].stop + 1] == "."
-            run = [*run[:-1], run[-1]._replace(stop=run[-1].stop + 1)] if dotted else run[:-1]
-        parts = [token for token in run if token.kind in ("part", "joined")]
-        if not parts:
+    def _mentions(self, run: "list[_Token]", text: str, head: range) -> Iterator[tuple[int, int]]:
+        """Yield the mention in a run of words of the name and initials, if it has one."""
+        at = [n for n, token in enumerate(run) if token.kind in ("part", "joined")]
+        if not at:
             return
-        common = _key(parts[0].text) in WORDS["common"]
-        if len({_key(token.text) for token in parts}) > 1 or parts[0].kind == "joined":
-            if self._lower or not (common and all(token.text.islower() for token in parts)):
-                yield run[0].start, run[-1].stop
-            return
-        # "Morgan Stanley" is not Morgan Lee.
-        forename = _key(parts[0].text) not in self._last and len(self._parts) > 1
-        if forename and _OTHER_NAME.match(text, run[-1].stop):
-            return
-        if not parts[0].text.islower() or (self._lower and not common):
-            yield run[0].start, run[-1].stop
+        start, stop = at[0], at[-1] + 1
+        whole = self._whole([_key(run[n].text) for n in at])
+        if not whole and any(self._places[_key(run[start].text)]):  # not the forename
+            if self._abbreviates(run[:start], text):
+                start, whole = 0, True
+            elif self._abbreviates(run[stop:], text) and text[run[-1].stop :][:1] == ".":
+                stop, whole = len(run), True
+        named = run[start:stop]
+        # In small letters it may be a phrase.
+        phrase = not self._lower and all(token.text.islower() for token in named)
+        if whole and not (phrase and any(_key(one.text) in WORDS["common"] for one in named)):
+            yield named[0].start, named[-1].stop + (named[-1].kind == "initial")
+        elif run[at[0]].start in head:
+            yield from ((run[n].start, run[n].stop) for n in at)
+
+    def _whole(self, parts: Sequence[str]) -> bool:
+        """Return whether adjacent parts are two in the order of the name, or end in its first."""
+        if self._alone or parts[0] in self._joined:
+            return True
+        places = [self._places[part] for part in parts]
+        return any(min(a) < max(b) or (0 in b and max(a) > 0) for a, b in pairwise(places))
+
+    def _abbreviates(self, run: "list[_Token]", text: str) -> bool:
+        """Return whether a run has initials of the name, the forename's first."""
+        letters = [token for token in run if token.kind == "initial"]
+        keys = [_key(token.text) for token in letters]
+        if not keys or keys[0] != self._first or not {*keys} <= self._initials:
+            return False
+        # "A" and "I" are words.
+        return text[letters[0].stop :][:1] == "." or keys[0] not in "ai"
 
 
 class _Token(NamedTuple):
@@ -249,7 +294,7 @@ class _Token(NamedTuple):
     start: int
     stop: int
     kind: str
-    """part or joined (of the name), initial, particle (or another word of it), other."""
+    """part or joined (of the name), initial (any), particle (or another word of it), other."""
 
 
 def _key(word: str) -> str:

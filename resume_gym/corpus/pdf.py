@@ -57,10 +57,14 @@ def pdf_rows(data: bytes) -> tuple[list[Row], list[str]]:
     except ImportError:
         raise missing("reading PDF files needs", "pdfplumber", "data") from None
     try:
-        with pdfplumber.open(io.BytesIO(data)) as file:
+        with pdfplumber.open(io.BytesIO(data), raise_unicode_errors=False) as file:
             if len(file.pages) > _MOST_PAGES:
                 raise DocumentError(f"expected at most {_MOST_PAGES} pages, got {len(file.pages)}")
             pages = [list(_runs(page)) for page in file.pages]
+            # a character's matrix is (a, b, c, d, x, y); b is not zero if it is turned
+            chars = (char for page in file.pages for char in page.chars)
+            turned = any(abs(char["matrix"][1]) > 0.01 for char in chars)
+            fields = sum(_is_field(note) for page in file.pages for note in page.annots)
     except PdfminerException as problem:
         if any(isinstance(one, PDFPasswordIncorrect) for one in problem.args):
             raise DocumentError("it is protected by a password; save it without one") from None
@@ -70,10 +74,25 @@ def pdf_rows(data: bytes) -> tuple[list[Row], list[str]]:
     empty = [str(number) for number, runs in enumerate(pages, start=1) if not runs]
     notes = [f"no text on page {', '.join(empty)}; run OCR first"] if empty else []
     columns = [column for runs in _without_margins(pages) for column in _columns(runs)]
+    if turned or any(map(_is_wide, pages)) or any(map(_gutter, columns)):
+        notes.append("it has turned text or more than two columns: check the order")
+    if fields:
+        notes.append(f"form fields and comments on the page left out: {fields}")
     rows = join_lines(_lines(columns))
     if lost := sum(len(_LOST.findall(row.text)) for row in rows):
         notes.append(f"characters without a meaning in the file's fonts: {lost}")
     return rows, notes
+
+
+def _is_field(note: Any) -> bool:
+    """Return whether an annotation may show text on the page."""
+    return str(note["data"].get("Subtype")).strip("/'") in ("Widget", "FreeText")
+
+
+def _is_wide(runs: Sequence[_Run]) -> bool:
+    """Return whether at least three lines of a page have three runs, and no date."""
+    wide = [line for line in _by_line(runs) if len(line) > 2]
+    return sum(not any(_DATE.search(run.text) for run in line) for line in wide) > 2
 
 
 def _runs(page: Any) -> Iterator[_Run]:

@@ -7,6 +7,7 @@ in bold is a heading or a job header. Headers come first and footers last.
 import io
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from xml.etree import ElementTree
@@ -52,6 +53,7 @@ def word_rows(data: bytes) -> tuple[list[Row], list[str]]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             _check_parts(archive)
             above, below = _margin(archive, "header"), _margin(archive, "footer")
+            text = "".join(_body_text(archive))
         html = mammoth.convert_to_html(
             io.BytesIO(data),
             style_map=_STYLES,
@@ -62,6 +64,9 @@ def word_rows(data: bytes) -> tuple[list[Row], list[str]]:
         raise DocumentError(f"it is damaged ({type(problem).__name__})") from None
     body = ElementTree.fromstring(f"<body>{html}</body>")
     notes = ["footer put at the end"] if below else []
+    lost = Counter(text) - Counter("".join(body.itertext()))
+    if left := sum(count for char, count in lost.items() if not char.isspace()):
+        notes.append(f"characters left out, of formulas, fields or the like: {left}")
     if pictures := len([*body.iter("img")]):
         notes.append(f"pictures left out: {pictures}")
     return [*above, *_rows(body), *below], notes
@@ -109,6 +114,20 @@ def _margin_text(element: ElementTree.Element) -> Iterator[str]:
             yield "\t"
         elif child.tag != f"{_W}p":  # paragraphs in text boxes are rows of their own
             yield from _margin_text(child)
+
+
+def _body_text(archive: zipfile.ZipFile) -> Iterator[str]:
+    """Yield all texts of the body and its notes that are in force, in any order."""
+    parts = [f"word/{part}.xml" for part in ("document", "footnotes", "endnotes")]
+    names = {*archive.namelist()}
+    stack = [ElementTree.fromstring(archive.read(part)) for part in parts if part in names]
+    while stack:
+        element = stack.pop()
+        tags = [child.tag.rpartition("}")[2] for child in element]
+        hidden = ("moveFrom", "Choice" if "Fallback" in tags else "")
+        if element.tag.endswith("}t"):
+            yield element.text or ""
+        stack += [child for child, tag in zip(element, tags, strict=True) if tag not in hidden]
 
 
 def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[Row]:
@@ -160,7 +179,8 @@ def _text(element: ElementTree.Element) -> str:
         elif child.tag == "a":
             pieces.append(link(_text(child), child.get("href", "")))
         elif child.tag not in ("ul", "ol", "table"):
-            pieces.append(_text(child))
+            apart = "\n" * (child.tag == "p")  # a text box
+            pieces += (apart, _text(child), apart)
         pieces.append(child.tail or "")
     return clean("".join(pieces))
 

@@ -156,8 +156,7 @@ def test_parts_of_the_name_are_never_masked(name: str, text: str) -> None:
 def test_names_in_markup() -> None:
     text = "**Lars** Leclerc, _Lars Leclerc_, Lars Q. Leclerc's, lars.leclerc, LarsLeclerc, x"
     assert masked(text, "names") == (
-        "**Candidate 0001, _Candidate 0001_, Candidate 0001's, "
-        "Candidate 0001, Candidate 0001, x"
+        "**Candidate 0001, _Candidate 0001_, Candidate 0001's, Candidate 0001, Candidate 0001, x"
     )
 
 

@@ -2,7 +2,7 @@
 
 A PDF stores words and positions, not paragraphs. Two columns are read one after the other if a
 gutter separates at least six rows; a column of dates is read row by row with its neighbour. Not
-supported: text in images, more than two columns, rotated text.
+supported: text in images; more than two columns and rotated text, which get a note.
 """
 
 import io

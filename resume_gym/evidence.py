@@ -107,7 +107,7 @@ class EvidenceSession(Session):
 
     system_prompt = (
         f"{SYSTEM_PROMPT} Documents about the candidate hold figures that the resume lacks: search "
-        "them, and add only what they say of this candidate and this work."
+        "them, and add only figures that they state about the same work."
     )
     toolbox = Toolbox(TOOLS[0], SEARCH, *TOOLS[1:])
 

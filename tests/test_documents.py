@@ -537,6 +537,7 @@ def test_word_keeps_insertions_and_text_boxes_and_drops_deletions(tmp_path: Path
         paragraph._p.append(docx.oxml.parse_xml(change.format(names)))
     text = read_document(put(tmp_path, "jo.docx", saved(file))).text
     assert words(text) == words("Jo Bell Moves boxes | In a box")
+    assert "boxesIn" not in text
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_feedback_comes_after_every_second_edit() -> None:
 
 
 def follower(session: Session) -> str:
-    """Ask for feedback, and do what it says of a quoted line."""
+    """Ask for feedback, and act on the remark about a quoted line."""
     if session.turns == 0:
         return tool_call("review")
     if session.rules.max_turns - session.turns == 1:

@@ -527,12 +527,17 @@ def test_word_keeps_insertions_and_text_boxes_and_drops_deletions(tmp_path: Path
     file = docx.Document()
     file.add_paragraph("Jo Bell", style="Title")
     paragraph = file.add_paragraph("Moves ")
-    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    names = (
+        'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
+        'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+        'xmlns:v="urn:schemas-microsoft-com:vml"'
+    )
     for change in (
         "<w:ins {0}><w:r><w:t>boxes</w:t></w:r></w:ins>",
         "<w:del {0}><w:r><w:delText>crates</w:delText></w:r></w:del>",
-        "<w:r {0}><w:pict><w:txbxContent><w:p><w:r><w:t>In a box</w:t></w:r></w:p>"
-        "</w:txbxContent></w:pict></w:r>",
+        "<w:r {0}><mc:AlternateContent><mc:Fallback><v:textbox><w:txbxContent>"
+        "<w:p><w:r><w:t>In a box</w:t></w:r></w:p>"
+        "</w:txbxContent></v:textbox></mc:Fallback></mc:AlternateContent></w:r>",
     ):
         paragraph._p.append(docx.oxml.parse_xml(change.format(names)))
     text = read_document(put(tmp_path, "jo.docx", saved(file))).text

@@ -48,6 +48,9 @@ from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 PAGE_WIDTH = 165  # characters
 SHORT = 14  # maximum words of a short bullet
 ATTEMPTS = 500  # drafts before the generator gives up
+TOP_LEVEL = 5
+"""The highest level of difficulty; the lowest is 1."""
+HEDGED_FROM = 3  # from this level on, one or two bullets say that the candidate only had a part
 HELPED = 5  # in one of so many tasks, one or two bullets say that the candidate only had a part
 CORRECTED = 0.2  # probability that the evidence corrects a figure of the resume
 FIRST_PERSON = 0.12  # probability of bullets in the first person
@@ -121,6 +124,27 @@ SIZES = {
 }
 
 
+def size_of(name: str, level: int | None = None) -> Size:
+    """Return the rules of a size; with a level, for as many flaws and lines over the page."""
+    size = SIZES[name]
+    if level is None:
+        return size
+    if size.brief:
+        over = (size.page_lines + max(1, level - 1), size.page_lines + max(2, level))
+        return size._replace(
+            fixes=(level + 1, level + 2),
+            too_long=over,
+            kept=(4, max(4, 6 - level)),
+            padding=(level, level + 2),
+        )
+    return size._replace(
+        fixes=(2 * level, 2 * level + 2),
+        too_long=(size.page_lines + 2 * level, size.page_lines + 2 * level + 5),
+        kept=(14 - level, 16 - level),
+        padding=(2 * level, 2 * level + 4),
+    )
+
+
 class Plan(NamedTuple):
     """The fixed properties of a task."""
 
@@ -129,14 +153,19 @@ class Plan(NamedTuple):
     weakness: str
     split: str
     size: Size
+    level: int | None = None
 
     @property
     def hedged(self) -> bool:
         """Whether one or two bullets say truly that the candidate only had a part."""
+        if self.level:
+            return self.level >= HEDGED_FROM
         return self.number // len(WEAKNESSES) % HELPED == HELPED - 1
 
 
-def generate_task(seed: int, index: int, split: str = "train", size: str = "full") -> Task:
+def generate_task(
+    seed: int, index: int, split: str = "train", size: str = "full", level: int | None = None
+) -> Task:
     """Generate task `index` of the infinite sequence for `seed`.
 
     Weaknesses, roles, levels and verticals are balanced: each occurs once in every block of
@@ -147,18 +176,23 @@ def generate_task(seed: int, index: int, split: str = "train", size: str = "full
         index: Index from 0; modulo 6, it selects the weakness.
         split: "train" or "eval"; they share no name, company, deed or line of a job description.
         size: "full" (a page of 55 lines) or "mini" (20 lines).
+        level: Difficulty from 1 to `TOP_LEVEL`: the number of flaws, the lines over the page of an
+            overlong resume, and from level 3 on hedged bullets that have to stay. None mixes them.
 
     Raises:
-        ValueError: The split or size is unknown, or the index is negative.
+        ValueError: The split, size or level is unknown, or the index is negative.
     """
     if split not in SPLITS or size not in SIZES or index < 0:
         raise ValueError(
             f"expected a split of {SPLITS}, a size of {tuple(SIZES)} and an index from 0, "
             f"got {split!r}, {size!r}, {index!r}"
         )
+    if level is not None and not 1 <= level <= TOP_LEVEL:
+        raise ValueError(f"expected a level from 1 to {TOP_LEVEL}, got {level!r}")
     key = f"{size}-{split}-{seed}"
-    task_id = f"{key}-{index:06d}"
-    plan = Plan(task_id, index, WEAKNESSES[index % len(WEAKNESSES)], split, SIZES[size])
+    task_id = f"{key}-{index:06d}" + (f"-level-{level}" if level else "")
+    weakness = WEAKNESSES[index % len(WEAKNESSES)]
+    plan = Plan(task_id, index, weakness, split, size_of(size, level), level)
     role = stratum(load_roles(), f"{key}-role", index)
     level = stratum(range(len(LEVELS)), f"{key}-level", index)
     vertical = stratum(load_verticals(), f"{key}-vertical", index)

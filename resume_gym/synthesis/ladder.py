@@ -1,0 +1,54 @@
+"""A ladder of difficulty: the levels of tasks follow the policy that is trained on them.
+
+The groups of a run draw their levels from a window below its top level. Adapted from RLVE (Zeng et
+al. 2025, arXiv:2511.07317), which also widens its window when the top level is solved; this ladder
+comes down again, too.
+"""
+
+from collections.abc import Iterable, Iterator
+from random import Random
+
+from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task
+from resume_gym.tasks import SPLITS, Task
+
+WINDOW = 3  # levels
+GROUPS = 8  # groups at the top level before it changes
+UP = 0.8  # mean share of the highest reward from which the top level rises
+DOWN = 0.6  # ... and below which it falls
+COUNT = 60  # tasks per split, where no policy is trained
+
+
+def climb(results: Iterable[tuple[int, float]]) -> int:
+    """Return the top level after the results of a run's groups, in order.
+
+    Args:
+        results: level of each group, and its mean reward as a share of the highest reward.
+    """
+    top, shares = 1, []
+    for level, share in results:
+        if level != top:
+            continue
+        shares.append(share)
+        if len(shares) == GROUPS:
+            mean, shares = sum(shares) / GROUPS, []
+            top = min(max(top + (mean >= UP) - (mean < DOWN), 1), TOP_LEVEL)
+    return top
+
+
+def draw(top: int, count: int, rng: Random) -> list[int]:
+    """Return levels of groups, uniformly from the window that ends with the top level."""
+    return [rng.randint(max(1, top - WINDOW + 1), top) for _ in range(count)]
+
+
+def load(source: str, split: str | None = None) -> Iterator[Task]:
+    """Return an iterator over tasks of all levels of "ladder:SEED" or "ladder-mini:SEED".
+
+    Args:
+        source: what comes before the seed is the size.
+        split: None for both.
+    """
+    kind, seed = source.split(":")
+    size = "mini" if kind.endswith("-mini") else "full"
+    for one in [split] if split else SPLITS:
+        for n in range(COUNT):
+            yield generate_task(int(seed), n, one, size, 1 + n // 6 % TOP_LEVEL)

@@ -15,9 +15,8 @@ from model_answers import FakeAsks, code_of, documents, gullible
 from resume_gym import Session, load_tasks
 from resume_gym.agents import make_agent
 from resume_gym.env import make_edit_env
-from resume_gym.evaluation.attack import PolicyRewards
+from resume_gym.evaluation.attack import POLICIES, PolicyRewards
 from resume_gym.evaluation.attack import attack as attack_policies
-from resume_gym.evaluation.gaming import POLICIES
 from resume_gym.judges import as_async, make_judge
 from resume_gym.judges.audit.attacks import Attack, load_attacks
 from resume_gym.judges.llm_judge import ModelJudge

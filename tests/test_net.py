@@ -31,7 +31,7 @@ from resume_gym.cli import main
 from resume_gym.document import wrapped_lines
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation import evaluate
-from resume_gym.evaluation.gaming import POLICIES, make_attacker
+from resume_gym.evaluation.attack import POLICIES, make_attacker
 from resume_gym.testing import check_env
 
 MINI: Any = make_edit_env("ResumeEditNetMini-v0", split="eval")
@@ -144,7 +144,7 @@ def test_the_environment_keeps_the_contract() -> None:
 
 
 def test_attack_plays_the_environment(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["judge", "attack", "--env", "ResumeEditNetMini-v0", "--limit", "4", "--search", "20"]
+    command = ["judge", "attack", "--env", "ResumeEditNetMini-v0", "--limit", "4"]
     assert main(command) == 0
     shown = capsys.readouterr().out
     rows = {line[:16].strip(): line.split() for line in shown.splitlines()}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from loopback import Say
 from native_model import model
 
-from resume_gym import Rules, Session, Task, load_tasks, tool_call
+from resume_gym import Session, Task, load_tasks, tool_call
 from resume_gym.agents import make_agent
 from resume_gym.apps.revise.files import Source, read_source
 from resume_gym.apps.revise.report import _quoted
@@ -27,7 +27,7 @@ from resume_gym.apps.revise.word_file import revise_word
 from resume_gym.cli import main
 from resume_gym.cli.revise import _is_hosted
 from resume_gym.corpus.readers import convert
-from resume_gym.evaluation.episodes import play
+from resume_gym.evaluation import play
 from resume_gym.judges import JudgeError, JudgeMisconfigured
 from resume_gym.tasks import WEAKNESSES
 
@@ -224,7 +224,7 @@ def test_scripted_agents_and_models_of_ones_own_revise(
     (folder / "job.txt").write_text(task.job, encoding="utf-8")
     assert revise("careful") == 0
     revised = (folder / "ada.revised.md").read_text(encoding="utf-8")
-    assert revised == play(make_agent("careful"), task, Rules()).text != task.resume
+    assert revised == play(make_agent("careful"), Session(task)).text != task.resume
     capsys.readouterr()
     status = revise("nano", "--env", "ResumeEditMini-v0", "--json", "--out", "nano.md")
     told = json.loads(capsys.readouterr().out)

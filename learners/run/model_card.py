@@ -182,7 +182,7 @@ def make(run: RunFolder) -> ModelCard:
         before=before,
         after=after,
         results=results,
-        sections=sections(results, errors=True),
+        sections=sections(results, details=True, errors=True),
         verdict=getattr(after, "verdict", {}),
         steps=len(metrics),
         episodes=len(metrics) * config.groups * config.group_size - total("dropped_episodes"),

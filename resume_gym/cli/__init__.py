@@ -54,7 +54,7 @@ _COMMANDS: Mapping[str, Group | None] = {
         ("calibrate", "attack", "sentinel"),
         (
             "judge calibrate --judge rubric",
-            "judge attack --search 2000 --limit 8",
+            "judge attack --limit 8",
             "judge sentinel --judge gemini --frozen verdicts.json",
         ),
     ),

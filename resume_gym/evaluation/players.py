@@ -1,15 +1,15 @@
 """Players of episodes: `Scripted` agents, and models behind an OpenAI-compatible `Endpoint`.
 
-Local models have a player of the same protocol in `learners.rollouts.model_player`.
+`play` plays one episode of a scripted agent. Local models have a player of the same protocol in
+`learners.rollouts.model_player`.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from resume_gym.agents import Agent
 from resume_gym.editing import EditSession
 from resume_gym.llm.client import Client, check_key
 from resume_gym.llm.guided import Prompting, find_call, guide, read_prompting
@@ -17,6 +17,7 @@ from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
 from resume_gym.llm.settings import Settings, check
 from resume_gym.tools import with_calls
 
+S = TypeVar("S", bound=EditSession[Any, Any])
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DEADLINE_S = 600.0  # timeout of a turn; longer than for a verdict, for reasoning models
 _KINDS: Mapping[str, tuple[Any, str]] = {
@@ -30,6 +31,13 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 """Types of the options that `check` does not validate."""
 Message = dict[str, Any]
 """A chat message in OpenAI's format."""
+
+
+def play(agent: Callable[[S], str], session: S) -> S:
+    """Play a session of a scripted agent to its end; return it without a verdict."""
+    while not session.done:
+        session.step(agent(session))
+    return session
 
 
 class Player(Protocol):
@@ -67,14 +75,12 @@ class Scripted:
 
     max_concurrency = 256
 
-    def __init__(self, make: Callable[[int], Agent]) -> None:
+    def __init__(self, make: Callable[[int], Callable[[Any], str]]) -> None:
         self._make = make
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
         """See `Player`."""
-        agent: Callable[[Any], str] = self._make(seed)
-        while not session.done:
-            session.step(agent(session))
+        play(self._make(seed), session)
 
     async def close(self) -> None:
         """Do nothing."""

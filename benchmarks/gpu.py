@@ -10,7 +10,7 @@ recorded as such. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is 
 check, so an interrupted command keeps its results. A check that fails is recorded with its error.
 The package need not be installed: `PYTHONPATH=.` is enough, with torch 2.11 and transformers 5.17
 or newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich,
-snowballstemmer, tomli-w and tyro.
+snowballstemmer and tomli-w.
 
 All models are random. Errors are compared with those of the same precision in plain PyTorch, both
 beside float64, since no fixed tolerance fits all sizes.

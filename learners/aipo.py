@@ -25,7 +25,7 @@ if __name__ == "__main__":
     leave_current_folder()
     if missing := missing_of("training needs", "train"):
         # before the imports below, which would end in a traceback
-        print(f"error: {missing}", file=sys.stderr)
+        print(f"resume-gym: {missing}", file=sys.stderr)
         raise SystemExit(2)
 
 from learners import launch

@@ -33,15 +33,14 @@ from resume_gym.user_errors import missing_of
 if __name__ == "__main__":
     leave_current_folder()
     if missing := missing_of("training needs", "train"):
-        print(f"error: {missing}", file=sys.stderr)
+        print(f"resume-gym: {missing}", file=sys.stderr)
         raise SystemExit(2)
 
 import torch
-import tyro
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
 
-from learners.config import Config, ConfigError, load, message_of, stop, to_toml
+from learners.config import Config, ConfigError, message_of, parse, stop, to_toml
 from learners.demonstrations import (
     EXPERT,
     HASTY,
@@ -68,6 +67,7 @@ from learners.training.checkpoint import CheckpointError, write_folder, write_te
 from learners.training.cpu import prepare_cpu, return_memory
 from learners.training.trainer import Trainer
 from resume_gym import TOOLS, Rules, Session, TaskError
+from resume_gym.command_line import complain
 from resume_gym.evaluation import Returns, table
 from resume_gym.judges import JudgeError
 from resume_gym.synthesis.procedural import generate_task
@@ -86,7 +86,6 @@ DEFAULTS = Config(
     learning_rate=4e-3,
 )
 SAVE_EVERY_S = 300.0
-_COMMAND = "imitation.py"
 _TELL_S = 20.0
 _AHEAD = 8  # rows that each worker makes ahead
 _BUFFER = 64  # rows that repeated rows are shuffled among
@@ -360,17 +359,15 @@ def run(dose: Dose, config: Config) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make a warm start with command-line arguments, by default those of this process."""
     try:
-        given, settings = tyro.cli(
-            Dose, prog=_COMMAND, description=__doc__, args=arguments, return_unknown_args=True
-        )
-        dose = TypeAdapter(Dose).validate_python(vars(given))
-        run(dose, load(settings, DEFAULTS))
+        argv = sys.argv[1:] if arguments is None else arguments
+        config, given = parse(argv, DEFAULTS, "imitation.py", __doc__ or "", (), Dose)
+        run(TypeAdapter(Dose).validate_python(given), config)
     except ValidationError as error:
         stop(ConfigError(message_of(error)))
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     except (CheckpointError, EngineError, EpisodeError, JudgeError) as error:
-        raise SystemExit(f"error: {error}") from None
+        raise SystemExit(complain(error, 1)) from None
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from learners.training.policy import Policy
 from learners.training.trainer import Trainer
 from resume_gym import TaskError, trust
 from resume_gym.apps.plot.training import dashboard
+from resume_gym.command_line import complain
 from resume_gym.judges import JudgeError
 from resume_gym.render import say
 from resume_gym.terminal import Terminal
@@ -70,7 +71,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
     if config.backend != "local" and not ranks.launched():
         status = ranks.launch(config.trainer_procs, [script, *arguments])
         if status == ranks.INTERRUPTED:
-            say(f"interrupted; the same command resumes {run}", error=True)
+            complain(f"interrupted; the same command resumes {run}", status)
         raise SystemExit(status)
     try:
         _run_or_explain(config, train)
@@ -91,23 +92,21 @@ def _run_or_explain(config: Config, train: Train) -> None:
         if ranks.rank() > 0:  # rank 0 says it: the error is raised on all ranks
             ranks.wait_for_end()
         prefix = "no verdict: " if isinstance(error, JudgeError) else ""
-        say(f"error: {prefix}{error}; the same command resumes {run}", error=True)
-        raise SystemExit(1) from None
+        told = f"{prefix}{error}; the same command resumes {run}"
+        raise SystemExit(complain(told, 1)) from None
     except (CheckpointError, FloatingPointError) as error:
-        say(f"error: {error}", error=True)
-        raise SystemExit(1) from None
+        raise SystemExit(complain(error, 1)) from None
     except RuntimeError:  # such as a collective when another rank has died
         ranks.wait_for_end()
         raise
     except OSError as error:  # such as a full disk
         if error.filename is None:
             raise
-        hint = f"the same command resumes {run}"
-        say(f"error: {error.filename}: {error.strerror}; {hint}", error=True)
-        raise SystemExit(1) from None
+        told = f"{error.filename}: {error.strerror}; the same command resumes {run}"
+        raise SystemExit(complain(told, 1)) from None
     except KeyboardInterrupt:
-        say(f"interrupted; the same command resumes {run}", error=True)
-        raise SystemExit(ranks.INTERRUPTED) from None
+        told = f"interrupted; the same command resumes {run}"
+        raise SystemExit(complain(told, ranks.INTERRUPTED)) from None
 
 
 def _run(config: Config, train: Train) -> None:

@@ -43,6 +43,7 @@ ORDER = [
     "resume_gym.spaces",
     "resume_gym.render",
     "resume_gym.terminal",
+    "resume_gym.command_line",
     "resume_gym.env",
     "resume_gym.evidence",
     "resume_gym.feedback",

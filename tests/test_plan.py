@@ -291,7 +291,7 @@ def test_a_run_names_the_gpus_that_it_lacks(
     flags = [f"--{name}={value}" for name, value in {**settings, "engine": "vllm"}.items()]
     with pytest.raises(SystemExit, match="2"):
         aipo.main(flags)
-    told = "error: GPUs: expected at least 3 (0 for engines, 3 for trainers), got 2\n"
+    told = "resume-gym: GPUs: expected at least 3 (0 for engines, 3 for trainers), got 2\n"
     assert capsys.readouterr().err == told
 
 

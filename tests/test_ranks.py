@@ -288,7 +288,7 @@ def stopped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_a_judge_error_ends_the_job_with_one_line_and_a_checkpoint(stopped: Stopped) -> None:
     _, runs, status, err = stopped
     assert status == 1, err
-    message = f"error: no verdict: the judge is away; the same command resumes {runs / 'job'}"
+    message = f"resume-gym: no verdict: the judge is away; the same command resumes {runs / 'job'}"
     assert err.splitlines()[-1] == message
     assert "Traceback" not in err
     (saved,) = (runs / "job" / "checkpoints").iterdir()
@@ -316,7 +316,7 @@ def test_a_killed_process_ends_the_job_which_resumes_bit_for_bit(
     _, err = process.communicate(timeout=60)
     if backend == "fsdp2":
         assert process.returncode > 0
-        assert "error: process 1 of 2 was ended by SIGKILL" in err
+        assert "resume-gym: process 1 of 2 was ended by SIGKILL" in err
         assert "Traceback" not in err
     # a process closes its pipes before it has ended, so closed pipes are not enough
     deadline = time.monotonic() + 60

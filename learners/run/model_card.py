@@ -3,7 +3,6 @@
 python -m learners.run.model_card runs/NAME      # for a run whose model has no card
 """
 
-import argparse
 import inspect
 import json
 import platform
@@ -35,6 +34,7 @@ from learners.rollouts.workload import Workload
 from learners.run.folder import Metrics, RunFolder
 from learners.training import models
 from learners.training.checkpoint import write_text
+from resume_gym.command_line import Parser
 from resume_gym.evaluation import Returns
 from resume_gym.evaluation.table import sections
 from resume_gym.sources import BUNDLED
@@ -264,7 +264,7 @@ def _plain(text: str) -> str:
 
 def main() -> None:
     """Write the card of a run whose model has none."""
-    parser = argparse.ArgumentParser(description="Write the model card of a run.")
+    parser = Parser("model_card.py", (), description="Write the model card of a run.")
     parser.add_argument("run", type=Path, help="the run folder, runs/NAME")
     run = RunFolder(parser.parse_args().run)
     target = run.path / "model"

@@ -96,7 +96,7 @@ def launch(procs: int, command: Sequence[str]) -> int:
         number, failure = error.get_first_failure()
         if failure.exitcode < 0:
             name = signal.Signals(-failure.exitcode).name
-            print(f"error: process {number} of {procs} was ended by {name}", file=sys.stderr)
+            print(f"resume-gym: process {number} of {procs} was ended by {name}", file=sys.stderr)
         return abs(failure.exitcode)
     return 0
 

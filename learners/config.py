@@ -352,7 +352,7 @@ def _add_flags(parser: Parser, kind: Any, base: Any = None) -> None:
     told = {name: " ".join(text.removesuffix(".").split()) for name, text in entries}
     group = parser.add_argument_group(kind.__name__.lower())
     for name, hint in get_type_hints(kind).items():
-        default = getattr(base or kind, name, None)
+        default: Any = getattr(base or kind, name, None)
         several, (inner, *_) = get_origin(hint) is tuple, get_args(hint) or (hint,)
         one = inner if several else hint
         options: dict[str, Any] = {"type": one, "metavar": getattr(one, "__name__", "").upper()}

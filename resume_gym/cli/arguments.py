@@ -25,7 +25,7 @@ def add_parser(
     about: str,
     description: str,
     examples: Sequence[str],
-    **more: str,
+    **more: Any,
 ) -> argparse.ArgumentParser:
     """Add the parser of a command; see `Parser` for further arguments.
 

@@ -181,9 +181,8 @@ class Entry:
 
     def failed(self) -> list[dict[str, Any]]:
         """Return the episodes without a reward, and the reasons, as JSON values."""
-        names = "task_id", "rollout", "why"
         return [
-            dict(zip(names, (task, rollout, why), strict=True))
+            {"task_id": task, "rollout": rollout, "why": why}
             for (rollout, task), why in self.failures.items()
         ]
 

@@ -6,10 +6,9 @@ manifest for the data card and the terminal.
 
 import json
 import platform
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import islice
@@ -18,6 +17,7 @@ from typing import Any
 
 import resume_gym
 from resume_gym.atomic_write import replacing
+from resume_gym.llm.store import summarise
 from resume_gym.synthesis.journal import Journal, check_settings, is_made_of, sha256
 from resume_gym.synthesis.procedural import SIZES
 from resume_gym.tasks import TaskError
@@ -70,7 +70,7 @@ def write_manifest(
         "attempts": attempts,
         "faults": dict(sorted(faults.items())),
         "skipped": skipped,
-        "usage": _usage(store) if store else None,
+        "usage": asdict(summarise(store)) if store else None,
         # So that growing the corpus does not pay for failed requests again.
         "failures": journal.failures,
         "sha256": sha256(out),
@@ -78,22 +78,6 @@ def write_manifest(
     with replacing(path) as file:
         file.write_bytes(json.dumps(manifest, ensure_ascii=False, indent=1).encode() + b"\n")
     return manifest
-
-
-def _usage(store: Path) -> dict[str, Any]:
-    """Return requests, tokens, cost and model versions of all runs."""
-    from resume_gym.llm.store import summarise
-
-    calls = summarise(store)
-    with closing(sqlite3.connect(store)) as file:
-        served = file.execute("SELECT DISTINCT served FROM answers ORDER BY served").fetchall()
-    return {
-        "served": [name for (name,) in served],
-        "outcomes": calls.outcomes,
-        "tokens_in": calls.tokens_in,
-        "tokens_out": calls.tokens_out,
-        "dollars": calls.dollars,
-    }
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -213,8 +197,6 @@ def summary(out: Path, manifest: Mapping[str, Any]) -> str:
 
 def spent(store: Path | None) -> float | None:
     """Return the cost of all runs so far in dollars; None if the price is unknown."""
-    from resume_gym.llm.store import summarise
-
     return summarise(store).dollars if store and store.exists() else 0.0
 
 

@@ -234,18 +234,6 @@ def test_a_locked_file_does_not_block_the_event_loop(path: Path, new: bool) -> N
     assert keys(path) == ["late"]
 
 
-def test_a_file_that_cannot_be_written_loses_no_answer(
-    path: Path, server: Loopback, caplog: pytest.LogCaptureFixture
-) -> None:
-    one = client(path, server.url)
-    one.ask_now(PROMPT, json.loads)
-    with sqlite3.connect(path) as file:
-        file.execute("DROP TABLE calls")
-    assert one.ask_now(replace(PROMPT, draw=1), json.loads) == {"sum": 2}
-    assert "the answer is used and not kept" in caplog.text
-    close(one)
-
-
 def test_an_answer_that_sqlite_cannot_hold_is_used_and_not_kept(
     path: Path, server: Loopback, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -141,6 +141,12 @@ class Provider(Protocol):
 
     name: str
     """Provider and requested model: "gemini/gemini-3-flash-preview"."""
+    model: str
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        """Options on which the answers depend, by name."""
+        ...
 
     async def send(self, prompt: Prompt) -> Answer:
         """Send a prompt and return the answer.

@@ -14,11 +14,11 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from resume_gym.llm import (
     Answer,
@@ -48,17 +48,6 @@ _OUTAGE = 8  # consecutive failures that are reported
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _log = logging.getLogger(__name__)
 _KEYLESS = ContextVar("_KEYLESS", default=False)
-
-
-class Sends(Provider, Protocol):
-    """A provider that exposes the parameters on which its answers depend."""
-
-    model: str
-
-    @property
-    def sampling(self) -> Mapping[str, Any]:
-        """Sampling options by name."""
-        ...
 
 
 def make_client(provider: str, **options: Any) -> "Client":
@@ -138,7 +127,7 @@ class Client:
         settings: limits, store and expected model version.
     """
 
-    def __init__(self, provider: Sends, settings: Settings) -> None:
+    def __init__(self, provider: Provider, settings: Settings) -> None:
         self.name = provider.name
         self._provider, self._settings = provider, settings
         self._store = Store(settings.store, settings.replay) if settings.store else None

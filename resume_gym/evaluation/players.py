@@ -129,13 +129,13 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
 
     Args:
         options: `model`, `prompting`, and options of `OpenAIChat` and of `llm.settings.Settings`
-            except `canary` and `concurrency`.
+            except `concurrency`.
         max_concurrency: number of concurrent episodes and requests.
 
     Raises:
         ValueError: an option is unknown or out of range, or the API key is missing.
     """
-    of_chat = {field.name for field in fields(OpenAIChat) if field.init} - {"canary", "concurrency"}
+    of_chat = {field.name for field in fields(OpenAIChat) if field.init}
     of_client = {field.name for field in fields(Settings)} - {"concurrency"}
     known_names = of_chat | of_client | {"prompting"}
     for name, value in options.items():
@@ -146,12 +146,12 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
         if not isinstance(value, kinds):
             raise ValueError(f"{name}: expected {wanted}, got {value!r}")
         check(name, value)
-    given: Any = {"deadline_s": _DEADLINE_S, **options, "concurrency": max_concurrency}
+    given: Any = {"deadline_s": _DEADLINE_S, **options}
     chat_options, client_options = (
-        {name: value for name, value in given.items() if name in {*names, "concurrency"}}
-        for names in (of_chat, of_client)
+        {name: given[name] for name in names & given.keys()} for names in (of_chat, of_client)
     )
-    provider, settings = OpenAIChat(**chat_options), Settings(**client_options)
+    provider = OpenAIChat(**chat_options)
+    settings = Settings(**client_options, concurrency=max_concurrency)
     check_key(provider, settings)
     prompting = read_prompting(options)
     return Endpoint(Client(provider, settings), max_concurrency, prompting)

@@ -26,7 +26,7 @@ from resume_gym.apps.plot.bars import BY_WEAKNESS, Bar, by_weakness, components,
 from resume_gym.apps.plot.plot import of_evaluation, of_run, plot
 from resume_gym.apps.plot.reading import Evaluation, Played, read_evaluations, read_run
 from resume_gym.apps.plot.rewards import draw_rewards
-from resume_gym.apps.plot.runs import draw_runs, grouped, mean_curve
+from resume_gym.apps.plot.runs import draw_runs, grouped
 from resume_gym.apps.plot.style import apart, new_figure, save, styled
 from resume_gym.apps.plot.training import OVERVIEW, TRAINER, dashboard, draw_panels
 from resume_gym.cli import main
@@ -290,11 +290,6 @@ def test_the_dashboard_is_a_picture_of_everything(steps: int, tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
-def test_the_dashboard_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no metrics"):
-        dashboard([], tmp_path / "a.png", "a title")
-
-
 def test_labels_keep_apart() -> None:
     for wanted in ([0.5, 0.5, 0.5], [0.99, 1.0, 0.98, 0.1], [0.0, 0.01], [0.3]):
         placed = apart(wanted, 0.1)
@@ -374,12 +369,6 @@ def test_runs_that_differ_in_their_seed_are_a_group(tmp_path: Path) -> None:
     assert band.get_datalim(held_out.transData).intervaly.tolist() == [2, 4]
     assert len(training.lines[2].get_xdata()) == 20, "the mean ends where a run ends"
     assert len(training.lines[0].get_xdata()) == 30
-
-
-def test_the_mean_of_runs_has_a_standard_error() -> None:
-    curves = [{1: 1.0, 2: 5.0}, {1: 3.0, 2: 5.0, 3: 9.0}]
-    assert mean_curve(curves) == {1: (2.0, pytest.approx(1.0)), 2: (5.0, 0.0)}
-    assert mean_curve(curves[1:])[3] == (9.0, 0.0)
 
 
 def test_an_agent_has_one_colour_in_all_figures() -> None:
@@ -525,7 +514,6 @@ def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
     [
         ({}, "has neither metrics.jsonl nor episodes.jsonl"),
         ({"metrics.jsonl": ""}, "has not finished a step"),
-        ({"metrics.jsonl": '{"step": 1, "rew'}, "has not finished a step"),
         ({"metrics.jsonl": "\udcff\n"}, r"metrics.jsonl, line 1: "),
         ({"metrics.jsonl": "{oops}\n"}, r"metrics.jsonl, line 1: "),
         ({"metrics.jsonl": '{"reward": 1}\n'}, r"line 1: expected a key 'step'"),
@@ -535,10 +523,6 @@ def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
         ({"episodes.jsonl": ""}, "no episode has been graded"),
         ({"episodes.jsonl": '{"agent": "a", "task_id": "t"}\n'}, "expected a key 'rollout'"),
         (
-            {"episodes.jsonl": '{"agent":"a","task_id":"t","rollout":0,"reward":null}\n'},
-            "reward: expected a finite number, got None",
-        ),
-        (
             {"episodes.jsonl": '{"agent":"a","task_id":"t","rollout":0,"reward":1e999}\n'},
             "reward: expected a finite number, got inf",
         ),
@@ -547,8 +531,6 @@ def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
             "line 1: unhashable type",
         ),
         ({"metrics.jsonl": '{"step": "1"}\n'}, "line 1: step: expected a whole number from 0"),
-        ({"metrics.jsonl": '{"step": NaN}\n'}, "line 1: step: expected a whole number from 0"),
-        ({"metrics.jsonl": '{"step": -1}\n'}, "line 1: step: expected a whole number from 0"),
         ({"metrics.jsonl": '{"step": 1}\n{"step": 1.0}\n'}, "line 2: step: expected one row of s"),
         (
             {"metrics.jsonl": '{"step": 1}\n', "before.json": '{"reward": "1"}'},

@@ -13,8 +13,6 @@ from resume_gym import Fix, Task, load_tasks
 from resume_gym.cli.data_check import add_command
 from resume_gym.corpus.check import Report, check
 from resume_gym.corpus.duplicates import bare, bare_resume, bullet_lines, near_duplicates
-from resume_gym.corpus.findings import JOB_MATCH
-from resume_gym.synthesis.drafts import LIMITS
 from resume_gym.synthesis.generate import Plan, generate
 from resume_gym.tasks import Evidence, TaskError, write_jsonl
 
@@ -51,7 +49,6 @@ def test_bundled_tasks_are_fit(source: str, page_lines: int) -> None:
     assert report.fit
     assert report.tasks == 200
     assert report.findings == ()
-    assert sum(report.lines.values()) == len(report.difficulty) == 200
 
 
 def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> None:
@@ -75,10 +72,6 @@ def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> N
     assert report.tasks == 2
     assert "c: fixes[0].old" in found(report, "fix")[0]
     assert not report.fit
-
-
-def test_an_empty_file_is_not_fit(tmp_path: Path) -> None:
-    file = tmp_path / "tasks.jsonl"
     file.write_text("\n")
     assert not check(file).fit
 
@@ -108,12 +101,6 @@ def test_near_duplicates_are_found_and_measured() -> None:
     assert [(pair.task_id, pair.other_id, pair.similarity) for pair in across] == [
         ("leak", "base", 1.0)
     ]
-
-
-def test_the_threshold_decides() -> None:
-    texts = {"a": words(0, 102), "b": words(0, 92) + " " + words(500, 10)}
-    assert near_duplicates(texts, {}, 0.9) == ([], [])
-    assert len(near_duplicates(texts, {}, 0.8)[0]) == 1
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.6, 0.7, 1.0])
@@ -187,15 +174,11 @@ def test_a_task_that_stands_twice_is_an_error() -> None:
 
 def test_what_leaks_between_the_splits() -> None:
     train, held_out = many(2), many(2, "eval")
-    assert {one.kind for one in check([*train, *held_out]).findings} == {"no_fixes", "other_job"}
-    same = replace(held_out[0], resume=train[1].resume, persona={"name": "Ada", "company": "Ferry"})
-    told = replace(train[0], persona={"name": "Ada", "company": "Ferry"})
-    report = check([told, train[1], same, held_out[1]])
+    assert {one.kind for one in check([*train, *held_out]).findings} == {"no_fixes"}
+    same = replace(held_out[0], resume=train[1].resume)
+    report = check([*train, same, held_out[1]])
     assert found(report, "leaked_resume") == ["hand-300 and hand-1 (1.00)"]
     assert severity(report, "shared_bullet") == ["error"]
-    assert '"Ada" in hand-0 and hand-300' in found(report, "shared_name")
-    assert found(report, "shared_company") == ['"Ferry" in hand-0 and hand-300']
-    assert severity(report, "shared_company") == ["warning"]
 
 
 def test_one_shared_bullet_of_many_is_a_warning_and_standard_lines_are_none() -> None:
@@ -226,13 +209,6 @@ def test_the_repaired_bullet_leaks_too() -> None:
     assert found(report, "shared_bullet") == [
         '"cut the cost of parcels by 0" in hand-0 and hand-300'
     ]
-
-
-def test_employers_are_read_off_headings() -> None:
-    tasks = [many(1)[0], many(1, "eval")[0]]
-    heads = ("### Engineer, Ferry Lines (2020 - 2021)", "### Head of Sales, Ferry Lines")
-    tasks = [replace(t, resume=f"{t.resume}{h}\n") for t, h in zip(tasks, heads, strict=True)]
-    assert found(check(tasks), "shared_company") == ['"Ferry Lines" in hand-0 and hand-300']
 
 
 def test_a_persona_may_hold_anything() -> None:
@@ -301,20 +277,6 @@ def test_the_name_of_a_weakness_is_an_error(task: Task) -> None:
     assert not found(check([plain]), "named_weakness")
 
 
-def test_the_match_of_a_job_is_that_of_model_written_tasks() -> None:
-    assert LIMITS["job_match"] == JOB_MATCH
-
-
-def test_mismatched_jobs_are_reported() -> None:
-    tasks = load_tasks("default")[:30]
-    jobs = [task.job for task in tasks]
-    assert not found(check(tasks), "other_job")
-    moved = zip(tasks, jobs[7:] + jobs[:7], strict=True)
-    report = check([replace(task, job=job) for task, job in moved])
-    assert severity(report, "other_job") == ["warning"]
-    assert ", of 30 looked at; are the jobs" in report.findings[-1].text
-
-
 def test_fixes_that_do_not_improve_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     verbs = [task for task in load_tasks("default") if task.weakness == "weak_verbs"][:12]
     assert not found(check(verbs), "idle_repair")
@@ -346,27 +308,12 @@ def test_figures_of_fixes_have_a_source(facts: tuple[str, ...], evidence: str, k
         assert found(report, kind) == ["hand-0: 40%"]
 
 
-def test_balance_of_weaknesses_and_of_bullets() -> None:
+def test_balance_of_weaknesses() -> None:
     tasks = many(30)
     report = check(tasks)
     assert report.count("balance_train") == 6  # one too common, the others too rare
     assert "too_long: 0, 5 is even" in found(report, "balance_train")
     assert not found(check(tasks[:29]), "balance_train")  # too few to say
-    assert report.weak_share is None
-    one = check([replace(make_task(), fixes=(Fix("Helped build", "Built"),))])
-    assert one.weak_share == pytest.approx(1 / 3)
-    assert severity(one, "weak_share") == ["warning"]
-
-
-def test_the_difficulty_of_large_sets_is_that_of_a_fair_sample(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("resume_gym.corpus.check.SAMPLE", 60)
-    tasks = load_tasks("mini")
-    report = check(tasks, page_lines=20)
-    assert len(report.difficulty) == 60
-    assert report == check(tasks, page_lines=20)
-    assert 3 <= sum(one.lines_over > 0 for one in report.difficulty) <= 20  # 34 of 200
 
 
 def test_a_threshold_beyond_reason_is_refused() -> None:
@@ -382,7 +329,7 @@ def test_the_command_prints_findings_and_sets_its_exit_status(
     write_jsonl(held_out, [replace(many(1)[0], task_id="leak", split="eval")])
     assert command(str(train)) == 0
     shown = capsys.readouterr().out
-    assert "fit to train on; tasks: 3, kinds of errors: 0, of warnings: 2" in shown
+    assert "fit to train on; tasks: 3, kinds of errors: 0, of warnings: 1" in shown
     assert "warning tasks without fixes" in shown
 
     assert command(str(train), str(held_out)) == 1
@@ -393,7 +340,6 @@ def test_the_command_prints_findings_and_sets_its_exit_status(
     assert written["fit"] is False
     assert written["splits"]["eval"]["weak_verbs"] == 1
     assert "leaked_resume" in [one["kind"] for one in written["findings"]]
-    assert written["difficulty"][0]["lines_over"] == 0
 
 
 def test_the_command_takes_other_sources_and_page_sizes(
@@ -428,7 +374,3 @@ def test_user_errors_are_one_line(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TaskError, match=says):
         command(*arguments)
-
-
-def test_bare_text() -> None:
-    assert bare("Cut *costs* by 40% at Acme, Inc.", ["Acme"]) == "cut costs by 0 at inc"

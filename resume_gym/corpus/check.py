@@ -13,33 +13,27 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from resume_gym.corpus.difficulty import PAGE_LINES, PAGE_WIDTH, Difficulty, difficulty
 from resume_gym.corpus.findings import (
     Finding,
     blank_texts,
     broken_fixes,
     idle_repairs,
     named_weaknesses,
-    other_jobs,
     page_fit,
-    shared_content,
+    shared_bullets,
     similar_texts,
     unfit_pages,
     ungrounded_figures,
-    weak_and_strong,
-    weak_share,
     weakness_balance,
 )
-from resume_gym.document import wrapped_lines
+from resume_gym.editing import Rules
 from resume_gym.judges.rubric import RubricJudge
 from resume_gym.tasks import SPLITS, WEAKNESSES, Task, TaskError
 
 THRESHOLD = 0.8
-SAMPLE = 1000
-"""Size of the random sample whose difficulty is measured; takes some milliseconds per task."""
+PAGE_LINES = Rules().page_lines
 JUDGED = 100
-"""Size of the random sample whose fixes are judged and whose jobs are compared with the resumes;
-takes some tens of milliseconds per task."""
+"""Size of the random sample whose fixes are judged; takes some tens of milliseconds per task."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +43,17 @@ class Report:
     Attributes:
         tasks: number of valid tasks; the other statistics cover only these.
         splits: number of tasks by split and weakness.
-        lines: number of resumes by length in wrapped lines.
         page_lines: lines per page.
         threshold: minimum similarity of near-duplicates, in (0, 1].
         with_evidence: number of tasks with documents about the candidate.
-        weak_share: mean share of bullets that fixes touch, in [0, 1]; None without fixes.
-        difficulty: difficulty of at most `SAMPLE` tasks.
         findings: problems, errors first.
     """
 
     tasks: int
     splits: Mapping[str, Mapping[str, int]]
-    lines: Mapping[int, int]
     page_lines: int
     threshold: float
     with_evidence: int
-    weak_share: float | None
-    difficulty: tuple[Difficulty, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -79,9 +67,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        # asdict keeps named tuples, which JSON would write as arrays without names.
-        measured = [measures._asdict() for measures in self.difficulty]
-        return {"fit": self.fit, **asdict(self), "difficulty": measured}
+        return {"fit": self.fit, **asdict(self)}
 
 
 def check(
@@ -119,39 +105,29 @@ def report(
         threshold: minimum similarity of near-duplicates, in (0, 1].
         page_lines: lines per page.
     """
-    judged = _sample(tasks, JUDGED)
+    # Random, since generators cycle through the weaknesses and a fixed stride may miss some.
+    judged = Random(0).sample(tasks, JUDGED) if len(tasks) > JUDGED else tasks
     findings = [
         *bad,
         *blank_texts(tasks),
         *unfit_pages(tasks),
         *named_weaknesses(tasks),
         *similar_texts(tasks, threshold),
-        *shared_content(tasks),
+        *shared_bullets(tasks),
         *page_fit(tasks, page_lines),
         *broken_fixes(tasks, page_lines),
         *idle_repairs(judged, RubricJudge()),
-        *other_jobs(judged),
         *ungrounded_figures(tasks),
-        *weak_and_strong(tasks),
         *weakness_balance(tasks),
     ]
-    lines = Counter(wrapped_lines(task.resume, PAGE_WIDTH) for task in tasks)
     return Report(
         tasks=len(tasks),
         splits={split: _weaknesses(tasks, split) for split in SPLITS},
-        lines=dict(sorted(lines.items())),
         page_lines=page_lines,
         threshold=threshold,
         with_evidence=sum(bool(task.evidence) for task in tasks),
-        weak_share=weak_share(tasks),
-        difficulty=tuple(difficulty(task, page_lines) for task in _sample(tasks, SAMPLE)),
         findings=tuple(sorted(findings, key=lambda finding: finding.severity != "error")),
     )
-
-
-def _sample(tasks: Sequence[Task], most: int) -> Sequence[Task]:
-    # Random, since generators cycle through the weaknesses and a fixed stride may miss some.
-    return Random(0).sample(tasks, most) if len(tasks) > most else tasks
 
 
 def _weaknesses(tasks: Sequence[Task], split: str) -> dict[str, int]:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from resume_gym.agents.wording import point
-from resume_gym.corpus.difficulty import PAGE_LINES, PAGE_WIDTH
 from resume_gym.document import wrapped_lines
+from resume_gym.editing import Rules
 from resume_gym.tasks import Task
 from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line
@@ -33,6 +33,7 @@ The value of no_metrics is raised, since a third of the bullets of any resume ha
 the fallback where no other weakness shows.
 """
 
+_PAGE = Rules()
 NO_BULLETS = "not fit for the rubric judge: no bullets were found in it"
 """The note on a page without bullets."""
 
@@ -67,7 +68,7 @@ def diagnose(resume: str, job: str) -> Diagnosis:
     lines = reference.lines
     bullets = [(unit, line) for unit, line in enumerate(lines) if line.kind == "bullet"]
     bare = sum(not line.content.figures for _, line in bullets) / max(1, len(bullets))
-    height = wrapped_lines(resume, PAGE_WIDTH)
+    height = wrapped_lines(resume, _PAGE.page_width)
     shares: dict[str, float] = {}
     if is_english(resume):
         counts = Counter(_fault(line, unit in spare) for unit, line in bullets)
@@ -75,9 +76,9 @@ def diagnose(resume: str, job: str) -> Diagnosis:
         usual = habits(lines)
         odd = sum(format_faults(line, usual) > 0 for line in lines)
         shares["formatting_inconsistent"] = odd / max(1, len(lines))
-    clear = any(shares.values()) or height > PAGE_LINES
+    clear = any(shares.values()) or height > _PAGE.page_lines
     worst = "wrong_emphasis"  # the fallback, possible in any resume
-    if height > PAGE_LINES:
+    if height > _PAGE.page_lines:
         worst = "too_long"
     elif clear:
         worst = max(USUAL, key=lambda name: shares[name] / USUAL[name])

@@ -24,11 +24,10 @@ from resume_gym.corpus.findings import (
     similar_texts,
     unfit_pages,
     ungrounded_figures,
-    weakness_balance,
 )
 from resume_gym.editing import Rules
 from resume_gym.judges.rubric import RubricJudge
-from resume_gym.tasks import SPLITS, WEAKNESSES, Task, TaskError
+from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 
 THRESHOLD = 0.8
 PAGE_LINES = Rules().page_lines
@@ -71,39 +70,18 @@ class Report:
 
 
 def check(
-    source: Sequence[Task] | Path, threshold: float = THRESHOLD, page_lines: int = PAGE_LINES
+    tasks: Sequence[Task],
+    bad: Sequence[Finding] = (),
+    threshold: float = THRESHOLD,
+    page_lines: int = PAGE_LINES,
 ) -> Report:
-    """Check tasks, or the rows of a JSONL file.
-
-    Args:
-        source: tasks, or a file; its invalid rows become findings, and the others are checked.
-        threshold: minimum similarity of near-duplicates, in (0, 1].
-        page_lines: lines per page; 20 for tasks of the small size.
-
-    Raises:
-        TaskError: the threshold is out of range.
-        OSError: the file cannot be read.
-    """
-    if not 0 < threshold <= 1:
-        raise TaskError(f"threshold: expected a number over 0, at most 1; got {threshold}")
-    bad: list[Finding] = []
-    if isinstance(source, Path):
-        tasks, bad = read_rows([source])
-    else:
-        tasks, bad = _distinct(source)
-    return report(tasks, bad, threshold, page_lines)
-
-
-def report(
-    tasks: Sequence[Task], bad: Sequence[Finding], threshold: float, page_lines: int
-) -> Report:
-    """Build the report on tasks that are already read.
+    """Check tasks.
 
     Args:
         tasks: valid tasks with distinct IDs.
-        bad: findings about invalid rows.
+        bad: findings about invalid rows, from `read_rows`.
         threshold: minimum similarity of near-duplicates, in (0, 1].
-        page_lines: lines per page.
+        page_lines: lines per page; 20 for tasks of the small size.
     """
     # Random, since generators cycle through the weaknesses and a fixed stride may miss some.
     judged = Random(0).sample(tasks, JUDGED) if len(tasks) > JUDGED else tasks
@@ -118,7 +96,6 @@ def report(
         *broken_fixes(tasks, page_lines),
         *idle_repairs(judged, RubricJudge()),
         *ungrounded_figures(tasks),
-        *weakness_balance(tasks),
     ]
     return Report(
         tasks=len(tasks),
@@ -133,14 +110,6 @@ def report(
 def _weaknesses(tasks: Sequence[Task], split: str) -> dict[str, int]:
     counts = Counter(task.weakness for task in tasks if task.split == split)
     return {name: counts[name] for name in WEAKNESSES}
-
-
-def _distinct(tasks: Sequence[Task]) -> tuple[list[Task], list[Finding]]:
-    first: dict[str, Task] = {}
-    repeated = [task.task_id for task in tasks if first.setdefault(task.task_id, task) is not task]
-    return list(first.values()), _rows(
-        "duplicate_id", "tasks with the id of an earlier one", repeated
-    )
 
 
 def read_rows(files: Sequence[Path]) -> tuple[list[Task], list[Finding]]:

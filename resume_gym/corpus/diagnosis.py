@@ -7,6 +7,7 @@ identifies the planted weakness in nine of ten. A buried point (wrong_emphasis) 
 rule covers is diagnosed as no_metrics.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from resume_gym.editing import Rules
 from resume_gym.tasks import Task
 from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line
-from resume_gym.text.reference import make_reference
+from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.style import fillers, format_faults, habits, head, is_weak
 
 USUAL: Mapping[str, float] = {
@@ -62,8 +63,7 @@ class Diagnosis:
 
 def diagnose(resume: str, job: str) -> Diagnosis:
     """Diagnose a resume that applies for the given job."""
-    # A task needs a weakness; any will do but wrong_emphasis, which changes the reference.
-    reference = make_reference(Task("diagnosis", job, resume, "weak_verbs"))
+    reference = _reference(resume, job)
     spare = reference.spare
     lines = reference.lines
     bullets = [(unit, line) for unit, line in enumerate(lines) if line.kind == "bullet"]
@@ -83,6 +83,20 @@ def diagnose(resume: str, job: str) -> Diagnosis:
     elif clear:
         worst = max(USUAL, key=lambda name: shares[name] / USUAL[name])
     return Diagnosis(worst, clear, height, len(bullets), shares, bare)
+
+
+def fit(resume: str, job: str) -> float:
+    """Return the share of the job's word stems in a resume, weighted by rarity, in [0, 1]."""
+    reference = _reference(resume, job)
+    weights = reference.job_weights
+    shown = {stem for line in reference.lines for stem in line.content.stems}
+    whole = math.fsum(weights.values())
+    return math.fsum(weights[stem] for stem in weights if stem in shown) / (whole or 1.0)
+
+
+def _reference(resume: str, job: str) -> Reference:
+    # A task needs a weakness; any will do but wrong_emphasis, which changes the reference.
+    return make_reference(Task("diagnosis", job, resume, "weak_verbs"))
 
 
 def _fault(line: Line, spare: bool) -> str:

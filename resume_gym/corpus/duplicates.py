@@ -8,8 +8,6 @@ from math import ceil
 from typing import NamedTuple
 from zlib import crc32
 
-from resume_gym.tasks import Task
-
 SHINGLE = 3  # words per shingle
 _ROUNDING = 1e-9  # tolerates floating-point error in the product of a threshold and a size
 
@@ -42,18 +40,16 @@ def bare(text: str, names: Iterable[str] = ()) -> str:
     return " ".join(_WORD.findall(_DIGITS.sub("0", text).lower()))
 
 
-def bare_resume(task: Task) -> str:
-    """Normalize a task's resume, without contact lines and names from persona and heading.
+def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
+    """Normalize a resume without its contact lines, its heading and other names.
 
     Resumes that differ only in name, contact data or figures become equal.
     """
-    first = task.resume.lstrip().partition("\n")[0]
-    titled = [first.lstrip("# ").strip()] if first.startswith("# ") else []
-    names = [task.persona.get(key, "") for key in ("name", "company")]
-    lines = task.resume.split("\n")
+    first = resume.lstrip().partition("\n")[0]
+    title = first.lstrip("# ").strip() if first.startswith("# ") else ""
+    lines = resume.split("\n")
     head = [line for line in lines[:_ABOVE_FIRST_SECTION] if not _is_contact(line)]
-    text = "\n".join(head + lines[_ABOVE_FIRST_SECTION:])
-    return bare(text, [name for name in (*names, *titled) if isinstance(name, str) and name])
+    return bare("\n".join(head + lines[_ABOVE_FIRST_SECTION:]), filter(None, (*names, title)))
 
 
 def _is_contact(line: str) -> bool:

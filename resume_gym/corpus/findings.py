@@ -1,7 +1,6 @@
 """Detectors of problems in a set of tasks, with their thresholds; `check` runs all of them."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -18,14 +17,11 @@ from resume_gym.text.lines import Number, plain, read
 NEAR_LIMIT = 0.05
 """Maximum share of near-duplicates among a split's resumes, and of eval's bullets that also occur
 in train."""
-BALANCE = 2.0
-"""Maximum factor between the share of a weakness and an even share."""
 BULLET_WORDS = 5
 """Minimum words of a bullet; a shorter one may occur in two resumes by chance."""
 _WIDTH = Rules().page_width
 _ASIDE = ("skill", "language", "reference")  # headings of sections with common lines
 _NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)
-_LEAST_OF_EACH = 5  # minimum even share, in tasks, to check the balance
 _EXAMPLES = 5
 
 
@@ -86,7 +82,7 @@ def named_weaknesses(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     """Find repeated tasks, and near-duplicate resumes and jobs within and across the splits."""
-    resumes = {task.task_id: bare_resume(task) for task in tasks}
+    resumes = {task.task_id: bare_resume(task.resume, _names(task)) for task in tasks}
     jobs = {task.task_id: bare(task.job) for task in tasks}
     first: dict[tuple[str, str], str] = {}
     again = [
@@ -104,6 +100,12 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     yield from _finding("warning", "repeated_resume", repeated, text)
     yield from _similar(list(once.values()), "resume", resumes, threshold)
     yield from _similar(tasks, "job", jobs, threshold)
+
+
+def _names(task: Task) -> list[str]:
+    """Return the names of candidate and employer that the persona has."""
+    found = (task.persona.get(key) for key in ("name", "company"))
+    return [name for name in found if isinstance(name, str)]
 
 
 def _similar(
@@ -155,22 +157,6 @@ def _bullets(task: Task) -> set[str]:
     texts = (task.resume, apply(task)[0])
     bullets = (bare(line) for text in texts for line in bullet_lines(text, _ASIDE))
     return {text for text in bullets if text.count(" ") >= BULLET_WORDS - 1}
-
-
-def weakness_balance(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find weaknesses that are too rare or too common in a split."""
-    for split in SPLITS:
-        counts = Counter(task.weakness for task in tasks if task.split == split)
-        even = counts.total() / len(WEAKNESSES)
-        if even < _LEAST_OF_EACH:
-            continue
-        odd = [
-            f"{name}: {counts[name]}, {even:.0f} is even"
-            for name in WEAKNESSES
-            if not even / BALANCE <= counts[name] <= even * BALANCE
-        ]
-        text = f"weaknesses that are {BALANCE:g} times too rare or too common in {split}"
-        yield from _finding("warning", f"balance_{split}", odd, text)
 
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:

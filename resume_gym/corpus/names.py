@@ -75,8 +75,6 @@ def find_name(resume: str) -> Name | None:
 
     Returns None if neither looks like the name of a person.
     """
-    header: Name | None = None
-    first = True
     for line in resume.split("\n"):
         match = _HEAD.match(line[:200])
         marks, text = ((match[1] or "").strip(), match[2]) if match else ("", "")
@@ -85,15 +83,13 @@ def find_name(resume: str) -> Name | None:
         titled = _TITLE.search(text)
         section = bool(marks) and is_section(_TITLE.sub("", text))
         if (section and not titled) or len(marks) > 2 or text.lstrip()[:2] in ("- ", "* ", "+ "):
-            break
-        name = read_name(text, resume) if first and not section else None
-        name = name and name._replace(line=line)
-        if name and marks == "#":
-            return name
-        if name and _sure(name):
-            header = name
-        first = first and bool(titled)
-    return header
+            return None
+        name = None if section else read_name(text, resume)
+        if name and (marks == "#" or _sure(name)):
+            return name._replace(line=line)
+        if not titled:
+            return None
+    return None
 
 
 def _sure(name: Name) -> bool:

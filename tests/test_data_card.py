@@ -10,7 +10,7 @@ from huggingface_hub import DatasetCard
 
 from resume_gym import load_tasks
 from resume_gym.corpus.card import is_of_others, make_card, write_card
-from resume_gym.tasks import Evidence, Task, write_jsonl
+from resume_gym.tasks import Evidence, write_jsonl
 
 TASKS = [make_task(0), make_task(1), make_task(2, split="eval")]
 
@@ -102,10 +102,3 @@ def test_the_bundled_tasks_have_a_good_card(source: str, page_lines: int) -> Non
     assert "fit to train on" in checks
     assert "not fit" not in checks
     assert "Error" not in checks
-
-
-def test_no_tasks_have_a_card() -> None:
-    none: list[Task] = []
-    card = make_card("none", none, {})
-    assert "| all | 0 | 0 |" in card
-    assert "**not fit**" in card

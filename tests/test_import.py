@@ -301,12 +301,6 @@ def test_a_link_to_itself_is_one_failed_file(files: Path) -> None:
         run(files / "l.md", "--jobs", files / "engineer.md", "--out", files / "t.jsonl")
 
 
-def test_fields_to_mask(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        run("a.md", "--jobs", "b.md", "--out", "c", "--mask", "names,age")
-    assert "expected names,mail,phone,links or all; got 'age'" in capsys.readouterr().err
-
-
 def test_the_exit_status_says_that_masking_is_unsure(files: Path) -> None:
     command = ["--jobs", files / "engineer.md", "--out", files / "t.jsonl", "--mask", "all"]
     assert run(files / "ada.md", *command) == 0

@@ -92,7 +92,7 @@ _DATE = re.compile(
 _ID = re.compile(
     rf"(?i:\b(?:{any_of(WORDS['ids'])})\b)[^\w\n]{{0,3}}"
     r"(?i:(?:card|no|nr|num|number|code|id)\b[^\w\n]{0,3}){0,2}"
-    r"(?!(?:19|20)\d\d\b)(?=[A-Z ./-]{0,9}\d)[A-Z\d](?:[ ./-]?[A-Z\d]){3,33}\b"
+    r"(?!(?:19|20)\d\d\b)(?=[A-Z ./-]{0,9}\d)[A-Z\d](?:[ ./-]?[A-Z\d]){4,33}\b"
     # the forms of the USA, Great Britain, bank accounts, and letters with at least six digits
     r"|(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])|\b[A-Z]{2}(?: ?\d\d){3} ?[A-D]\b"
     r"|\b[A-Z]{2}\d{2}(?: [A-Z\d]{4}){3,7}(?: [A-Z\d]{1,3})?\b"

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from math import ceil
 from typing import NamedTuple
@@ -16,8 +16,6 @@ _DIGITS = re.compile(r"\d+")
 _CONTACT = re.compile(r".*(?:@|\b\d{3}[-. ]\d{3,4}\b|\blinkedin\.com|\bgithub\.com)", re.IGNORECASE)
 _ABOVE_FIRST_SECTION = 6  # first lines of a resume, which may be contact data
 _CONTACT_WORDS = 25  # a longer line contains more than contact data
-_HEADING = re.compile(r"#{1,2}\s|\*\*[^*]+\*\*:?$|[A-Z][A-Z &/]+:?$")
-_BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,2}[.)])\s+(.+)")
 
 
 class Pair(NamedTuple):
@@ -54,22 +52,6 @@ def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
 
 def _is_contact(line: str) -> bool:
     return bool(_CONTACT.match(line)) and len(line.split()) <= _CONTACT_WORDS
-
-
-def bullet_lines(text: str, without: Sequence[str] = ("skill",)) -> list[str]:
-    """Return the bullets of a resume without their markers; by default, skills do not count.
-
-    Args:
-        text: the resume.
-        without: lower-case words; skips sections whose heading contains one.
-    """
-    bullets, aside = [], False
-    for line in text.split("\n"):
-        if _HEADING.match(line):
-            aside = any(word in line.lower() for word in without)
-        elif (match := _BULLET.match(line)) and not aside:
-            bullets.append(match[1])
-    return bullets
 
 
 def near_duplicates(

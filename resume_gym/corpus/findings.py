@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from resume_gym.corpus.duplicates import Pair, bare, bare_resume, bullet_lines, near_duplicates
+from resume_gym.corpus.duplicates import Pair, bare, bare_resume, near_duplicates
 from resume_gym.document import wrapped_lines
 from resume_gym.editing import Rules
 from resume_gym.judges import Judge, JudgeRefused
 from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 from resume_gym.text.languages import is_english
-from resume_gym.text.lines import Number, plain, read
+from resume_gym.text.lines import Line, Number, parse, plain, read
 
 NEAR_LIMIT = 0.05
 """Maximum share of near-duplicates among a split's resumes, and of eval's bullets that also occur
@@ -20,7 +20,7 @@ in train."""
 BULLET_WORDS = 5
 """Minimum words of a bullet; a shorter one may occur in two resumes by chance."""
 _WIDTH = Rules().page_width
-_ASIDE = ("skill", "language", "reference")  # headings of sections with common lines
+_ASIDE = ("language", "reference")  # headings of sections with common lines
 _NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)
 _EXAMPLES = 5
 
@@ -61,7 +61,7 @@ def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 def unfit_pages(tasks: Sequence[Task]) -> Iterator[Finding]:
     """Find tasks whose resume the rubric judge cannot read: without bullets, or not in English."""
-    blank = [task.task_id for task in tasks if not any(bullet_lines(task.resume))]
+    blank = [task.task_id for task in tasks if not any(_bullet_lines(task.resume))]
     text = "tasks not fit for the rubric judge: the resume has no bullets"
     yield from _finding("error", "no_bullets", blank, text)
     foreign = [task.task_id for task in tasks if not is_english(task.resume)]
@@ -155,8 +155,13 @@ def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
 def _bullets(task: Task) -> set[str]:
     """Return the normalized bullets before and after the fixes."""
     texts = (task.resume, apply(task)[0])
-    bullets = (bare(line) for text in texts for line in bullet_lines(text, _ASIDE))
+    lines = [line for text in texts for line in _bullet_lines(text)]
+    bullets = (bare(line.body) for line in lines if not any(w in line.section for w in _ASIDE))
     return {text for text in bullets if text.count(" ") >= BULLET_WORDS - 1}
+
+
+def _bullet_lines(resume: str) -> Iterator[Line]:
+    return (line for line in parse(resume) if line.kind == "bullet")
 
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:

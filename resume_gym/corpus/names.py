@@ -85,23 +85,11 @@ def find_name(resume: str) -> Name | None:
         if (section and not titled) or len(marks) > 2 or text.lstrip()[:2] in ("- ", "* ", "+ "):
             return None
         name = None if section else read_name(text, resume)
-        if name and (marks == "#" or _sure(name)):
+        if name and not is_contact(name.text):
             return name._replace(line=line)
         if not titled:
             return None
     return None
-
-
-def _sure(name: Name) -> bool:
-    """Return whether a text looks like a name even without a heading."""
-    small = {*name.words} - {*name.telling, *WORDS["particles"]}
-    initials = all(len(word.strip(".")) == 1 for word in small)
-    return (
-        len(name.telling) > 1
-        and initials
-        and not re.search(r"^[-+*] |\d|[.!?]$", name.text)
-        and not is_contact(name.text)
-    )
 
 
 def read_name(text: str, resume: str) -> Name | None:
@@ -121,6 +109,8 @@ def read_name(text: str, resume: str) -> Name | None:
             return None
     else:
         last = shown
+    if re.search(r"\d|[!?]$", last):
+        return None
     words = _PART.findall(last.translate(_ALIKE))
     plain = [word.lower().strip(".") for word in words]
     cased = any(map(str.isupper, last))

@@ -1,7 +1,7 @@
 """Detectors of problems in a set of tasks, with their thresholds; `check` runs all of them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,7 +81,7 @@ def named_weaknesses(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
-    """Find repeated tasks, and near-duplicate resumes and jobs within and across the splits."""
+    """Find repeated tasks, like resumes of a split, and like texts of both splits."""
     resumes = {task.task_id: bare_resume(task.resume, _names(task)) for task in tasks}
     jobs = {task.task_id: bare(task.job) for task in tasks}
     first: dict[tuple[str, str], str] = {}
@@ -98,38 +98,31 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     repeated = [task.task_id for task in tasks if once[task.split, task.resume] is not task]
     text = "tasks with exactly the resume of an earlier one of their split"
     yield from _finding("warning", "repeated_resume", repeated, text)
-    yield from _similar(list(once.values()), "resume", resumes, threshold)
-    yield from _similar(tasks, "job", jobs, threshold)
+    parts = [[task for task in once.values() if task.split == split] for split in SPLITS]
+    train, held_out = ({task.task_id: resumes[task.task_id] for task in part} for part in parts)
+    within, leaked = near_duplicates(train, held_out, threshold)
+    for split, near, size in (
+        ("train", within, len(train)),
+        ("eval", near_duplicates(held_out, {}, threshold)[0], len(held_out)),
+    ):
+        text = f"resumes of {split} like an earlier one of {split}, of {size} "
+        text += f"(more than {NEAR_LIMIT:.0%} is an error)"
+        severity: Severity = "error" if len(near) > NEAR_LIMIT * size else "warning"
+        yield from _finding(severity, f"near_resume_{split}", _pairs(near), text)
+    yield from _finding(
+        "error", "leaked_resume", _pairs(leaked), "resumes of eval like one of train"
+    )
+    # An import may pair many resumes with one job, so similar jobs are only a warning.
+    parts = [[task for task in tasks if task.split == split] for split in SPLITS]
+    train, held_out = ({task.task_id: jobs[task.task_id] for task in part} for part in parts)
+    leaked = near_duplicates(train, held_out, threshold)[1]
+    yield from _finding("warning", "leaked_job", _pairs(leaked), "jobs of eval like one of train")
 
 
 def _names(task: Task) -> list[str]:
     """Return the names of candidate and employer that the persona has."""
     found = (task.persona.get(key) for key in ("name", "company"))
     return [name for name in found if isinstance(name, str)]
-
-
-def _similar(
-    tasks: Sequence[Task], what: str, texts: Mapping[str, str], threshold: float
-) -> Iterator[Finding]:
-    train, held_out = (
-        {task.task_id: texts[task.task_id] for task in tasks if task.split == split}
-        for split in SPLITS
-    )
-    within, across = near_duplicates(train, held_out, threshold)
-    for split, texts_of_split, near in (
-        ("train", train, within),
-        ("eval", held_out, near_duplicates(held_out, {}, threshold)[0]),
-    ):
-        # An import may pair many resumes with one job, so similar jobs are only a warning.
-        many = what == "resume" and len(near) > NEAR_LIMIT * len(texts_of_split)
-        text = f"{what}s of {split} like an earlier one of {split}"
-        if what == "resume":
-            text += f", of {len(texts_of_split)} (more than {NEAR_LIMIT:.0%} is an error)"
-        kind = f"near_{what}_{split}"
-        yield from _finding("error" if many else "warning", kind, _pairs(near), text)
-    severity: Severity = "error" if what == "resume" else "warning"
-    text = f"{what}s of eval like one of train"
-    yield from _finding(severity, f"leaked_{what}", _pairs(across), text)
 
 
 def _pairs(pairs: Sequence[Pair]) -> list[str]:

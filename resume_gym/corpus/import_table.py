@@ -74,7 +74,7 @@ def print_report(report: Report, out: Path) -> None:
             highlight=False,
         )
     for path, note in report.notes:
-        console.print(f"note: {path}: {note}", highlight=False)
+        console.print(f"note: {path}: {note}", highlight=False, soft_wrap=True)
     for path, why in report.failed:
         text = f"not used: {path}: {why}"
         console.print(text, style="red", highlight=False)

@@ -3,7 +3,7 @@
 import re
 import tomllib
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ WORDS: Mapping[str, list[str]] = tomllib.loads(
 )
 
 
-def any_of(words: Collection[str]) -> str:
+def any_of(words: Iterable[str]) -> str:
     """Return a regex that matches any of the words, longest first."""
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 

@@ -60,10 +60,6 @@ class Report:
         """Whether the tasks are fit for training: at least one task and no errors."""
         return self.tasks > 0 and not any(finding.severity == "error" for finding in self.findings)
 
-    def count(self, kind: str) -> int:
-        """Return the total count of the findings of one kind."""
-        return sum(finding.count for finding in self.findings if finding.kind == kind)
-
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
         return {"fit": self.fit, **asdict(self)}

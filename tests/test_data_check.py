@@ -155,7 +155,7 @@ def test_one_resume_for_many_jobs_is_no_near_duplicate() -> None:
 def test_a_mail_address_does_not_hide_a_job() -> None:
     tasks = [replace(t, job=f"Write to jobs@ferry.example: {t.job}") for t in many(3)]
     kinds = {one.kind for one in check(tasks).findings}
-    assert not {"near_job_train", "same_task"} & kinds
+    assert "same_task" not in kinds
     long = replace(tasks[0], resume=f"ada@example.com {words(0, 40)}")
     assert len(bare_resume(long.resume).split()) == 43
     assert bare("See github.com/ada for all of it") == "see github com ada for all of it"

@@ -9,13 +9,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rapidfuzz import fuzz
 from rapidfuzz.distance import LCSseq
 
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Item, Task
 from resume_gym.text.lines import GLUE, Content, Line, parse, plain, read
-from resume_gym.text.reference import Reference, make_reference
+from resume_gym.text.reference import Reference, align, make_reference
 from resume_gym.text.thresholds import FEW, SEVERAL
+
+_MOST = 600  # lines, as for the rubric judge
+_SAME = 80.0  # percent of equal letters, from which a line copies another
 
 
 def grade_items(task: Task, revised: str, verdict: Verdict) -> Verdict:
@@ -68,7 +72,9 @@ def _by_rule(item: Item, task: Task, revised: str) -> tuple[int, str]:
         return 0, "The revision does not have it."
     if item.weight < 0:
         return -1, f'"{places[0].body[:60]}" has it.'
-    true = [*reference.evidence, *(read(plain(fact)) for fact in task.facts)]
+    own = {*read(plain(reference.name)).words, "i", "my"}  # others' deeds may have no subject
+    mine = [one for one in reference.evidence if not own.isdisjoint(one.words)]
+    true = [*(mine or reference.evidence), *(read(plain(fact)) for fact in task.facts)]
     if item.kind == "skill":
         earned = any(_name(item.text).search(one.body.casefold()) for one in true)
     elif item.kind == "figure":
@@ -111,14 +117,18 @@ def _name(text: str) -> re.Pattern[str]:
 
 def _is_filled(lines: Sequence[Line], head: int, reference: Reference) -> bool:
     """Return whether the revision put a line with true content below a heading, new or moved."""
-    old, new = ([line.body.casefold() for line in text] for text in (reference.lines, lines))
-    changes = [change for change in LCSseq.opcodes(old, new) if change.tag != "equal"]
-    put = {place for change in changes for place in range(change.dest_start, change.dest_end)}
+    if len(lines) > _MOST:
+        return False
+    units = [told[0] if told else -1 for told in align(lines, reference)]
+    # an edited line keeps its place
+    runs = LCSseq.opcodes(range(len(reference.lines)), units).as_list()
+    put = {place for tag, *_, start, end in runs if tag != "equal" for place in range(start, end)}
     for place in range(head + 1, len(lines)):
         if lines[place].kind == "heading":
             return False
-        words = set(lines[place].content.words) - GLUE
-        own = place in put and new.count(new[place]) == 1
-        if own and sum(map(reference.knows, words)) >= FEW:
-            return True
+        words, body = set(lines[place].content.words) - GLUE, lines[place].body
+        if place in put and sum(map(reference.knows, words)) >= FEW:
+            others = (line.body for line in lines if line is not lines[place])
+            if not any(fuzz.ratio(body, other) > _SAME for other in others):
+                return True
     return False

@@ -310,7 +310,7 @@ class ResumeEditEnv(EditEnv):
     `lines` (after wrapping), `longest_line` (characters), `submitted`, `error` (one of
     `resume_gym.ERRORS`), `episode_reward` (so far), `graded`, `score` (0-100 once graded),
     `reward_*` (this step's terms, which sum to the reward) and `verdict_*` (the judge's fields:
-    -1, 0, 1).
+    -1, 0, 1). A task with rubric items adds `reward_rubric` and `verdict_rubric` (-1 to 1).
 
     ## Arguments
     All are JSON values.

@@ -19,7 +19,6 @@ from resume_gym.editing import (
 )
 from resume_gym.rewards import LineVerdict, Verdict
 from resume_gym.tasks import Task, TaskError
-from resume_gym.text.items import grade_items
 from resume_gym.tools import TOOLBOX, FailedCall, ToolCall
 
 __all__ = ["Ledger", "Rules", "Session", "State", "Step"]
@@ -121,6 +120,8 @@ class Session(EditSession[Task, Verdict]):
     def grade(self, verdict: Verdict) -> Ledger:
         """See `EditSession.grade`; rules grade the rubric items that need no model."""
         if self.task.rubric and isinstance(verdict, Verdict):
+            from resume_gym.text.items import grade_items  # importing resume_gym must stay quick
+
             verdict = grade_items(self.task, self.resume, verdict)
         return super().grade(verdict)
 

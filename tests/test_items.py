@@ -12,7 +12,7 @@ from conftest import BEST, make_task
 from model_answers import FakeAsks, checked, code_of, compared
 from scripted import CHAT, SUBMIT, Scripted
 
-from learners.config import Config
+from learners.config import Config, ConfigError
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.workload import Workload
 from resume_gym import Rules, Session, Task, TaskError, Verdict, load_tasks, tool_call
@@ -259,6 +259,11 @@ def test_rules_alone_refuse_an_item_for_models(
     assert "'Claims a degree that the original lacks' of b needs a model judge" in line
     with pytest.raises(JudgeRefused, match="needs a model judge"):
         make_judge("rubric").judge(replace(TASK, rubric=(DEGREE,)), "x")
+    held = replace(TASK, rubric=(DEGREE,))
+    one = file_of(tmp_path, replace(TASK, task_id="b", split="train"), held)
+    with pytest.raises(ConfigError, match="needs a model judge such as gemini; got 'rubric'"):
+        Workload.of(Config(tasks=one))
+    source = file_of(tmp_path, replace(TASK, rubric=(DEGREE,)))
     env: Any = gym.make("ResumeEdit-v0", tasks=source, split="eval", judge="fake_judges:Fake")
     with pytest.raises(ValueError, match=r"needs a model judge such as gemini; got 'fake'"):
         env.reset()

@@ -7,7 +7,6 @@ module turns the answers into a verdict. Its entry points are `gemini`, `openai`
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeRefused, judge_error
@@ -142,10 +141,7 @@ class ModelJudge(AsyncJudge):
             self._items(task, revised, draw),
             *(self._look(task, task.resume, revised, swapped, draw) for swapped in swaps),
         )
-        verdict = _verdict(_agreed(orders), claim_check)
-        reasons = {**verdict.reasons, **{text: reason for text, (_, reason) in items.items()}}
-        grades = {text: grade for text, (grade, _) in items.items()}
-        return replace(verdict, reasons=reasons, items=grades)
+        return _verdict(_agreed(orders), claim_check, items)
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         """Return 1 if the second of two texts is preferred, -1 if the first is, 0 if neither is.
@@ -260,7 +256,11 @@ def _common(opinions: Sequence[_Opinion]) -> _Opinion:
     return first._replace(sure=sum(opinion.sure for opinion in opinions) / len(opinions))
 
 
-def _verdict(compared: Mapping[str, _Opinion], claim_check: SupportAnswer | None) -> Verdict:
+def _verdict(
+    compared: Mapping[str, _Opinion],
+    claim_check: SupportAnswer | None,
+    items: Mapping[str, tuple[int, str]],
+) -> Verdict:
     grades = {field: opinion.better for field, opinion in compared.items()}
     reasons = {field: opinion.reason for field, opinion in compared.items()}
     confidence = {field: opinion.sure for field, opinion in compared.items()}
@@ -279,5 +279,9 @@ def _verdict(compared: Mapping[str, _Opinion], claim_check: SupportAnswer | None
                 grades[field] = 0
                 reasons[field] = f'No better, since "{worst.quote}" has no support.'
     return Verdict(
-        hallucination=-1 if claims else 1, **grades, reasons=reasons, confidence=confidence
+        hallucination=-1 if claims else 1,
+        **grades,
+        reasons=reasons | {text: reason for text, (_, reason) in items.items()},
+        confidence=confidence,
+        items={text: grade for text, (grade, _) in items.items()},
     )

@@ -197,7 +197,7 @@ def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
     return Verdict(**fields, reasons=reasons, confidence=confidence, items=outcome)
 
 
-def _grade(verdict: Verdict, field: str) -> int:
+def _grade(verdict: Verdict, field: str) -> Any:
     """Return the grade of a field or, by its text, of a rubric item."""
     return verdict.items[field] if field in verdict.items else getattr(verdict, field)
 

@@ -23,12 +23,7 @@ _SAME = 80.0  # percent of equal letters, from which a line copies another
 
 
 def grade_items(task: Task, revised: str, verdict: Verdict) -> Verdict:
-    """Return a verdict with the grades of all rubric items, and the reasons for them.
-
-    Args:
-        task: The task.
-        revised: The revised resume.
-        verdict: The judge's verdict on it, with the grades of the items of kind "judged".
+    """Return a judge's verdict on a revised resume with the grades of all rubric items.
 
     Raises:
         ValueError: The grade of a judged item is missing, or has the wrong sign.
@@ -72,8 +67,8 @@ def _by_rule(item: Item, task: Task, revised: str) -> tuple[int, str]:
         return 0, "The revision does not have it."
     if item.weight < 0:
         return -1, f'"{places[0].body[:60]}" has it.'
-    own = {*read(plain(reference.name)).words, "i", "my"}  # others' deeds may have no subject
-    mine = [one for one in reference.evidence if not own.isdisjoint(one.words)]
+    candidate = {*read(plain(reference.name)).words, "i", "my"}  # others may be left unnamed
+    mine = [one for one in reference.evidence if not candidate.isdisjoint(one.words)]
     true = [*(mine or reference.evidence), *(read(plain(fact)) for fact in task.facts)]
     if item.kind == "skill":
         earned = any(_name(item.text).search(one.body.casefold()) for one in true)
@@ -121,8 +116,8 @@ def _is_filled(lines: Sequence[Line], head: int, reference: Reference) -> bool:
         return False
     units = [told[0] if told else -1 for told in align(lines, reference)]
     # an edited line keeps its place
-    runs = LCSseq.opcodes(range(len(reference.lines)), units).as_list()
-    put = {place for tag, *_, start, end in runs if tag != "equal" for place in range(start, end)}
+    edits = LCSseq.editops(range(len(reference.lines)), units)
+    put = {edit.dest_pos for edit in edits if edit.tag == "insert"}
     for place in range(head + 1, len(lines)):
         if lines[place].kind == "heading":
             return False

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
+from typing import Any
 
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import cut
@@ -67,7 +68,7 @@ class RubricJudge:
             return rejected(task, Veto("padding", f"It has grown beyond {over}."))
         after = measure(revised, reference)
         comparison = _compare(before, after)
-        grades = {field: comparison.grade(field) for field in GRADED_FIELDS}
+        grades: dict[str, Any] = {field: comparison.grade(field) for field in GRADED_FIELDS}
         reasons = {field: _reason(field, grades[field], after) for field in GRADED_FIELDS}
         reasons["hallucination"], sure = _support(after.findings)
         sizes = {**comparison.changes, "preference": comparison.preference}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from learners.config import Config, ConfigError
 from learners.rollouts.workload import Workload
 from resume_gym.judges import AsyncJudge
-from resume_gym.judges.prompt import COMPARISON, SUPPORT
+from resume_gym.judges.prompt import COMPARISON, ITEMS, SUPPORT
 from resume_gym.judges.votes import Votes
 from resume_gym.llm import Answer
 from resume_gym.llm.prices import dollars
@@ -16,7 +16,7 @@ CHARACTERS = 3.6
 
 SmolLM2's tokenizer has 3.5 to 3.9 on the prompts of real tasks; larger vocabularies have more."""
 # an answer with eight changes, and one with ten and a claim, in the lengths that the prompts allow
-_ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400}
+_ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400, ITEMS: 400}
 _TASKS = 32  # tasks whose prompts are measured
 
 

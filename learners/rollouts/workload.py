@@ -14,7 +14,7 @@ from resume_gym import Rules, Session, TaskError
 from resume_gym.agents import AGENTS
 from resume_gym.env import EditEnv
 from resume_gym.evaluation import Returns, Summary, evaluate, summarise
-from resume_gym.judges import Judge
+from resume_gym.judges import Judge, check_items
 from resume_gym.tasks import SPLITS
 
 TEXT_TURNS = 64
@@ -75,6 +75,7 @@ class Workload:
         train, held_out = cast("Iterator[EditEnv]", made)
         if train.judge is None:
             raise ConfigError(f"judge: {config.env} has none; expected a name or JSON")
+        check_items(train.judge, held_out.tasks)
         kind = train.session_type
         chat = ChatTokens.of(config.model, kind.toolbox.schemas)
         tasks = train.tasks, held_out.tasks[: config.eval_tasks]

@@ -153,7 +153,9 @@ def _run(options: argparse.Namespace) -> int:
         evaluated = evaluation(contest, entries, figures)
         if results:
             created = datetime.now(UTC).isoformat(timespec="seconds")
-            results.finish({**evaluated, "created": created}, contest.session_type.terms)
+            results.finish(
+                {**evaluated, "created": created}, contest.session_type.terms_of(contest.tasks)
+            )
     if options.json:
         _print_json(evaluated, contest, entries)
     else:

@@ -99,7 +99,9 @@ def _run(options: argparse.Namespace) -> int:
         )
         evaluated = evaluation(contest, entries, figures)
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        results.finish({**evaluated, "created": created}, contest.session_type.terms)
+        results.finish(
+            {**evaluated, "created": created}, contest.session_type.terms_of(contest.tasks)
+        )
     moved = {pair[1].name: _moves(*pair)[:_MOVES] for pair in pairs}
     if options.json:
         print_json({**evaluated, "moves": moved})

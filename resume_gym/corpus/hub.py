@@ -105,10 +105,13 @@ def to_datasets(tasks: Sequence[Task]) -> Any:
             "evidence": datasets.List({"kind": text, "title": text, "text": text}),
         }
     )
+    if any(task.rubric for task in tasks):
+        item = {"text": text, "weight": datasets.Value("float64"), "kind": text}
+        features["rubric"] = datasets.List(item)
     made = {}
     for split in SPLITS:
         rows = [task.to_row() for task in tasks if task.split == split]
-        columns = {name: [row[name] for row in rows] for name in features}
+        columns = {name: [row.get(name, []) for row in rows] for name in features}
         if rows:
             made[_TO_HUB[split]] = datasets.Dataset.from_dict(columns, features=features)
     return datasets.DatasetDict(made)

@@ -13,6 +13,7 @@ from resume_gym.evaluation.summary import Returns, Summary
 from resume_gym.llm import Usage
 
 _NONE = "-"
+_ITEMS = 20  # rubric items shown; the others are in evaluation.json
 _FIGURE = 6  # characters: -12.34
 LABELS, COLUMN = 33, _FIGURE + 3
 """Width of the labels, and least width of an agent's column, in characters."""
@@ -46,12 +47,14 @@ def sections(
     columns = tuple(summaries.values())
     weaknesses = {name for column in columns for name in getattr(column, "by_weakness", ())}
     fields = dict.fromkeys(name for column in columns for name in getattr(column, "verdict", ()))
+    items = dict.fromkeys(name for column in columns for name in getattr(column, "items", ()))
     spread = [statistics[name] for name in summaries] if statistics is not None else []
     cells = {
         "Reward": _cells(_REWARD, columns, errors),
         "Over tasks": _cells(_over_tasks(spread), spread) if spread else {},
         "Mean reward by weakness": _entries("by_weakness", sorted(weaknesses), columns, errors),
         "Judge, mean of each field": _entries("verdict", fields, columns),
+        "Rubric items, mean of each": _entries("items", list(items)[:_ITEMS], columns),
         "Behaviour": _cells(_BEHAVIOUR, columns, errors),
         "Episodes": _cells(_EPISODES, columns),
     }

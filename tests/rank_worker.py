@@ -18,10 +18,11 @@ import torch
 from tiny import ARCHITECTURES, make_sample, tiny_group, tiny_policy
 from torch import Tensor
 
+from learners.build import make_backend, make_trainer
 from learners.config import Config
 from learners.losses import LossInput, LossOutput, aipo
 from learners.training import ranks
-from learners.training.backends import Backend, make_backend
+from learners.training.backends import Backend
 from learners.training.batching import pack, unshare
 from learners.training.checkpoint import CheckpointError, latest
 from learners.training.policy import Policy
@@ -51,7 +52,7 @@ def rows(architecture: str = "qwen3", apart: bool = False) -> list[Any]:
 
 def prepared(settings: Config) -> tuple[Backend, Policy]:
     backend = make_backend(settings)
-    return backend, backend.prepare(settings)
+    return backend, backend.prepare()
 
 
 def whole(backend: Backend) -> dict[str, Tensor]:
@@ -147,7 +148,7 @@ def bad_batches(backend: str, folder: Path) -> dict[str, Any]:
 def full_disk(backend: str, folder: Path) -> dict[str, Any]:
     """A save that fails while it writes, after one that succeeds."""
     checkpoints = folder / f"checkpoints-{backend}"
-    trainer = Trainer(config(folder, backend, async_save=backend == "fsdp2"), checkpoints)
+    trainer = make_trainer(config(folder, backend, async_save=backend == "fsdp2"), checkpoints)
     trainer.step(1, tiny_group(tiny_policy("qwen3")[0]))
     trainer.save(1)
     trainer.wait_for_checkpoint()
@@ -217,7 +218,7 @@ def attacked(backend: str, folder: Path) -> dict[str, Any]:
     """Errors of checkpoints with a payload, from as many and from other ranks; what it did."""
     marker = folder / f"executed-{backend}"
     checkpoints = folder / f"attacked-{backend}"
-    trainer = Trainer(config(folder, backend), checkpoints)
+    trainer = make_trainer(config(folder, backend), checkpoints)
     errors = []
     for source in sorted(folder.glob(f"{backend}-*")):
         for name, payload in payloads(marker).items():

@@ -22,7 +22,8 @@ from transformers import AutoModelForCausalLM
 from learners import aipo
 from learners.engines import EngineError
 from learners.planning.machine import Machine
-from learners.rollouts.orchestrator import Orchestrator, StepRollouts
+from learners.rollouts.batch import Batch
+from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.trajectories import Trajectories
 from learners.run.folder import RunFolder
@@ -283,7 +284,7 @@ def test_a_run_stops_without_verdicts_and_resumes(
 ) -> None:
     play = Orchestrator.batch
 
-    async def busy(self: Orchestrator, step: int) -> StepRollouts:
+    async def busy(self: Orchestrator, step: int) -> Batch:
         if step == 2:
             raise JudgeUnavailable("busy")
         return await play(self, step)

@@ -13,9 +13,9 @@ import pytest
 from huggingface_hub import ModelCard, ModelCardData
 
 import resume_gym
+from learners.build import make_workload
 from learners.config import Config, ConfigError
 from learners.planning.machine import Machine
-from learners.rollouts.workload import Workload
 from learners.run import model_card
 from learners.run.folder import RunFolder
 from learners.run.model_card import make, write, write_facts
@@ -53,7 +53,7 @@ def a_run(path: Path, edited: bool = True, **settings: Any) -> RunFolder:
     config = Config(name=path.name, runs=path.parent, eval_tasks=2, eval_rollouts=4, **settings)
     run = RunFolder(path)
     run.configure(config)
-    write_facts(run, config, Workload.of(config))
+    write_facts(run, config, make_workload(config))
     for step in (1, 2):
         run.append({"step": step, "reward": step / 2, "sampled_tokens": 1000.0, "entropy": 0.2})
     (path / "dashboard.png").write_bytes(b"a picture")

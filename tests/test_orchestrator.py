@@ -12,11 +12,12 @@ import pytest
 from conftest import BEST, WORST, make_task
 from scripted import CHAT, EDIT, REVIEW, SUBMIT, FixedJudge, Scripted
 
+from learners.build import make_orchestrator
 from learners.config import Config
 from learners.engines import Engine, EngineError, RefusedError
-from learners.rollouts import orchestrator as module
-from learners.rollouts.orchestrator import Orchestrator, StepRollouts
-from learners.rollouts.rollout_source import Batch
+from learners.rollouts import journal
+from learners.rollouts.batch import Batch
+from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from resume_gym import Rules, Task, Verdict, tool_call
@@ -46,18 +47,18 @@ def make(
     held_out = [make_task(9, split="eval")]
     work = Workload(Rules(max_turns=3), TASKS, held_out, judge or FixedJudge(), CHAT)
     kept = Trajectories(folder) if folder else None
-    return Orchestrator(replace(CONFIG, **changes), work, engine, kept, note)
+    return make_orchestrator(replace(CONFIG, **changes), work, engine, kept, note)
 
 
 def says(*script: str | Exception) -> Scripted:
     return Scripted(lambda key: script)
 
 
-def batch(made: Orchestrator, step: int = 1) -> StepRollouts:
+def batch(made: Orchestrator, step: int = 1) -> Batch:
     return asyncio.run(made.batch(step))
 
 
-def texts(one: StepRollouts) -> list[tuple[int, int, str]]:
+def texts(one: Batch) -> list[tuple[int, int, str]]:
     return [(r.group, r.member, r.session.task.task_id) for r in one.rollouts]
 
 
@@ -278,8 +279,8 @@ def test_judges_do_not_block_the_event_loop() -> None:
     judge = FixedJudge(seconds=0.6)
     made = make(Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.05), judge, timeout_s=30.0)
 
-    async def watched() -> StepRollouts:
-        watch = asyncio.create_task(made.watch())
+    async def watched() -> Batch:
+        watch = asyncio.create_task(made.watchdog.watch())
         try:
             return await made.batch(1)
         finally:
@@ -304,21 +305,21 @@ def test_verdicts_are_given_side_by_side() -> None:
 def test_what_a_model_judge_has_cost_is_a_metric() -> None:
     judge = FixedJudge()
     judge.usage = Usage(9, 0, 800, 200, 1.5)  # type: ignore[attr-defined]
-    metrics = Batch.of(batch(make(says(EDIT, SUBMIT), judge)), 1).metrics
+    metrics = batch(make(says(EDIT, SUBMIT), judge)).metrics
     assert (metrics["judge_tokens"], metrics["judge_dollars"]) == (1000, 1.5)
     judge.usage = Usage(9, 0, 800, 200, None)  # type: ignore[attr-defined]
-    assert "judge_dollars" not in Batch.of(batch(make(says(EDIT, SUBMIT), judge)), 1).metrics
-    assert "judge_tokens" not in Batch.of(batch(make(says(EDIT, SUBMIT))), 1).metrics
+    assert "judge_dollars" not in batch(make(says(EDIT, SUBMIT), judge)).metrics
+    assert "judge_tokens" not in batch(make(says(EDIT, SUBMIT))).metrics
 
 
 def test_a_hanging_request_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ALARM_S", 0.1)
+    monkeypatch.setattr(journal, "ALARM_S", 0.1)
     notes: list[str] = []
     slow = Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.5 if key < 2 else 0.0)
     made = make(slow, note=notes.append, groups=1)
 
     async def watched() -> None:
-        watch = asyncio.create_task(made.watch())
+        watch = asyncio.create_task(made.watchdog.watch())
         await made.batch(1)
         watch.cancel()
 

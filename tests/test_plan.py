@@ -12,14 +12,14 @@ from huggingface_hub import constants
 from rich.console import Console
 
 from learners import aipo
+from learners.build import server_settings
 from learners.config import PRESETS, Config, ConfigError, read_toml
 from learners.engines.server import command
 from learners.planning.machine import Machine
-from learners.planning.plan import Plan, count_parameters, make_plan
+from learners.planning.plan import RunPlan, count_parameters, evaluations, make_plan
 from learners.planning.table import show
-from learners.planning.verdicts import evaluations
 from learners.training import models
-from learners.training.backends.step import make_policy
+from learners.training.backends.step import PolicySettings, make_policy
 from learners.training.flops import peak_bandwidth
 from resume_gym.llm.gemini import KEYS
 
@@ -75,7 +75,7 @@ def alone() -> Config:
     return Config(model="Qwen/Qwen3-0.6B", **own)
 
 
-def printed(plan: Plan, width: int = 100) -> str:
+def printed(plan: RunPlan, width: int = 100) -> str:
     out = StringIO()
     show(plan, Console(file=out, width=width))
     return out.getvalue()
@@ -179,7 +179,9 @@ def test_other_judges_have_no_price(source: Config) -> None:
 def test_adapters_are_counted_as_peft_makes_them() -> None:
     config, model = Config(lora_rank=4), models.skeleton("nano")
     counted = count_parameters(config, model)
-    made = list(make_policy(config, model, "float32").parameters())
+    made = list(
+        make_policy(PolicySettings("nano", 1.0, "float32", 4), model, "float32").parameters()
+    )
     trained = sum(weight.numel() for weight in made if weight.requires_grad)
     assert counted == (sum(weight.numel() for weight in made), trained)
 
@@ -409,13 +411,13 @@ def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch)
     config = Config(engine="vllm")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     plan = make_plan(config, Machine.here()._replace(gpus=()))
-    told = command(config, 0, "127.0.0.1", 1)
+    told = command(server_settings(config), 0, "127.0.0.1", 1)
     cache = int(told[told.index("--kv-cache-memory-bytes") + 1])
     assert plan.serving is not None
     assert plan.serving.device - plan.serving.weights == cache
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for one in (config, replace(config, colocated=True, max_staleness=0)):
-        told = command(one, 0, "127.0.0.1", 1)
+        told = command(server_settings(one), 0, "127.0.0.1", 1)
         share = float(told[told.index("--gpu-memory-utilization") + 1])
         serving = make_plan(one, H200).serving
         assert serving is not None

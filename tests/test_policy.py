@@ -20,7 +20,7 @@ from transformers.models.qwen3 import modeling_qwen3
 from learners.config import ConfigError
 from learners.training import head
 from learners.training.batching import PackedRow, pack
-from learners.training.head import Head, chunk_size
+from learners.training.head import ChunkedHead, chunk_size
 from learners.training.policy import Policy
 
 PROMPT = [3, 1, 4]
@@ -142,7 +142,7 @@ def test_gradients_of_halves_are_summed_in_single(monkeypatch: pytest.MonkeyPatc
     for dtype in (torch.bfloat16, torch.float64):
         linear = nn.Linear(16, 31, bias=False, dtype=dtype)
         linear.weight.data.copy_(weight)
-        logprobs, _ = Head(linear)(hidden.to(dtype), targets)
+        logprobs, _ = ChunkedHead(linear)(hidden.to(dtype), targets)
         logprobs.sum().backward()
         assert linear.weight.grad is not None
         found.append((logprobs.detach().double(), linear.weight.grad.double()))
@@ -165,7 +165,7 @@ def test_products_of_halves_are_as_exact_as_their_inputs(monkeypatch: pytest.Mon
     torch.manual_seed(0)
     layer = nn.Linear(64, 301, bias=False)
     hidden, targets = torch.randn(50, 64, requires_grad=True), torch.randint(0, 301, (50,))
-    logprobs, _ = Head(layer)(hidden, targets)
+    logprobs, _ = ChunkedHead(layer)(hidden, targets)
     found = [logprobs, *torch.autograd.grad(logprobs.sum(), (hidden, layer.weight))]
     assert dtypes == [torch.bfloat16] * 6  # logits twice, the gradient of the weight
 
@@ -216,4 +216,4 @@ def test_chunks_follow_the_memory(vocabulary: int, gigabytes: int, tokens: int) 
 
 def test_a_head_with_a_bias_is_refused() -> None:
     with pytest.raises(ConfigError, match="without a bias"):
-        Head(nn.Linear(2, 3))
+        ChunkedHead(nn.Linear(2, 3))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Self
@@ -24,12 +25,13 @@ import torch
 from fake_vllm import FakeVLLM
 
 from learners import aipo
+from learners.build import make_distant_orchestrator
 from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
-from learners.engines.server import Server, command, environment, own_address
+from learners.engines.server import Server, ServerSettings, command, environment, own_address
 from learners.engines.vllm import VLLMEngine, unreachable
 from learners.engines.vllm_plugin import KEY, KeyRequired
-from learners.rollouts.orchestrator import StepRollouts
+from learners.rollouts.batch import Batch
 from learners.rollouts.rollout import NOT_SAMPLED
 from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.sampler import BackgroundSampler
@@ -39,6 +41,7 @@ from learners.training import models, ranks
 from resume_gym import TOOLS, tool_call
 
 SAMPLING = Sampling(0.7, 8, {5}, (1,))
+SERVER = ServerSettings("nano", "float32", 1, gpus=1, colocated=False, threads=0)
 
 
 def speak(ids: Sequence[int]) -> Sequence[int]:
@@ -424,11 +427,10 @@ def test_servers_import_nothing_from_the_current_folder(
     monkeypatch.chdir(tmp_path)
     shadow = tmp_path / "vllm.py"
     shadow.write_text("open('imported.txt', 'w').close()\n")
-    config = Config(engine="vllm")
-    words = command(config, 0, "127.0.0.1", 8000)
+    words = command(SERVER, 0, "127.0.0.1", 8000)
     start = words.index(sys.executable, 1)
     python = words[start : words.index("-c") + 1]
-    for options, safe in ((python, {}), ([sys.executable, "-c"], environment(config, 0))):
+    for options, safe in ((python, {}), ([sys.executable, "-c"], environment(SERVER, 0))):
         subprocess.run([*options, "import vllm"], env={**os.environ, **safe}, check=False)
         assert not (tmp_path / "imported.txt").exists()
 
@@ -450,7 +452,7 @@ def test_trainers_have_expandable_segments_unless_the_user_configured_the_alloca
     monkeypatch.setattr(os, "environ", dict(given))
     ranks.start()
     assert os.environ == trainer
-    found = environment(Config(engine="vllm"), 0)
+    found = environment(SERVER, 0)
     assert {name: value for name, value in found.items() if "ALLOC_CONF" in name} == server
 
 
@@ -458,9 +460,9 @@ def test_each_run_makes_a_key_that_no_command_line_shows(monkeypatch: pytest.Mon
     keys = []
     for given in ("", "", "mine"):
         monkeypatch.setenv(KEY, given)
-        key = environment(Config(engine="vllm"), 0)[KEY]
+        key = environment(SERVER, 0)[KEY]
         assert key == os.environ[KEY], "it is there for the clients"
-        assert key not in " ".join(command(Config(engine="vllm"), 0, "127.0.0.1", 8000))
+        assert key not in " ".join(command(SERVER, 0, "127.0.0.1", 8000))
         keys.append(key)
     assert len(set(keys)) == 3
     assert min(map(len, keys[:2])) > 40
@@ -479,7 +481,7 @@ def test_a_server_listens_where_rank_0_reaches_it(
     monkeypatch.setenv("MASTER_PORT", "29500")
     for rank, address in ((0, "127.0.0.1"), (8, "facing http://node-1:29500")):
         monkeypatch.setattr("learners.training.ranks.rank", lambda rank=rank: rank)
-        server = Server(Config(engine="vllm"), 0, tmp_path / "engine.log", print)
+        server = Server(SERVER, 0, tmp_path / "engine.log", print)
         assert server.url.startswith(f"http://{address}:")
         assert server._command[server._command.index("--host") + 1] == address
 
@@ -504,8 +506,9 @@ def beside(server: FakeVLLM, folder: Path, done: int = 0, **changes: object) -> 
     config = Config(
         **{"engine": "vllm", "eval_rollouts": 2, "steps": 9, **settings, **changes}  # type: ignore[arg-type]
     )
-    urls = [server.url]
-    made = BackgroundSampler(config, urls, Trajectories(folder), done, print)
+    build = partial(make_distant_orchestrator, config, [server.url], Trajectories(folder))
+    steps = range(done + 1, config.steps + 1)
+    made = BackgroundSampler(build, steps, config.max_staleness, print)
     made.published(done)
     return made
 
@@ -520,7 +523,7 @@ def played(folder: Path, step: int, count: int = 6) -> bool:
     return False
 
 
-def versions(one: StepRollouts) -> set[int]:
+def versions(one: Batch) -> set[int]:
     return {v for rollout in one.rollouts for v in rollout.versions} - {NOT_SAMPLED}
 
 
@@ -623,9 +626,8 @@ def test_a_difference_beyond_rounding_stops_the_run(
     limit: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = Config(precision=precision, temperature=temperature)
     trainer: Any = SimpleNamespace(gaps=lambda probes: torch.tensor(probes))
-    source = RolloutSource(config, trainer)
+    source = RolloutSource(trainer, temperature, precision, torch.float32, False, None)
     monkeypatch.setattr(source, "_update", lambda version: [0.0, 1.98 * limit])
     assert source.publish(1) == pytest.approx(0.99 * limit)
     monkeypatch.setattr(source, "_update", lambda version: [0.0, 2.02 * limit])
@@ -642,7 +644,7 @@ def test_a_missing_library_is_named_at_once(
 
     monkeypatch.setattr("ctypes.CDLL", none)
     with pytest.raises(EngineError, match=r"Debian's package libnuma1: libnuma\.so\.1"):
-        Server(Config(engine="vllm"), 0, tmp_path / "engine.log", print)
+        Server(SERVER, 0, tmp_path / "engine.log", print)
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["ends", "is ended"])

@@ -17,15 +17,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_model
 from torch import Tensor
 
-from learners.config import Config, ConfigError, read_toml
+from learners.config import Config, read_toml
 from learners.engines import EngineError, RefusedError, Sampling
-from learners.engines.server import Server
+from learners.engines.server import Server, ServerSettings
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine, unreachable
+from learners.errors import ConfigError
 from learners.rollouts import rollout
 from learners.rollouts.tokens import ChatTokens
 from learners.training import checkpoint, models, ranks
-from learners.training.backends.step import make_policy, merge_adapters
+from learners.training.backends.step import PolicySettings, make_policy
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from resume_gym import EditSession
@@ -218,9 +219,17 @@ class ModelPlayer:
                 engine.load_weights(version, lambda: _weights(config))
                 return engine
             self._logs = Path(tempfile.mkdtemp(prefix="resume-gym-"))
+            settings = ServerSettings(
+                model=config.model,
+                precision=config.precision,
+                seed=config.seed,
+                gpus=config.engine_gpus,
+                colocated=False,
+                threads=config.threads,
+            )
             for number in range(config.engine_procs):
                 log = self._logs / f"engine-{number}.log"
-                self._servers.append(Server(config, number, log, lambda sentence: None))
+                self._servers.append(Server(settings, number, log, lambda sentence: None))
             for server in self._servers:
                 server.ready()
         except EngineError as problem:
@@ -287,12 +296,13 @@ def _policy(found: FoundModel) -> Policy:
     model = model.to(ranks.device())
     if found.weights is None:
         return Policy(model, config.temperature, config.precision).eval()
-    policy = make_policy(config, model, config.precision)
+    adapters = config.lora_rank, config.lora_alpha
+    settings = PolicySettings(config.model, config.temperature, config.precision, *adapters)
+    policy = make_policy(settings, model, config.precision)
     load_model(policy, str(found.weights))
     return policy.eval()
 
 
 def _weights(config: Config) -> Iterable[tuple[str, Tensor]]:
     model: Any = models.load(config.model)
-    named = ((name, weight.detach()) for name, weight in model.named_parameters())
-    return merge_adapters(replace(config, lora_rank=0), named)
+    return ((name, weight.detach()) for name, weight in model.named_parameters())

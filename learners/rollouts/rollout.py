@@ -22,7 +22,7 @@ class EpisodeError(Exception):
     """An environment raised an exception, the cause, or returned a malformed value."""
 
 
-class Episode(Protocol):
+class PlayableSession(Protocol):
     """An episode that a policy can play: an `EditSession` or a `TextSession`.
 
     Attributes:
@@ -89,13 +89,13 @@ class Rollout:
 
     group: int
     member: int
-    session: Episode
+    session: PlayableSession
     prompt: list[int]
     response: list[int] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
-    before: Episode | None = None
+    before: PlayableSession | None = None
 
     def append_observation(self, ids: Sequence[int]) -> None:
         """Append tokens that the policy did not sample."""

@@ -9,10 +9,11 @@ is stored once.
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from learners.config import ConfigError
+from learners.errors import ConfigError
 from learners.rollouts.rollout import Rollout
 from learners.training.checkpoint import open_to_append, write_text
 from resume_gym.atomic_write import sync
@@ -68,10 +69,16 @@ class Trajectories:
         sync(self.path(step))
         sync(self._folder)
 
-    def restore(self, step: int, planned: Sequence[Rollout]) -> list[Rollout]:
+    def restore(self, step: int, planned: Sequence[Rollout], whole: bool) -> list[Rollout]:
         """Return the planned rollouts, with those already on disk restored.
 
         If a rollout has two lines, the later one counts, since it includes the verdict.
+
+        Args:
+            step: number of the step.
+            planned: its unplayed rollouts.
+            whole: whether all are played again if any is missing. Log-probabilities depend on the
+                batch, so a smaller one would sample other tokens. Verdicts are kept in `before`.
 
         Raises:
             ConfigError: the file belongs to another run or step.
@@ -79,7 +86,11 @@ class Trajectories:
         played = self._restored = self._played(step, {one.group for one in planned})
         records = (played.get((rollout.group, rollout.member)) for rollout in planned)
         pairs = zip(planned, records, strict=True)
-        return [self._restore(step, rollout, record) for rollout, record in pairs]
+        restored = [self._restore(step, rollout, record) for rollout, record in pairs]
+        if not whole or all(rollout.session.done for rollout in restored):
+            return restored
+        again = zip(planned, restored, strict=True)
+        return [replace(rollout, before=old.session) for rollout, old in again]
 
     def _restore(self, step: int, planned: Rollout, record: Mapping[str, Any] | None) -> Rollout:
         try:

@@ -12,7 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from learners.config import Config, ConfigError, differences, read_toml, to_toml
+from learners.config import Config, differences, read_toml, to_toml
+from learners.errors import ConfigError
 from learners.rollouts.trajectories import Trajectories
 from learners.training.checkpoint import open_to_append, write_text
 from resume_gym import EDITION

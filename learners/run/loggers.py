@@ -13,14 +13,16 @@ import math
 import os
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from learners.config import Config, ConfigError, to_dict, to_toml
+import tomli_w
+
+from learners.errors import ConfigError
 from learners.run.folder import RunFolder
 from learners.training import checkpoint
 
@@ -28,7 +30,7 @@ PROJECT = "resume-gym"
 """Project in trackio, and in W&B unless WANDB_PROJECT is set."""
 
 
-class Row(NamedTuple):
+class LogEntry(NamedTuple):
     """What is logged for a step: values by name, or a sentence.
 
     Attributes:
@@ -40,24 +42,26 @@ class Row(NamedTuple):
     content: Mapping[str, float] | str
 
 
-Write = Callable[[Sequence[Row]], None]
+Write = Callable[[Sequence[LogEntry]], None]
 """Writes rows so that they survive the death of this process; may raise any exception."""
-Open = Callable[[Config, RunFolder, str, int], AbstractContextManager[Write]]
+Settings = Mapping[str, Any]
+"""Settings of the run, as values that TOML can represent."""
+Open = Callable[[Settings, RunFolder, str, int], AbstractContextManager[Write]]
 """Opens a logger, given the name of the run in it and the first missing step."""
 
 
 @contextmanager
-def _tensorboard(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+def _tensorboard(settings: Settings, run: RunFolder, name: str, first: int) -> Iterator[Write]:
     from torch.utils.tensorboard import SummaryWriter
 
     writer: Any
     with SummaryWriter(str(run.path / "tensorboard"), purge_step=first) as writer:
         if first == 0:
-            indented = to_toml(config).replace("\n", "\n    ")  # a code block in Markdown
+            indented = tomli_w.dumps(settings).replace("\n", "\n    ")  # a code block in Markdown
             writer.add_text("config", f"    {indented}", 0)
         writer.flush()
 
-        def write(rows: Sequence[Row]) -> None:
+        def write(rows: Sequence[LogEntry]) -> None:
             for step, _, content in rows:
                 if isinstance(content, str):
                     writer.add_text("journal", content, step)
@@ -70,17 +74,17 @@ def _tensorboard(config: Config, run: RunFolder, name: str, first: int) -> Itera
 
 
 @contextmanager
-def _wandb(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+def _wandb(settings: Settings, run: RunFolder, name: str, first: int) -> Iterator[Write]:
     import wandb
 
     project = os.environ.get("WANDB_PROJECT") or PROJECT
-    names = {"project": project, "id": name, "name": config.name}
-    wandb_run: Any = wandb.init(**names, dir=run.path, config=to_dict(config), resume="allow")
+    names = {"project": project, "id": name, "name": settings["name"]}
+    wandb_run: Any = wandb.init(**names, dir=run.path, config=settings, resume="allow")
     # W&B's own step cannot decrease, but an evaluation can end after later training steps
     wandb_run.define_metric("step")
     wandb_run.define_metric("*", step_metric="step")
 
-    def write(rows: Sequence[Row]) -> None:
+    def write(rows: Sequence[LogEntry]) -> None:
         for step, _, content in rows:
             if isinstance(content, str):  # the journal is a live file, uploaded when it has grown
                 wandb_run.save(run.path / "journal.md", base_path=run.path, policy="live")
@@ -96,17 +100,17 @@ def _wandb(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Wr
 
 
 @contextmanager
-def _trackio(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+def _trackio(settings: Settings, run: RunFolder, name: str, first: int) -> Iterator[Write]:
     import trackio
 
-    settings: dict[str, Any] = {"name": name, "config": to_dict(config), "resume": "allow"}
-    settings |= {"auto_log_cpu": False, "auto_log_gpu": False, "embed": False}
+    options: dict[str, Any] = {"name": name, "config": settings, "resume": "allow"}
+    options |= {"auto_log_cpu": False, "auto_log_gpu": False, "embed": False}
 
-    def write(rows: Sequence[Row]) -> None:
+    def write(rows: Sequence[LogEntry]) -> None:
         # trackio prints into the progress display, and reports failures only as warnings
         with redirect_stdout(StringIO()), warnings.catch_warnings(record=True) as failures:
             warnings.simplefilter("always", UserWarning)
-            trackio_run = trackio.init(PROJECT, **settings)
+            trackio_run = trackio.init(PROJECT, **options)
             for step, _, content in rows:
                 text = isinstance(content, str)
                 trackio_run.log(
@@ -128,13 +132,13 @@ REWINDING = frozenset({"tensorboard"})
 """Loggers that, when opened, discard what they have of the first missing step and later ones."""
 
 
-def require(config: Config) -> None:
-    """Check that the packages of the configured loggers are installed.
+def require(names: Iterable[str]) -> None:
+    """Check that the packages of loggers are installed.
 
     Raises:
         ConfigError: a package is missing; the message names the extra to install.
     """
-    for name in config.log_to:
+    for name in names:
         if find_spec(name) is None:
             raise ConfigError(f"log_to: {name} needs `pip install -e .[{name}]`")
 
@@ -142,7 +146,7 @@ def require(config: Config) -> None:
 class Loggers:
     """All loggers of a run.
 
-    >>> with Loggers(config, run, done) as loggers:
+    >>> with Loggers(["tensorboard"], to_dict(config), run, done) as loggers:
     ...     loggers.say(step, sentence)
     ...     loggers.update()
 
@@ -150,7 +154,8 @@ class Loggers:
     logger receives what it has missed.
 
     Args:
-        config: settings; `log_to` names the loggers.
+        names: names of the loggers.
+        settings: settings of the run, which loggers show.
         run: the run folder, truncated to the steps in `done`.
         done: steps that an earlier process has completed.
 
@@ -158,20 +163,20 @@ class Loggers:
         ConfigError: a logger cannot be opened, and no step has been completed yet.
     """
 
-    def __init__(self, config: Config, run: RunFolder, done: int) -> None:
+    def __init__(self, names: Iterable[str], settings: Settings, run: RunFolder, done: int) -> None:
         self._run, self._file = run, run.path / "logged.json"
         self._logged = _read_logged(self._file)
-        self._contexts = {name: ExitStack() for name in config.log_to}
+        self._contexts = {name: ExitStack() for name in names}
         self._open: dict[str, Write] = {}
-        self._sentences: list[Row] = []
+        self._sentences: list[LogEntry] = []
         self._failures: dict[str, str] = {}
         for name, context in self._contexts.items():
-            new = {"name": f"{config.name}-{secrets.token_hex(4)}", "rows": []}
+            new = {"name": f"{settings['name']}-{secrets.token_hex(4)}", "rows": []}
             logged = self._logged.setdefault(name, new)
             keys = [key for key in logged["rows"] if _step(key) <= done]
             logged["rows"], first = keys, 1 + max(map(_step, keys), default=-1)
             with self._guarded(name):
-                opening = LOGGERS[name](config, run, logged["name"], first)
+                opening = LOGGERS[name](settings, run, logged["name"], first)
                 self._open[name] = context.enter_context(opening)
             if self._failures and done == 0:
                 raise ConfigError(f"log_to: {name}: {self._failures[name]}")
@@ -188,7 +193,7 @@ class Loggers:
 
     def say(self, step: int, sentence: str) -> None:
         """Log a sentence of the journal with the next update."""
-        self._sentences.append(Row(step, f"{step} {sentence}", sentence))
+        self._sentences.append(LogEntry(step, f"{step} {sentence}", sentence))
 
     def update(self) -> list[str]:
         """Write to each logger what it lacks of the run folder; return warnings."""
@@ -241,14 +246,14 @@ def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _rows(run: RunFolder) -> Iterator[Row]:
+def _rows(run: RunFolder) -> Iterator[LogEntry]:
     """Yield the metrics and evaluations in the run folder."""
     for row in run.metrics():
         step = int(row.pop("step"))
-        yield Row(step, f"{step}", {_tag(name): value for name, value in row.items()})
+        yield LogEntry(step, f"{step}", {_tag(name): value for name, value in row.items()})
     for evaluation in run.evaluations():
         step = int(evaluation.pop("step"))
-        yield Row(step, f"{step} evaluation", _flat("held_out", evaluation))
+        yield LogEntry(step, f"{step} evaluation", _flat("held_out", evaluation))
 
 
 def _step(key: str) -> int:

@@ -29,7 +29,8 @@ import tomli_w
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 import resume_gym
-from learners.config import Config, ConfigError, read_toml, stop, to_dict
+from learners.config import Config, read_toml, stop, to_dict
+from learners.errors import ConfigError
 from learners.planning.machine import Machine
 from learners.rollouts.workload import Workload
 from learners.run.folder import Metrics, RunFolder

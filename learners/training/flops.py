@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from learners.config import ConfigError
+from learners.errors import ConfigError
 from learners.training.batching import PackedRow
 from learners.training.packed_attention import Node
 

@@ -27,7 +27,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from learners.config import ConfigError
+from learners.errors import ConfigError
 from resume_gym.user_errors import did_you_mean
 
 NANO = Path(__file__).parents[1] / "nano" / "policy"

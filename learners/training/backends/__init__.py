@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from learners.config import Config
 from learners.losses import Loss
 from learners.training.batching import PackedRow
 from learners.training.policy import Policy
@@ -18,8 +16,8 @@ from learners.training.policy import Policy
 class Backend(Protocol):
     """Training backend; all methods are collective, so every rank has to call them."""
 
-    def prepare(self, config: Config) -> Policy:
-        """Load the configured model, shard it over the ranks, and create the optimizer.
+    def prepare(self) -> Policy:
+        """Load the model, shard it over the ranks, and create the optimizer.
 
         Returns:
             The policy to train.
@@ -67,14 +65,3 @@ class Backend(Protocol):
     def load(self, folder: Path) -> None:
         """Load a checkpoint written by `save`, even on another number of ranks."""
         ...
-
-
-def make_backend(config: Config) -> Backend:
-    """Create the configured backend; `prepare` then loads the model.
-
-    Raises:
-        ImportError: the backend's library is not installed.
-    """
-    names = {"local": "LocalBackend", "fsdp2": "FSDP2Backend", "deepspeed": "DeepSpeedBackend"}
-    module = import_module(f"learners.training.backends.{config.backend}")
-    return getattr(module, names[config.backend])()  # type: ignore[no-any-return]

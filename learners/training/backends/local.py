@@ -11,10 +11,11 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from learners.config import Config
 from learners.losses import Loss
 from learners.training import models, ranks
 from learners.training.backends.step import (
+    OptimizerSettings,
+    PolicySettings,
     make_cost,
     make_optimizer,
     make_policy,
@@ -29,15 +30,19 @@ from learners.training.policy import Policy
 class LocalBackend:
     """AdamW on unsharded weights; see `Backend`."""
 
-    def prepare(self, config: Config) -> Policy:
+    def __init__(self, policy: PolicySettings, optimizer: OptimizerSettings) -> None:
+        self._settings, self._optimizer_settings = policy, optimizer
+
+    def prepare(self) -> Policy:
         """Load the model and create the optimizer; training changes the policy in place."""
-        model: Any = models.load(config.model)
-        self._config = config
-        self._policy = make_policy(config, model.to(ranks.device()), config.precision)
-        self._cost = make_cost(config, model)
+        settings = self._settings
+        model: Any = models.load(settings.model)
+        self._policy = make_policy(settings, model.to(ranks.device()), settings.precision)
+        self._cost = make_cost(model, bool(settings.lora_rank))
         ends = model.get_input_embeddings(), model.get_output_embeddings()
         vocabulary = [one.weight for one in ends]
-        self._optimizer = make_optimizer(self._policy.parameters(), config, vocabulary)
+        weights = self._policy.parameters()
+        self._optimizer = make_optimizer(weights, self._optimizer_settings, vocabulary)
         return self._policy
 
     def set_learning_rate(self, rate: float) -> None:
@@ -60,7 +65,7 @@ class LocalBackend:
 
     def _optimize(self) -> float:
         weights = self._policy.parameters()
-        norm = torch.nn.utils.clip_grad_norm_(weights, self._config.max_grad_norm)
+        norm = torch.nn.utils.clip_grad_norm_(weights, self._optimizer_settings.max_grad_norm)
         # of shards, the norm is a DTensor of partial sums
         value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if math.isfinite(value):  # nan would also spoil Adam's moments, for all later steps
@@ -78,7 +83,7 @@ class LocalBackend:
         # a tied head is not listed twice, as in the model's files
         weights = self._policy.model.named_parameters()
         named = ((name, weight.detach()) for name, weight in weights)
-        return merge_adapters(self._config, named)
+        return merge_adapters(self._settings, named)
 
     def save(self, folder: Path) -> "Future[Any] | None":
         """Write the weights as safetensors, and the optimizer state."""

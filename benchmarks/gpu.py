@@ -46,7 +46,7 @@ from learners.engines.server import free_port
 from learners.engines.vllm import VLLMEngine
 from learners.losses import LossInput, LossOutput, Totals, aipo
 from learners.training import head, models, packed_attention, ranks
-from learners.training.backends import Backend
+from learners.training.backends.local import LocalBackend
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import PackedRow, Sample, pack, unshare
 from learners.training.flops import Sizes, peak_flops, train_flops, training_bytes
@@ -271,7 +271,7 @@ def shared_prefixes(scale: Scale) -> Iterator[Figure]:
             yield Figure(f"shared prefixes, {precision}: error of the {part}", error, at_most=limit)
 
 
-def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, Backend]]:
+def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, LocalBackend]]:
     """The backends in bf16, one after the other, each with the same random model."""
     if not dist.is_initialized():
         kinds = "cpu:gloo,cuda:nccl" if DEVICE.type == "cuda" else "gloo"
@@ -294,7 +294,7 @@ def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, Backen
             gc.collect()
 
 
-def published(backend: Backend) -> dict[str, Tensor]:
+def published(backend: LocalBackend) -> dict[str, Tensor]:
     """All weights as engines receive them."""
     named = backend.iter_weights(torch.bfloat16)
     return {name: weight.to(torch.bfloat16) for name, weight in named}
@@ -592,7 +592,7 @@ def weights(scale: Scale) -> Iterator[Figure]:
     for name, backend in backends(scale.deep, max(2, scale.deep.num_hidden_layers // 5)):
         size = 0
 
-        def read(backend: Backend = backend) -> None:
+        def read(backend: LocalBackend = backend) -> None:
             nonlocal size
             named = backend.iter_weights(torch.bfloat16)
             size = sum(weight.to(torch.bfloat16).nbytes for _, weight in named)

@@ -14,7 +14,6 @@ from learners.rollouts.journal import Note
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
-from learners.training.backends import Backend
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.step import OptimizerSettings, PolicySettings
 from learners.training.trainer import Trainer, learning_rate
@@ -76,7 +75,7 @@ def server_settings(config: Config) -> ServerSettings:
     )
 
 
-def make_backend(config: Config) -> Backend:
+def make_backend(config: Config) -> LocalBackend:
     """Create the training backend; `prepare` then loads the model.
 
     Raises:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -197,8 +196,8 @@ def _make_rollouts(
         return make(Sampled(work, engine, sampler, servers, folder.note))
     policy, copied = trainer.policy, config.backend != "local"
     if copied:  # sharded weights cannot sample
-        model: Any = models.load(config.model)
-        policy = Policy(model.to(ranks.device()), config.temperature, config.precision)
+        model = models.load(config.model, ranks.device())
+        policy = Policy(model, config.temperature, config.precision)
     local = TransformersEngine(policy, copied)
     orchestrator = make_orchestrator(config, work, local, folder.trajectories, folder.note)
     return make(Sampled(work, local, InProcessSampler(orchestrator), servers, folder.note))

@@ -182,25 +182,6 @@ def test_a_cache_does_not_switch_packing_off(use_cache: bool) -> None:
     torch.testing.assert_close(found, policy(batch)[0])
 
 
-def test_the_trap_that_this_attention_avoids() -> None:
-    """Own packing of transformers is silently off with a cache or a mask of ones."""
-    _, plain = tiny_policy("qwen3")
-    one, two = [1, 2, 3], [4, 5, 6, 7]
-    ids = torch.tensor([one + two])
-    positions = torch.tensor([[*range(3), *range(4)]])
-    with torch.no_grad():
-        wanted = plain_logprobs(plain, two, 1.0)
-
-        def second(**options: object) -> Tensor:
-            logits = plain(input_ids=ids, position_ids=positions, **options).logits
-            return torch.log_softmax(logits[0, 3:], -1)
-
-        torch.testing.assert_close(second(use_cache=False), wanted, atol=1e-5, rtol=0)
-        ones = torch.ones_like(ids)
-        for options in ({"use_cache": True}, {"use_cache": False, "attention_mask": ones}):
-            assert (second(**options) - wanted).abs().max() > 0.01
-
-
 class PlainFlash:
     """The contract of CUDA's flash kernel: segments, grouped queries, and a given log-sum-exp."""
 

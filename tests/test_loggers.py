@@ -310,28 +310,3 @@ def test_a_missing_package_is_reported_with_its_extra(
     require(())
     with pytest.raises(ConfigError, match=rf"{name} needs `pip install -e \.\[{name}\]`"):
         require((name,))
-
-
-@pytest.mark.slow
-def test_packages_are_imported_only_when_needed() -> None:
-    code = (
-        "import sys, learners.run.loggers; print(*{one.partition('.')[0] for one in sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"tensorboard", "wandb", "trackio"} & set(done.stdout.split())
-
-
-def test_a_late_sentence_of_an_earlier_step_is_logged_once(
-    tmp_path: Path, recorder: Recorder
-) -> None:
-    run = RunFolder(tmp_path)
-    with Loggers(("wandb",), SETTINGS, run, 0) as mirrors:
-        for step in (1, 2, 3):
-            train(run, step, step)
-        mirrors.say(3, "Step 3.")
-        mirrors.say(2, "The evaluation of step 2.")
-        for step in (2, 3):
-            save(run, step)
-            mirrors.update()
-    sentences = [content for _, content in recorder.rows if isinstance(content, str)]
-    assert sentences == ["The evaluation of step 2.", "Step 3."]

@@ -148,16 +148,6 @@ def test_a_card_tells_where_a_run_came_from(
         make(run)
 
 
-def test_a_card_needs_the_run_folder_only(tmp_path: Path) -> None:
-    run = a_run(tmp_path / "one")
-    first = str(make(run))
-    run.path.rename(tmp_path / "elsewhere")
-    moved = RunFolder(tmp_path / "elsewhere")
-    assert str(make(moved)) == first.replace("# one", "# elsewhere").replace(
-        "- name: one", "- name: elsewhere"
-    )
-
-
 def test_a_card_states_a_missing_evaluation(tmp_path: Path) -> None:
     run = a_run(tmp_path / "one")
     (run.path / "after.json").unlink()
@@ -232,20 +222,3 @@ def test_paths_in_options_are_omitted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "/home/ada" not in text
     assert "org/a" in text
     assert "answers.db" in text
-
-
-def test_an_existing_card_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = a_run(tmp_path / "one")
-    (run.path / "model").symlink_to(model_card.models.NANO)
-    monkeypatch.setattr(sys, "argv", ["model_card", str(run.path)])
-    monkeypatch.setattr(model_card, "CARD", "config.json")
-    with pytest.raises(SystemExit, match="2"):
-        model_card.main()
-    assert "exists; move it" in capsys.readouterr().err
-
-
-def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="expected the folder of a run"):
-        make(RunFolder(tmp_path))

@@ -4,10 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
-import psutil
 import pytest
 from conftest import BEST, WORST, make_task
 from scripted import CHAT, EDIT, REVIEW, SUBMIT, FixedJudge, Scripted
@@ -290,18 +288,6 @@ def test_judges_do_not_block_the_event_loop() -> None:
     assert 0 < one.lag_s < 0.3, "a judge on the loop would hold it for 0.6 s"
 
 
-def test_verdicts_are_given_side_by_side() -> None:
-    meeting = Barrier(2)
-
-    class Meeting(FixedJudge):
-        def judge(self, task: Task, revised: str) -> Verdict:
-            meeting.wait(timeout=30)  # for another verdict, or the barrier is broken
-            return super().judge(task, revised)
-
-    batch(make(says(EDIT, SUBMIT), Meeting(), timeout_s=60.0))
-    assert not meeting.broken
-
-
 def test_what_a_model_judge_has_cost_is_a_metric() -> None:
     judge = FixedJudge()
     judge.usage = Usage(9, 0, 800, 200, 1.5)  # type: ignore[attr-defined]
@@ -327,23 +313,6 @@ def test_a_hanging_request_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(one.startswith("An episode waits for the engine since") for one in notes)
     assert any("(and 1 more)" in one for one in notes)
     assert 1 <= len(notes) <= 4, "each wait is told once, of two turns of two episodes"
-
-
-def test_memory_stays_flat() -> None:
-    """Two thousand episodes leave no more behind than a few hundred."""
-    made = make(says(REVIEW, EDIT, SUBMIT), groups=5, group_size=20, timeout_s=30.0)
-    resident = psutil.Process().memory_info
-
-    async def play(steps: Sequence[int]) -> int:
-        for step in steps:
-            await made.batch(step)
-        return int(resident().rss)
-
-    async def grown() -> int:
-        before = await play(range(1, 6))
-        return await play(range(6, 26)) - before
-
-    assert asyncio.run(grown()) < 8 * 2**20
 
 
 class Ranking(AsyncJudge):

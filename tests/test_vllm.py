@@ -186,7 +186,7 @@ def test_an_update_that_was_left_open_is_followed_by_another(
         monkeypatch.undo()
         raise requests.ConnectionError("the connection is lost")
 
-    monkeypatch.setattr("learners.engines.vllm._Control.finish_weight_update", lose)
+    monkeypatch.setattr("learners.engines.control.Control.finish_weight_update", lose)
     model = models.load(str(folders["tied"]))
     changed(model, 9)
     named = list(model.named_parameters())

@@ -91,15 +91,6 @@ def test_conversations_spread_and_stay(two: list[FakeVLLM]) -> None:
     assert set(first.values()) == set(second.values()) == {4}
 
 
-def test_a_released_conversation_makes_room(two: list[FakeVLLM]) -> None:
-    one = engine(two)
-    talk(one, range(4))
-    for key in (0, 2):  # both of the first server
-        one.release(key)
-    talk(one, [10, 11])
-    assert [len(server.conversations) for server in two] == [4, 2]
-
-
 def test_a_failed_request_goes_to_another_server(two: list[FakeVLLM]) -> None:
     one = engine(two)
     talk(one, range(4))
@@ -218,21 +209,6 @@ def test_a_server_that_cannot_take_weights_is_an_error(two: list[FakeVLLM]) -> N
     assert "resume" not in two[1].calls, "half updated, it must not sample"
 
 
-def test_weights_are_sent_although_the_versions_came_late(
-    two: list[FakeVLLM], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = engine(two, timeout_s=0.5)
-    behind = one.behind
-
-    def late(version: int) -> list[str]:
-        time.sleep(0.6)
-        return behind(version)
-
-    monkeypatch.setattr(one, "behind", late)
-    one.load_weights(4, {"a": torch.zeros(2)}.items)
-    assert [server.version for server in two] == ["4", "4"]
-
-
 def test_addresses_without_a_server(two: list[FakeVLLM]) -> None:
     two[0].__exit__()
     assert unreachable([server.url for server in two]) == [two[0].url]
@@ -310,28 +286,6 @@ def test_a_server_that_fails_ends_the_transfer_to_the_others(
     with pytest.raises(EngineError, match="weights 4 could not be sent: NCCL error"):
         one.load_weights(4, {"a": torch.zeros(2)}.items)
     assert [sender.closed.is_set() for sender in senders] == [True, True]
-
-
-def test_weights_that_find_no_memory_leave_no_rank_in_the_gathering(
-    two: list[FakeVLLM], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gathered: list[str] = []
-
-    def source() -> Iterator[tuple[str, torch.Tensor]]:
-        for name in "abcd":
-            gathered.append(name)
-            yield name, torch.zeros(2)
-
-    def full(*_: object) -> int:
-        raise OSError("no space left")
-
-    monkeypatch.setattr("learners.engines.vllm._CHUNK_BYTES", 1)
-    monkeypatch.setattr("os.write", full)
-    one = engine(two)
-    with pytest.raises(EngineError, match="weights 4 could not be sent: no space left"):
-        one.load_weights(4, source)
-    one.close()
-    assert gathered == list("abcd")
 
 
 def test_servers_elsewhere_are_given_an_address_that_they_reach(

@@ -11,6 +11,7 @@ from torch import Tensor, dtype
 from vllm.distributed.weight_transfer import ParamMeta, WeightSource, WeightTransferTrainerFactory
 from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
 
+from learners.engines.control import Control
 from learners.engines.server import free_port, headers
 from learners.training import models, ranks
 from learners.training.policy import Policy
@@ -44,7 +45,7 @@ class NCCLSender:
         RequestException: a server did not join the group.
     """
 
-    def __init__(self, control: Any, model: str, kind: dtype, address: str) -> None:
+    def __init__(self, control: Control, model: str, kind: dtype, address: str) -> None:
         sizes = [_workers(url) for url in control.urls]
         # NCCL rank 0 is the trainer; the workers of each server follow
         offsets = [1 + sum(sizes[:i]) for i in range(len(sizes))]
@@ -56,14 +57,14 @@ class NCCLSender:
             rank=0,
         )
         control.offsets = offsets
-        self._sender = _unless(
+        self._sender = _join_or_fail(
             control.failure,
             lambda: WeightTransferTrainerFactory.trainer_init(
                 info, client=control, source=self._source
             ),
         )
 
-    def send(self, control: Any, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    def send(self, control: Control, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Send all weights, as (name, full tensor), once; `control` is this update's client."""
         self._source.tensors = tensors
         self._sender.client = control
@@ -76,7 +77,7 @@ class NCCLSender:
         self._sender.shutdown()
 
 
-def _unless(failure: Future[Any], join: Callable[[], Any]) -> Any:
+def _join_or_fail(failure: Future[Any], join: Callable[[], Any]) -> Any:
     """Return the result of `join`, or raise the failure of a server, for which it would wait."""
     joined: Future[Any] = Future()
 

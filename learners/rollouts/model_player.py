@@ -292,8 +292,7 @@ class ModelPlayer:
 
 def _policy(found: FoundModel) -> Policy:
     config = found.config
-    model: Any = models.load(config.model)
-    model = model.to(ranks.device())
+    model = models.load(config.model, ranks.device())
     if found.weights is None:
         return Policy(model, config.temperature, config.precision).eval()
     adapters = config.lora_rank, config.lora_alpha
@@ -304,5 +303,5 @@ def _policy(found: FoundModel) -> Policy:
 
 
 def _weights(config: Config) -> Iterable[tuple[str, Tensor]]:
-    model: Any = models.load(config.model)
+    model = models.load(config.model)
     return ((name, weight.detach()) for name, weight in model.named_parameters())

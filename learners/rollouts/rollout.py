@@ -14,6 +14,8 @@ from learners.training.batching import Sample
 from resume_gym import Rules
 from resume_gym.json_lines import is_finite
 
+Record = Mapping[str, Any]
+"""A rollout as JSON values: a line of a trajectory file."""
 NOT_SAMPLED = -1
 """Version of tokens that the policy did not sample."""
 
@@ -66,9 +68,9 @@ class PlayableSession(Protocol):
     def grade(self, verdict: Any) -> Any: ...  # noqa: D102
     def close(self) -> None: ...  # noqa: D102
     def fork(self) -> Self: ...  # noqa: D102
-    def record(self) -> dict[str, Any]: ...  # noqa: D102
+    def record(self) -> Record: ...  # noqa: D102
     @classmethod
-    def replay(cls, task: Any, record: Mapping[str, Any]) -> Self: ...  # noqa: D102
+    def replay(cls, task: Any, record: Record) -> Self: ...  # noqa: D102
 
 
 @dataclass(slots=True)
@@ -115,13 +117,13 @@ class Rollout:
         lists = self.prompt, self.response, self.sampled, self.logprobs
         return Sample(self.group, *lists, [0.0] * len(self.response))
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return the rollout as JSON values, as read by `restored`."""
         tokens = {name: getattr(self, name) for name in _TOKENS}
         key = {"group": self.group, "member": self.member}
         return {**key, **self.session.record(), "tokens": tokens}
 
-    def restored(self, record: Mapping[str, Any]) -> Self:
+    def restored(self, record: Record) -> Self:
         """Return a copy of this unplayed rollout with the recorded tokens and a replayed session.
 
         Raises:

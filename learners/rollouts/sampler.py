@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
 from learners.engines import EngineError
 from learners.engines.vllm import VLLMEngine
@@ -29,38 +29,12 @@ _POLL_S = 0.2
 _END_S = 5.0
 
 
-class Sampler(Protocol):
-    """Interface of samplers.
+class InProcessSampler:
+    """Plays in this process while the caller waits.
 
     Attributes:
         idle: called repeatedly while the caller waits for another process.
     """
-
-    idle: Callable[[], None]
-
-    def batch(self, step: int) -> Batch:
-        """Return the graded rollouts of a step; see `Orchestrator.batch`."""
-        ...
-
-    def evaluate(self, step: int) -> None:
-        """Start to play the held-out tasks."""
-        ...
-
-    def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """Return (step, evaluation) pairs that ended since the last call, or wait for all."""
-        ...
-
-    def published(self, version: int) -> None:
-        """Announce that the engine has the weights of this version."""
-        ...
-
-    def close(self) -> None:
-        """Stop playing."""
-        ...
-
-
-class InProcessSampler:
-    """Plays in this process while the caller waits."""
 
     def __init__(self, orchestrator: Orchestrator) -> None:
         self._runner = asyncio.Runner()
@@ -69,23 +43,23 @@ class InProcessSampler:
         self.idle: Callable[[], None] = lambda: None
 
     def batch(self, step: int) -> Batch:
-        """See `Sampler`."""
+        """Return the graded rollouts of a step; see `Orchestrator.batch`."""
         return self._runner.run(self._orchestrator.batch(step))
 
     def evaluate(self, step: int) -> None:
-        """See `Sampler`."""
+        """Start to play the held-out tasks."""
         self._ended.append((step, self._runner.run(self._orchestrator.evaluate(step))))
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """See `Sampler`."""
+        """Return (step, result) pairs that ended since the last call, or wait for all."""
         ended, self._ended = self._ended, []
         return ended
 
     def published(self, version: int) -> None:
-        """Do nothing: no episode waits for weights."""
+        """Announce that the engine has these weights, for which no episode waits here."""
 
     def close(self) -> None:
-        """See `Sampler`."""
+        """Stop playing."""
         self._orchestrator.close()
         self._runner.close()
 
@@ -124,25 +98,25 @@ class BackgroundSampler:
         return self._process.pid or 0
 
     def batch(self, step: int) -> Batch:
-        """See `Sampler`."""
+        """See `InProcessSampler`."""
         while step not in self._batches:
             self._listen()
         return self._batches.pop(step)
 
     def evaluate(self, step: int) -> None:
-        """See `Sampler`."""
+        """See `InProcessSampler`."""
         self._playing += 1
         self._tell("evaluate", step)
 
     def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
-        """See `Sampler`."""
+        """See `InProcessSampler`."""
         while self._playing and (wait or self._pipe.poll()):
             self._listen()
         ended, self._ended = self._ended, []
         return ended
 
     def published(self, version: int) -> None:
-        """See `Sampler`."""
+        """See `InProcessSampler`."""
         self._tell("version", version)
 
     def _tell(self, kind: str, value: int) -> None:
@@ -183,13 +157,16 @@ class BackgroundSampler:
             raise value
 
     def close(self) -> None:
-        """See `Sampler`."""
+        """See `InProcessSampler`."""
         with contextlib.suppress(ConnectionError):
             self._pipe.send(("stop", 0))
         self._process.join(_END_S)
         self._process.kill()
         self._process.join()
         self._pipe.close()
+
+
+Sampler = InProcessSampler | BackgroundSampler
 
 
 def _run(build: Build, steps: range, max_staleness: int, parent: int, pipe: Connection) -> None:

@@ -165,7 +165,7 @@ class TextSession:
             twin.step(text)
         return twin
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Mapping[str, Any]:
         """Return the episode as JSON values."""
         return {
             "task_id": self.task.task_id,

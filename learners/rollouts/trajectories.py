@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from learners.errors import ConfigError
-from learners.rollouts.rollout import Rollout
+from learners.rollouts.rollout import Record, Rollout
 from learners.training.checkpoint import open_to_append, write_text
 from resume_gym.atomic_write import sync
 from resume_gym.json_lines import check_regular, seal, unseal
@@ -35,7 +34,7 @@ class Trajectories:
         self._folder = folder
         self._note = note
         self._kind = kind
-        self._restored: Mapping[tuple[int, int], Mapping[str, Any]] = {}
+        self._restored: Mapping[tuple[int, int], Record] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def held_out(self) -> "Trajectories":
@@ -92,7 +91,7 @@ class Trajectories:
         again = zip(planned, restored, strict=True)
         return [replace(rollout, before=old.session) for rollout, old in again]
 
-    def _restore(self, step: int, planned: Rollout, record: Mapping[str, Any] | None) -> Rollout:
+    def _restore(self, step: int, planned: Rollout, record: Record | None) -> Rollout:
         try:
             return planned.restored(record) if record else planned
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -102,15 +101,13 @@ class Trajectories:
             self._note(f"An episode of {task} is played again: {kind}: {error}")
             return planned
 
-    def graded(self, step: int, groups: Collection[int] | None = None) -> list[dict[str, Any]]:
+    def graded(self, step: int, groups: Collection[int] | None = None) -> list[Record]:
         """Return the record of each graded rollout of a step, by group and member."""
         # lines are in the order of verdicts, which is not reproducible
         played = sorted(self._played(step, groups).items())
         return [record for _, record in played if record["graded"]]
 
-    def _played(
-        self, step: int, groups: Collection[int] | None
-    ) -> dict[tuple[int, int], dict[str, Any]]:
+    def _played(self, step: int, groups: Collection[int] | None) -> dict[tuple[int, int], Record]:
         """Read the records by (group, member), and remove damaged lines."""
         path = self.path(step)
         if not path.exists():

@@ -1,9 +1,5 @@
-"""Model card of an exported policy, made from the run folder with the template `model_card.md`.
+"""Model card of an exported policy, made from the run folder with the template `model_card.md`."""
 
-python -m learners.run.model_card runs/NAME      # for a run whose model has no card
-"""
-
-import argparse
 import inspect
 import json
 import platform
@@ -19,17 +15,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from resume_gym.import_path import leave_current_folder
-
-if __name__ == "__main__":
-    leave_current_folder()
-
 import gymnasium
 import tomli_w
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 import resume_gym
-from learners.config import Config, read_toml, stop, to_dict
+from learners.config import Config, read_toml, to_dict
 from learners.errors import ConfigError
 from learners.planning.machine import Machine
 from learners.rollouts.workload import Workload
@@ -261,23 +252,3 @@ def _shown(spec: object) -> str:
 def _plain(text: str) -> str:
     """Escape text for Markdown."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))
-
-
-def main() -> None:
-    """Write the card of a run whose model has none."""
-    parser = argparse.ArgumentParser(description="Write the model card of a run.")
-    parser.add_argument("run", type=Path, help="the run folder, runs/NAME")
-    run = RunFolder(parser.parse_args().run)
-    target = run.path / "model"
-    try:
-        models.folder(str(target))
-        if (target / CARD).exists():
-            raise ConfigError(f"{target / CARD} exists; move it to have a new card written")
-        write(run, target)
-    except (ConfigError, FileNotFoundError) as error:
-        stop(error)
-    print(target / CARD)
-
-
-if __name__ == "__main__":
-    main()

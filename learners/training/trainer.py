@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from learners.losses import Loss
 from learners.training import checkpoint, models, ranks
-from learners.training.backends import Backend
+from learners.training.backends.local import LocalBackend
 from learners.training.batching import PackedRow, Sample, pack
 from learners.training.checkpoint import CheckpointError
 
@@ -44,7 +44,7 @@ class Trainer:
 
     def __init__(
         self,
-        backend: Backend,
+        backend: LocalBackend,
         model: str,
         checkpoints: Path,
         loss: Loss,
@@ -76,7 +76,7 @@ class Trainer:
         return int(step)
 
     def step(self, step: int, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Take one optimizer step, the first of which is 1; see `Backend.train_step`.
+        """Take one optimizer step, the first of which is 1; see `LocalBackend.train_step`.
 
         Returns:
             The metrics of the backend, and `learning_rate`.
@@ -101,7 +101,7 @@ class Trainer:
         Every rank has to exhaust it: sharded tensors are gathered one at a time.
 
         Args:
-            dtype: see `Backend.iter_weights`.
+            dtype: see `LocalBackend.iter_weights`.
         """
         return self._backend.iter_weights(dtype)
 

@@ -42,7 +42,7 @@ _TAG = "state"
 
 
 class DeepSpeedBackend(LocalBackend):
-    """AdamW on weights sharded by ZeRO-3; see `Backend`."""
+    """AdamW on weights sharded by ZeRO-3; see `LocalBackend`."""
 
     def __init__(self, policy: PolicySettings, optimizer: OptimizerSettings, offload: bool) -> None:
         super().__init__(policy, optimizer)
@@ -78,7 +78,7 @@ class DeepSpeedBackend(LocalBackend):
         return float(self._engine.get_global_grad_norm())
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""
+        """Yield (name, full tensor) with adapters merged; see `LocalBackend.iter_weights`."""
         return merge_adapters(self._settings, self._gathered())
 
     def _gathered(self) -> Iterator[tuple[str, Tensor]]:

@@ -63,7 +63,7 @@ _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.stride
 
 
 class FSDP2Backend(LocalBackend):
-    """AdamW on weights sharded by FSDP2; see `Backend`."""
+    """AdamW on weights sharded by FSDP2; see `LocalBackend`."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class FSDP2Backend(LocalBackend):
         return self._policy
 
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
-        """Take one optimizer step; see `Backend.train_step`."""
+        """Take one optimizer step; see `LocalBackend.train_step`."""
         try:
             return super().train_step(batches, loss)
         finally:
@@ -121,13 +121,13 @@ class FSDP2Backend(LocalBackend):
         (part * ranks.world()).backward()
 
     def score(self, batch: PackedRow) -> Tensor:
-        """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
+        """Return log-probabilities of a row's loss tokens; see `LocalBackend.score`."""
         logprobs = super().score(batch)
         self._policy.reshard()  # type: ignore[operator]
         return logprobs
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""
+        """Yield (name, full tensor) with adapters merged; see `LocalBackend.iter_weights`."""
         gathered = torch.float32 if self._settings.lora_rank else dtype  # merged in fp32
         # Offloaded shards move to the GPU first, since NCCL sends no tensor of the CPU's memory.
         # Lazily, so that only one gathered tensor exists at a time.

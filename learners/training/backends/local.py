@@ -28,7 +28,14 @@ from learners.training.policy import Policy
 
 
 class LocalBackend:
-    """AdamW on unsharded weights; see `Backend`."""
+    """AdamW on unsharded weights, and the base of the backends that shard them.
+
+    All methods are collective: every rank has to call them.
+
+    Args:
+        policy: what the policy is made of.
+        optimizer: settings of the optimizer.
+    """
 
     def __init__(self, policy: PolicySettings, optimizer: OptimizerSettings) -> None:
         self._settings, self._optimizer_settings = policy, optimizer
@@ -36,8 +43,8 @@ class LocalBackend:
     def prepare(self) -> Policy:
         """Load the model and create the optimizer; training changes the policy in place."""
         settings = self._settings
-        model: Any = models.load(settings.model)
-        self._policy = make_policy(settings, model.to(ranks.device()), settings.precision)
+        model = models.load(settings.model, ranks.device())
+        self._policy = make_policy(settings, model, settings.precision)
         self._cost = make_cost(model, bool(settings.lora_rank))
         ends = model.get_input_embeddings(), model.get_output_embeddings()
         vocabulary = [one.weight for one in ends]
@@ -46,11 +53,21 @@ class LocalBackend:
         return self._policy
 
     def set_learning_rate(self, rate: float) -> None:
-        """See `Backend`."""
+        """Set the learning rate of the next steps."""
         set_learning_rate(self._optimizer, rate)
 
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
-        """Take one optimizer step; see `Backend.train_step`."""
+        """Take one optimizer step on a global batch, which is the same on all ranks.
+
+        A batch whose advantages are all zero changes nothing; see `step.train_step`.
+
+        Returns:
+            Metrics, such as means over the loss tokens of the global batch.
+
+        Raises:
+            ValueError: the batch has no loss tokens.
+            FloatingPointError: the gradient is not finite; the weights are unchanged.
+        """
         self._policy.train()
         try:
             steps = self._backward, self._optimize
@@ -74,26 +91,34 @@ class LocalBackend:
 
     @torch.no_grad()
     def score(self, batch: PackedRow) -> Tensor:
-        """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
+        """Return log-probabilities [n] of a row's loss tokens; all ranks pass the same row."""
         logprobs: Tensor = self._policy(batch.to(ranks.device()))[0]
         return logprobs
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, tensor) with adapters merged."""
+        """Yield (name, full tensor), named as in Hugging Face checkpoints, in step on all ranks.
+
+        Args:
+            dtype: what the caller converts the tensors to; a backend may do so before it gathers.
+        """
         # a tied head is not listed twice, as in the model's files
         weights = self._policy.model.named_parameters()
         named = ((name, weight.detach()) for name, weight in weights)
         return merge_adapters(self._settings, named)
 
     def save(self, folder: Path) -> "Future[Any] | None":
-        """Write the weights as safetensors, and the optimizer state."""
+        """Write weights and optimizer state into an empty folder.
+
+        Returns:
+            A future if the write continues in the background, otherwise None.
+        """
         # a frozen base model is written too: a checkpoint needs no other file to be loaded
         save_model(self._policy, str(folder / "policy.safetensors"))
         torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
         return None
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint."""
+        """Load a checkpoint written by `save`; sharded ones even on another number of ranks."""
         load_model(self._policy, str(folder / "policy.safetensors"))
         # by default, tensors go to the GPU that saved them, which may be another or none
         state = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)

@@ -151,22 +151,6 @@ def test_a_resumed_run_logs_each_step_once(tmp_path: Path) -> None:
     assert len(texts(run, "config")) == 1
 
 
-def test_a_row_that_was_written_but_not_recorded_is_not_doubled(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path)
-    marks = run.path / "logged.json"
-    with Loggers(("tensorboard",), SETTINGS, run, 0) as mirrors:
-        train(run, 1, 1.0)
-        mirrors.update()
-        known = marks.read_text()
-        train(run, 2, 2.0)
-        save(run, 2)
-        mirrors.update()
-    marks.write_text(known)
-    with Loggers(("tensorboard",), SETTINGS, run, 2) as mirrors:
-        mirrors.update()
-    assert shown(run) == [(1, 1.0), (2, 2.0)]
-
-
 def test_a_logger_that_is_added_later_receives_the_first_steps(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.append_evaluation({"step": 0, "versions": [0, 0], "reward": 1.0})

@@ -207,14 +207,6 @@ def test_sampling_takes_as_long_as_reading_weights_and_caches(source: Config) ->
     assert turns.step == times.sampling + plan.step.seconds
 
 
-def test_engine_and_trainer_in_turns_and_small_models(alone: Config) -> None:
-    small = replace(alone, groups=1, group_size=2)
-    times = make_plan(small, Machine.named("H200")).duration
-    assert times is not None
-    assert times.sampling == pytest.approx(0.005 * 6 * 96)  # launches, not reads, take the time
-    assert make_plan(small, Machine((("X", 80 * 10**9),))).duration is None
-
-
 def test_the_source_s_experiment_fits_four_h200(source: Config) -> None:
     plan = planned(source, H200)
     assert plan.parameters == plan.trained == 14_768_307_200

@@ -14,7 +14,6 @@ from tiny import (
 )
 from torch import nn
 from torch._dynamo.utils import counters
-from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers.models.qwen3 import modeling_qwen3
 
 from learners.config import ConfigError
@@ -169,30 +168,6 @@ def test_products_of_halves_are_as_exact_as_their_inputs(monkeypatch: pytest.Mon
     for near, far in zip(found, [wanted, *torch.autograd.grad(wanted.sum(), exact)], strict=True):
         assert near.dtype == torch.float32
         assert (near - far).norm() < 0.01 * far.norm()
-
-
-@pytest.mark.parametrize(
-    ("device", "weight", "half", "wanted"),
-    [
-        ("cpu", torch.bfloat16, True, torch.float32),
-        ("cuda", torch.float32, True, torch.bfloat16),
-        ("cuda", torch.float32, False, torch.float32),
-        ("cuda", torch.bfloat16, False, torch.bfloat16),
-    ],
-)
-def test_products_follow_device_and_autocast(
-    device: str, weight: torch.dtype, half: bool, wanted: torch.dtype
-) -> None:
-    # not `torch.autocast`, which refuses a device that is missing
-    was = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-    torch.set_autocast_enabled(device, half)
-    torch.set_autocast_dtype(device, torch.bfloat16)
-    try:
-        with FakeTensorMode():
-            assert head._dtype(torch.empty(3, 2, dtype=weight, device=device)) is wanted
-    finally:
-        torch.set_autocast_enabled(device, was[0])
-        torch.set_autocast_dtype(device, was[1])
 
 
 @pytest.mark.parametrize(

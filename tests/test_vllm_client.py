@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 from unittest.mock import AsyncMock
 
 import pytest
@@ -28,7 +28,7 @@ from learners import aipo
 from learners.build import make_distant_orchestrator
 from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
-from learners.engines.server import Server, ServerSettings, command, environment, own_address
+from learners.engines.server import Server, ServerSettings, command, environment
 from learners.engines.vllm import VLLMEngine, unreachable
 from learners.engines.vllm_plugin import KEY, KeyRequired
 from learners.rollouts.batch import Batch
@@ -286,33 +286,6 @@ def test_a_server_that_fails_ends_the_transfer_to_the_others(
     with pytest.raises(EngineError, match="weights 4 could not be sent: NCCL error"):
         one.load_weights(4, {"a": torch.zeros(2)}.items)
     assert [sender.closed.is_set() for sender in senders] == [True, True]
-
-
-def test_servers_elsewhere_are_given_an_address_that_they_reach(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    here = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "node-2": "10.0.0.1"}
-
-    class Probe(SimpleNamespace):
-        def __init__(self, *_: object) -> None:
-            super().__init__()
-
-        def connect(self, place: tuple[str, int]) -> None:
-            self.host = place[0]
-
-        def getsockname(self) -> tuple[str, int]:
-            return here[self.host], 40_000
-
-        def __enter__(self) -> Self:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    monkeypatch.setattr("socket.socket", Probe)
-    assert own_address(["http://127.0.0.1:8000", "http://localhost:8001"]) == "127.0.0.1"
-    assert own_address(["http://node-2:8000", "http://node-2:8001"]) == "10.0.0.1"
-    assert own_address(["http://127.0.0.1:8000", "https://node-2"]) == "10.0.0.1"
 
 
 @pytest.mark.parametrize("path", ["sleep", "wake_up"])

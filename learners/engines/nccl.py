@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, as_completed
-from typing import Any
+from typing import TypeVar
 
 import requests
 import torch
@@ -15,6 +15,8 @@ from learners.engines.control import Control
 from learners.engines.server import free_port, headers
 from learners.training import models, ranks
 from learners.training.policy import Policy
+
+_T = TypeVar("_T")
 
 
 class _Source(WeightSource):
@@ -77,9 +79,9 @@ class NCCLSender:
         self._sender.shutdown()
 
 
-def _join_or_fail(failure: Future[Any], join: Callable[[], Any]) -> Any:
+def _join_or_fail(failure: Future[_T], join: Callable[[], _T]) -> _T:
     """Return the result of `join`, or raise the failure of a server, for which it would wait."""
-    joined: Future[Any] = Future()
+    joined: Future[_T] = Future()
 
     def run() -> None:
         try:

@@ -103,7 +103,7 @@ class FoundModel:
             record["prompting"] = prompting
         return cls(config, weights, record, prompting)
 
-    def player(self, tools: Sequence[Mapping[str, Any]]) -> "ModelPlayer":
+    def player(self, tools: Sequence[Mapping[str, object]]) -> "ModelPlayer":
         """Load the model.
 
         Raises:
@@ -187,7 +187,7 @@ class ModelPlayer:
         tools: tool schemas in OpenAI format.
     """
 
-    def __init__(self, model: FoundModel, tools: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, model: FoundModel, tools: Sequence[Mapping[str, object]]) -> None:
         config = self._config = model.config
         self._guided = model.prompting == "guided"
         self._chat = ChatTokens.of(config.model, tools)

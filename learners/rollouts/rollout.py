@@ -63,9 +63,9 @@ class PlayableSession(Protocol):
     @property
     def needs_verdict(self) -> bool: ...  # noqa: D102
     @property
-    def verdict(self) -> Any: ...  # noqa: D102
+    def verdict(self) -> object: ...  # noqa: D102
     def step(self, text: str) -> Any: ...  # noqa: D102
-    def grade(self, verdict: Any) -> Any: ...  # noqa: D102
+    def grade(self, verdict: Any) -> object: ...  # noqa: D102
     def close(self) -> None: ...  # noqa: D102
     def fork(self) -> Self: ...  # noqa: D102
     def record(self) -> Record: ...  # noqa: D102

@@ -171,16 +171,13 @@ class RolloutSource:
         announces the result.
         """
         if ranks.rank() == 0:
-            value: Any = None
-            error: Exception | None = None
             try:
                 value = produce()
-            except Exception as problem:
-                error = problem
-            ranks.broadcast((True, value, error))
-            if error is not None:
-                raise error
-            return value  # type: ignore[no-any-return]
+            except Exception as error:
+                ranks.broadcast((True, None, error))
+                raise
+            ranks.broadcast((True, value, None))
+            return value
         while True:
             finished, value, error = ranks.broadcast(None)
             if error is not None:

@@ -44,7 +44,7 @@ class LogEntry(NamedTuple):
 
 Write = Callable[[Sequence[LogEntry]], None]
 """Writes rows so that they survive the death of this process; may raise any exception."""
-Settings = Mapping[str, Any]
+Settings = Mapping[str, object]
 """Settings of the run, as values that TOML can represent."""
 Open = Callable[[Settings, RunFolder, str, int], AbstractContextManager[Write]]
 """Opens a logger, given the name of the run in it and the first missing step."""
@@ -268,7 +268,7 @@ def _tag(metric: str) -> str:
     return f"{'speed' if timed else 'train'}/{metric}"
 
 
-def _flat(head: str, figures: Mapping[str, Any]) -> dict[str, float]:
+def _flat(head: str, figures: Mapping[str, object]) -> dict[str, float]:
     """Return the numbers in nested mappings, named by their path."""
     flat: dict[str, float] = {}
     for name, value in figures.items():

@@ -23,6 +23,7 @@ import resume_gym
 from learners.config import Config, read_toml, to_dict
 from learners.errors import ConfigError
 from learners.planning.machine import Machine
+from learners.rollouts.rollout import Record
 from learners.rollouts.workload import Workload
 from learners.run.folder import Metrics, RunFolder
 from learners.training import models
@@ -94,7 +95,7 @@ def _base(model: str) -> Mapping[str, str | None]:
     return {"name": hub or folder.name, "hub": hub, "license": license_}
 
 
-def _setting(config: Config, name: str) -> Any:
+def _setting(config: Config, name: str) -> object:
     """Return the task source or the judge, which can be the default of the environment."""
     env = gymnasium.make(config.env)
     registered = env.spec.kwargs if env.spec else {}
@@ -157,7 +158,7 @@ def make(run: RunFolder) -> ModelCard:
     config = read_toml(run.path / "config.toml")
     metrics, before, after = run.metrics(), run.result("before"), run.result("after")
     columns = {"before training": before, "after training": after, "floor": run.result("floor")}
-    results: dict[str, Any] = {name: result for name, result in columns.items() if result}
+    results = {name: result for name, result in columns.items() if result}
     module, _, env = config.env.rpartition(":")
 
     def total(name: str) -> float:
@@ -190,9 +191,7 @@ def make(run: RunFolder) -> ModelCard:
     return card
 
 
-def _sample(
-    run: RunFolder, source: str | None, metrics: Sequence[Metrics]
-) -> Mapping[str, Any] | None:
+def _sample(run: RunFolder, source: str | None, metrics: Sequence[Metrics]) -> Record | None:
     """Return an episode of the last step; None if tasks may be somebody's private documents."""
     if source not in BUNDLED or not metrics:
         return None

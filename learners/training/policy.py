@@ -79,7 +79,7 @@ def compile_parts(model: PreTrainedModel) -> None:
     would be compiled again. Rotary embeddings are a function of the model's source module, so
     they are compiled for all its models in this process.
     """
-    compiled: dict[type, Callable[..., Any]] = {}
+    compiled: dict[type, Callable[..., Tensor]] = {}
     for module in model.get_decoder().modules():
         kind = type(module)
         if kind.__name__.endswith(("MLP", "RMSNorm")):

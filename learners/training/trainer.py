@@ -53,7 +53,7 @@ class Trainer:
     ) -> None:
         self._backend, self._model, self._checkpoints = backend, model, checkpoints
         self._loss, self._row_tokens, self._rate = loss, row_tokens, rate
-        self._pending: tuple[int, Future[Any] | None] | None = None
+        self._pending: tuple[int, Future[object] | None] | None = None
         self.policy = backend.prepare()
         self.state: Mapping[str, Any] = {}
 

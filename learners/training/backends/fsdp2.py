@@ -141,7 +141,7 @@ class FSDP2Backend(LocalBackend):
         weights, optimizer = get_state_dict(self._policy, self._optimizer)
         return {"policy": weights, "optimizer": optimizer}
 
-    def save(self, folder: Path) -> "Future[Any] | None":
+    def save(self, folder: Path) -> "Future[object] | None":
         """Write the shards of all ranks; with `async_save`, copy them and write in a thread."""
         if not self._async_save:
             save(self._state(), checkpoint_id=folder)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_model, save_model
@@ -106,7 +105,7 @@ class LocalBackend:
         named = ((name, weight.detach()) for name, weight in weights)
         return merge_adapters(self._settings, named)
 
-    def save(self, folder: Path) -> "Future[Any] | None":
+    def save(self, folder: Path) -> "Future[object] | None":
         """Write weights and optimizer state into an empty folder.
 
         Returns:

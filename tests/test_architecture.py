@@ -71,7 +71,6 @@ ORDER = [
     "resume_gym.cli",
     "resume_gym.__main__",
     "resume_gym.testing",
-    "learners.testing",
     "resume_gym.integrations",
 ]
 # What reads the configuration; all else takes the values that it uses

@@ -29,7 +29,7 @@ def source(calls: Calls, rank: int, monkeypatch: pytest.MonkeyPatch) -> RolloutS
 
     def broadcast(value: Any) -> Any:
         calls.append("rank 0 is done")
-        return value or (True, None, None)
+        return value if value[0] else (True, None, None)
 
     monkeypatch.setattr(ranks, "rank", lambda: rank)
     monkeypatch.setattr(ranks, "broadcast", broadcast)

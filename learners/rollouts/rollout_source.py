@@ -179,7 +179,8 @@ class RolloutSource:
             ranks.broadcast((True, value, None))
             return value
         while True:
-            finished, value, error = ranks.broadcast(None)
+            message: tuple[bool, Any, Exception | None] = False, None, None
+            finished, value, error = ranks.broadcast(message)
             if error is not None:
                 raise error
             if finished:

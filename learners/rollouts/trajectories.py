@@ -112,7 +112,8 @@ class Trajectories:
         path = self.path(step)
         if not path.exists():
             return {}
-        records, whole = {}, []
+        records: dict[tuple[int, int], Record] = {}
+        whole = []
         check_regular(path)
         *lines, rest = path.read_bytes().split(b"\n")
         for line in lines:

@@ -31,7 +31,7 @@ PROJECT = "resume-gym"
 
 
 class LogEntry(NamedTuple):
-    """What is logged for a step: values by name, or a sentence.
+    """Values that are logged for a step, by name.
 
     Attributes:
         key: entry in `logged.json`; begins with the step.
@@ -39,7 +39,7 @@ class LogEntry(NamedTuple):
 
     step: int
     key: str
-    content: Mapping[str, float] | str
+    values: Mapping[str, float]
 
 
 Write = Callable[[Sequence[LogEntry]], None]
@@ -62,12 +62,9 @@ def _tensorboard(settings: Settings, run: RunFolder, name: str, first: int) -> I
         writer.flush()
 
         def write(rows: Sequence[LogEntry]) -> None:
-            for step, _, content in rows:
-                if isinstance(content, str):
-                    writer.add_text("journal", content, step)
-                else:
-                    for tag, value in content.items():
-                        writer.add_scalar(tag, value, step)
+            for step, _, values in rows:
+                for tag, value in values.items():
+                    writer.add_scalar(tag, value, step)
             writer.flush()
 
         yield write
@@ -85,11 +82,8 @@ def _wandb(settings: Settings, run: RunFolder, name: str, first: int) -> Iterato
     wandb_run.define_metric("*", step_metric="step")
 
     def write(rows: Sequence[LogEntry]) -> None:
-        for step, _, content in rows:
-            if isinstance(content, str):  # the journal is a live file, uploaded when it has grown
-                wandb_run.save(run.path / "journal.md", base_path=run.path, policy="live")
-            else:
-                wandb_run.log({"step": step, **content})
+        for step, _, values in rows:
+            wandb_run.log({"step": step, **values})
 
     try:
         yield write
@@ -111,11 +105,8 @@ def _trackio(settings: Settings, run: RunFolder, name: str, first: int) -> Itera
         with redirect_stdout(StringIO()), warnings.catch_warnings(record=True) as failures:
             warnings.simplefilter("always", UserWarning)
             trackio_run = trackio.init(PROJECT, **options)
-            for step, _, content in rows:
-                text = isinstance(content, str)
-                trackio_run.log(
-                    {"journal": trackio.Markdown(content)} if text else content, step=step
-                )
+            for step, _, values in rows:
+                trackio_run.log(values, step=step)
             trackio.finish()  # an open run buffers rows in memory, where a crash would lose them
         if failures:
             raise OSError(str(failures[0].message))
@@ -147,7 +138,6 @@ class Loggers:
     """All loggers of a run.
 
     >>> with Loggers(["tensorboard"], to_dict(config), run, done) as loggers:
-    ...     loggers.say(step, sentence)
     ...     loggers.update()
 
     A logger that fails gets nothing more, and the run continues. When the run is resumed, the
@@ -168,7 +158,6 @@ class Loggers:
         self._logged = _read_logged(self._file)
         self._contexts = {name: ExitStack() for name in names}
         self._open: dict[str, Write] = {}
-        self._sentences: list[LogEntry] = []
         self._failures: dict[str, str] = {}
         for name, context in self._contexts.items():
             new = {"name": f"{settings['name']}-{secrets.token_hex(4)}", "rows": []}
@@ -191,13 +180,9 @@ class Loggers:
         for warning in self._take_warnings():
             self._run.note(warning)
 
-    def say(self, step: int, sentence: str) -> None:
-        """Log a sentence of the journal with the next update."""
-        self._sentences.append(LogEntry(step, f"{step} {sentence}", sentence))
-
     def update(self) -> list[str]:
         """Write to each logger what it lacks of the run folder; return warnings."""
-        rows = [*_rows(self._run), *self._sentences] if self._open else []
+        rows = list(_rows(self._run)) if self._open else []
         saved = checkpoint.latest(self._run.checkpoints)
         for name, write in list(self._open.items()):
             last = math.inf if name in REWINDING else saved[0] if saved else 0

@@ -1,4 +1,4 @@
-"""Reports of a run: metrics, evaluations, journal, model card and the terminal display."""
+"""Reports of a run: metrics, evaluations, journal, model card and lines in the terminal."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from learners.rollouts.workload import Workload
 from learners.run import model_card
 from learners.run.folder import Metrics, RunFolder
 from learners.run.loggers import Loggers
-from learners.run.progress import Progress, describe
+from learners.run.progress import describe, line
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
 from resume_gym.terminal import Terminal
@@ -106,25 +106,18 @@ class RunReport:
             run.write_result("floor", floor)
         self._history = run.metrics()
         self._loggers = self._open.enter_context(self._open_loggers(done))
-        self._progress = Progress(steps, done, self._console)
 
     def result(self, when: str) -> Returns | None:
         """Return the held-out figures "before" or "after" training; None if not yet played."""
         result: Returns | None = ranks.broadcast(self._run.result(when) if self._work else None)
         if self._work and result is None:
-            self._progress.stop()
             episodes = len(self._work.held_out) * self._eval_rollouts
-            message = f"playing {episodes} held-out episodes {when} training"
-            if not self._console.is_terminal:
-                self._say(message)
-            self._status = self._console.status(message)
-            self._status.start()
+            self._say(f"playing {episodes} held-out episodes {when} training")
         return result
 
     def write_result(self, when: str, step: int, evaluation: HeldOutResult) -> Returns:
         """Keep the held-out figures "before" or "after" training."""
         if self._work:
-            self._status.stop()
             self._record(step, evaluation)
             self._run.write_result(when, evaluation.summary)
             self._update_loggers()
@@ -137,9 +130,9 @@ class RunReport:
         row = {"step": step, **metrics}
         self._history.append(row)
         self._run.append(row)
-        self._progress.start()
-        self._progress.update(row)
-        self._tell(step, describe(self._history))
+        step_s = 3600 * model_card.hours(self._history) / len(self._history)
+        self._say(line(row, self._steps, step_s))
+        self._tell(describe(self._history))
         if step % self._save_every == 0:
             self._draw()
 
@@ -166,7 +159,7 @@ class RunReport:
         marked = best["step"] == step and checkpoint.mark_best(run.checkpoints, step)
         message = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
         left_out = f", {dropped} episodes left out" if dropped else ""
-        self._tell(step, [f"{message}{left_out}{', best so far' if marked else ''}."])
+        self._tell([f"{message}{left_out}{', best so far' if marked else ''}."])
 
     def finish(self, before: Returns, after: Returns) -> None:
         """Write the model card and show the figures before and after training."""
@@ -178,7 +171,6 @@ class RunReport:
             self._draw()
             model_card.write(self._run, self.model)
         self._update_loggers()
-        self._progress.stop()
         floor = self._run.result("floor")
         self._console.print(
             table({"before": before, "after": after, **({"floor": floor} if floor else {})})
@@ -193,17 +185,16 @@ class RunReport:
             figures = floor.metrics() if floor else None
             self._dashboard(self._history, picture, self._title, self._run.evaluations(), figures)
 
-    def _tell(self, step: int, sentences: Sequence[str]) -> None:
+    def _tell(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
             self._run.note(sentence)
-            self._progress.say(sentence)
-            self._loggers.say(step, sentence)
+            self._say(sentence)
 
     def _update_loggers(self) -> None:
         """Bring the loggers up to date; note and show the failure of one."""
         for sentence in self._loggers.update():
             self._run.note(sentence)
-            self._progress.say(sentence)
+            self._say(sentence)
 
     def _say(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True)
+        self._console.print(text, soft_wrap=True, highlight=False, markup=False)

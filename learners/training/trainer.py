@@ -129,8 +129,9 @@ class Trainer:
         """
         self.wait_for_checkpoint()
         try:
-            folder = checkpoint.begin(self._checkpoints, step) if _first() else None
-            if folder:
+            folder = self._checkpoints
+            if _first():
+                folder = checkpoint.begin(folder, step)
                 (folder / _STATE).write_text(json.dumps(self.state) + "\n")
             writing = self._backend.save(ranks.broadcast(folder))
             self._pending = step, writing

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_model, save_model
@@ -45,7 +46,7 @@ class LocalBackend:
         model = models.load(settings.model, ranks.device())
         self._policy = make_policy(settings, model, settings.precision)
         self._cost = make_cost(model, bool(settings.lora_rank))
-        ends = model.get_input_embeddings(), model.get_output_embeddings()
+        ends: Any = model.get_input_embeddings(), model.get_output_embeddings()
         vocabulary = [one.weight for one in ends]
         weights = self._policy.parameters()
         self._optimizer = make_optimizer(weights, self._optimizer_settings, vocabulary)

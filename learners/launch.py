@@ -30,7 +30,7 @@ from learners.planning.machine import Machine
 from learners.planning.plan import check_gpus, make_plan
 from learners.planning.table import show
 from learners.rollouts.rollout import EpisodeError
-from learners.rollouts.rollout_source import RolloutSource, Sampled
+from learners.rollouts.rollout_source import LeadRank, RolloutSource
 from learners.rollouts.sampler import BackgroundSampler, InProcessSampler
 from learners.rollouts.workload import Workload
 from learners.run.folder import RunFolder
@@ -193,14 +193,14 @@ def _make_rollouts(
         steps = range(1 + (last[0] if last else 0), config.steps + 1)
         build = partial(make_distant_orchestrator, config, urls, folder.trajectories)
         sampler = BackgroundSampler(build, steps, config.max_staleness, folder.note)
-        return make(Sampled(work, engine, sampler, servers, folder.note))
+        return make(LeadRank(work, engine, sampler, servers, folder.note))
     policy, copied = trainer.policy, config.backend != "local"
     if copied:  # sharded weights cannot sample
         model = models.load(config.model, ranks.device())
         policy = Policy(model, config.temperature, config.precision)
     local = TransformersEngine(policy, copied)
     orchestrator = make_orchestrator(config, work, local, folder.trajectories, folder.note)
-    return make(Sampled(work, local, InProcessSampler(orchestrator), servers, folder.note))
+    return make(LeadRank(work, local, InProcessSampler(orchestrator), servers, folder.note))
 
 
 def _make_report(config: Config, folder: RunFolder, work: Workload | None) -> RunReport:

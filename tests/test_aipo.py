@@ -38,6 +38,8 @@ KILLS = ((1, 2), (1, GROUP_SIZE), (2, 3))
 
 The kill after the last episode of step 1 is in the evaluation of the trained weights.
 """
+# imported on demand, at the cost of seconds in each process that is killed
+PRELOADED = ["learners.aipo", "matplotlib.backends.backend_agg", "torch.utils.tensorboard"]
 SETTINGS = {
     "steps": 2,
     "groups": 1,
@@ -249,7 +251,7 @@ def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["learners.aipo"])
+    context.set_forkserver_preload(PRELOADED)
     for step, ended in KILLS:
         process = context.Process(target=run_until_killed, args=(tmp_path, step, ended))
         process.start()

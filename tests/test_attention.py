@@ -354,26 +354,6 @@ def test_the_kernel_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> N
     ]
 
 
-def test_bounds_are_computed_once_and_serve_training_too() -> None:
-    packed._bounds.cache_clear()
-    with torch.inference_mode():
-        found = packed._bounds((3, 2, 4, 1), (3, 2, 4, 1), torch.device("cpu"))
-    assert packed._bounds((3, 2, 4, 1), (3, 2, 4, 1), torch.device("cpu")) is found
-    assert not found[0].is_inference()
-    assert found[0].tolist() == found[1].tolist() == [0, 3, 5, 9, 10]
-    assert found[2:] == (4, 4)
-
-
-def test_a_prefix_is_read_in_place_by_all_that_share_it() -> None:
-    """A call of the kernel for each node that others begin with, and one for all else."""
-    nodes = nodes_of([(0, 3), (1, 2), (2, 1), (2, 3), (1, 4)])
-    whole, first, second = packed._blocks(nodes, segmented=True)
-    assert (whole.rows, whole.queries, whole.causal) == (slice(0, 13), (3, 2, 1, 3, 4), True)
-    assert (first.rows, first.columns) == (slice(3, 13), slice(0, 3))
-    assert (first.queries, first.keys, first.causal) == ((10,), (3,), False)
-    assert (second.rows, second.columns) == (slice(5, 9), slice(3, 5))
-
-
 @pytest.mark.parametrize(
     ("device", "dtype", "size", "way"),
     [

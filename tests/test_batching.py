@@ -74,13 +74,6 @@ def test_every_sampled_token_has_one_loss_behind_what_its_rollout_begins_with(
         assert len({*numbers.values()}) == len(numbers), "a rollout is one sequence"
 
 
-@settings(deadline=None)
-@given(rollouts())
-def test_a_group_needs_as_many_tokens_as_it_has_prefixes(samples: list[Sample]) -> None:
-    for row in pack(samples, 1000):
-        assert sorted(paths(row)) == sorted(prefixes(samples)), "each once"
-
-
 def check_nodes(row: PackedRow) -> None:
     """Nodes cover the row, and lie within one another or apart."""
     place = 0

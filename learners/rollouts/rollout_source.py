@@ -34,7 +34,7 @@ _CHECK_EVERY_S = 2.0
 _T = TypeVar("_T")
 
 
-class Sampled(NamedTuple):
+class LeadRank(NamedTuple):
     """What rank 0 samples with.
 
     Attributes:
@@ -71,7 +71,7 @@ class RolloutSource:
         precision: str,
         dtype: torch.dtype,
         colocated: bool,
-        lead: Sampled | None,
+        lead: LeadRank | None,
     ) -> None:
         self._trainer = trainer
         self._temperature, self._dtype, self._colocated = temperature, dtype, colocated

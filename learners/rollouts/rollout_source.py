@@ -173,8 +173,8 @@ class RolloutSource:
         if ranks.rank() == 0:
             try:
                 value = produce()
-            except Exception as error:
-                ranks.broadcast((True, None, error))
+            except Exception as problem:
+                ranks.broadcast((True, None, problem))
                 raise
             ranks.broadcast((True, value, None))
             return value
@@ -184,7 +184,7 @@ class RolloutSource:
             if error is not None:
                 raise error
             if finished:
-                return value  # type: ignore[no-any-return]
+                return value
             # rank 0 gathers weights: take part, and discard them
             deque(self._trainer.iter_weights(self._dtype), maxlen=0)
 

@@ -464,8 +464,6 @@ def test_the_table_fits_in_100_columns(width: int, source: Config) -> None:
         "tokens at most, without the tools' replies",
         "at most, training at 45 % of the GPUs' peak",
         "at most, decoding at 70 % of the bandwidth",
-        "at most, in steps from sampling to training",
-        "every 20 steps; up to three are kept",
     ):
         assert told in text
 

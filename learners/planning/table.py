@@ -15,7 +15,6 @@ from learners.planning.plan import (
     first_trainer,
     gpus,
     in_bytes,
-    moments,
 )
 from learners.planning.verdicts import CHARACTERS, Verdicts
 
@@ -131,7 +130,6 @@ def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
     step = plan.config.groups * plan.config.group_size
     how = f"tokens a step, at {CHARACTERS} characters a token"
     yield "the judge reads", f"{step * verdicts.read:,}", how
-    yield "the judge writes", f"{step * verdicts.written:,}", "tokens a step, without thinking"
     if verdicts.dollars is None and verdicts.url:
         yield "cost", "none", "if the judge's server is your own"
     elif verdicts.dollars is None:
@@ -144,11 +142,6 @@ def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
 def _run_rows(plan: RunPlan) -> Iterator[Cells]:
     config = plan.config
     yield "steps", f"{config.steps:,}", ""
-    # the transformers engine alternates sampling and training
-    stale = config.max_staleness if config.engine == "vllm" else 0
-    yield "staleness", f"{stale}", "at most, in steps from sampling to training"
-    saved = 4 * plan.parameters + moments(config) * plan.trained
-    yield "a checkpoint", in_bytes(saved), f"every {config.save_every} steps; up to three are kept"
     every = f", every {config.eval_every} steps" if config.eval_every else ""
     episodes = f"{config.eval_tasks * config.eval_rollouts:,}"
     yield "an evaluation", episodes, f"episodes; before and after{every}"

@@ -219,14 +219,8 @@ class ModelPlayer:
                 engine.load_weights(version, lambda: _weights(config))
                 return engine
             self._logs = Path(tempfile.mkdtemp(prefix="resume-gym-"))
-            settings = ServerSettings(
-                model=config.model,
-                precision=config.precision,
-                seed=config.seed,
-                gpus=config.engine_gpus,
-                colocated=False,
-                threads=config.threads,
-            )
+            sizes = {"gpus": config.engine_gpus, "threads": config.threads}
+            settings = ServerSettings(*named[:2], seed=config.seed, colocated=False, **sizes)
             for number in range(config.engine_procs):
                 log = self._logs / f"engine-{number}.log"
                 self._servers.append(Server(settings, number, log, lambda sentence: None))

@@ -14,7 +14,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -215,20 +215,18 @@ class Loggers:
 
 
 def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of `logged.json`; those of another version, or damaged, are left out.
+    """Return the entries of `logged.json`; none if it is damaged, or of another version.
 
     Without its entry, a logger receives all steps again, in a new run.
     """
     try:
         entries = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    except (ValueError, RecursionError):
+        return {
+            name: {"name": entry["name"], "rows": [key for key in entry["rows"] if _step(key) >= 0]}
+            for name, entry in entries.items()
+        }
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return {}
-    found = {}
-    for name, entry in entries.items() if isinstance(entries, dict) else ():
-        with suppress(AttributeError, IndexError, TypeError, ValueError):
-            if entry.keys() == {"name", "rows"} and all(_step(key) >= 0 for key in entry["rows"]):
-                found[name] = entry
-    return found
 
 
 def _rows(run: RunFolder) -> Iterator[LogEntry]:

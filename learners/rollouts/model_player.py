@@ -219,8 +219,14 @@ class ModelPlayer:
                 engine.load_weights(version, lambda: _weights(config))
                 return engine
             self._logs = Path(tempfile.mkdtemp(prefix="resume-gym-"))
-            sizes = {"gpus": config.engine_gpus, "threads": config.threads}
-            settings = ServerSettings(*named[:2], seed=config.seed, colocated=False, **sizes)
+            settings = ServerSettings(
+                config.model,
+                config.precision,
+                config.seed,
+                config.engine_gpus,
+                False,
+                config.threads,
+            )
             for number in range(config.engine_procs):
                 log = self._logs / f"engine-{number}.log"
                 self._servers.append(Server(settings, number, log, lambda sentence: None))

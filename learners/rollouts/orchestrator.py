@@ -92,7 +92,7 @@ class Orchestrator:
             EpisodeError: the environment failed too often in every group.
             ConfigError: the stored rollouts belong to another run.
         """
-        _, groups, size = self._curriculum
+        groups, size = self._curriculum.groups, self._curriculum.group_size
         tasks, seed = self._curriculum.draw(self._work.tasks, step)
         rollouts, unopened = self._open(tasks, size, (step - 1) * groups)
         stored = self._trajectories
@@ -108,9 +108,10 @@ class Orchestrator:
             raise _failed(failures, groups * size)
         if stored:
             stored.sync(step)
+        kept = [rollout for group in complete for rollout in group]
         return Batch(
             step=step,
-            rollouts=(kept := [rollout for group in complete for rollout in group]),
+            rollouts=kept,
             summary=self._summary(kept),
             dropped_episodes=len(failures),
             dropped_groups=groups - len(complete),

@@ -68,7 +68,7 @@ class Trajectories:
         sync(self.path(step))
         sync(self._folder)
 
-    def restore(self, step: int, planned: Sequence[Rollout], whole: bool) -> list[Rollout]:
+    def restore(self, step: int, planned: Sequence[Rollout], whole: bool = False) -> list[Rollout]:
         """Return the planned rollouts, with those already on disk restored.
 
         If a rollout has two lines, the later one counts, since it includes the verdict.

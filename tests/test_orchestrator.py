@@ -70,7 +70,7 @@ def test_a_step_and_the_seed_determine_the_episodes() -> None:
 
 
 def test_all_episodes_are_played_at_once_and_come_back_in_order() -> None:
-    engine = Scripted(lambda key: (REVIEW, EDIT, SUBMIT), lambda key: 0.01 * (11 - key % 12))
+    engine = Scripted(lambda key: (REVIEW, EDIT, SUBMIT), lambda key: 0.04 * (11 - key % 12))
     one = batch(make(engine))
     assert engine.most == 12
     assert sorted(engine.gone, reverse=True) == engine.gone, "the last ones ended first"

@@ -21,6 +21,7 @@ from pydantic import ConfigDict, Field, ValidationError, create_model
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 import resume_gym  # noqa: F401  registers the environments
+from learners.errors import ConfigError
 from resume_gym import trust
 from resume_gym.command_line import Parser, complain
 from resume_gym.judges import named_modules, named_servers
@@ -42,10 +43,6 @@ _EXAMPLES = (
 
 # lists and strings from TOML become tuples and paths; all other types are strict
 _CONVERTED = Field(strict=False)
-
-
-class ConfigError(ValueError):
-    """Invalid configuration; the message states the expected and the actual value."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ import torch
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
 
-from learners.config import Config, ConfigError, message_of, parse, stop, to_toml
+from learners.build import make_orchestrator, make_trainer, make_workload
+from learners.config import Config, message_of, parse, stop, to_toml
 from learners.demonstrations import (
     EXPERT,
     HASTY,
@@ -53,9 +54,9 @@ from learners.demonstrations import (
 )
 from learners.engines import EngineError
 from learners.engines.transformers import TransformersEngine
+from learners.errors import ConfigError
 from learners.losses import likelihood
 from learners.nano.model import make_model, make_tokenizer
-from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import PROBE_LIMIT
 from learners.rollouts.tokens import ChatTokens
@@ -148,7 +149,7 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
         start: number of optimizer steps done, which determines the tasks.
         worker: number of the worker; each makes every `workers`-th task.
     """
-    work = Workload.of(config)
+    work = make_workload(config)
     numbers = count(_TASKS * start + worker, max(1, dose.workers))
     tasks = (generate_task(config.seed, n, "train", VARIANTS[config.env]) for n in numbers)
     strange = (renamed(task, Random(f"{config.seed}:{task.task_id}")) for task in tasks)
@@ -267,7 +268,7 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> 
     policy, step = trainer.policy, trainer.state["steps"]
     trajectories = Trajectories(folder)
     policy.temperature = config.temperature
-    orchestrator = Orchestrator(config, work, TransformersEngine(policy), trajectories, print)
+    orchestrator = make_orchestrator(config, work, TransformersEngine(policy), trajectories, print)
     summary = asyncio.run(orchestrator.evaluate(step)).summary
     orchestrator.close()
     samples = []
@@ -322,8 +323,8 @@ def run(dose: Dose, config: Config) -> None:
             new_model(config.seed, start)
         config = replace(config, model=str(start))
     models.download(config.model)
-    work = Workload.of(config)
-    trainer = Trainer(replace(config, temperature=1.0), folder / "checkpoints")
+    work = make_workload(config)
+    trainer = make_trainer(replace(config, temperature=1.0), folder / "checkpoints")
     trainer.resume()
     whole = 60 * dose.minutes
     phases = (

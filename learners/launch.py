@@ -7,26 +7,36 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from functools import partial
 
 import torch
 
-from learners.config import Config, ConfigError, dry_run, load, stop, to_dict
-from learners.engines import Engine, EngineError
+from learners.build import (
+    make_distant_orchestrator,
+    make_orchestrator,
+    make_trainer,
+    make_vllm_engine,
+    make_workload,
+    server_settings,
+)
+from learners.config import Config, dry_run, load, stop, to_dict
+from learners.engines import EngineError
 from learners.engines.server import Server, make_key, transfer
 from learners.engines.transformers import TransformersEngine
-from learners.engines.vllm import VLLMEngine, unreachable
+from learners.engines.vllm import unreachable
 from learners.engines.vllm_plugin import KEY
+from learners.errors import ConfigError
 from learners.planning.machine import Machine
 from learners.planning.plan import check_gpus, make_plan
 from learners.planning.table import show
 from learners.rollouts.rollout import EpisodeError
-from learners.rollouts.rollout_source import RolloutSource
-from learners.rollouts.sampler import BackgroundSampler, InProcessSampler, Sampler
+from learners.rollouts.rollout_source import LeadRank, RolloutSource
+from learners.rollouts.sampler import BackgroundSampler, InProcessSampler
 from learners.rollouts.workload import Workload
 from learners.run.folder import RunFolder
-from learners.run.loggers import require
-from learners.run.report import Report
+from learners.run.loggers import Loggers, require
+from learners.run.model_card import write_facts
+from learners.run.report import RunReport
 from learners.training import checkpoint, models, ranks
 from learners.training.checkpoint import CheckpointError
 from learners.training.cpu import prepare_cpu
@@ -39,7 +49,7 @@ from resume_gym.judges import JudgeError
 from resume_gym.render import say
 from resume_gym.terminal import Terminal
 
-Train = Callable[[Config, Trainer, RolloutSource, Report], None]
+Train = Callable[[Config, Trainer, RolloutSource, RunReport], None]
 """A training loop that every rank runs."""
 
 
@@ -61,7 +71,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
             show(make_plan(config, Machine.named(machine)), Terminal())
             return
         config.check_packages()
-        require(config)
+        require(config.log_to)
         trainers = int(os.environ.get("LOCAL_WORLD_SIZE", config.trainer_procs))
         check_gpus(config, torch.cuda.device_count(), trainers)
         models.download(config.model)  # once, before there are further processes
@@ -117,7 +127,7 @@ def _run(config: Config, train: Train) -> None:
     torch.manual_seed(config.seed)
     work, first = None, ranks.rank() == 0
     if first:  # before a folder is made or a server started
-        work = Workload.of(config)
+        work = make_workload(config)
         parts = [work.judge, *getattr(work.judge, "parts", ())]
         judges = [str(url) for part in parts if (url := getattr(part, "base_url", None))]
         for name, urls in (("engine_urls", config.engine_urls), ("judge", judges)):
@@ -136,10 +146,10 @@ def _run(config: Config, train: Train) -> None:
                 folder.note(sentence)
                 say(f"warning: {sentence}", error=True)
         ranks.barrier()  # reading large checkpoints takes longer than a collective may
-        trainer = Trainer(config, folder.checkpoints)
+        trainer = make_trainer(config, folder.checkpoints)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
-        with Report(config, folder, work, dashboard) as report:
+        with _make_report(config, folder, work) as report:
             train(config, trainer, rollouts, report)
         rollouts.close()
 
@@ -154,7 +164,7 @@ def serving(config: Config, folder: RunFolder) -> Iterator[list[Server]]:
     try:
         for number in range(config.engine_procs if starts else 0):
             log = folder.logs / f"engine-{ranks.rank()}-{number}.log"
-            servers.append(Server(config, number, log, folder.note))
+            servers.append(Server(server_settings(config), number, log, folder.note))
         yield servers
     finally:
         for server in servers:
@@ -169,21 +179,38 @@ def _make_rollouts(
     servers: Sequence[Server],
     urls: Sequence[str],
 ) -> RolloutSource:
+    # servers hold weights in the precision of the run, the transformers engine in fp32
+    dtype = getattr(torch, config.precision if config.engine == "vllm" else "float32")
+    make = partial(
+        RolloutSource, trainer, config.temperature, config.precision, dtype, config.colocated
+    )
     if work is None:
-        return RolloutSource(config, trainer)
-    engine: Engine
-    sampler: Sampler
+        return make(None)
     if config.engine == "vllm":
-        settings = config.model, config.precision, config.timeout_s
-        engine = VLLMEngine(urls, *settings, by_nccl=transfer(config) == "nccl")
+        engine = make_vllm_engine(config, urls, transfer(config.colocated) == "nccl")
         last = checkpoint.latest(folder.checkpoints)
-        done = last[0] if last else 0
-        sampler = BackgroundSampler(config, urls, folder.trajectories, done, folder.note)
-    else:
-        policy, copied = trainer.policy, config.backend != "local"
-        if copied:  # sharded weights cannot sample
-            model: Any = models.load(config.model)
-            policy = Policy(model.to(ranks.device()), config.temperature, config.precision)
-        engine = TransformersEngine(policy, copied)
-        sampler = InProcessSampler(config, work, engine, folder.trajectories, folder.note)
-    return RolloutSource(config, trainer, work, engine, sampler, servers, folder.note)
+        steps = range(1 + (last[0] if last else 0), config.steps + 1)
+        build = partial(make_distant_orchestrator, config, urls, folder.trajectories)
+        sampler = BackgroundSampler(build, steps, config.max_staleness, folder.note)
+        return make(LeadRank(work, engine, sampler, servers, folder.note))
+    policy, copied = trainer.policy, config.backend != "local"
+    if copied:  # sharded weights cannot sample
+        model = models.load(config.model, ranks.device())
+        policy = Policy(model, config.temperature, config.precision)
+    local = TransformersEngine(policy, copied)
+    orchestrator = make_orchestrator(config, work, local, folder.trajectories, folder.note)
+    return make(LeadRank(work, local, InProcessSampler(orchestrator), servers, folder.note))
+
+
+def _make_report(config: Config, folder: RunFolder, work: Workload | None) -> RunReport:
+    return RunReport(
+        run=folder,
+        work=work,
+        steps=config.steps,
+        save_every=config.save_every,
+        eval_rollouts=config.eval_rollouts,
+        title=f"{config.name}: {config.model}",
+        write_facts=partial(write_facts, folder, config),
+        open_loggers=partial(Loggers, config.log_to, to_dict(config), folder),
+        dashboard=dashboard,
+    )

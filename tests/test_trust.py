@@ -213,7 +213,7 @@ def test_the_id_of_a_folder_is_written_to_no_other_file(here: Path) -> None:
         "resume_gym",
         *(
             pytest.param(f"learners.{name}", marks=pytest.mark.slow)
-            for name in ("aipo", "run.model_card")
+            for name in ("aipo", "imitation")
         ),
     ],
 )
@@ -232,7 +232,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     failure: OSError | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if failure:
-        monkeypatch.setattr("learners.launch.Workload.of", Mock(side_effect=failure))
+        monkeypatch.setattr("learners.launch.make_workload", Mock(side_effect=failure))
     else:
         Path("runs").touch()
     with pytest.raises(SystemExit) as stop:

@@ -10,7 +10,7 @@ recorded as such. The result file, benchmarks/results/gpu_NAME-MACHINE.json, is 
 check, so an interrupted command keeps its results. A check that fails is recorded with its error.
 The package need not be installed: `PYTHONPATH=.` is enough, with torch 2.11 and transformers 5.17
 or newer, aiohttp, gymnasium, matplotlib, psutil, pydantic, rapidfuzz, requests, rich,
-snowballstemmer, tomli-w and tyro.
+snowballstemmer and tomli-w.
 
 All models are random. Errors are compared with those of the same precision in plain PyTorch, both
 beside float64, since no fixed tolerance fits all sizes.
@@ -40,16 +40,17 @@ from record import Figure, parser, write
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from learners.build import make_backend, optimizer_settings
 from learners.config import Config
 from learners.engines.server import free_port
 from learners.engines.vllm import VLLMEngine
 from learners.losses import LossInput, LossOutput, Totals, aipo
 from learners.training import head, models, packed_attention, ranks
-from learners.training.backends import Backend, make_backend
+from learners.training.backends.local import LocalBackend
 from learners.training.backends.step import make_optimizer
 from learners.training.batching import PackedRow, Sample, pack, unshare
 from learners.training.flops import Sizes, peak_flops, train_flops, training_bytes
-from learners.training.head import Head
+from learners.training.head import ChunkedHead
 from learners.training.policy import Policy
 
 ROOT = Path(__file__).parents[1]
@@ -230,7 +231,7 @@ def head_products(scale: Scale) -> Iterator[Figure]:
     """The head beside float64, for numbers of tokens around its chunk size."""
     sizes = scale.models[0][1]
     linear = torch.nn.Linear(sizes.hidden_size, sizes.vocab_size, bias=False, device=DEVICE)
-    layer = Head(linear)
+    layer = ChunkedHead(linear)
     rounded = layer.weight.detach().bfloat16() if DEVICE.type == "cuda" else layer.weight.detach()
     for count in (0, 1, 1023, 1025):
         hidden = torch.randn(count, sizes.hidden_size, device=DEVICE).to(rounded.dtype)
@@ -270,7 +271,7 @@ def shared_prefixes(scale: Scale) -> Iterator[Figure]:
             yield Figure(f"shared prefixes, {precision}: error of the {part}", error, at_most=limit)
 
 
-def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, Backend]]:
+def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, LocalBackend]]:
     """The backends in bf16, one after the other, each with the same random model."""
     if not dist.is_initialized():
         kinds = "cpu:gloo,cuda:nccl" if DEVICE.type == "cuda" else "gloo"
@@ -287,13 +288,13 @@ def backends(config: Qwen3Config, layers: int = 0) -> Iterator[tuple[str, Backen
         ):
             settings = Config(**shared, **own)
             backend = make_backend(settings)
-            backend.prepare(settings)
+            backend.prepare()
             yield name, backend
             del backend
             gc.collect()
 
 
-def published(backend: Backend) -> dict[str, Tensor]:
+def published(backend: LocalBackend) -> dict[str, Tensor]:
     """All weights as engines receive them."""
     named = backend.iter_weights(torch.bfloat16)
     return {name: weight.to(torch.bfloat16) for name, weight in named}
@@ -363,7 +364,7 @@ def transfer(scale: Scale) -> Iterator[Figure]:
     """Weights that a pending step changes, sent by the NCCL sender to a group that copies them."""
     config = scale.models[0][1]
     weights = dict(Policy(make_model(config), 1.0, "float32").model.named_parameters())
-    optimizer = make_optimizer(weights.values(), Config(learning_rate=0.1))
+    optimizer = make_optimizer(weights.values(), optimizer_settings(Config(learning_rate=0.1)))
 
     def rounded() -> Tensor:
         return torch.cat([weight.detach().bfloat16().flatten() for weight in weights.values()])
@@ -521,7 +522,9 @@ def attention_in(way: str) -> AbstractContextManager[object]:
 def chunks(scale: Scale) -> Iterator[Figure]:
     """The head, forward and backward, by the size of its chunks."""
     config = scale.models[-1][1]
-    layer = Head(torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False, device=DEVICE))
+    layer = ChunkedHead(
+        torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False, device=DEVICE)
+    )
     count = scale.response * scale.rollouts
     hidden = torch.randn(count, config.hidden_size, device=DEVICE, requires_grad=True)
     targets = torch.randint(0, config.vocab_size, (count,), device=DEVICE)
@@ -541,7 +544,7 @@ def optimizer(scale: Scale) -> Iterator[Figure]:
     for weight in weights:
         weight.grad = torch.randn_like(weight)
     for name, made in (
-        ("as configured", make_optimizer(weights, Config())),
+        ("as configured", make_optimizer(weights, optimizer_settings(Config()))),
         ("PyTorch's default", torch.optim.AdamW(weights)),
     ):
         yield Figure(f"AdamW, {name}: ms", 1000 * seconds(made.step, scale.repeats))
@@ -589,7 +592,7 @@ def weights(scale: Scale) -> Iterator[Figure]:
     for name, backend in backends(scale.deep, max(2, scale.deep.num_hidden_layers // 5)):
         size = 0
 
-        def read(backend: Backend = backend) -> None:
+        def read(backend: LocalBackend = backend) -> None:
             nonlocal size
             named = backend.iter_weights(torch.bfloat16)
             size = sum(weight.to(torch.bfloat16).nbytes for _, weight in named)

@@ -16,19 +16,20 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any
 
+from attack_search import search
 from record import ENVS, Figure, finish, parser
 
 from learners.demonstrations import HASTY, act
 from resume_gym import Rules, Session
 from resume_gym.env import make_edit_env
-from resume_gym.evaluation.attack import PolicyRewards, attack
-from resume_gym.evaluation.attack_search import search
-from resume_gym.evaluation.gaming import DAMAGING, POLICIES
+from resume_gym.evaluation import play
+from resume_gym.evaluation.attack import DAMAGING, POLICIES, PolicyRewards, attack
 from resume_gym.judges import make_judge
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
@@ -203,10 +204,8 @@ def signal(tasks: Sequence[Task]) -> Iterator[Figure]:
 def hasty(task: Task) -> Iterator[tuple[Task, str, int]]:
     """Play a group of the hasty editor's episodes; yield final texts and their repaired lines."""
     for number in range(GROUP):
-        session, rng = Session(task, RULES), Random(f"{task.task_id}-{number}")
-        while not session.done:
-            session.step(act(session, rng, HASTY))
-        text = session.resume
+        rng = Random(f"{task.task_id}-{number}")
+        text = play(partial(act, rng=rng, habits=HASTY), Session(task, RULES)).resume
         yield task, text, sum(fix.old not in text and fix.new in text for fix in task.fixes)
 
 

@@ -21,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from learners.build import optimizer_settings
 from learners.config import Config
 from learners.planning.machine import Machine
 from learners.training import models, packed_attention
@@ -132,7 +133,7 @@ def check() -> list[Figure]:
     again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # the head's logits
     masked = rectangles(batch.nodes) - pairs(batch.nodes)
     attention = 12 * sizes.heads * sizes.head_size * sizes.layers * masked
-    optimizer = make_optimizer(policy.parameters(), Config())
+    optimizer = make_optimizer(policy.parameters(), optimizer_settings(Config()))
     optimizer.step()
     memory = training_bytes(sizes, 1, len(batch.tokens))
     weights = list(policy.parameters())

@@ -30,6 +30,7 @@ from resume_gym import Rules, Session, Task
 from resume_gym.agents import Agent, make_agent
 from resume_gym.document import wrapped_lines
 from resume_gym.env import make_edit_env
+from resume_gym.evaluation import play
 from resume_gym.judges.audit.agreement import weighted_kappa
 from resume_gym.synthesis.procedural import PAGE_WIDTH, generate_tasks
 
@@ -83,13 +84,6 @@ def edited(writer: str, session: Session) -> Iterator[dict[str, str]]:
         yield {"writer": writer, "task_id": session.task.task_id, "before": old, "after": new}
 
 
-def played(agent: Agent, session: Session) -> Session:
-    """Play a session to its end."""
-    while not session.done:
-        session.step(agent(session))
-    return session
-
-
 def draw(number: int) -> None:
     """Draw the lines of a round of scripted agents; rounds share no task."""
     seed = 9000 + number
@@ -102,7 +96,7 @@ def draw(number: int) -> None:
         line
         for task, rules in tasks.values()
         for writer, make in agents(seed).items()
-        for line in edited(writer, played(make(task), Session(task, rules)))
+        for line in edited(writer, play(make(task), Session(task, rules)))
     ]
     mix(str(number), lines, COUNTS, tasks, seed)
 
@@ -126,7 +120,7 @@ def sample(episodes: Path, name: str, seed: int = 0) -> None:
         lines += edited(episode["agent"] if scripted else "trained", session)
     if not any(line["writer"] == "floor" for line in lines):
         for task, _ in tasks.values():
-            lines += edited("floor", played(make_agent("floor", seed), Session(task, rules)))
+            lines += edited("floor", play(make_agent("floor", seed), Session(task, rules)))
     mix(name, lines, TRAINED, tasks, seed)
 
 

@@ -33,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -42,14 +42,15 @@ from typing import Any
 import aiohttp
 from record import Figure, finish, options, resident_kb
 
+from learners.build import make_orchestrator, make_workload, server_settings
 from learners.config import Config
 from learners.engines import Completion, Sampling, Weights
 from learners.engines.server import Server, headers
 from learners.engines.vllm import VLLMEngine
+from learners.rollouts.curriculum import Curriculum
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.rollout import Rollout
 from learners.rollouts.tokens import ChatTokens
-from learners.rollouts.workload import Workload
 from learners.training import models
 from resume_gym import TOOLS, Rules, Session, Task, Verdict, tool_call
 
@@ -129,17 +130,25 @@ class Nod:
 
 def fake_orchestrator(
     episodes: int, tasks: int | None = None
-) -> tuple[Orchestrator, Fake, ChatTokens]:
-    """Plays so many full-size episodes a step, of so many tasks; None takes all there are."""
+) -> tuple[Orchestrator, Fake, ChatTokens, Callable[[int], list[Task]]]:
+    """Plays so many full-size episodes a step, of so many tasks; None takes all there are.
+
+    The last value returns the task of each episode of a step.
+    """
     config = Config(env="ResumeEdit-v0", groups=episodes // GROUP, group_size=GROUP)
-    work, engine = Workload.of(config), Fake()
+    work, engine = make_workload(config), Fake()
     work = replace(work, judge=Nod(), tasks=work.tasks[:tasks])
-    return Orchestrator(config, work, engine, None, print), engine, work.chat
+
+    def drawn(step: int) -> list[Task]:
+        chosen, _ = Curriculum(config.seed, config.groups, GROUP).draw(work.tasks, step)
+        return [task for task in chosen for _ in range(GROUP)]
+
+    return make_orchestrator(config, work, engine, None, print), engine, work.chat, drawn
 
 
 async def watched(orchestrator: Orchestrator, step: int) -> tuple[list[Rollout], float]:
     """The rollouts of a step, and by how many seconds the loop was late at most."""
-    watch = asyncio.create_task(orchestrator.watch())
+    watch = asyncio.create_task(orchestrator.watchdog.watch())
     batch = await orchestrator.batch(step)
     watch.cancel()
     return batch.rollouts, batch.lag_s
@@ -167,9 +176,8 @@ def floors_s(scripts: Sequence[Sequence[str]], rollouts: Sequence[Rollout]) -> d
 
 def load_once(episodes: int, ideal_s: float) -> dict[str, float]:
     """Play so many at once, and the same without orchestrator."""
-    orchestrator, engine, chat = fake_orchestrator(episodes)
-    tasks = [one.session.task for one in orchestrator.plan(1)[0]]
-    scripts = [script(task, number) for number, task in enumerate(tasks)]
+    orchestrator, engine, chat, drawn = fake_orchestrator(episodes)
+    scripts = [script(task, number) for number, task in enumerate(drawn(1))]
     engine.token_s = ideal_s / engine.tell(scripts, 0, chat)
     gc.collect()
     began, began_cpu = time.perf_counter(), time.process_time()
@@ -208,15 +216,14 @@ def load(episodes: int, ideal_s: float, rounds: int) -> Measured:
 def memory(more: int) -> Measured:
     """How the resident size grows with episodes played."""
     batch = 6 * GROUP
-    orchestrator, engine, chat = fake_orchestrator(batch, tasks=6)
+    orchestrator, engine, chat, drawn = fake_orchestrator(batch, tasks=6)
     sizes: list[float] = []
 
     async def play(first: int, episodes: int) -> int:
         steps = range(first, first + -(-episodes // batch))
         for step in steps:
-            tasks = [one.session.task for one in orchestrator.plan(step)[0]]
             start = (step - 1) * batch
-            scripts = [script(task, start + number) for number, task in enumerate(tasks)]
+            scripts = [script(task, start + number) for number, task in enumerate(drawn(step))]
             engine.tell(scripts, start, chat)
             await orchestrator.batch(step)
         gc.collect()
@@ -291,12 +298,12 @@ def engine_race(rounds: int) -> Measured:
     detached = [(name, one.detach()) for name, one in weights]
     kept: Repetitions = {"rollouts_s": [], "replay_s": []}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        server = Server(config, 0, Path(folder) / "engine.log", print)
+        server = Server(server_settings(config), 0, Path(folder) / "engine.log", print)
         stack.callback(server.close)
         server.ready()
         engine = Recorder([server.url], config.model, config.precision, config.timeout_s)
         stack.callback(engine.close)
-        orchestrator = Orchestrator(config, Workload.of(config), engine, None, print)
+        orchestrator = make_orchestrator(config, make_workload(config), engine, None, print)
         stack.callback(orchestrator.close)
         for turn in range(rounds + 1):
             engine.load_weights(2 * turn, lambda: detached)

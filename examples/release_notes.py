@@ -265,6 +265,7 @@ def hasty(session: NotesSession, rng: Random) -> str:
 
 def main() -> None:
     """Teach the nano policy these tools by imitation, so that it has something to improve on."""
+    from learners.build import make_trainer
     from learners.config import Config
     from learners.demonstrations import demonstrations
     from learners.losses import likelihood
@@ -272,11 +273,10 @@ def main() -> None:
     from learners.training.batching import pack
     from learners.training.cpu import prepare_cpu
     from learners.training.models import load_tokenizer
-    from learners.training.trainer import Trainer
 
     prepare_cpu()
     folder, steps = Path("runs/notes-start"), 200
-    trainer = Trainer(Config(model="nano", temperature=1.0), folder / "checkpoints")
+    trainer = make_trainer(Config(model="nano", temperature=1.0), folder / "checkpoints")
     chat = ChatTokens(load_tokenizer("nano"), TOOLBOX.schemas)
     releases = (make_release("imitation", number) for number in range(100_000))
     sessions = (NotesSession(release, RULES) for release in releases)

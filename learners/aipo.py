@@ -25,7 +25,7 @@ if __name__ == "__main__":
     leave_current_folder()
     if missing := missing_of("training needs", "train"):
         # before the imports below, which would end in a traceback
-        print(f"error: {missing}", file=sys.stderr)
+        print(f"resume-gym: {missing}", file=sys.stderr)
         raise SystemExit(2)
 
 from learners import launch
@@ -33,15 +33,16 @@ from learners.advantages import by_turn, mean_centred, standardised
 from learners.config import Config
 from learners.engines import EngineError
 from learners.losses import STANDARDISED
+from learners.rollouts.batch import Batch
 from learners.rollouts.rollout import EpisodeError
-from learners.rollouts.rollout_source import Batch, RolloutSource
-from learners.run.report import Report, Stopwatch
+from learners.rollouts.rollout_source import RolloutSource
+from learners.run.report import RunReport, Stopwatch
 from learners.training.trainer import Trainer
 from resume_gym.evaluation import Returns
 from resume_gym.judges import JudgeError
 
 
-def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Report) -> None:
+def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: RunReport) -> None:
     """Train to the last step.
 
     Every rank runs this loop with the same values. Rank 0 alone samples and writes files; its
@@ -89,7 +90,10 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Rep
         probe = rollouts.publish(step)
         clock.lap("publish")
 
-        report.step(step, {**batch.metrics, **trained, "probe": probe, **clock.metrics(batch)})
+        report.step(
+            step,
+            {**batch.metrics, **trained, "probe": probe, **clock.metrics(batch.response_tokens)},
+        )
         # an evaluated step is saved, because the best of them is kept
         if due(config.save_every, step) or due(config.eval_every, step) or step == config.steps:
             trainer.save(step)
@@ -112,7 +116,7 @@ def credit(
     return [[a] * len(turns) for a, turns in zip(values, batch.ledgers, strict=True)], scales
 
 
-def evaluation(when: str, step: int, rollouts: RolloutSource, report: Report) -> Returns:
+def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport) -> Returns:
     """Return the figures on held-out tasks, played once per run and then read from its folder."""
     if (recorded := report.result(when)) is not None:
         return recorded
@@ -121,7 +125,7 @@ def evaluation(when: str, step: int, rollouts: RolloutSource, report: Report) ->
     return report.write_result(when, *ended)
 
 
-def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: Report) -> None:
+def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: RunReport) -> None:
     """Start the evaluation that is due after a step, unless an earlier process has finished it.
 
     None is due before the first step and after the last, where `evaluation` plays them.

@@ -1,40 +1,48 @@
 """Configuration of a training run: defaults, then `--config FILE.toml`, then flags.
 
-`Config` is a flat, validated dataclass, and `load` parses a command line with tyro. An invalid
-configuration exits with status 2.
+`Config` is a flat, validated dataclass, and `load` parses a command line that has a flag for each
+field. An invalid configuration exits with status 2.
 """
 
 import argparse
+import inspect
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import gymnasium
 import tomli_w
-import tyro
 from pydantic import ConfigDict, Field, ValidationError, create_model
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 import resume_gym  # noqa: F401  registers the environments
+from learners.errors import ConfigError
 from resume_gym import trust
+from resume_gym.command_line import Parser, complain
 from resume_gym.judges import named_modules, named_servers
 from resume_gym.llm.settings import check_url
-from resume_gym.render import say
 from resume_gym.user_errors import did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
 # name in help and usage errors, however the job was started
 _COMMAND = "resume-gym train"
+_ABOUT = """\
+Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
+is trained on the CPU. Results are written to runs/NAME; the same command resumes an interrupted \
+run."""
+_EXAMPLES = (
+    "train --steps 5",
+    "train --config smollm2 --name mine",
+    "train --config qwen3_14b_4xh200 --dry-run",
+)
 
 # lists and strings from TOML become tuples and paths; all other types are strict
 _CONVERTED = Field(strict=False)
-
-
-class ConfigError(ValueError):
-    """Invalid configuration; the message states the expected and the actual value."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +260,16 @@ def check_env(env: str) -> None:
         raise ConfigError(f"env: no environment is called {name!r}{near}")
 
 
+class _Parser(Parser):
+    """Parser of a training command, which suggests `--config` for a word that it takes."""
+
+    def hint(self, unknown: str) -> str:
+        names = get_close_matches(unknown, _presets(), n=1) or [unknown]
+        if names[0] in _presets() or unknown.endswith(".toml"):
+            return f"; did you mean '--config {names[0]}'?"
+        return super().hint(unknown)
+
+
 def load(argv: Sequence[str], default: Config | None = None) -> Config:
     """Parse a command line; exit with status 2 if it is invalid.
 
@@ -259,27 +277,96 @@ def load(argv: Sequence[str], default: Config | None = None) -> Config:
         argv: arguments.
         default: settings without `--config`, in place of the defaults of `Config`.
     """
-    options, flags = _file_and_mode().parse_known_args(argv)
+    return parse(argv, default or Config(), _COMMAND, _ABOUT, _EXAMPLES)[0]
+
+
+def parse(
+    argv: Sequence[str],
+    default: Config,
+    prog: str,
+    about: str,
+    examples: Sequence[str],
+    *more: type,
+) -> tuple[Config, dict[str, Any]]:
+    """Parse the command line of a program whose options are those of a configuration, and more.
+
+    Args:
+        argv: arguments.
+        default: settings without `--config`.
+        prog: name of the program.
+        about: its description in the help.
+        examples: example arguments, without `resume-gym`.
+        more: dataclasses whose fields are options, too.
+
+    Returns:
+        The configuration, and the values of the fields of `more`, not validated.
+    """
+    # TOML has underscores in names
+    argv = [re.sub(r"^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in argv]
     try:
-        file = None if options.config is None else _find(options.config)
-        base = read_toml(file) if file else default or Config()
-    except ConfigError as error:
-        stop(error)
-    about = (
-        "Train a policy. `--config FILE.toml`, or the name of a preset "
-        f"({_alternatives(sorted(_presets()))}), sets the defaults. `--dry-run` only prints the "
-        "memory and time that the run needs on this machine, `--dry-run '4 x NVIDIA H200'` on "
-        "another."
-    )
-    config = tyro.cli(Config, prog=_COMMAND, default=base, args=flags, description=about)
-    try:
-        if file and not options.trust_remote_code:
-            _check_trust(file, base, config, flags)
-        if options.dry_run is None:
+        config = _first(argv).config
+        file = _find(config) if config else None
+        base = read_toml(file) if file else default
+        parser = _Parser(prog, examples, description=about, allow_abbrev=False)
+        parser.usage = f"{prog} [--config FILE.toml] [OPTIONS]"
+        presets = ", ".join(sorted(_presets()))
+        parser.add_argument(
+            "--config", metavar="FILE.toml", help=f"settings: a TOML file, or a preset: {presets}"
+        )
+        if not more:  # the estimate is of reinforcement learning
+            parser.add_argument(
+                "--dry-run",
+                nargs="?",
+                metavar="MACHINE",
+                help="print the memory and time that the run needs, and exit: on this machine, or "
+                "for example on '4 x NVIDIA H200'",
+            )
+        parser.add_argument(trust.FLAG, action="store_true", help=trust.HELP)
+        for kind in more:
+            _add_flags(parser, kind)
+        _add_flags(parser, Config, base)
+        given = vars(parser.parse_args(argv))
+        config = replace(base, **{name: given[name] for name in given if name in _TYPES})
+        if file and not given["trust_remote_code"]:
+            _check_trust(file, base, config, argv)
+        if _first(argv).dry_run is None:
             check_env(config.env)
     except ConfigError as error:
         stop(error)
-    return config
+    names = [field.name for kind in more for field in fields(kind)]
+    return config, {name: given[name] for name in names if name in given}
+
+
+def _add_flags(parser: Parser, kind: Any, base: Any = None) -> None:
+    """Add a flag for each field of a dataclass; those that are not given get no value.
+
+    Args:
+        parser: receives the flags.
+        kind: the dataclass, whose docstring describes the fields.
+        base: an instance with the defaults; by default those of the class.
+    """
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", inspect.getdoc(kind) or "", re.MULTILINE)
+    told = {name: " ".join(text.removesuffix(".").split()) for name, text in entries}
+    group = parser.add_argument_group(kind.__name__.lower())
+    for name, hint in get_type_hints(kind).items():
+        default: Any = getattr(base or kind, name, None)
+        several, (inner, *_) = get_origin(hint) is tuple, get_args(hint) or (hint,)
+        one = inner if several else hint
+        options: dict[str, Any] = {"type": one, "metavar": getattr(one, "__name__", "").upper()}
+        if one is bool:
+            options = {"action": argparse.BooleanOptionalAction}
+        elif get_origin(one) is Literal:
+            options = {"choices": get_args(one)}
+        shown = " ".join(default) if several else f"{default}".lower() if one is bool else default
+        text = told[name] + f" (default: {shown or repr(shown)})" * (default is not None)
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            default=argparse.SUPPRESS,
+            required=default is None,
+            help=text.replace("%", "%%"),
+            **options,
+            **({"nargs": "*"} if several else {}),
+        )
 
 
 def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str]) -> None:
@@ -304,23 +391,20 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
 
 def dry_run(argv: Sequence[str]) -> str | None:
     """Return the machine given to `--dry-run`, "here" for this one, or None without the flag."""
-    return _file_and_mode().parse_known_args(argv)[0].dry_run  # type: ignore[no-any-return]
+    return _first(argv).dry_run  # type: ignore[no-any-return]
 
 
-def _file_and_mode() -> argparse.ArgumentParser:
-    """Return a parser of the flags that are not settings."""
-    usage = f"%(prog)s [--config FILE.toml] [{trust.FLAG}] [--dry-run [MACHINE]] [OPTIONS]"
-    parser = argparse.ArgumentParser(_COMMAND, usage, add_help=False, allow_abbrev=False)
-    parser.add_argument("--config")
-    parser.add_argument(trust.FLAG, "--trust_remote_code", action="store_true")
+def _first(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the flags that are no settings, and on which the other defaults depend."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", nargs="?")
     parser.add_argument("--dry-run", "--dry_run", nargs="?", const="here")
-    return parser
+    return parser.parse_known_args(argv)[0]
 
 
 def stop(error: Exception) -> NoReturn:
     """Print a one-line error message and exit with status 2."""
-    say(f"error: {error}", error=True)
-    raise SystemExit(2)
+    raise SystemExit(complain(error, 2))
 
 
 def read_toml(path: Path) -> Config:

@@ -33,15 +33,15 @@ from resume_gym.user_errors import missing_of
 if __name__ == "__main__":
     leave_current_folder()
     if missing := missing_of("training needs", "train"):
-        print(f"error: {missing}", file=sys.stderr)
+        print(f"resume-gym: {missing}", file=sys.stderr)
         raise SystemExit(2)
 
 import torch
-import tyro
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.types import NonNegativeInt, PositiveFloat, PositiveInt
 
-from learners.config import Config, ConfigError, load, message_of, stop, to_toml
+from learners.build import make_orchestrator, make_trainer, make_workload
+from learners.config import Config, message_of, parse, stop, to_toml
 from learners.demonstrations import (
     EXPERT,
     HASTY,
@@ -54,9 +54,9 @@ from learners.demonstrations import (
 )
 from learners.engines import EngineError
 from learners.engines.transformers import TransformersEngine
+from learners.errors import ConfigError
 from learners.losses import likelihood
 from learners.nano.model import make_model, make_tokenizer
-from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import PROBE_LIMIT
 from learners.rollouts.tokens import ChatTokens
@@ -68,6 +68,7 @@ from learners.training.checkpoint import CheckpointError, write_folder, write_te
 from learners.training.cpu import prepare_cpu, return_memory
 from learners.training.trainer import Trainer
 from resume_gym import TOOLS, Rules, Session, TaskError
+from resume_gym.command_line import complain
 from resume_gym.evaluation import Returns, table
 from resume_gym.judges import JudgeError
 from resume_gym.synthesis.procedural import generate_task
@@ -86,7 +87,6 @@ DEFAULTS = Config(
     learning_rate=4e-3,
 )
 SAVE_EVERY_S = 300.0
-_COMMAND = "imitation.py"
 _TELL_S = 20.0
 _AHEAD = 8  # rows that each worker makes ahead
 _BUFFER = 64  # rows that repeated rows are shuffled among
@@ -149,7 +149,7 @@ def make_rows(dose: Dose, config: Config, phase: Phase, start: int, worker: int)
         start: number of optimizer steps done, which determines the tasks.
         worker: number of the worker; each makes every `workers`-th task.
     """
-    work = Workload.of(config)
+    work = make_workload(config)
     numbers = count(_TASKS * start + worker, max(1, dose.workers))
     tasks = (generate_task(config.seed, n, "train", VARIANTS[config.env]) for n in numbers)
     strange = (renamed(task, Random(f"{config.seed}:{task.task_id}")) for task in tasks)
@@ -268,7 +268,7 @@ def evaluate(config: Config, trainer: Trainer, work: Workload, folder: Path) -> 
     policy, step = trainer.policy, trainer.state["steps"]
     trajectories = Trajectories(folder)
     policy.temperature = config.temperature
-    orchestrator = Orchestrator(config, work, TransformersEngine(policy), trajectories, print)
+    orchestrator = make_orchestrator(config, work, TransformersEngine(policy), trajectories, print)
     summary = asyncio.run(orchestrator.evaluate(step)).summary
     orchestrator.close()
     samples = []
@@ -323,8 +323,8 @@ def run(dose: Dose, config: Config) -> None:
             new_model(config.seed, start)
         config = replace(config, model=str(start))
     models.download(config.model)
-    work = Workload.of(config)
-    trainer = Trainer(replace(config, temperature=1.0), folder / "checkpoints")
+    work = make_workload(config)
+    trainer = make_trainer(replace(config, temperature=1.0), folder / "checkpoints")
     trainer.resume()
     whole = 60 * dose.minutes
     phases = (
@@ -360,17 +360,15 @@ def run(dose: Dose, config: Config) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make a warm start with command-line arguments, by default those of this process."""
     try:
-        given, settings = tyro.cli(
-            Dose, prog=_COMMAND, description=__doc__, args=arguments, return_unknown_args=True
-        )
-        dose = TypeAdapter(Dose).validate_python(vars(given))
-        run(dose, load(settings, DEFAULTS))
+        argv = sys.argv[1:] if arguments is None else arguments
+        config, given = parse(argv, DEFAULTS, "imitation.py", __doc__ or "", (), Dose)
+        run(TypeAdapter(Dose).validate_python(given), config)
     except ValidationError as error:
         stop(ConfigError(message_of(error)))
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
     except (CheckpointError, EngineError, EpisodeError, JudgeError) as error:
-        raise SystemExit(f"error: {error}") from None
+        raise SystemExit(complain(error, 1)) from None
 
 
 if __name__ == "__main__":

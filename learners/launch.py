@@ -7,26 +7,36 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from functools import partial
 
 import torch
 
-from learners.config import Config, ConfigError, dry_run, load, stop, to_dict
-from learners.engines import Engine, EngineError
+from learners.build import (
+    make_distant_orchestrator,
+    make_orchestrator,
+    make_trainer,
+    make_vllm_engine,
+    make_workload,
+    server_settings,
+)
+from learners.config import Config, dry_run, load, stop, to_dict
+from learners.engines import EngineError
 from learners.engines.server import Server, make_key, transfer
 from learners.engines.transformers import TransformersEngine
-from learners.engines.vllm import VLLMEngine, unreachable
+from learners.engines.vllm import unreachable
 from learners.engines.vllm_plugin import KEY
+from learners.errors import ConfigError
 from learners.planning.machine import Machine
 from learners.planning.plan import check_gpus, make_plan
 from learners.planning.table import show
 from learners.rollouts.rollout import EpisodeError
-from learners.rollouts.rollout_source import RolloutSource
-from learners.rollouts.sampler import BackgroundSampler, InProcessSampler, Sampler
+from learners.rollouts.rollout_source import LeadRank, RolloutSource
+from learners.rollouts.sampler import BackgroundSampler, InProcessSampler
 from learners.rollouts.workload import Workload
 from learners.run.folder import RunFolder
-from learners.run.loggers import require
-from learners.run.report import Report
+from learners.run.loggers import Loggers, require
+from learners.run.model_card import write_facts
+from learners.run.report import RunReport
 from learners.training import checkpoint, models, ranks
 from learners.training.checkpoint import CheckpointError
 from learners.training.cpu import prepare_cpu
@@ -34,11 +44,12 @@ from learners.training.policy import Policy
 from learners.training.trainer import Trainer
 from resume_gym import TaskError, trust
 from resume_gym.apps.plot.training import dashboard
+from resume_gym.command_line import complain
 from resume_gym.judges import JudgeError
 from resume_gym.render import say
 from resume_gym.terminal import Terminal
 
-Train = Callable[[Config, Trainer, RolloutSource, Report], None]
+Train = Callable[[Config, Trainer, RolloutSource, RunReport], None]
 """A training loop that every rank runs."""
 
 
@@ -60,7 +71,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
             show(make_plan(config, Machine.named(machine)), Terminal())
             return
         config.check_packages()
-        require(config)
+        require(config.log_to)
         trainers = int(os.environ.get("LOCAL_WORLD_SIZE", config.trainer_procs))
         check_gpus(config, torch.cuda.device_count(), trainers)
         models.download(config.model)  # once, before there are further processes
@@ -70,7 +81,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
     if config.backend != "local" and not ranks.launched():
         status = ranks.launch(config.trainer_procs, [script, *arguments])
         if status == ranks.INTERRUPTED:
-            say(f"interrupted; the same command resumes {run}", error=True)
+            complain(f"interrupted; the same command resumes {run}", status)
         raise SystemExit(status)
     try:
         _run_or_explain(config, train)
@@ -91,23 +102,21 @@ def _run_or_explain(config: Config, train: Train) -> None:
         if ranks.rank() > 0:  # rank 0 says it: the error is raised on all ranks
             ranks.wait_for_end()
         prefix = "no verdict: " if isinstance(error, JudgeError) else ""
-        say(f"error: {prefix}{error}; the same command resumes {run}", error=True)
-        raise SystemExit(1) from None
+        told = f"{prefix}{error}; the same command resumes {run}"
+        raise SystemExit(complain(told, 1)) from None
     except (CheckpointError, FloatingPointError) as error:
-        say(f"error: {error}", error=True)
-        raise SystemExit(1) from None
+        raise SystemExit(complain(error, 1)) from None
     except RuntimeError:  # such as a collective when another rank has died
         ranks.wait_for_end()
         raise
     except OSError as error:  # such as a full disk
         if error.filename is None:
             raise
-        hint = f"the same command resumes {run}"
-        say(f"error: {error.filename}: {error.strerror}; {hint}", error=True)
-        raise SystemExit(1) from None
+        told = f"{error.filename}: {error.strerror}; the same command resumes {run}"
+        raise SystemExit(complain(told, 1)) from None
     except KeyboardInterrupt:
-        say(f"interrupted; the same command resumes {run}", error=True)
-        raise SystemExit(ranks.INTERRUPTED) from None
+        told = f"interrupted; the same command resumes {run}"
+        raise SystemExit(complain(told, ranks.INTERRUPTED)) from None
 
 
 def _run(config: Config, train: Train) -> None:
@@ -118,7 +127,7 @@ def _run(config: Config, train: Train) -> None:
     torch.manual_seed(config.seed)
     work, first = None, ranks.rank() == 0
     if first:  # before a folder is made or a server started
-        work = Workload.of(config)
+        work = make_workload(config)
         parts = [work.judge, *getattr(work.judge, "parts", ())]
         judges = [str(url) for part in parts if (url := getattr(part, "base_url", None))]
         for name, urls in (("engine_urls", config.engine_urls), ("judge", judges)):
@@ -137,10 +146,10 @@ def _run(config: Config, train: Train) -> None:
                 folder.note(sentence)
                 say(f"warning: {sentence}", error=True)
         ranks.barrier()  # reading large checkpoints takes longer than a collective may
-        trainer = Trainer(config, folder.checkpoints)
+        trainer = make_trainer(config, folder.checkpoints)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
-        with Report(config, folder, work, dashboard) as report:
+        with _make_report(config, folder, work) as report:
             train(config, trainer, rollouts, report)
         rollouts.close()
 
@@ -155,7 +164,7 @@ def serving(config: Config, folder: RunFolder) -> Iterator[list[Server]]:
     try:
         for number in range(config.engine_procs if starts else 0):
             log = folder.logs / f"engine-{ranks.rank()}-{number}.log"
-            servers.append(Server(config, number, log, folder.note))
+            servers.append(Server(server_settings(config), number, log, folder.note))
         yield servers
     finally:
         for server in servers:
@@ -170,21 +179,38 @@ def _make_rollouts(
     servers: Sequence[Server],
     urls: Sequence[str],
 ) -> RolloutSource:
+    # servers hold weights in the precision of the run, the transformers engine in fp32
+    dtype = getattr(torch, config.precision if config.engine == "vllm" else "float32")
+    make = partial(
+        RolloutSource, trainer, config.temperature, config.precision, dtype, config.colocated
+    )
     if work is None:
-        return RolloutSource(config, trainer)
-    engine: Engine
-    sampler: Sampler
+        return make(None)
     if config.engine == "vllm":
-        settings = config.model, config.precision, config.timeout_s
-        engine = VLLMEngine(urls, *settings, by_nccl=transfer(config) == "nccl")
+        engine = make_vllm_engine(config, urls, transfer(config.colocated) == "nccl")
         last = checkpoint.latest(folder.checkpoints)
-        done = last[0] if last else 0
-        sampler = BackgroundSampler(config, urls, folder.trajectories, done, folder.note)
-    else:
-        policy, copied = trainer.policy, config.backend != "local"
-        if copied:  # sharded weights cannot sample
-            model: Any = models.load(config.model)
-            policy = Policy(model.to(ranks.device()), config.temperature, config.precision)
-        engine = TransformersEngine(policy, copied)
-        sampler = InProcessSampler(config, work, engine, folder.trajectories, folder.note)
-    return RolloutSource(config, trainer, work, engine, sampler, servers, folder.note)
+        steps = range(1 + (last[0] if last else 0), config.steps + 1)
+        build = partial(make_distant_orchestrator, config, urls, folder.trajectories)
+        sampler = BackgroundSampler(build, steps, config.max_staleness, folder.note)
+        return make(LeadRank(work, engine, sampler, servers, folder.note))
+    policy, copied = trainer.policy, config.backend != "local"
+    if copied:  # sharded weights cannot sample
+        model = models.load(config.model, ranks.device())
+        policy = Policy(model, config.temperature, config.precision)
+    local = TransformersEngine(policy, copied)
+    orchestrator = make_orchestrator(config, work, local, folder.trajectories, folder.note)
+    return make(LeadRank(work, local, InProcessSampler(orchestrator), servers, folder.note))
+
+
+def _make_report(config: Config, folder: RunFolder, work: Workload | None) -> RunReport:
+    return RunReport(
+        run=folder,
+        work=work,
+        steps=config.steps,
+        save_every=config.save_every,
+        eval_rollouts=config.eval_rollouts,
+        title=f"{config.name}: {config.model}",
+        write_facts=partial(write_facts, folder, config),
+        open_loggers=partial(Loggers, config.log_to, to_dict(config), folder),
+        dashboard=dashboard,
+    )

@@ -156,7 +156,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         toolbox: Tools, including `submit`, which ends the episode.
         editors: Names of the editing tools, whose failures count as failed edits.
         verdict_type: Dataclass of a judge's verdicts.
-        verdict_weights: Reward weights of the verdict's graded numeric fields.
+        verdict_weights: Reward weights of the verdict's graded numeric fields; `weights` may add
+            terms of a task.
         verdict_limit: Largest absolute value of these fields.
         tool_rewards: Rewards of tool calls, with the keys of `rewards.TOOL_REWARDS`.
         terms: Names of all ledger terms.
@@ -174,20 +175,18 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     tool_rewards: ClassVar[Mapping[str, float]] = rewards.TOOL_REWARDS
     terms: ClassVar[tuple[str, ...]]
     _empty_info: ClassVar[Mapping[str, Any]]
-    _reward_keys: ClassVar[Mapping[str, str]]
 
     def __init_subclass__(cls) -> None:
         cls._check()
         cls.terms = (*rewards.TOOL_TERMS, "layout", *cls.verdict_weights)
-        cls._reward_keys = {name: f"reward_{name}" for name in cls.terms}
         verdict = {f"verdict_{name}": 0.0 for name in cls.verdict_weights}
-        terms = dict.fromkeys(cls._reward_keys.values(), 0.0)
+        terms = {f"reward_{name}": 0.0 for name in cls.terms}
         cls._empty_info = {"task_id": "", cls.noun: "", **_COUNTS, **terms, **verdict}
 
     @classmethod
     def _check(cls) -> None:
         """Validate the class attributes when the class is defined, not during an episode."""
-        parts = EditSession.__annotations__.keys() - {"terms", "_empty_info", "_reward_keys"}
+        parts = EditSession.__annotations__.keys() - {"terms", "_empty_info"}
         if missing := sorted(name for name in parts if not hasattr(cls, name)):
             raise TypeError(f"{cls.__name__}: expected the attributes {', '.join(missing)}")
         names = {tool["function"]["name"] for tool in cls.toolbox.schemas}
@@ -241,6 +240,16 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def feedback(self, text: str) -> str:
         """Return remarks on a draft in one line, which reveal nothing of its grading."""
         return "none"
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The largest amounts of the content terms: `verdict_weights`, and those of the task."""
+        return self.verdict_weights
+
+    @classmethod
+    def terms_of(cls, tasks: Sequence[TaskT]) -> tuple[str, ...]:
+        """Return the names of all ledger terms of episodes on tasks."""
+        return cls.terms
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
@@ -297,7 +306,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     @property
     def ledger(self) -> dict[str, float]:
         """The totals of all reward terms, including the verdict's; they sum to `reward`."""
-        total = dict.fromkeys(self.terms, 0.0)
+        total = dict.fromkeys((*self.terms, *self.weights), 0.0)
         for turn in self.ledgers:
             for name, value in turn.items():
                 total[name] += value
@@ -327,6 +336,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         """
         doc, turns, edits, failed, _, submitted, done, reward, transcript, verdict = self.state
         info = dict(self._empty_info)
+        if (weights := self.weights) is not self.verdict_weights:
+            info |= {f"{kind}_{name}": 0.0 for name in weights for kind in ("reward", "verdict")}
         info["task_id"] = self.task.task_id
         info[self.noun], info["lines"], info["longest_line"] = doc
         info["turns_left"] = self.rules.max_turns - turns
@@ -337,7 +348,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         if transcript:
             _, _, _, info["error"], ledger = transcript[-1][1]
             for name, value in ledger.items():
-                info[self._reward_keys[name]] = value
+                info[f"reward_{name}"] = value
             if done:
                 self._add_verdict(info, ledger, verdict)
         return info
@@ -345,11 +356,11 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
     def _add_verdict(self, info: dict[str, Any], ledger: Ledger, verdict: VerdictT | None) -> None:
         # an unedited episode has no verdict: its last step already has the content terms
         content = self._content(verdict) if verdict else ledger
-        if self.verdict_weights.keys() <= content.keys():
+        if self.weights.keys() <= content.keys():
             info["graded"] = True
             info["score"] = self.score
-            for name, weight in self.verdict_weights.items():
-                info[self._reward_keys[name]] = content[name]
+            for name, weight in self.weights.items():
+                info[f"reward_{name}"] = content[name]
                 info[f"verdict_{name}"] = content[name] / weight
 
     def step(self, text: str) -> Step:
@@ -450,9 +461,9 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             fits = doc.lines <= self.rules.page_lines
             ledger["layout"] = rewards.LAYOUT if fits else -rewards.LAYOUT
         if self._unedited(doc, edits):
-            content = {**dict.fromkeys(self.verdict_weights, 0.0), **self.unchanged()}
-            if strange := content.keys() - self.verdict_weights.keys():
-                known = ", ".join(self.verdict_weights)
+            content = {**dict.fromkeys(self.weights, 0.0), **self.unchanged()}
+            if strange := content.keys() - self.weights.keys():
+                known = ", ".join(self.weights)
                 raise ValueError(f"unchanged: expected {known}; got {', '.join(strange)}")
             ledger.update(content)
 

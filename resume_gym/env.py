@@ -11,7 +11,7 @@ from gymnasium.wrappers import TimeLimit
 from resume_gym import render
 from resume_gym.document import Match
 from resume_gym.editing import MAX_OBSERVATION, EditSession, EditTask, Ledger, Rules
-from resume_gym.judges import ByLine, Judge, as_async, make_judge
+from resume_gym.judges import ByLine, Judge, as_async, check_items, make_judge
 from resume_gym.session import NetSession, Session
 from resume_gym.sources import check_source, load_tasks
 from resume_gym.spaces import UnicodeText
@@ -151,10 +151,12 @@ class EditEnv(gym.Env[str, str]):
         """The judge of finished episodes, created at the first access.
 
         Raises:
-            ValueError: The judge does not exist.
+            ValueError: The judge does not exist, or cannot grade the rubric items of a task.
         """
         if self._judge is None and self._judge_spec is not None:
-            self._judge = self.make_judge(self._judge_spec)
+            judge = self.make_judge(self._judge_spec)
+            check_items(judge, self.tasks)
+            self._judge = judge
         return self._judge
 
     def make_judge(self, spec: str | Mapping[str, Any]) -> Judge:
@@ -308,7 +310,7 @@ class ResumeEditEnv(EditEnv):
     `lines` (after wrapping), `longest_line` (characters), `submitted`, `error` (one of
     `resume_gym.ERRORS`), `episode_reward` (so far), `graded`, `score` (0-100 once graded),
     `reward_*` (this step's terms, which sum to the reward) and `verdict_*` (the judge's fields:
-    -1, 0, 1).
+    -1, 0, 1). A task with rubric items adds `reward_rubric` and `verdict_rubric` (-1 to 1).
 
     ## Arguments
     All are JSON values.

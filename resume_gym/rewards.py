@@ -72,6 +72,8 @@ class Verdict:
         preference: Preference of a recruiter between the two resumes.
         reasons: One sentence for each field.
         confidence: Confidence in [0, 1] for each field.
+        items: Grades of the task's rubric items by text: +1 or, with a negative weight, -1 where
+            the item holds of the revision and not of the original; else 0.
 
     Raises:
         ValueError: A grade has another value.
@@ -85,6 +87,7 @@ class Verdict:
     preference: int
     reasons: Mapping[str, str] = field(default_factory=dict)
     confidence: Mapping[str, float] = field(default_factory=dict)
+    items: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for name in VERDICT_FIELDS:
@@ -93,6 +96,10 @@ class Verdict:
                 told = "-1 or +1" if binary else "-1, 0 or +1"
                 raise ValueError(f"{name}: expected {told}, got {value!r}")
             object.__setattr__(self, name, int(value))
+        for text, grade in self.items.items():
+            if grade not in (-1, 0, 1):
+                raise ValueError(f"items: {text!r}: expected -1, 0 or +1, got {grade!r}")
+        object.__setattr__(self, "items", {text: int(grade) for text, grade in self.items.items()})
         confidence = {name: float(value) for name, value in self.confidence.items()}
         object.__setattr__(self, "confidence", confidence)
 

@@ -3,6 +3,9 @@
 `EditSession` has the state machine; this module adds the resume's prompt, tools and verdicts.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from resume_gym import document, rewards
 from resume_gym.document import Edit
 from resume_gym.editing import (
@@ -47,8 +50,11 @@ class Session(EditSession[Task, Verdict]):
         """Start an episode.
 
         Raises:
-            TaskError: The job or the resume is longer than the rules allow.
+            TaskError: The job or the resume is longer than the rules allow, or the task has a
+                rubric and verdicts are by line.
         """
+        if task.rubric and self.verdict_type is not Verdict:
+            raise TaskError(f"{task.task_id}: expected no rubric where lines are paid")
         limit = (rules or Rules()).max_chars
         for name, text in (("job", task.job), ("resume", task.resume)):
             if len(text) > limit:
@@ -84,6 +90,54 @@ class Session(EditSession[Task, Verdict]):
     def unchanged(self) -> Ledger:
         """Return the penalties of an unedited resume; see `rewards.unedited_ledger`."""
         return rewards.unedited_ledger(self.task.weakness)
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """See `EditSession.weights`; a task with rubric items adds `rubric`, their total weight."""
+        if not self.task.rubric:
+            return self.verdict_weights
+        return {**self.verdict_weights, "rubric": sum(abs(one.weight) for one in self.task.rubric)}
+
+    @property
+    def items(self) -> Mapping[str, int]:
+        """The grades of the rubric items by text, see `Verdict.items`; 0 before a verdict."""
+        verdict = self.verdict
+        return {x.text: verdict.items[x.text] if verdict else 0 for x in self.task.rubric}
+
+    @classmethod
+    def terms_of(cls, tasks: Sequence[Task]) -> tuple[str, ...]:
+        """See `EditSession.terms_of`."""
+        return (*cls.terms, "rubric") if any(task.rubric for task in tasks) else cls.terms
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The rewards with the scores 0 and 100, with all items of negative or positive weight."""
+        least, greatest = super().bounds
+        for item in self.task.rubric:
+            least, greatest = least + min(0.0, item.weight), greatest + max(0.0, item.weight)
+        return least, greatest
+
+    def grade(self, verdict: Verdict) -> Ledger:
+        """See `EditSession.grade`; rules grade the rubric items that need no model."""
+        if self.task.rubric and isinstance(verdict, Verdict):
+            from resume_gym.text.items import grade_items  # importing resume_gym must stay quick
+
+            verdict = grade_items(self.task, self.resume, verdict)
+        return super().grade(verdict)
+
+    def record(self) -> dict[str, Any]:
+        """See `EditSession.record`."""
+        record = super().record()
+        if record["verdict"] and not self.task.rubric:
+            record["verdict"].pop("items", None)
+        return record
+
+    def _content(self, verdict: Verdict) -> dict[str, float]:
+        content = super()._content(verdict)
+        if rubric := self.task.rubric:
+            amounts = [abs(item.weight) * verdict.items[item.text] for item in rubric]
+            content["rubric"] = sum(amounts)
+        return content
 
     def _replace(self, old: str, new: str, count: int = 1) -> Edit | FailedCall:
         doc, rules, name = self.state.document, self.rules, "str_replace"

@@ -1,18 +1,21 @@
 """Tasks (resume, job, planted weakness and its fixes), and their JSONL files."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from resume_gym.document import unix_lines
-from resume_gym.rewards import WEAKNESS_METRIC
+from resume_gym.rewards import VERDICT_FIELDS, WEAKNESS_METRIC
 from resume_gym.tools import text_fault
 
 WEAKNESSES = tuple(WEAKNESS_METRIC)
 SPLITS = ("train", "eval")
 EVIDENCE_KINDS = ("project_notes", "performance_review", "portfolio")
+ITEM_KINDS = ("figure", "skill", "section", "judged")
+_ITEMS, _ITEM_CHARS, _ITEM_WEIGHT = 20, 500, 8
 
 EDITION = 2
 """Edition of the bundled tasks and of the rubric judge's verdicts; rewards of two editions are not
@@ -58,6 +61,45 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Item:
+    """A rubric item: what a revision may newly be or have, and what that is worth.
+
+    Attributes:
+        text: A figure ("13 TB"), a skill, the heading of a section, or for kind "judged" a
+            statement about the revised resume; one line of at most 500 characters.
+        weight: Reward if it holds of the revision and not of the original: a multiple of 0.25 other
+            than 0, at most 8; negative for what should not be so.
+        kind: One of `ITEM_KINDS`; "judged" needs a model judge, rules grade the others.
+
+    Raises:
+        TaskError: An attribute has a wrong type or value.
+    """
+
+    text: str
+    weight: float
+    kind: str
+
+    def __post_init__(self) -> None:
+        _check_text("text", self.text)
+        if not self.text.strip() or not self.text.isprintable() or len(self.text) > _ITEM_CHARS:
+            expected = f"one line of 1 to {_ITEM_CHARS} characters"
+            raise TaskError(f"text: expected {expected}, got {self.text[:40]!r}")
+        if self.text in VERDICT_FIELDS:
+            raise TaskError(f"text: {self.text!r} is a field of every verdict")
+        weight = self.weight
+        numeric = type(weight) in (int, float) and 0 < abs(weight) <= _ITEM_WEIGHT
+        if not numeric or weight % 0.25:  # multiples of 0.25 sum exactly
+            expected = f"a multiple of 0.25 from -{_ITEM_WEIGHT} to {_ITEM_WEIGHT}, and not 0"
+            raise TaskError(f"weight: expected {expected}; got {weight!r}")
+        object.__setattr__(self, "weight", float(weight))
+        if self.kind not in ITEM_KINDS:
+            expected = ", ".join(ITEM_KINDS)
+            raise TaskError(f"kind: expected one of {expected}; got {self.kind!r}")
+        if self.kind == "figure" and not re.search(r"(?<![^\W_])\d", self.text):
+            raise TaskError(f"text: expected a figure in digits, got {self.text!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A resume to revise for a job.
 
@@ -72,6 +114,7 @@ class Task:
         fixes: Edits that repair the weakness, in the order to apply them.
         persona: Owner of the resume: role, level, vertical, name, company.
         evidence: Documents about the candidate that a revision may draw on.
+        rubric: Items that the reward counts beside the fields of the verdict.
 
     Raises:
         TaskError: A field has a wrong type or value, or contains a NUL or a lone surrogate.
@@ -85,6 +128,7 @@ class Task:
     fixes: tuple[Fix, ...] = ()
     persona: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[Evidence, ...] = ()
+    rubric: tuple[Item, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("task_id", "job", "resume"):
@@ -97,15 +141,28 @@ class Task:
             if getattr(self, name) not in values:
                 expected = ", ".join(values)
                 raise TaskError(f"{name}: expected one of {expected}; got {getattr(self, name)!r}")
+        if len(self.rubric) > _ITEMS:
+            raise TaskError(f"rubric: expected at most {_ITEMS} items, got {len(self.rubric)}")
+        texts = [item.text for item in self.rubric]
+        if twice := [text for text in texts if texts.count(text) > 1]:
+            raise TaskError(f"rubric: {twice[0]!r} stands twice")
 
     @property
     def facts(self) -> tuple[str, ...]:
         """The facts of all fixes: true statements beyond the resume."""
         return tuple(fact for fix in self.fixes for fact in fix.facts)
 
+    @property
+    def judged(self) -> tuple[Item, ...]:
+        """The rubric items that only a model judge can grade."""
+        return tuple(item for item in self.rubric if item.kind == "judged")
+
     def to_row(self) -> dict[str, Any]:
-        """Return the task as a JSON object of a JSONL file."""
-        return asdict(self)
+        """Return the task as a JSON object of a JSONL file, without an empty rubric."""
+        row = asdict(self)
+        if not self.rubric:
+            del row["rubric"]
+        return row
 
     @classmethod
     def from_row(cls, row: Any) -> "Task":
@@ -124,7 +181,8 @@ class Task:
         if not isinstance(row.get("persona", {}), dict):
             raise TaskError("persona: expected an object")
         fixes, evidence = _fixes(row.get("fixes", [])), _evidence(row.get("evidence", []))
-        return cls(**{**row, "fixes": fixes, "evidence": evidence})
+        rubric = _rubric(row.get("rubric", []))
+        return cls(**{**row, "fixes": fixes, "evidence": evidence, "rubric": rubric})
 
 
 def repaired(task: Task, fixes: int | None = None) -> str:
@@ -150,6 +208,20 @@ def _evidence(rows: Any) -> tuple[Evidence, ...]:
             raise TaskError(f"{where}.kind: expected one of {expected}; got {row['kind']!r}")
         documents.append(Evidence(row["kind"], row["title"], unix_lines(row["text"])))
     return tuple(documents)
+
+
+def _rubric(rows: Any) -> tuple[Item, ...]:
+    if not isinstance(rows, list):
+        raise TaskError(f"rubric: expected a list, got {type(rows).__name__}")
+    items = []
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict) or row.keys() != {"text", "weight", "kind"}:
+            raise TaskError(f"rubric[{number}]: expected an object with text, weight and kind")
+        try:
+            items.append(Item(**row))
+        except TaskError as problem:
+            raise TaskError(f"rubric[{number}].{problem}") from None
+    return tuple(items)
 
 
 def _fixes(rows: Any) -> tuple[Fix, ...]:

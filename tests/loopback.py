@@ -6,8 +6,7 @@
     with openai_server() as server:
         server.script += [Say(status=503), Say('{"colour": "red"}')]
 
-The replies of `script` come first, then `reply` of each request. The canary of
-`resume_gym.llm.openai` is answered as by a server that enforces schemas, and counted separately.
+The replies of `script` come first, then `reply` of each request.
 """
 
 import asyncio
@@ -60,12 +59,8 @@ class Loopback:
 
     Attributes:
         url: the `base_url` for a client.
-        requests: the JSON of each request, in order, without canaries.
+        requests: the JSON of each request, in order.
         paths: paths of the same requests.
-        encodings: their headers Accept-Encoding.
-        canaries: number of canaries.
-        enforces: whether answers to canaries follow the schema.
-        cuts: whether answers to canaries are cut off.
         script: the next replies.
         most: largest number of concurrent requests.
     """
@@ -74,10 +69,6 @@ class Loopback:
         self.url = ""
         self.requests: list[dict[str, Any]] = []
         self.paths: list[str] = []
-        self.encodings: list[str | None] = []
-        self.canaries = 0
-        self.enforces = True
-        self.cuts = False
         self.script: deque[Say] = deque()
         self.most = 0
         self.bug: BaseException | None = None
@@ -119,13 +110,8 @@ class Loopback:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         path = request.match_info["path"]
-        if _is_canary(body):
-            self.canaries += 1
-            end = "length" if self.cuts else "stop"
-            return self._whole(Say(_canary(body, self.enforces), end), path, body)
         self.requests.append(body)
         self.paths.append("/" + path)
-        self.encodings.append(request.headers.get("Accept-Encoding"))
         self._open += 1
         self.most = max(self.most, self._open)
         try:
@@ -225,18 +211,6 @@ def _openai(say: Say, path: str, body: dict[str, Any]) -> dict[str, Any]:
         "choices": [] if say.empty else [choice],
         "usage": {"prompt_tokens": 100, "completion_tokens": 25, "total_tokens": 125, **details},
     }
-
-
-def _is_canary(body: dict[str, Any]) -> bool:
-    return bool(body.get("response_format", {}).get("json_schema", {}).get("name") == "canary")
-
-
-def _canary(body: dict[str, Any], enforces: bool) -> str:
-    """The answer of a server that enforces the schema, or of one that follows the prompt."""
-    if not enforces:
-        return user_text(body).partition("exactly: ")[2]
-    properties = body["response_format"]["json_schema"]["schema"]["properties"]
-    return json.dumps({name: one["enum"][0] for name, one in properties.items()})
 
 
 @contextmanager

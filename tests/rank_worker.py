@@ -1,16 +1,13 @@
-"""What the processes of test_ranks.py do; `python rank_worker.py TASKS BACKENDS FOLDER OUT`.
-
-TASKS and BACKENDS are lists with commas. Rank 0 writes {backend: {task: result}} to OUT.
-"""
+"""What the processes of test_ranks.py do."""
 
 import os
 import pickle
 import resource
 import shutil
 import signal
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +15,11 @@ import torch
 from tiny import ARCHITECTURES, make_sample, tiny_group, tiny_policy
 from torch import Tensor
 
+from learners.build import make_backend, make_trainer
 from learners.config import Config
 from learners.losses import LossInput, LossOutput, aipo
 from learners.training import ranks
-from learners.training.backends import Backend, make_backend
+from learners.training.backends.local import LocalBackend
 from learners.training.batching import pack, unshare
 from learners.training.checkpoint import CheckpointError, latest
 from learners.training.policy import Policy
@@ -43,22 +41,20 @@ def config(folder: Path, backend: str, architecture: str = "qwen3", **changes: A
     return Config(model=str(folder / architecture), backend=backend, **settings)  # type: ignore[arg-type]
 
 
+@cache
 def rows(architecture: str = "qwen3", apart: bool = False) -> list[Any]:
     """Rows of a fixed batch: a group is split, so there are three, not the same for two ranks."""
     samples = tiny_group(tiny_policy(architecture)[0])
     return pack(unshare(samples) if apart else samples, 9)
 
 
-def prepared(settings: Config) -> tuple[Backend, Policy]:
+def prepared(settings: Config) -> tuple[LocalBackend, Policy]:
     backend = make_backend(settings)
-    return backend, backend.prepare(settings)
+    return backend, backend.prepare()
 
 
-def whole(backend: Backend) -> dict[str, Tensor]:
-    weights = {name: weight.clone() for name, weight in backend.iter_weights()}
-    for name, weight in backend.iter_weights(torch.bfloat16):
-        assert torch.equal(weight.bfloat16(), weights[name].bfloat16()), name
-    return weights
+def whole(backend: LocalBackend) -> dict[str, Tensor]:
+    return {name: weight.clone() for name, weight in backend.iter_weights()}
 
 
 def first_moments(backend: Any) -> dict[str, Tensor]:
@@ -94,7 +90,11 @@ def parity(backend: str, folder: Path) -> dict[str, Any]:
                 metrics.append(dict(made.train_step(batches, aipo)))
                 if not moments and not changes:
                     moments = first_moments(made)
-            results[f"{architecture} {name}"] = metrics, moments, whole(made)
+            weights = whole(made)
+            results[f"{architecture} {name}"] = metrics, moments, weights
+            if not changes:
+                for weight, half in made.iter_weights(torch.bfloat16):
+                    assert torch.equal(half.bfloat16(), weights[weight].bfloat16()), weight
     return results
 
 
@@ -147,7 +147,7 @@ def bad_batches(backend: str, folder: Path) -> dict[str, Any]:
 def full_disk(backend: str, folder: Path) -> dict[str, Any]:
     """A save that fails while it writes, after one that succeeds."""
     checkpoints = folder / f"checkpoints-{backend}"
-    trainer = Trainer(config(folder, backend, async_save=backend == "fsdp2"), checkpoints)
+    trainer = make_trainer(config(folder, backend, async_save=backend == "fsdp2"), checkpoints)
     trainer.step(1, tiny_group(tiny_policy("qwen3")[0]))
     trainer.save(1)
     trainer.wait_for_checkpoint()
@@ -217,7 +217,7 @@ def attacked(backend: str, folder: Path) -> dict[str, Any]:
     """Errors of checkpoints with a payload, from as many and from other ranks; what it did."""
     marker = folder / f"executed-{backend}"
     checkpoints = folder / f"attacked-{backend}"
-    trainer = Trainer(config(folder, backend), checkpoints)
+    trainer = make_trainer(config(folder, backend), checkpoints)
     errors = []
     for source in sorted(folder.glob(f"{backend}-*")):
         for name, payload in payloads(marker).items():
@@ -250,13 +250,19 @@ def outside(trainer: Trainer, folder: Path) -> str:
     return ""
 
 
-if __name__ == "__main__":
-    tasks, backends, folder, out = sys.argv[1:]
+def work(
+    variables: Mapping[str, str],
+    tasks: Sequence[str],
+    backends: Sequence[str],
+    folder: Path,
+    out: Path,
+) -> None:
+    """Be a rank; rank 0 writes {backend: {task: result}} to `out`."""
+    os.environ.update(variables)
     torch.set_num_threads(1)
     ranks.start()
     results = {
-        backend: {task: globals()[task](backend, Path(folder)) for task in tasks.split(",")}
-        for backend in backends.split(",")
+        backend: {task: globals()[task](backend, folder) for task in tasks} for backend in backends
     }
     if ranks.rank() == 0:
         torch.save(results, out)

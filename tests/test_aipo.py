@@ -22,7 +22,8 @@ from transformers import AutoModelForCausalLM
 from learners import aipo
 from learners.engines import EngineError
 from learners.planning.machine import Machine
-from learners.rollouts.orchestrator import Orchestrator, StepRollouts
+from learners.rollouts.batch import Batch
+from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.trajectories import Trajectories
 from learners.run.folder import RunFolder
@@ -37,6 +38,8 @@ KILLS = ((1, 2), (1, GROUP_SIZE), (2, 3))
 
 The kill after the last episode of step 1 is in the evaluation of the trained weights.
 """
+# imported on demand, at the cost of seconds in each process that is killed
+PRELOADED = ["learners.aipo", "matplotlib.backends.backend_agg", "torch.utils.tensorboard"]
 SETTINGS = {
     "steps": 2,
     "groups": 1,
@@ -172,11 +175,6 @@ def shown(runs: Path) -> dict[int, float]:
     return {scalar.step: scalar.value for scalar in scalars}
 
 
-def test_tensorboard_shows_the_run(whole: Path) -> None:
-    rewards = {step["step"]: step["reward"] for step in computed(whole)}
-    assert shown(whole) == pytest.approx(rewards, abs=1e-6)
-
-
 def test_the_exported_model_has_a_card(whole: Path) -> None:
     folder = whole / "test" / "model"
     card = ModelCard.load(folder / "README.md")
@@ -185,6 +183,8 @@ def test_the_exported_model_has_a_card(whole: Path) -> None:
     assert results["reward"] == round(after["reward"], 4)
     assert (folder / "dashboard.png").is_file()
     assert "after training" in card.text
+    modes = {file.stat().st_mode for file in folder.iterdir()}
+    assert len(modes) == 1, "others can read all of it"
 
 
 def test_a_run_trains_and_samples_with_the_trained_weights(whole: Path) -> None:
@@ -193,11 +193,6 @@ def test_a_run_trains_and_samples_with_the_trained_weights(whole: Path) -> None:
     assert any(step["gradient_norm"] > 0 for step in steps)
     assert not all(step["skipped"] for step in steps)
     assert all(step["gap"] < 1e-5 for step in steps)
-
-
-def test_the_exported_model_can_be_read_by_others(whole: Path) -> None:
-    modes = {file.stat().st_mode for file in (whole / "test" / "model").iterdir()}
-    assert len(modes) == 1
 
 
 def test_the_trained_policy_loads_in_transformers(whole: Path) -> None:
@@ -256,7 +251,7 @@ def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["learners.aipo"])
+    context.set_forkserver_preload(PRELOADED)
     for step, ended in KILLS:
         process = context.Process(target=run_until_killed, args=(tmp_path, step, ended))
         process.start()
@@ -283,7 +278,7 @@ def test_a_run_stops_without_verdicts_and_resumes(
 ) -> None:
     play = Orchestrator.batch
 
-    async def busy(self: Orchestrator, step: int) -> StepRollouts:
+    async def busy(self: Orchestrator, step: int) -> Batch:
         if step == 2:
             raise JudgeUnavailable("busy")
         return await play(self, step)

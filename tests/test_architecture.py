@@ -43,6 +43,7 @@ ORDER = [
     "resume_gym.spaces",
     "resume_gym.render",
     "resume_gym.terminal",
+    "resume_gym.command_line",
     "resume_gym.env",
     "resume_gym.evidence",
     "resume_gym.feedback",
@@ -53,12 +54,14 @@ ORDER = [
     "resume_gym.evaluation",
     "resume_gym.apps",
     "learners",
+    "learners.errors",
     "learners.config",
     "learners.losses",
     "learners.advantages",
     "learners.training",
     "learners.engines",
     "learners.rollouts",
+    "learners.build",
     "learners.planning",
     "learners.nano",
     "learners.demonstrations",
@@ -69,9 +72,19 @@ ORDER = [
     "resume_gym.cli",
     "resume_gym.__main__",
     "resume_gym.testing",
-    "learners.testing",
     "resume_gym.integrations",
 ]
+# What reads the configuration; all else takes the values that it uses
+BUILDERS = {
+    "learners.aipo",
+    "learners.build",
+    "learners.imitation",
+    "learners.launch",
+    "learners.planning.plan",
+    "learners.rollouts.model_player",
+    "learners.run.folder",
+    "learners.run.model_card",
+}
 # Where a heavy package may be imported
 HEAVY = {
     "torch": ["learners*"],
@@ -192,6 +205,16 @@ def test_the_packages_of_one_mode_are_imported_lazily() -> None:
     lazy = {("resume_gym.render", "PIL"), ("resume_gym.render", "rich")}
     for module, package in lazy:
         assert all(one.lazy for one in IMPORTS[module] if top(one.module) == package)
+
+
+def test_only_builders_read_the_configuration() -> None:
+    readers = {
+        module
+        for module, found in IMPORTS.items()
+        for one in found
+        if one.module == "learners.config"
+    }
+    assert {module for module in readers if top(module) == "learners"} == BUILDERS
 
 
 def test_learners_use_public_names_only() -> None:

@@ -15,9 +15,9 @@ from model_answers import FakeAsks, code_of, documents, gullible
 from resume_gym import Session, load_tasks
 from resume_gym.agents import make_agent
 from resume_gym.env import make_edit_env
-from resume_gym.evaluation.attack import PolicyRewards
+from resume_gym.evaluation import play
+from resume_gym.evaluation.attack import POLICIES, PolicyRewards
 from resume_gym.evaluation.attack import attack as attack_policies
-from resume_gym.evaluation.gaming import POLICIES
 from resume_gym.judges import as_async, make_judge
 from resume_gym.judges.audit.attacks import Attack, load_attacks
 from resume_gym.judges.llm_judge import ModelJudge
@@ -209,10 +209,7 @@ def test_no_honest_revision_is_vetoed(source: str) -> None:
 @pytest.mark.parametrize("agent", ["careful", "oracle", "random"])
 def test_no_scripted_agent_is_vetoed(agent: str) -> None:
     for task in (*load_tasks("default", "eval"), *load_tasks("mini", "eval")):
-        session = Session(task)
-        act = make_agent(agent, seed=1)
-        while not session.done:
-            session.step(act(session))
+        session = play(make_agent(agent, seed=1), Session(task))
         if session.resume != task.resume:
             assert find_veto(task, session.resume) is None, task.task_id
 

@@ -182,25 +182,6 @@ def test_a_cache_does_not_switch_packing_off(use_cache: bool) -> None:
     torch.testing.assert_close(found, policy(batch)[0])
 
 
-def test_the_trap_that_this_attention_avoids() -> None:
-    """Own packing of transformers is silently off with a cache or a mask of ones."""
-    _, plain = tiny_policy("qwen3")
-    one, two = [1, 2, 3], [4, 5, 6, 7]
-    ids = torch.tensor([one + two])
-    positions = torch.tensor([[*range(3), *range(4)]])
-    with torch.no_grad():
-        wanted = plain_logprobs(plain, two, 1.0)
-
-        def second(**options: object) -> Tensor:
-            logits = plain(input_ids=ids, position_ids=positions, **options).logits
-            return torch.log_softmax(logits[0, 3:], -1)
-
-        torch.testing.assert_close(second(use_cache=False), wanted, atol=1e-5, rtol=0)
-        ones = torch.ones_like(ids)
-        for options in ({"use_cache": True}, {"use_cache": False, "attention_mask": ones}):
-            assert (second(**options) - wanted).abs().max() > 0.01
-
-
 class PlainFlash:
     """The contract of CUDA's flash kernel: segments, grouped queries, and a given log-sum-exp."""
 
@@ -371,26 +352,6 @@ def test_the_kernel_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> N
     assert [(one.grad.shape, one.grad.dtype) for one in inputs] == [
         (one.shape, one.dtype) for one in inputs
     ]
-
-
-def test_bounds_are_computed_once_and_serve_training_too() -> None:
-    packed._bounds.cache_clear()
-    with torch.inference_mode():
-        found = packed._bounds((3, 2, 4, 1), (3, 2, 4, 1), torch.device("cpu"))
-    assert packed._bounds((3, 2, 4, 1), (3, 2, 4, 1), torch.device("cpu")) is found
-    assert not found[0].is_inference()
-    assert found[0].tolist() == found[1].tolist() == [0, 3, 5, 9, 10]
-    assert found[2:] == (4, 4)
-
-
-def test_a_prefix_is_read_in_place_by_all_that_share_it() -> None:
-    """A call of the kernel for each node that others begin with, and one for all else."""
-    nodes = nodes_of([(0, 3), (1, 2), (2, 1), (2, 3), (1, 4)])
-    whole, first, second = packed._blocks(nodes, segmented=True)
-    assert (whole.rows, whole.queries, whole.causal) == (slice(0, 13), (3, 2, 1, 3, 4), True)
-    assert (first.rows, first.columns) == (slice(3, 13), slice(0, 3))
-    assert (first.queries, first.keys, first.causal) == ((10,), (3,), False)
-    assert (second.rows, second.columns) == (slice(5, 9), slice(3, 5))
 
 
 @pytest.mark.parametrize(

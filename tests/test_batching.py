@@ -1,5 +1,5 @@
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_sample, tiny_policy
-from torch import Tensor
 from trees import prefixes, rollouts
 
 from learners.training.batching import PackedRow, Sample, distribute, dummy, pack, unshare
@@ -73,13 +72,6 @@ def test_every_sampled_token_has_one_loss_behind_what_its_rollout_begins_with(
             assert numbers.setdefault(sequence, number) == number, "a sequence is one rollout"
             assert 0 <= sequence < row.rollouts
         assert len({*numbers.values()}) == len(numbers), "a rollout is one sequence"
-
-
-@settings(deadline=None)
-@given(rollouts())
-def test_a_group_needs_as_many_tokens_as_it_has_prefixes(samples: list[Sample]) -> None:
-    for row in pack(samples, 1000):
-        assert sorted(paths(row)) == sorted(prefixes(samples)), "each once"
 
 
 def check_nodes(row: PackedRow) -> None:
@@ -201,12 +193,6 @@ def test_ranks_differ_by_one_row_at_most(
     assert max(costs) <= min(costs) + heaviest + 1e-9
 
 
-def test_heavy_rows_do_not_meet() -> None:
-    rows = [pack([make_sample(0, [1], [2] * n)], 100)[0] for n in (1, 5, 3, 5, 2)]
-    found = distribute(rows, 2, lambda row: len(row.targets))
-    assert [[len(row.targets) for row in share] for share in found] == [[5, 3, 0], [5, 2, 1]]
-
-
 def test_rollouts_without_sampled_tokens_have_no_targets() -> None:
     (row,) = pack([make_sample(0, [1, 2], []), make_sample(0, [1, 2], [3], sampled=[False])], 9)
     assert row.tokens.tolist() == [1, 2, 3]
@@ -223,18 +209,6 @@ def test_a_sample_is_checked() -> None:
         make_sample(0, [1], [2, 3], sampled=[True])
     with pytest.raises(AssertionError, match="needs a prompt"):
         make_sample(0, [], [2])
-
-
-def test_turns_are_runs_of_sampled_tokens() -> None:
-    own = [True, True, False, False, True, False]
-    one = make_sample(0, [1], [2] * 6, sampled=own)
-    assert one.turns == [2, 1]
-    credited = one.credited([0.5, -3.0])
-    assert credited.advantages == [0.5, 0.5, 0.0, 0.0, -3.0, 0.0]
-    assert replace(credited, advantages=one.advantages) == one
-    for wrong in ([1.0], [1.0, 2.0, 3.0]):
-        with pytest.raises(ValueError, match="zip"):
-            one.credited(wrong)
 
 
 def test_a_group_may_have_several_prompts() -> None:
@@ -262,16 +236,6 @@ def test_a_filler_reaches_every_weight_and_moves_none() -> None:
     for one in policy.parameters():
         assert one.grad is not None
         assert not one.grad.any()
-
-
-def test_a_row_moves_as_a_whole() -> None:
-    (row,) = pack([make_sample(0, [1, 2], [3])], 9)
-    moved = row.to("meta")
-    assert (moved.nodes, moved.rollouts) == (row.nodes, row.rollouts)
-    for field in fields(row):
-        one, other = getattr(row, field.name), getattr(moved, field.name)
-        if isinstance(one, Tensor):
-            assert (other.device.type, other.shape, other.dtype) == ("meta", one.shape, one.dtype)
 
 
 def test_a_row_is_checked() -> None:

@@ -4,7 +4,7 @@ import gymnasium as gym
 import pytest
 from native_model import model
 
-from resume_gym import load_tasks, tool_call
+from resume_gym import tool_call
 from resume_gym.agents import AGENTS
 from resume_gym.cli import main
 from resume_gym.judges import JudgeError, JudgeMisconfigured
@@ -49,14 +49,6 @@ def test_eval_prints_json(capsys):
     assert as_json(capsys, *command, "--seed", "1") != written
 
 
-def test_eval_takes_tasks_and_rules_from_the_environment(capsys):
-    written = as_json(capsys, "--agent", "noop", "--env", "ResumeEditMini-v0")
-    assert written["tasks"] == "mini"
-    assert (written["rules"]["max_turns"], written["rules"]["page_lines"]) == (6, 20)
-    names = [one["task_id"] for one in written["agents"]["noop"]["episodes"]]
-    assert names == [task.task_id for task in load_tasks("mini", "eval")]
-
-
 def test_eval_knows_registered_variants(capsys):
     gym.register(
         id="ResumeEditShort-v0",
@@ -74,6 +66,7 @@ def test_eval_knows_registered_variants(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--tasks", "bad.jsonl"], "bad.jsonl, line 1: job: missing"),
         (["--agent", "orcale"], "--agent: expected one of noop, random, floor, careful, oracle, "
          "the folder of a model or a run, OWNER/NAME, or MODEL@URL; got 'orcale'; did you mean "
          "'oracle'?"),
@@ -105,19 +98,13 @@ def test_user_errors_are_one_line(arguments, message, capsys, tmp_path, monkeypa
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "file").touch()
+    (tmp_path / "bad.jsonl").write_text('{"task_id": "a"}\n')
     assert main(["eval", *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("resume-gym: ")
     assert message in err
     assert err.count("\n") == 1
-
-
-def test_a_bad_file_is_named_with_its_line(capsys, tmp_path):
-    file = tmp_path / "tasks.jsonl"
-    file.write_text('{"task_id": "a"}\n')
-    assert main(["eval", "--tasks", str(file)]) == 2
-    assert f"{file}, line 1: job: missing" in capsys.readouterr().err
 
 
 class Down:

@@ -29,18 +29,16 @@ def source(calls: Calls, rank: int, monkeypatch: pytest.MonkeyPatch) -> RolloutS
 
     def broadcast(value: Any) -> Any:
         calls.append("rank 0 is done")
-        return value or (True, None, None)
+        return value if value[0] else (True, None, None)
 
     monkeypatch.setattr(ranks, "rank", lambda: rank)
     monkeypatch.setattr(ranks, "broadcast", broadcast)
     engine = SimpleNamespace(
         sleep=lambda: calls.append("sleep"), wake=lambda: calls.append("wake up")
     )
-    config = Config.__new__(Config)
-    vars(config).update(vars(Config()), colocated=True)  # without vLLM, which may be missing
+    lead: Any = SimpleNamespace(engine=engine, sampler=SimpleNamespace()) if rank == 0 else None
     trainer: Any = SimpleNamespace()
-    made: Any = engine if rank == 0 else None
-    return RolloutSource(config, trainer, engine=made)
+    return RolloutSource(trainer, 0.7, "float32", torch.float32, True, lead)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -81,7 +79,7 @@ def test_trainers_start_when_the_engine_has_measured_the_free_memory(
         raise EngineError("far enough")
 
     monkeypatch.setattr(launch, "Server", server)
-    monkeypatch.setattr(launch, "Trainer", trainer)
+    monkeypatch.setattr(launch, "make_trainer", trainer)
     config = Config(engine="vllm", colocated=True, max_staleness=0, runs=tmp_path)
     with pytest.raises(EngineError, match="far enough"):
         launch._run(config, lambda *_: None)

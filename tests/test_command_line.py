@@ -150,18 +150,6 @@ def test_json_is_ascii_and_without_nan(capsys: Any) -> None:
     assert json.loads(out) == {"a": [None, [1.5, None]], "é": {"b": None}}
 
 
-def test_every_command_with_a_table_has_the_same_json_option() -> None:
-    having = {
-        " ".join(parser.prog.split()[1:]): action.nargs
-        for parser in parsers(make_parser())
-        for action in parser._actions
-        if "--json" in action.option_strings
-    }
-    wanted = {"eval", "data import", "data check", "judge calibrate", "judge sentinel"}
-    assert wanted <= having.keys()
-    assert set(having.values()) == {0}, "it takes no file"
-
-
 def test_stdout_is_json_alone() -> None:
     done = child(
         "eval", "--agent", "noop", "--agent", "oracle", "--tasks", "procedural:5:2", "--json"

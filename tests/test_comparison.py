@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from resume_gym.evaluation.comparison import compare, holm, intervals, signed_rank, statistics_of
+from resume_gym.evaluation.contest import Entry
 from resume_gym.evaluation.progress import Bar, progress
 from resume_gym.evaluation.summary import Episode, summarise
 from resume_gym.evaluation.table import comparison_table, markdown, sections
@@ -58,7 +59,9 @@ def test_wins_and_ties_are_on_tasks_that_all_have():
     }
     assert {one.shared for one in found.values()} == {3}
     summaries = {name: summarise(some) for name, some in agents.items()}
-    (_, over), *_ = [one for one in sections(summaries, found) if one.title == "Over tasks"]
+    (_, over), *_ = [
+        one for one in sections(summaries, found, details=True) if one.title == "Over tasks"
+    ]
     assert over["of so many that all played"] == ["3", "3", "3"]
 
 
@@ -127,28 +130,26 @@ def test_the_signed_rank_test_looks_at_both_sides():
     assert signed_rank([1.0] * 3 + [0.0] * 37) == 2 / 2**3, "exact, however many ties there are"
 
 
-def test_a_person_sees_the_means_so_far(monkeypatch):
-    console = Console(width=100, file=StringIO(), force_terminal=True)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_person_sees_the_means_so_far(monkeypatch, terminal):
+    monkeypatch.setattr("resume_gym.evaluation.progress._LINE_S", 0)
+    console = Console(width=100, file=StringIO(), force_terminal=terminal)
+    entry = Entry("[a]", "careful", lambda: None)
     with progress(console) as bars:
-        bar = Bar(bars, "[a]", 4)
-        for one in (*played(a=[1, 4]), None):
+        bar = Bar(bars, entry, 4)
+        entry.failures[0, "b"] = "no answer"
+        bar.count(None)
+        for n, one in enumerate(played(a=[1, 4])):
+            entry.episodes[n, "a"] = one
             bar.count(one)
     shown = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
-    assert re.search(r"\[a\] .* 3/4 .*reward 2.50, submitted 100%, 1 without a number", shown)
-    silent = Console(file=StringIO())
-    with progress(silent) as bars:
-        Bar(bars, "a", 4).count(None)
-    assert silent.file.getvalue() == "", "a short one says nothing in a log"
-    monkeypatch.setattr("resume_gym.evaluation.progress._LINE_S", 0)
-    log = Console(file=StringIO())
-    with progress(log) as bars:
-        bar = Bar(bars, "[a]", 4)
-        for one in (*played(a=[1]), None):
-            bar.count(one)
-    assert log.file.getvalue().splitlines() == [
-        "[a]: 1 of 4 episodes, reward 1.00, submitted 100%",
-        "[a]: 2 of 4 episodes, reward 1.00, submitted 100%, 1 without a number",
-    ]
+    means = "reward 2.50, submitted 100%, 1 without a number"
+    if terminal:
+        assert re.search(rf"\[a\] .* 3/4 .*{means}", shown)
+    else:
+        lines = shown.splitlines()
+        assert lines[0] == "[a]: 1 of 4 episodes, 1 without a number"
+        assert lines[2] == f"[a]: 3 of 4 episodes, {means}"
 
 
 def test_tables_show_confidence():
@@ -157,7 +158,9 @@ def test_tables_show_confidence():
     statistics = statistics_of(agents)
     statistics["[y]"] = replace(statistics["[y]"], failed=2)
     rows = {
-        label: cells for _, some in sections(summaries, statistics) for label, cells in some.items()
+        label: cells
+        for _, some in sections(summaries, statistics, details=True)
+        for label, cells in some.items()
     }
     assert rows["sd within a task"] == ["0.71", "-"]
     assert rows["tasks it is best on"] == ["0", "3"]

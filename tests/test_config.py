@@ -21,13 +21,13 @@ from resume_gym.judges import make_judge
 
 
 def refusal(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the error message for a command line, without the box around it."""
+    """Return the error message for a command line."""
     with pytest.raises(SystemExit) as stop:
         load(argv)
     said = capsys.readouterr()
     assert stop.value.code == 2
     assert said.out == ""
-    return " ".join(said.err.replace("│", " ").split())
+    return " ".join(said.err.split())
 
 
 def test_flags_come_before_the_file_and_the_file_before_defaults(tmp_path: Path) -> None:
@@ -115,21 +115,23 @@ def test_a_dry_run_may_be_for_another_machine() -> None:
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        ("--stpes 3", "Unrecognized options: --stpes, 3"),
-        ("--stpes 3", "Perhaps you meant: --steps INT"),
-        ("--confg nano", "Unrecognized options: --confg, nano"),
-        ("steps", "Unrecognized options: steps"),
-        ("--seed 2 --steps", "Missing value for argument '--steps'"),
+        ("--stpes 3", "unrecognized arguments: --stpes 3; did you mean '--steps'?"),
+        ("--confg nano", "unrecognized arguments: --confg nano; did you mean '--config'?"),
+        ("nano", "unrecognized arguments: nano; did you mean '--config nano'?"),
+        ("--seed 2 smolm2", "unrecognized arguments: smolm2; did you mean '--config smollm2'?"),
+        ("runs/a/config.toml", "did you mean '--config runs/a/config.toml'?"),
+        ("steps", "unrecognized arguments: steps"),
+        ("--seed 2 --steps", "argument --steps: expected one argument"),
         ("--seed 2 --config", "argument --config: expected one argument"),
-        ("--steps many", "Error parsing --steps: invalid literal for int() with base 10: 'many'"),
-        ("--steps 2.5", "Error parsing --steps: invalid literal for int() with base 10: '2.5'"),
+        ("--steps many", "argument --steps: invalid int value: 'many'"),
+        ("--steps 2.5", "argument --steps: invalid int value: '2.5'"),
         ("--steps 0", "steps: expected more than 0, got 0"),
         ("--group-size 1", "group_size: expected at least 2, got 1"),
         ("--temperature 0", "temperature: expected more than 0, got 0.0"),
         ("--learning-rate nan", "learning_rate: expected a finite number, got nan"),
         ("--weight-decay -1", "weight_decay: expected at least 0, got -1.0"),
-        ("--loss ppo", "invalid choice 'ppo' for argument '--loss'"),
-        ("--precision fp16", "invalid choice 'fp16' for argument '--precision'"),
+        ("--loss ppo", "argument --loss: invalid choice: 'ppo'"),
+        ("--precision fp16", "argument --precision: invalid choice: 'fp16'"),
         ("--name ../up", "name: expected the name of a folder, got '../up'"),
         (
             "--env ResumeEditMini",
@@ -169,7 +171,7 @@ def test_an_error_in_a_file_names_the_file(
     with pytest.raises(SystemExit) as stop:
         load(["--config", str(file)])
     said = capsys.readouterr()
-    assert (stop.value.code, said.out, said.err) == (2, "", f"error: {file}: {told}\n")
+    assert (stop.value.code, said.out, said.err) == (2, "", f"resume-gym: {file}: {told}\n")
 
 
 def test_a_configuration_reads_back_as_it_was_written(tmp_path: Path) -> None:
@@ -210,11 +212,11 @@ def test_help_says_what_each_flag_is_and_its_default_under_a_preset() -> None:
     code = "import sys; from learners.config import load; load(sys.argv[1:])"
     command = [sys.executable, "-c", code, "--config", "smollm2", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    said = " ".join(done.stdout.replace("│", " ").split())
+    said = " ".join(done.stdout.split())
     for one in dataclasses.fields(Config):
         assert re.search(rf"--{one.name.replace('_', '-')}[ ,]", said)
         assert f"\n        {one.name}: " in (Config.__doc__ or ""), "no line for --help to print"
-    assert "limit of a turn, in tokens. (default: 128)" in said
+    assert "limit of a turn, in tokens (default: 128)" in said
     assert "--config FILE.toml" in said
     assert "--dry-run" in said
 

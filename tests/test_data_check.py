@@ -11,10 +11,8 @@ from conftest import RESUME, make_task
 
 from resume_gym import Fix, Task, load_tasks
 from resume_gym.cli.data_check import add_command
-from resume_gym.corpus.check import Report, check
-from resume_gym.corpus.duplicates import bare, bare_resume, bullet_lines, near_duplicates
-from resume_gym.corpus.findings import JOB_MATCH
-from resume_gym.synthesis.drafts import LIMITS
+from resume_gym.corpus.check import Report, check, read_rows
+from resume_gym.corpus.duplicates import bare, bare_resume, near_duplicates
 from resume_gym.synthesis.generate import Plan, generate
 from resume_gym.tasks import Evidence, TaskError, write_jsonl
 
@@ -51,7 +49,6 @@ def test_bundled_tasks_are_fit(source: str, page_lines: int) -> None:
     assert report.fit
     assert report.tasks == 200
     assert report.findings == ()
-    assert sum(report.lines.values()) == len(report.difficulty) == 200
 
 
 def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> None:
@@ -66,7 +63,7 @@ def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> N
     ]
     text = "\n\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
     file.write_bytes(text.encode() + b'\n{"task_id": "\xff"}')
-    report = check(file)
+    report = check(*read_rows([file]))
     bad = found(report, "bad_row")
     assert [row.partition(": ")[0] for row in bad] == [f"{file}, line {n}" for n in (3, 5, 9, 12)]
     assert bad[0].startswith(f"{file}, line 3: weakness: expected one of")
@@ -75,25 +72,16 @@ def test_every_bad_row_is_listed_and_the_others_are_checked(tmp_path: Path) -> N
     assert report.tasks == 2
     assert "c: fixes[0].old" in found(report, "fix")[0]
     assert not report.fit
-
-
-def test_an_empty_file_is_not_fit(tmp_path: Path) -> None:
-    file = tmp_path / "tasks.jsonl"
     file.write_text("\n")
-    assert not check(file).fit
+    assert not check(*read_rows([file])).fit
 
 
 def test_who_and_how_much_do_not_make_another_resume() -> None:
     other = RESUME.replace("Ada Moreno", "Bo Li").replace("ada@example.com", "bo@example.org")
     other = other.replace("12 harbours", "3 harbours")
-    assert bare_resume(make_task(resume=other)) == bare_resume(make_task())
-    assert bare_resume(make_task(resume=other + "\nMore")) != bare_resume(make_task())
-    assert "ferry" not in bare_resume(replace(make_task(), persona={"company": "Ferry Lines"}))
-
-
-def test_lists_of_skills_are_no_bullets() -> None:
-    text = "# A\n* did this\n## Skills\n- Python: SQL\n## Work\n1. did that\ntext\n• and more"
-    assert bullet_lines(text) == ["did this", "did that", "and more"]
+    assert bare_resume(other) == bare_resume(RESUME)
+    assert bare_resume(other + "\nMore") != bare_resume(RESUME)
+    assert "ferry" not in bare_resume(RESUME, ["Ferry Lines"])
 
 
 def test_near_duplicates_are_found_and_measured() -> None:
@@ -108,12 +96,6 @@ def test_near_duplicates_are_found_and_measured() -> None:
     assert [(pair.task_id, pair.other_id, pair.similarity) for pair in across] == [
         ("leak", "base", 1.0)
     ]
-
-
-def test_the_threshold_decides() -> None:
-    texts = {"a": words(0, 102), "b": words(0, 92) + " " + words(500, 10)}
-    assert near_duplicates(texts, {}, 0.9) == ([], [])
-    assert len(near_duplicates(texts, {}, 0.8)[0]) == 1
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.6, 0.7, 1.0])
@@ -173,29 +155,21 @@ def test_one_resume_for_many_jobs_is_no_near_duplicate() -> None:
 def test_a_mail_address_does_not_hide_a_job() -> None:
     tasks = [replace(t, job=f"Write to jobs@ferry.example: {t.job}") for t in many(3)]
     kinds = {one.kind for one in check(tasks).findings}
-    assert not {"near_job_train", "same_task"} & kinds
+    assert "same_task" not in kinds
     long = replace(tasks[0], resume=f"ada@example.com {words(0, 40)}")
-    assert len(bare_resume(long).split()) == 43
+    assert len(bare_resume(long.resume).split()) == 43
     assert bare("See github.com/ada for all of it") == "see github com ada for all of it"
-
-
-def test_a_task_that_stands_twice_is_an_error() -> None:
-    tasks = many(2)
-    report = check([*tasks, replace(tasks[1], task_id="again")])
-    assert found(report, "same_task") == ["again and hand-1"]
 
 
 def test_what_leaks_between_the_splits() -> None:
     train, held_out = many(2), many(2, "eval")
-    assert {one.kind for one in check([*train, *held_out]).findings} == {"no_fixes", "other_job"}
-    same = replace(held_out[0], resume=train[1].resume, persona={"name": "Ada", "company": "Ferry"})
-    told = replace(train[0], persona={"name": "Ada", "company": "Ferry"})
-    report = check([told, train[1], same, held_out[1]])
+    again = check([*train, replace(train[1], task_id="again")])
+    assert found(again, "same_task") == ["again and hand-1"]
+    assert {one.kind for one in check([*train, *held_out]).findings} == {"no_fixes"}
+    same = replace(held_out[0], resume=train[1].resume)
+    report = check([*train, same, held_out[1]])
     assert found(report, "leaked_resume") == ["hand-300 and hand-1 (1.00)"]
     assert severity(report, "shared_bullet") == ["error"]
-    assert '"Ada" in hand-0 and hand-300' in found(report, "shared_name")
-    assert found(report, "shared_company") == ['"Ferry" in hand-0 and hand-300']
-    assert severity(report, "shared_company") == ["warning"]
 
 
 def test_one_shared_bullet_of_many_is_a_warning_and_standard_lines_are_none() -> None:
@@ -228,18 +202,6 @@ def test_the_repaired_bullet_leaks_too() -> None:
     ]
 
 
-def test_employers_are_read_off_headings() -> None:
-    tasks = [many(1)[0], many(1, "eval")[0]]
-    heads = ("### Engineer, Ferry Lines (2020 - 2021)", "### Head of Sales, Ferry Lines")
-    tasks = [replace(t, resume=f"{t.resume}{h}\n") for t, h in zip(tasks, heads, strict=True)]
-    assert found(check(tasks), "shared_company") == ['"Ferry Lines" in hand-0 and hand-300']
-
-
-def test_a_persona_may_hold_anything() -> None:
-    odd = {"name": "", "company": " ", "level": "3", "": "x"}
-    assert check([replace(make_task(), persona=odd)]).tasks == 1
-
-
 def test_pages_suit_their_weakness() -> None:
     short, long = many(2)
     short = replace(short, weakness="too_long")
@@ -267,7 +229,10 @@ def test_fixes_apply_in_their_order(fixes: tuple[Fix, ...], says: str) -> None:
     assert says in "".join(said)
 
 
-def test_fixes_of_a_long_page_suffice() -> None:
+def test_fixes_change_something_and_suffice_for_a_long_page() -> None:
+    idle = check([replace(make_task(), fixes=(Fix("Helped build", "Helped build"),))])
+    assert found(idle, "no_op_fix") == ["hand-0: fixes[0]: 'Helped build'"]
+    assert not idle.fit
     task = replace(make_task(), weakness="too_long", fixes=(Fix("\n## Skills\nPython, SQL", ""),))
     assert found(check([task], page_lines=9), "fixed_overflows") == []
     assert found(check([task], page_lines=8), "fixed_overflows") == ["hand-0: 9"]
@@ -278,13 +243,6 @@ def test_a_blank_text_is_an_error(name: str) -> None:
     report = check([replace(make_task(), **{name: " \n"})])  # type: ignore[arg-type]
     assert severity(report, "blank") == ["error"]
     assert found(report, "blank")[0].endswith(f": {name}")
-
-
-def test_a_fix_that_changes_nothing_is_an_error() -> None:
-    fixes = (Fix("Helped build", "Built"), Fix("Worked on reports", "Worked on reports"))
-    report = check([replace(make_task(), fixes=fixes)])
-    assert severity(report, "no_op_fix") == ["error"]
-    assert found(report, "no_op_fix") == ["hand-0: fixes[1]: 'Worked on reports'"]
 
 
 @pytest.mark.parametrize(
@@ -299,20 +257,6 @@ def test_the_name_of_a_weakness_is_an_error(task: Task) -> None:
     assert severity(check([task]), "named_weakness") == ["error"]
     plain = replace(make_task(), job="No metrics, too-long pages and weak verbs: we mind them.")
     assert not found(check([plain]), "named_weakness")
-
-
-def test_the_match_of_a_job_is_that_of_model_written_tasks() -> None:
-    assert LIMITS["job_match"] == JOB_MATCH
-
-
-def test_mismatched_jobs_are_reported() -> None:
-    tasks = load_tasks("default")[:30]
-    jobs = [task.job for task in tasks]
-    assert not found(check(tasks), "other_job")
-    moved = zip(tasks, jobs[7:] + jobs[:7], strict=True)
-    report = check([replace(task, job=job) for task, job in moved])
-    assert severity(report, "other_job") == ["warning"]
-    assert ", of 30 looked at; are the jobs" in report.findings[-1].text
 
 
 def test_fixes_that_do_not_improve_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,34 +290,6 @@ def test_figures_of_fixes_have_a_source(facts: tuple[str, ...], evidence: str, k
         assert found(report, kind) == ["hand-0: 40%"]
 
 
-def test_balance_of_weaknesses_and_of_bullets() -> None:
-    tasks = many(30)
-    report = check(tasks)
-    assert report.count("balance_train") == 6  # one too common, the others too rare
-    assert "too_long: 0, 5 is even" in found(report, "balance_train")
-    assert not found(check(tasks[:29]), "balance_train")  # too few to say
-    assert report.weak_share is None
-    one = check([replace(make_task(), fixes=(Fix("Helped build", "Built"),))])
-    assert one.weak_share == pytest.approx(1 / 3)
-    assert severity(one, "weak_share") == ["warning"]
-
-
-def test_the_difficulty_of_large_sets_is_that_of_a_fair_sample(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("resume_gym.corpus.check.SAMPLE", 60)
-    tasks = load_tasks("mini")
-    report = check(tasks, page_lines=20)
-    assert len(report.difficulty) == 60
-    assert report == check(tasks, page_lines=20)
-    assert 3 <= sum(one.lines_over > 0 for one in report.difficulty) <= 20  # 34 of 200
-
-
-def test_a_threshold_beyond_reason_is_refused() -> None:
-    with pytest.raises(TaskError, match="threshold: expected a number over 0, at most 1; got 0"):
-        check([make_task()], threshold=0.0)
-
-
 def test_the_command_prints_findings_and_sets_its_exit_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -382,7 +298,7 @@ def test_the_command_prints_findings_and_sets_its_exit_status(
     write_jsonl(held_out, [replace(many(1)[0], task_id="leak", split="eval")])
     assert command(str(train)) == 0
     shown = capsys.readouterr().out
-    assert "fit to train on; tasks: 3, kinds of errors: 0, of warnings: 2" in shown
+    assert "fit to train on; tasks: 3, kinds of errors: 0, of warnings: 1" in shown
     assert "warning tasks without fixes" in shown
 
     assert command(str(train), str(held_out)) == 1
@@ -393,7 +309,6 @@ def test_the_command_prints_findings_and_sets_its_exit_status(
     assert written["fit"] is False
     assert written["splits"]["eval"]["weak_verbs"] == 1
     assert "leaked_resume" in [one["kind"] for one in written["findings"]]
-    assert written["difficulty"][0]["lines_over"] == 0
 
 
 def test_the_command_takes_other_sources_and_page_sizes(
@@ -428,7 +343,3 @@ def test_user_errors_are_one_line(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TaskError, match=says):
         command(*arguments)
-
-
-def test_bare_text() -> None:
-    assert bare("Cut *costs* by 40% at Acme, Inc.", ["Acme"]) == "cut costs by 0 at inc"

@@ -69,7 +69,7 @@ def test_an_episode_contains_the_results_of_its_session():
     line = task.resume.split("\n")[0]
     edit = tool_call("str_replace", old=line, new=line + " II")
     agent = act("hm", edit, tool_call("str_replace", old="nowhere", new=""), tool_call("submit"))
-    session = play(agent, task, Rules())
+    session = play(agent, Session(task))
     session.grade(GOOD)
     episode = Episode.of(session)
     assert episode.reward == session.reward == sum(episode.ledger.values())
@@ -84,7 +84,7 @@ def test_an_episode_contains_the_results_of_its_session():
 
 def test_several_calls_in_a_turn_are_counted_apart():
     both = tool_call("review") + tool_call("submit")
-    session = play(act("hm", both, both, tool_call("submit")), TASKS[0], Rules())
+    session = play(act("hm", both, both, tool_call("submit")), Session(TASKS[0]))
     episode = Episode.of(session)
     assert (episode.malformed, episode.several_calls) == (3, 2)
     summary = summarise([episode])
@@ -162,11 +162,6 @@ def test_summary_of_hand_made_episodes():
     assert summary.by_weakness == {"too_long": 2.0, "weak_verbs": -2.0}
 
 
-def test_the_parts_add_up_to_the_reward():
-    summary = summarise(run("random", rollouts=2))
-    assert summary.tool_syntax + summary.layout + summary.content == pytest.approx(summary.reward)
-
-
 def test_zero_episodes_cannot_be_summarised():
     with pytest.raises(ValueError, match="no episodes"):
         summarise([])
@@ -188,11 +183,31 @@ def test_table_sets_summaries_side_by_side():
     assert rows.keys() >= {*WEAKNESSES, "hallucination", "edits that failed"}
 
 
+def test_details_and_the_floor_are_shown_on_demand():
+    one = {"noop": summarise(run("noop"))}
+    short, whole = (
+        {label: cells for _, rows in sections(one, **more) for label, cells in rows.items()}
+        for more in ({}, {"details": True, "floor": 4.5})
+    )
+    assert [*short][-4:] == ["submitted", "edits that failed", "fits the page", "played"]
+    assert short.items() < whole.items()
+    assert whole["floor (harmless edits)"] == ["4.50"]
+    assert whole["words an episode"] == ["6"]
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_episodes_are_played_also_where_an_event_loop_runs(running):
+    async def beside():
+        return run("noop")
+
+    assert (asyncio.run(beside()) if running else run("noop")) == run("noop", rollouts=1)
+
+
 def test_a_narrow_terminal_breaks_neither_labels_nor_figures():
     one = summarise(run("noop"))
     for names, width in ((["an-agent-with-a-long-name", *"bcde"], 80), ("abcdefgh", 100)):
         console = Console(width=80, file=StringIO())
-        console.print(table(dict.fromkeys(names, one)), crop=False)
+        console.print(table(dict.fromkeys(names, one), details=True), crop=False)
         lines = [line.rstrip() for line in console.file.getvalue().split("\n")]
         (mean,) = (line for line in lines if line.startswith("  standard deviation "))
         assert mean.split()[2:] == [f"{one.reward_sd:.2f}"] * len(names)

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from short_episodes import SHORT, variables
 
+from learners.build import server_settings
 from learners.config import Config
 from learners.engines.server import Server
 
@@ -178,7 +179,7 @@ def test_a_run_survives_its_engine_and_ends_with_it(tmp_path: Path) -> None:
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that outlives the jobs."""
     log = tmp_path_factory.mktemp("logs") / "engine.log"
-    server = Server(Config(engine="vllm", threads=1), 0, log, print)
+    server = Server(server_settings(Config(engine="vllm", threads=1)), 0, log, print)
     try:
         server.ready(TIMEOUT_S)
         yield server.url

@@ -14,7 +14,7 @@ from resume_gym.agents.wording import weak_head
 from resume_gym.apps.viewer import episode as viewer
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation import evaluate
-from resume_gym.evaluation.gaming import POLICIES, make_attacker
+from resume_gym.evaluation.attack import POLICIES, make_attacker
 from resume_gym.judges.critique import faults
 from resume_gym.testing import check_env
 

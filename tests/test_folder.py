@@ -74,12 +74,6 @@ def test_a_run_of_this_edition_or_without_resumes_is_resumed(
     RunFolder(tmp_path).configure(Config(name="one"))
 
 
-def test_a_moved_run_folder_is_still_the_same_run(tmp_path: Path) -> None:
-    RunFolder(tmp_path / "a").configure(Config(name="a", runs=tmp_path))
-    (tmp_path / "a").rename(tmp_path / "b")
-    RunFolder(tmp_path / "b").configure(Config(name="b", runs=tmp_path))
-
-
 def test_metrics_are_on_disk_after_each_step(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     assert run.metrics() == []
@@ -269,13 +263,3 @@ def test_the_result_of_a_continued_run_is_set_aside(tmp_path: Path) -> None:
             (tmp_path / f"{when}.json").write_bytes(content)
             with pytest.raises(ConfigError, match=rf"{when}\.json is damaged: .*; {remedy}"):
                 run.result(when)
-
-
-def test_the_journal_grows(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path / "nano")
-    run.note("The run begins.")
-    RunFolder(tmp_path / "nano").note("It goes on.")
-    title, blank, first, second = (run.path / "journal.md").read_text().splitlines()
-    assert (title, blank) == ("# Journal of nano", "")
-    assert first.endswith(" The run begins.")
-    assert second.endswith(" It goes on.")

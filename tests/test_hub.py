@@ -1,5 +1,4 @@
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,17 +36,6 @@ def saved(folder: Path, *rows: dict[str, Any], split: str | None = None) -> str:
     made = datasets.Dataset.from_list(list(rows))
     (datasets.DatasetDict({split: made}) if split else made).save_to_disk(folder)
     return str(folder)
-
-
-@pytest.mark.parametrize("source", ["default", "mini"])
-def test_bundled_tasks_survive_exactly(source: str, tmp_path: Path) -> None:
-    tasks = load_tasks(source)
-    hub.push(tasks, str(tmp_path / "set"), "# A card\n")
-    loaded = hub.load(str(tmp_path / "set"))
-    assert loaded == tasks
-    assert list(map(json.dumps, map(Task.to_row, loaded))) == list(  # also the order of keys
-        map(json.dumps, map(Task.to_row, tasks))
-    )
 
 
 def test_odd_tasks_survive_exactly(tmp_path: Path) -> None:
@@ -125,12 +113,6 @@ def test_bad_sources_are_refused(
         hub.load(source)
 
 
-def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(TaskError, match=r"neither a .?Dataset.? directory nor"):
-        hub.load(str(tmp_path))
-
-
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(TaskError, match="expected a folder that is empty or does not exist"):
@@ -144,11 +126,6 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[data\]"):
         hub.load("anything")
-
-
-def test_addresses_on_the_hub() -> None:
-    assert hub.parse_address("hf://owner/name") == ("owner/name", "default")
-    assert hub.parse_address("hf://owner/na.me-2:small") == ("owner/na.me-2", "small")
 
 
 def test_our_card_keeps_what_the_hub_needs() -> None:

@@ -10,9 +10,9 @@ from test_documents import TEXT, pdf, put, word_file
 
 from resume_gym import TaskError, load_tasks
 from resume_gym.cli.data_import import Incomplete, add_command
-from resume_gym.corpus.assembling import Options, choose, import_resumes, overlaps
+from resume_gym.corpus.assembling import Options, import_resumes
 from resume_gym.corpus.check import check
-from resume_gym.corpus.diagnosis import diagnose
+from resume_gym.corpus.diagnosis import diagnose, fit
 
 ANALYST = "Data Analyst\n\n- SQL, Python, dashboards in Tableau, ETL, reports for retail\n"
 ENGINEER = "Data Engineer\n\n- Booking pipelines for ferry lines and harbours, audits, on-call\n"
@@ -199,11 +199,11 @@ def test_diagnosis_of_a_resume_without_faults_or_bullets() -> None:
     assert (long.weakness, long.lines) == ("too_long", 61)
 
 
-def test_overlaps_weigh_rare_words_more() -> None:
-    jobs = ["Team work and Kubernetes", "Team work and gardening", "Team work"]
-    (row,) = overlaps(["- Team work\n- Kubernetes"], jobs)
-    assert row[0] == row[2] == 1.0 > row[1] > 0
-    assert choose(row, "best", "") == [0]
+def test_the_fit_weighs_rare_words_more() -> None:
+    resume = "- Kubernetes\n- Pipelines"
+    jobs = ["Kubernetes and pipelines", "Kubernetes and gardening", "Gardening"]
+    whole, part, nothing = (fit(resume, job) for job in jobs)
+    assert whole == 1.0 > part > nothing == 0.0
 
 
 def test_a_lone_candidate_in_eval_is_pointed_out(
@@ -299,12 +299,6 @@ def test_a_link_to_itself_is_one_failed_file(files: Path) -> None:
     (files / "l.md").symlink_to("l.md")
     with pytest.raises(OSError, match="files that could not be used: 1"):
         run(files / "l.md", "--jobs", files / "engineer.md", "--out", files / "t.jsonl")
-
-
-def test_fields_to_mask(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        run("a.md", "--jobs", "b.md", "--out", "c", "--mask", "names,age")
-    assert "expected names,mail,phone,links or all; got 'age'" in capsys.readouterr().err
 
 
 def test_the_exit_status_says_that_masking_is_unsure(files: Path) -> None:

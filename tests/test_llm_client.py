@@ -19,15 +19,15 @@ from resume_gym.llm import (
     Answer,
     Malformed,
     Misconfigured,
+    ModelError,
     Prompt,
     Refused,
     Unavailable,
 )
 from resume_gym.llm.client import Client, make_client
-from resume_gym.llm.gemini import ordered
 from resume_gym.llm.http_errors import failed, retry_after
 from resume_gym.llm.loop import submit
-from resume_gym.llm.prices import dollars, is_listed
+from resume_gym.llm.prices import dollars
 
 SCHEMA = {
     "type": "object",
@@ -115,14 +115,13 @@ def test_a_missing_key_is_an_error_at_once(provider: str, monkeypatch: pytest.Mo
 
 
 def test_gemini_requests(server: Loopback) -> None:
-    options: dict[str, Any] = {"model": "gemini-3-pro-preview", "api_version": "v1beta"}
+    options: dict[str, Any] = {"model": "gemini-3-pro-preview"}
     options |= {"temperature": 0.5, "answer_tokens": 70, "thinking_tokens": 7}
     client = make_client("gemini", base_url=server.url, **options)
     assert client.ask_now(PROMPT, json.loads) == {"sum": 2}
     asyncio.run(client.close())
-    assert server.encodings == ["identity"], "by our connections, not by aiohttp"
     (sent,) = server.requests
-    assert server.paths == ["/v1beta/models/gemini-3-pro-preview:generateContent"]
+    assert server.paths[0].endswith("/models/gemini-3-pro-preview:generateContent")
     assert (system_text(sent), user_text(sent)) == ("Add.", "1 + 1")
     config = sent["generationConfig"]
     assert (config["temperature"], config["maxOutputTokens"]) == (0.5, 77)
@@ -154,12 +153,6 @@ def test_other_servers_are_given_no_field_that_they_may_refuse() -> None:
         asyncio.run(client.close())
     known = {"model", "messages", "max_completion_tokens", "response_format"}
     assert set(server.requests[0]) == known
-
-
-def test_ordering_leaves_the_schema_as_it_was() -> None:
-    before = json.dumps(SCHEMA)
-    ordered(SCHEMA)
-    assert json.dumps(SCHEMA) == before
 
 
 def test_openai_requests() -> None:
@@ -225,25 +218,16 @@ def test_each_caller_parses_a_shared_answer(server: Loopback, client: Client) ->
 def test_a_cancelled_caller_does_not_cancel_a_shared_request(
     server: Loopback, client: Client
 ) -> None:
-    server.script.append(Say(how="silence"))
-
     async def leave() -> Any:
-        first = asyncio.create_task(client.ask(PROMPT, json.loads))
-        while not server.requests:
-            await asyncio.sleep(0.01)
-        second = asyncio.create_task(client.ask(PROMPT, json.loads))
-        while not client._flights or next(iter(client._flights.values())).waiting < 2:
-            await asyncio.sleep(0.01)
+        first, second = (asyncio.create_task(client.ask(PROMPT, json.loads)) for _ in range(2))
+        await asyncio.sleep(0)
         first.cancel()
-        await asyncio.gather(first, return_exceptions=True)
-        assert not second.done()
-        second.cancel()
-        await asyncio.gather(second, return_exceptions=True)
-        async with asyncio.timeout(30):  # less than a request's own
-            return await client.ask(PROMPT, json.loads)
+        return await asyncio.gather(first, second, return_exceptions=True)
 
-    assert asyncio.run(leave()) == {"sum": 2}, "what nobody waits for is given up"
-    assert len(server.requests) == 2
+    cancelled, answer = asyncio.run(leave())
+    assert isinstance(cancelled, asyncio.CancelledError)
+    assert answer == {"sum": 2}
+    assert len(server.requests) == 1
 
 
 def test_a_parser_bug_is_not_a_model_failure(server: Loopback, client: Client) -> None:
@@ -275,7 +259,6 @@ def test_prices() -> None:
     assert dollars("gpt-5-mini-2025-08-07", million) == 2.25
     for unknown in ("gpt-5-mini-pro", "Qwen/Qwen3-14B", "gemini-3-flash-lite"):
         assert dollars(unknown, million) is None
-        assert not is_listed(unknown)
 
 
 def test_waits_that_servers_ask_for() -> None:
@@ -289,24 +272,19 @@ def test_waits_that_servers_ask_for() -> None:
         assert retry_after({"retry-after": said}, ["no", "object"]) is None
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 529])
-def test_temporary_failures_are_unavailable(status: int) -> None:
-    assert isinstance(failed(status, "told", {}, None, "KEY"), Unavailable)
-
-
 @pytest.mark.parametrize(
-    ("status", "told"),
-    [(413, "told"), (400, "the prompt is too long"), (400, "content_filter")],
+    ("status", "told", "kind"),
+    [
+        *((status, "told", Unavailable) for status in (408, 409, 425, 429, 500, 502, 503, 529)),
+        (413, "told", Refused),
+        (400, "the prompt is too long", Refused),
+        (400, "content_filter", Refused),
+        *((status, "told", Misconfigured) for status in (301, 400, 401, 403, 404, 422)),
+    ],
 )
-def test_a_bad_prompt_is_refused(status: int, told: str) -> None:
-    assert isinstance(failed(status, told, {}, None, "KEY"), Refused)
-
-
-@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 422])
-def test_other_failures_are_misconfigured(status: int) -> None:
-    problem = failed(status, "told", {}, None, "KEY")
-    assert isinstance(problem, Misconfigured)
-    assert problem.status == status
+def test_statuses(status: int, told: str, kind: type[ModelError]) -> None:
+    problem = failed(status, told, {}, None, "KEY")
+    assert (type(problem), problem.status) == (kind, status)
 
 
 def test_a_client_serves_any_thread_and_loop(client: Client) -> None:

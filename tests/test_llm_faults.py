@@ -46,7 +46,6 @@ class Colour(BaseModel):
 GOOD = '{"why": "because", "colour": "red"}'
 PROMPT = Prompt("Name a colour.", "Of blood.", Colour.model_json_schema(), "colour-1")
 IMPATIENT = {"timeout_s": 2.0}
-"""A minute of silence, told quicker."""
 HURRIED = {"timeout_s": 0.3, "deadline_s": 3.0}
 
 
@@ -94,8 +93,6 @@ COUNTS = {
     "usageMetadata": {"promptTokenCount": MANY},
 }
 CHOICES = f'{{"choices": [{"{}, " * 200_000}{{}}], "candidates": []}}'
-LISTS = CHOICES.replace("{}", "[]")
-NUMBERS = CHOICES.replace("{}", "1")
 OTHERS = (Say(body='{"choices": [[]]}'), Say(body='{"choices": [0]}'))
 DEEP = "[" * 900 + "]" * 900
 NESTED = f'{{"choices": {DEEP}, "candidates": {DEEP}}}'
@@ -136,9 +133,9 @@ FAULTS = (
     Fault(
         "a host without an address",
         (),
-        "Unavailable",
+        "Misconfigured",
         0,
-        "nowhere.invalid",
+        "nowhere.invalid; no server has answered there: check base_url",
         {"base_url": "http://nowhere.invalid", "deadline_s": 3.0},
     ),
     Fault(
@@ -146,7 +143,7 @@ FAULTS = (
         (),
         "Misconfigured",
         0,
-        "no server runs there: check base_url",
+        "no server has answered there: check base_url",
         {"base_url": "http://127.0.0.1:1", "deadline_s": 3.0},
     ),
     Fault("truncated JSON, once", (Say(GOOD[:20]),), "answer", TWICE),
@@ -177,8 +174,6 @@ FAULTS = (
     Fault("200 with half an answer", (Say(body=HALF),) * 2, "Malformed", TWICE),
     Fault("200 with more than 4 MB", (Say("x" * 5_000_000),) * 2, "Malformed", TWICE, "4,000,000"),
     Fault("200 with 200,000 empty choices", (Say(body=CHOICES),) * 2, "Malformed", TWICE, "20,000"),
-    Fault("200 with 200,000 lists", (Say(body=LISTS),) * 2, "Malformed", TWICE, "20,000"),
-    Fault("200 with 200,000 numbers", (Say(body=NUMBERS),) * 2, "Malformed", TWICE, "20,000"),
     Fault("200, compressed", (Say(headers=GZIP),) * 2, "Malformed", TWICE, "not compressed"),
     Fault("200, deeply nested", (Say(body=NESTED),) * 2, "Malformed", TWICE),
     Fault("200, nested without end", (Say(body="[" * 10_000),) * 2, "Malformed", TWICE),
@@ -319,12 +314,12 @@ number, and no key is in a message, in the log or in the store.
 | `Unavailable` | it cannot be reached before the deadline | ask again later; nothing is lost |
 | `Refused` | it will not answer this | leave it out; it is not asked again |
 | `Malformed` | twice it answered something else | leave it out, or try another draw |
-| `CutOff` | so is this: twice it ran out of tokens | raise the option that the message names |
+| `CutOff` | so is this: twice it ran out of tokens | raise an option that the message names |
 | `Misconfigured` | no request can succeed | stop, and mend what the message names |
 
 What fails for now is sent again until `deadline_s`, after a growing, random pause, and no sooner
-than the server asks for. After eight such failures in a row, whoever asked, one request at a time
-tries whether the server is back; the others wait. A malformed answer is asked for once more.
+than the server asks for. A malformed answer is asked for once more. A host that cannot be connected
+to is `Misconfigured` until a server has answered there.
 
 | what happens | what comes of it |
 |---|---|
@@ -332,9 +327,6 @@ tries whether the server is back; the others wait. A malformed answer is asked f
 TAIL = """
 JSON in a fence is malformed although it could be read: a server that keeps to a schema cannot
 write a fence, so one that does may as well write any value, and a lenient reader would hide it.
-
-A server with OpenAI's protocol is first asked for a value that the schema forbids. If the value
-comes back, the server does not enforce schemas: `Misconfigured`, before anything else is asked.
 """
 
 
@@ -353,7 +345,7 @@ def test_the_documentation_matches_the_errors() -> None:
     ],
 )
 def test_no_error_quotes_a_key_that_the_server_sends(say: Say, tmp_path: Path) -> None:
-    options = {"canary": False, "served": "judge-1"}
+    options = {"served": "judge-1"}
     told = suffer(Fault("", (say,) * 9, "", None, options=options), "openai", tmp_path)
     assert told.error is not None
     assert "[key]" in str(told.error)
@@ -462,63 +454,18 @@ def test_a_server_that_has_answered_is_waited_for_while_it_restarts() -> None:
     asyncio.run(client.close())
 
 
-@pytest.mark.parametrize("asked", ["1000000000", "9" * 400])
-def test_an_absurd_retry_after_is_obeyed_for_an_hour(asked: str, tmp_path: Path) -> None:
-    told = suffer(Fault("", (wait(asked),), "Unavailable", 1), "openai", tmp_path)
-    assert isinstance(told.error, Unavailable)
-    assert told.error.retry_after_s == 3600
-
-
-@pytest.mark.parametrize("answer", ["enforces", "copies"])
-def test_the_canary(answer: str) -> None:
-    with openai_server() as server:
-        server.enforces = answer == "enforces"
-        server.script += [Say(GOOD)] * 2
-        client = make_client("openai", model="judge-1", base_url=server.url)
-        for draw in range(2):
-            prompt = Prompt(PROMPT.system, PROMPT.user, PROMPT.schema, PROMPT.kind, draw)
-            if server.enforces:
-                client.ask_now(prompt, Colour.model_validate_json)
-            else:
-                with pytest.raises(Misconfigured, match=r"does not enforce JSON schemas.*blue"):
-                    client.ask_now(prompt, Colour.model_validate_json)
-        assert server.canaries == 1, "once a client"
-        assert len(server.requests) == (2 if server.enforces else 0)
-        asyncio.run(client.close())
-
-
-def test_a_canary_that_is_cut_off_says_nothing_of_the_schema() -> None:
-    with openai_server() as server:
-        server.script += [Say(GOOD)]
-        server.cuts = True
-        client = make_client("openai", model="judge-1", base_url=server.url)
-        with pytest.raises(CutOff, match="cut off at 6144 tokens"):
-            client.ask_now(PROMPT, Colour.model_validate_json)
-        server.cuts = False
-        client.ask_now(PROMPT, Colour.model_validate_json)
-        asyncio.run(client.close())
-
-
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize(
-    ("text", "thought", "raises"),
-    [
-        (GOOD, 41, "70 tokens, 41 of them thinking; raise thinking_tokens, now 40"),
-        (GOOD, 40, "70 tokens, 40 of them thinking; raise answer_tokens, now 30"),
-        ("", 5, "70 tokens, 5 of them thinking; raise thinking_tokens, now 40"),
-        ("", None, "70 tokens; raise thinking_tokens, now 40"),
-        ("x" * 30, None, "70 tokens; raise thinking_tokens, now 40"),
-        ("x" * 31, None, "70 tokens; raise answer_tokens, now 30"),
-    ],
-)
-def test_an_answer_that_was_cut_off_says_which_budget_to_raise(
-    text: str, thought: int | None, raises: str, provider: str, tmp_path: Path
+@pytest.mark.parametrize("thought", [41, None])
+def test_an_answer_that_was_cut_off_names_its_budgets(
+    thought: int | None, provider: str, tmp_path: Path
 ) -> None:
-    script = (Say(text, "length", thought),) * 2
+    script = (Say(GOOD, "length", thought),) * 2
     options = {"answer_tokens": 30, "thinking_tokens": 40}
     told = suffer(Fault("", script, "CutOff", TWICE, options=options), provider, tmp_path)
     assert type(told.error) is CutOff
-    assert str(told.error) == f"{provider}/judge-1: cut off at {raises}"
+    tokens = "70 tokens, 41 of them thinking" if thought else "70 tokens"
+    raises = "raise answer_tokens, now 30, or thinking_tokens, now 40"
+    assert str(told.error) == f"{provider}/judge-1: cut off at {tokens}; {raises}"
     assert told.client.usage.tokens_out == 2 * 25, "it is paid for"
 
 

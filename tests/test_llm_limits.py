@@ -1,7 +1,6 @@
-"""Pace, deadline and breaker of a client, in a loop whose time passes at once."""
+"""Pace and deadline of a client, in a loop whose time passes at once."""
 
 import asyncio
-import itertools
 import json
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -12,11 +11,9 @@ from resume_gym.llm import (
     Answer,
     ModelError,
     Prompt,
-    Refused,
     Unavailable,
 )
-from resume_gym.llm.client import Client
-from resume_gym.llm.limits import Breaker, Gate, Rate
+from resume_gym.llm.client import Client, Rate
 from resume_gym.llm.settings import Settings
 from resume_gym.llm.store import Call
 
@@ -49,57 +46,20 @@ def in_no_time(work: Any) -> Any:
         return runner.run(work)
 
 
-@pytest.mark.parametrize(("a_minute", "seconds"), [(60, 119), (600, 11), (6, 1190), (None, 0)])
-def test_a_rate(a_minute: int | None, seconds: float) -> None:
-    async def take() -> float:
+@pytest.mark.parametrize(("a_minute", "seconds"), [(60, 119), (600, 11.9), (6, 1190)])
+def test_a_rate(a_minute: int, seconds: float) -> None:
+    async def take() -> tuple[float, list[int]]:
         loop = asyncio.get_running_loop()
-        rate, began = Rate(a_minute), loop.time()
-        await asyncio.gather(*(rate.take() for _ in range(120)))
-        return loop.time() - began
+        rate, began, order = Rate(a_minute), loop.time(), []
 
-    assert in_no_time(take()) == pytest.approx(seconds, abs=1.1)
-
-
-def test_a_rate_serves_large_ones_too_and_in_turn() -> None:
-    async def take() -> list[int]:
-        rate, order = Rate(60), []
-
-        async def one(number: int, amount: float) -> None:
-            await rate.take(amount)
+        async def one(number: int) -> None:
+            await rate.take()
             order.append(number)
 
-        sizes = enumerate([1, 300, 1, 1])
-        await asyncio.gather(*(one(number, size) for number, size in sizes))
-        assert asyncio.get_running_loop().time() >= 1300
-        return order
+        await asyncio.gather(*(one(number) for number in range(120)))
+        return loop.time() - began, order
 
-    assert in_no_time(take()) == [0, 1, 2, 3]
-
-
-def test_tokens_are_guessed_and_put_right() -> None:
-    async def take() -> float:
-        loop = asyncio.get_running_loop()
-        gate, began = Gate(4, None, 6_000), loop.time()
-        for number in range(101):
-            prompt = Prompt("", f"{number:010000}", {}, "any")
-            guess = await gate.pace(prompt)
-            gate.settle(prompt, guess, Answer("", "", 900, 100, 0.0))
-        return loop.time() - began
-
-    assert in_no_time(take()) == pytest.approx(100 * 1000 / 100, rel=0.02)
-
-
-def test_a_false_count_of_tokens_does_not_stop_the_pacing() -> None:
-    async def take() -> float:
-        loop = asyncio.get_running_loop()
-        gate, began = Gate(4, None, 60_000), loop.time()
-        for tokens in (10_000_000, 300, 300):
-            prompt = Prompt("", "a" * 1_000, {}, "any")
-            guess = await gate.pace(prompt)
-            gate.settle(prompt, guess, Answer("", "", tokens, 0, 0.0))
-        return loop.time() - began
-
-    assert 90 < in_no_time(take()) < 300
+    assert in_no_time(take()) == (pytest.approx(seconds), list(range(120)))
 
 
 class Provider:
@@ -145,7 +105,6 @@ def ask_in_no_time(provider: Provider, count: int, **settings: Any) -> tuple[lis
         ({"concurrency": 1}, 20 * 100),
         ({"concurrency": 20}, 100),
         ({"requests_a_minute": 1}, 19 * 60 + 100),
-        ({"tokens_a_minute": 500, "concurrency": 1}, 19 * 120 + 100),
     ],
 )
 def test_a_queue_does_not_time_out(settings: dict[str, int], seconds: float) -> None:
@@ -206,87 +165,3 @@ def test_a_request_that_the_deadline_ends_is_in_the_log() -> None:
     with pytest.raises(Unavailable, match="no answer within 150 s"):
         in_no_time(client._ask(PROMPT, json.loads))
     assert disk.calls == ["unavailable"]
-
-
-def test_requests_waiting_for_the_breaker_have_a_deadline() -> None:
-    provider = Provider(0.1, Unavailable("down", 200.0))
-    errors, took = ask_in_no_time(provider, 20, deadline_s=150.0, concurrency=10)
-    assert [type(one) for one in errors] == [Unavailable] * 20
-    assert len(provider.at) < 20
-    assert took <= 2 * 150
-
-
-def test_the_breaker() -> None:
-    """Ten callers ask without pause of a server that is down for a minute."""
-    sent: list[float] = []
-
-    async def caller(breaker: Breaker) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                async with breaker.passage():
-                    sent.append(loop.time() - 1000)
-                    await asyncio.sleep(0.01)
-                    if sent[-1] < 60:
-                        raise Unavailable("down")
-                    return
-            except Unavailable:
-                await asyncio.sleep(0.1)
-
-    async def all_callers() -> None:
-        breaker = Breaker(failures=8, cool_s=1.0, longest_s=20.0)
-        await asyncio.gather(*(caller(breaker) for _ in range(10)))
-        assert not breaker.broken
-
-    in_no_time(all_callers())
-    probes = [when for when in sent if 0.2 < when < 60]
-    gaps = [late - early for early, late in itertools.pairwise(probes)]
-    assert len(probes) <= 8, "one at a time while it is down"
-    assert gaps == sorted(gaps), "with growing pauses"
-    assert max(gaps) <= 20.5
-    after = [when for when in sent if when >= 60]
-    assert len(after) == 10
-    assert max(after) - min(after) < 0.5, "then all at once"
-
-
-def test_the_breaker_honours_retry_after() -> None:
-    async def ask() -> float:
-        loop = asyncio.get_running_loop()
-        breaker = Breaker(failures=2)
-        for wait in (None, 500.0):
-            with pytest.raises(Unavailable):
-                async with breaker.passage():
-                    raise Unavailable("busy", wait)
-        assert breaker.broken
-        async with breaker.passage():
-            return loop.time() - 1000
-
-    assert in_no_time(ask()) == pytest.approx(500)
-
-
-def test_failures_of_what_was_on_its_way_do_not_prolong_the_pause() -> None:
-    async def fail(breaker: Breaker, after_s: float) -> None:
-        async with breaker.passage():
-            await asyncio.sleep(after_s)
-            raise Unavailable("down")
-
-    async def ask() -> float:
-        breaker = Breaker(failures=2, cool_s=1.0)
-        sent = (fail(breaker, seconds) for seconds in (0.0, 0.0, 0.5))
-        await asyncio.gather(*sent, return_exceptions=True)
-        async with breaker.passage():
-            return asyncio.get_running_loop().time() - 1000
-
-    assert in_no_time(ask()) == pytest.approx(1.0)
-
-
-def test_another_failure_closes_the_breaker() -> None:
-    async def ask() -> None:
-        breaker = Breaker(failures=2)
-        for error in (Unavailable("down"), Refused("no"), Unavailable("down")):
-            with pytest.raises(type(error)):
-                async with breaker.passage():
-                    raise error
-        assert not breaker.broken
-
-    in_no_time(ask())

@@ -6,8 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from learners.advantages import mean_centred, standardised
-from learners.losses import LOSSES, STANDARDISED, LossInput, Totals
+from learners.losses import LOSSES, LossInput, Totals
 
 # the trainer's and the sampler's probability of a token
 Token = tuple[float, float]
@@ -274,39 +273,6 @@ def test_rows_add_up(name: str) -> None:
     if name == "aipo":
         reasons = [value for figure, value in seen.items() if figure.startswith("masked_")]
         assert (len(reasons), sum(reasons)) == (3, seen["masked"])
-
-
-@every_loss
-def test_all_may_be_masked(name: str) -> None:
-    """Every loss drops what became far likelier and was good, or far less so and was bad."""
-    tokens: list[list[Token]] = [[(0.9, 0.01)], [(0.01, 0.9)]]
-    loss, gradient, seen = loss_of(name, tokens, [1.0, -1.0], Totals(2, 2))
-    assert (seen["masked"], seen["ratio"], seen["ratio_deviation"], seen["ratio_max"]) == (
-        2,
-        0,
-        0,
-        0,
-    )
-    if name in ("ipo", "dppo_kl"):  # only the penalty is left, and it pulls back
-        assert loss == pytest.approx(1e-3 * ln(90) ** 2)
-        assert gradient == pytest.approx([1e-3 * ln(90), -1e-3 * ln(90)])
-    else:
-        # the clipped objectives have a value, -1.2 and 0.8, but no slope
-        assert loss == pytest.approx(0 if name == "aipo" else -0.2)
-        assert gradient == [0, 0]
-
-
-@pytest.mark.parametrize("name", ["aipo", "grpo", "dr_grpo"])
-def test_a_group_with_equal_rewards_has_no_gradient(name: str) -> None:
-    advantage_of = standardised if name in STANDARDISED else mean_centred
-    rewards = torch.tensor([0.7, 0.7, 0.7, 0.7, 1.0])
-    advantages = advantage_of(rewards, torch.tensor([0, 0, 0, 0, 1])).tolist()
-    tokens: list[list[Token]] = [[(0.4, 0.5), (0.6, 0.5)]] * 5
-    _, gradient, _ = loss_of(name, tokens, advantages, Totals(10, 5))
-    if name in STANDARDISED:
-        assert gradient == [0] * 10
-    else:
-        assert gradient == pytest.approx([0] * 10, abs=1e-7)  # the mean is rounded
 
 
 @every_loss

@@ -13,9 +13,9 @@ import pytest
 from huggingface_hub import ModelCard, ModelCardData
 
 import resume_gym
+from learners.build import make_workload
 from learners.config import Config, ConfigError
 from learners.planning.machine import Machine
-from learners.rollouts.workload import Workload
 from learners.run import model_card
 from learners.run.folder import RunFolder
 from learners.run.model_card import make, write, write_facts
@@ -53,7 +53,7 @@ def a_run(path: Path, edited: bool = True, **settings: Any) -> RunFolder:
     config = Config(name=path.name, runs=path.parent, eval_tasks=2, eval_rollouts=4, **settings)
     run = RunFolder(path)
     run.configure(config)
-    write_facts(run, config, Workload.of(config))
+    write_facts(run, config, make_workload(config))
     for step in (1, 2):
         run.append({"step": step, "reward": step / 2, "sampled_tokens": 1000.0, "entropy": 0.2})
     (path / "dashboard.png").write_bytes(b"a picture")
@@ -148,16 +148,6 @@ def test_a_card_tells_where_a_run_came_from(
         make(run)
 
 
-def test_a_card_needs_the_run_folder_only(tmp_path: Path) -> None:
-    run = a_run(tmp_path / "one")
-    first = str(make(run))
-    run.path.rename(tmp_path / "elsewhere")
-    moved = RunFolder(tmp_path / "elsewhere")
-    assert str(make(moved)) == first.replace("# one", "# elsewhere").replace(
-        "- name: one", "- name: elsewhere"
-    )
-
-
 def test_a_card_states_a_missing_evaluation(tmp_path: Path) -> None:
     run = a_run(tmp_path / "one")
     (run.path / "after.json").unlink()
@@ -232,20 +222,3 @@ def test_paths_in_options_are_omitted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "/home/ada" not in text
     assert "org/a" in text
     assert "answers.db" in text
-
-
-def test_an_existing_card_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = a_run(tmp_path / "one")
-    (run.path / "model").symlink_to(model_card.models.NANO)
-    monkeypatch.setattr(sys, "argv", ["model_card", str(run.path)])
-    monkeypatch.setattr(model_card, "CARD", "config.json")
-    with pytest.raises(SystemExit, match="2"):
-        model_card.main()
-    assert "exists; move it" in capsys.readouterr().err
-
-
-def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="expected the folder of a run"):
-        make(RunFolder(tmp_path))

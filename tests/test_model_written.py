@@ -1,23 +1,20 @@
 """Drafts of tasks by a language model: what code makes of good ones, and finds in bad ones."""
 
-import asyncio
 import json
 import re
 from collections.abc import Callable
 from copy import deepcopy
 from functools import lru_cache
-from typing import cast
 
 import pytest
 from bank_writer import Answer, write
 
 from resume_gym.document import wrapped_lines
 from resume_gym.judges import make_judge
-from resume_gym.llm import Asks, CutOff, Malformed, Prompt
 from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.synthesis.checks import bullet_keys, match
 from resume_gym.synthesis.drafts import draft_of, read_draft
-from resume_gym.synthesis.model_written import Gate, ask_for, examine, taken, write_task
+from resume_gym.synthesis.model_written import ask_for, examine, taken
 from resume_gym.synthesis.personas import SPOILING, Persona, make_persona
 from resume_gym.tasks import SPLITS, WEAKNESSES, Task, repaired
 from resume_gym.text.lines import parse
@@ -286,33 +283,6 @@ def test_typography_becomes_plain() -> None:
     assert draft.summary == "Reads “logs” - all of them daily"
     answer["duties"][0] = "- **Own** the `cache`."
     assert read_draft(json.dumps(answer), "formatting_inconsistent").duties[0] == "Own the cache"
-
-
-# Failed requests
-
-
-class Limited:
-    """A model whose answers are always cut off."""
-
-    async def ask(self, prompt: Prompt, parse: Callable[[str], str]) -> str:
-        raise CutOff("raise answer_tokens")
-
-
-def test_a_cut_off_answer_fails_again_after_a_resume() -> None:
-    failures: dict[str, tuple[str, str]] = {}
-
-    def fail(label: str, kind: str, text: str) -> None:
-        failures[label] = (kind, text)
-
-    for _ in range(2):  # the second gate is that of the resumed run
-        gate = Gate(cast("Asks", Limited()), dict(failures), fail)
-        with pytest.raises(Malformed, match="raise answer_tokens"):
-            asyncio.run(gate.ask(ask_for(ALL[0]), "first"))
-    # A journal of an earlier version has the name of the class.
-    gate = Gate(cast("Asks", Limited()), {f"{ALL[0].task_id}/0": ("cutoff", "too long")}, fail)
-    outcome = asyncio.run(write_task(ALL[0], gate, 1))
-    assert outcome.task is None
-    assert outcome.faults == {"malformed": 1}
 
 
 # Prompts

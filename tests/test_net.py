@@ -20,18 +20,17 @@ from hypothesis import strategies as st
 from scripted import CHAT, SUBMIT, Scripted
 
 from learners.advantages import by_turn
+from learners.build import make_orchestrator, make_workload
 from learners.config import Config
 from learners.demonstrations import HASTY, act
-from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
-from learners.rollouts.workload import Workload
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
 from resume_gym.agents import AGENTS
 from resume_gym.cli import main
 from resume_gym.document import wrapped_lines
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation import evaluate
-from resume_gym.evaluation.gaming import POLICIES, make_attacker
+from resume_gym.evaluation.attack import POLICIES, make_attacker
 from resume_gym.testing import check_env
 
 MINI: Any = make_edit_env("ResumeEditNetMini-v0", split="eval")
@@ -144,7 +143,7 @@ def test_the_environment_keeps_the_contract() -> None:
 
 
 def test_attack_plays_the_environment(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["judge", "attack", "--env", "ResumeEditNetMini-v0", "--limit", "4", "--search", "20"]
+    command = ["judge", "attack", "--env", "ResumeEditNetMini-v0", "--limit", "4"]
     assert main(command) == 0
     shown = capsys.readouterr().out
     rows = {line[:16].strip(): line.split() for line in shown.splitlines()}
@@ -202,14 +201,14 @@ def test_invalid_layout_rewards_are_refused(options: dict[str, Any], says: str) 
 
 def test_the_trainer_samples_grades_and_credits_it(tmp_path: Path) -> None:
     config = Config(env="ResumeEditNetMini-v0", groups=1, group_size=2, eval_tasks=2)
-    work = Workload.of(config)
+    work = make_workload(config)
     assert work.floor() is not None
     task = work.tasks[0]
     fix = next(fix for fix in task.fixes if not fix.needs_evidence)
     edit = tool_call("str_replace", old=fix.old, new=fix.new)
     engine = Scripted(lambda key: (edit, SUBMIT) if key % 2 else (SUBMIT,))
     work = replace(work, tasks=[task], chat=CHAT)
-    made = Orchestrator(config, work, engine, Trajectories(tmp_path), print)
+    made = make_orchestrator(config, work, engine, Trajectories(tmp_path), print)
     rollouts = asyncio.run(made.batch(1)).rollouts
     assert sorted(one.session.reward for one in rollouts) == [ALONE, ALONE + 0.5]
     ledgers = [one.session.ledgers for one in rollouts]

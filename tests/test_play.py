@@ -27,7 +27,7 @@ from resume_gym import Rules, Session, Task, TaskError, Verdict, document, load_
 from resume_gym.apps.play.app import PlayApp
 from resume_gym.apps.play.episode import PlayedEpisode, start
 from resume_gym.apps.play.form import ToolForm
-from resume_gym.apps.play.page import Page, changed_lines, page_rows
+from resume_gym.apps.play.page import Page, page_rows
 from resume_gym.apps.play.screens import Ending
 from resume_gym.cli.play import add_command
 from resume_gym.judges import JudgeUnavailable
@@ -148,19 +148,6 @@ def test_the_end_shows_ledger_and_reasons(tmp_path: Path) -> None:
         assert " ".join(verdict.reasons[name].split()[:4]) in told
 
 
-def test_an_unchanged_document_is_not_judged(tmp_path: Path) -> None:
-    seen = []
-
-    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
-        await pilot.press("ctrl+d")
-        await settled(app, pilot)
-        seen.append(shown(app))
-
-    app = played(hand(tmp_path, judge="rubric"), steps)
-    assert app.episode.session.record() == bare(make_task(), tool_call("submit")).record()
-    assert "no judge was asked" in seen[0]
-
-
 def test_an_undone_turn_does_not_count(tmp_path: Path) -> None:
     told = []
 
@@ -180,14 +167,6 @@ def test_an_undone_turn_does_not_count(tmp_path: Path) -> None:
     assert app.episode.undone == 2
     calls = tool_call("review"), tool_call("submit")
     assert app.episode.session.record() == bare(make_task(), *calls).record()
-
-
-def test_undo_without_an_edit_changes_nothing(tmp_path: Path) -> None:
-    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
-        await pilot.click("#undo")
-        await pilot.press("ctrl+b")
-
-    assert played(hand(tmp_path), steps).episode.undone == 0
 
 
 def test_a_call_that_would_fail_is_refused_and_keeps_what_was_typed(tmp_path: Path) -> None:
@@ -597,11 +576,6 @@ def test_the_edge_of_the_page_is_drawn(tmp_path: Path) -> None:
 
     long = RESUME + "\n".join(f"- Line {number}" for number in range(49)) + "\n"
     played(hand(tmp_path, long), steps, size=(120, 80))
-
-
-def test_lines_that_a_diff_put_there() -> None:
-    assert changed_lines("@@ -3 +3,2 @@\n-a\n+b\n+c\n@@ -9,2 +10 @@") == {2, 3, 9}
-    assert changed_lines("@@ -3 +2,0 @@\n-a") == set()
 
 
 def test_what_is_given_stands_beside_the_document(tmp_path: Path) -> None:

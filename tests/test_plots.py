@@ -17,18 +17,16 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.text import Annotation, Text
+from matplotlib.text import Text
 from PIL import Image
 
 from learners.run.folder import _CHANGEABLE
 from resume_gym.agents import AGENTS
 from resume_gym.apps.plot.bars import BY_WEAKNESS, Bar, by_weakness, components, draw_bars
-from resume_gym.apps.plot.dynamics import draw_dips
 from resume_gym.apps.plot.plot import of_evaluation, of_run, plot
 from resume_gym.apps.plot.reading import Evaluation, Played, read_evaluations, read_run
-from resume_gym.apps.plot.runs import draw_runs, grouped, mean_curve
-from resume_gym.apps.plot.smoothing import Dip, dips, smooth
-from resume_gym.apps.plot.spread import draw_efficiency, draw_rewards
+from resume_gym.apps.plot.rewards import draw_rewards
+from resume_gym.apps.plot.runs import draw_runs, grouped
 from resume_gym.apps.plot.style import apart, new_figure, save, styled
 from resume_gym.apps.plot.training import OVERVIEW, TRAINER, dashboard, draw_panels
 from resume_gym.cli import main
@@ -143,7 +141,7 @@ def test_a_run_becomes_pictures_without_overlaps(run: Path) -> None:
         read = read_run(run)
         assert read.title == "nano (model: policy)"
         drawn = dict(of_run(read, source=True))
-        assert list(drawn) == ["training", "trainer", "dips", "components", "weaknesses"]
+        assert list(drawn) == ["training", "trainer", "components", "weaknesses"]
         for name, figure in drawn.items():
             assert not faults(figure), name
     assert titles(drawn["training"]) == [panel.title for panel in OVERVIEW]
@@ -154,7 +152,7 @@ def test_a_run_becomes_pictures_without_overlaps(run: Path) -> None:
 def test_evaluations_become_pictures_without_overlaps(results: Path) -> None:
     with styled():
         drawn = dict(of_evaluation(read_evaluations([results]), source=True))
-        assert list(drawn) == ["components", "weaknesses", "rewards", "efficiency"]
+        assert list(drawn) == ["components", "weaknesses", "rewards"]
         for name, figure in drawn.items():
             assert not faults(figure), name
 
@@ -166,7 +164,7 @@ def test_many_agents_with_long_names_stay_legible() -> None:
         for i in range(9)
     ]
     played = [
-        Played(name, f"t{i}", "", noise.gauss(2, 1), {"layout": 1.0}, 5, 80)
+        Played(name, f"t{i}", "", noise.gauss(2, 1), {"layout": 1.0})
         for name in names
         for i in range(6)
     ]
@@ -182,10 +180,6 @@ def test_many_agents_with_long_names_stay_legible() -> None:
         assert bars
         faces = {(one.get_facecolor(), one.get_hatch()) for one in bars.axes[0].patches}
         assert len(faces) == len(names)
-        spots = draw_efficiency(evaluation, "title")
-        assert spots
-        marks = {(line.get_marker(), line.get_markerfacecolor()) for line in spots.axes[0].lines}
-        assert len(marks) == len(names)
 
 
 def test_held_out_points_have_the_errors_that_are_known(run: Path) -> None:
@@ -233,7 +227,6 @@ def test_panels_without_data_are_left_out() -> None:
             "Turns and calls an episode",
         ]
         assert draw_panels(rows, TRAINER, "text") is None
-        assert draw_dips(rows, "text") is None
 
 
 def test_another_domain_has_its_own_fields(tmp_path: Path) -> None:
@@ -259,20 +252,14 @@ def test_another_domain_has_its_own_fields(tmp_path: Path) -> None:
         ]
         assert not any("source" in one.get_text() for one in texts(bars))
     assert evaluation.episodes[0].parts == {"tool_syntax": 0.5, "layout": 1.0, "content": 0.0}
-    assert (evaluation.episodes[0].turns, evaluation.episodes[0].words) == (2, 3)
 
 
-def test_plain_episodes_have_rewards_and_turns_only(tmp_path: Path) -> None:
+def test_plain_episodes_have_rewards_only(tmp_path: Path) -> None:
     rows = [{"agent": "a", "rollout": i, "task_id": "t", "reward": 0.1 * i} for i in range(5)]
     write_lines(tmp_path / "episodes.jsonl", rows)
     with styled():
         drawn = dict(of_evaluation(read_evaluations([tmp_path])))
         assert [name for name, figure in drawn.items() if figure] == ["rewards"]
-        turns = [{**row, "turns": 2} for row in rows]
-        write_lines(tmp_path / "episodes.jsonl", turns)
-        efficiency = draw_efficiency(read_evaluations([tmp_path]), "plain")
-        assert efficiency
-        assert [one.get_xlabel() for one in efficiency.axes] == ["turns of an episode"]
 
 
 @pytest.mark.parametrize("steps", [1, 2, 40])
@@ -303,11 +290,6 @@ def test_the_dashboard_is_a_picture_of_everything(steps: int, tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
-def test_the_dashboard_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no metrics"):
-        dashboard([], tmp_path / "a.png", "a title")
-
-
 def test_labels_keep_apart() -> None:
     for wanted in ([0.5, 0.5, 0.5], [0.99, 1.0, 0.98, 0.1], [0.0, 0.01], [0.3]):
         placed = apart(wanted, 0.1)
@@ -316,79 +298,6 @@ def test_labels_keep_apart() -> None:
         assert max(heights) <= 0.98
         order = sorted(range(len(wanted)), key=wanted.__getitem__)
         assert [placed[i] for i in order] == heights
-
-
-def valley(length: int, bottom: int, depth: float, rise: float) -> list[float]:
-    """A rising line with a V of a fifth of its length in it."""
-    half = length / 10
-    return [rise * i / length - depth * max(0.0, 1 - abs(i - bottom) / half) for i in range(length)]
-
-
-def test_a_dip_is_found_where_it_is() -> None:
-    noise = random.Random(1)
-    curve = [one + noise.gauss(0, 0.03) for one in valley(100, 30, 1.0, 0.5)]
-    (dip,) = dips(curve)
-    assert 10 <= dip.peak <= 24
-    assert dip.trough in range(28, 33)
-    assert dip.back in range(36, 42)
-    assert dip.whole
-    smoothed = smooth(curve)
-    assert smoothed[dip.back] >= smoothed[dip.peak] > smoothed[dip.back - 1]
-
-
-def test_two_dips_and_a_partial_recovery_are_reported() -> None:
-    twice = [a + b for a, b in zip(valley(120, 30, 1, 0.2), valley(120, 80, 1, 0.2), strict=True)]
-    assert [abs(one.trough - at) < 3 for one, at in zip(dips(twice), (30, 80), strict=True)] == [
-        True,
-        True,
-    ]
-    half = [1.0] * 20 + [0.0] * 20 + [0.5] * 20
-    (dip,) = dips(half)
-    assert not dip.whole
-    assert smooth(half)[dip.back] == 0.5
-
-
-@pytest.mark.parametrize(
-    "curve",
-    [
-        [],
-        [1.0],
-        [1.0, 0.0, 1.0][:2],
-        [0.8] * 50,  # whose means differ in their last bits
-        [i / 50 for i in range(50)],
-        [-i / 50 for i in range(50)],
-        [1.0 - min(i, 25) / 50 for i in range(50)],  # falls and stays down
-    ],
-)
-def test_no_dip_where_nothing_comes_back(curve: list[float]) -> None:
-    assert dips(curve) == []
-
-
-def test_noise_is_not_a_dip() -> None:
-    noise = random.Random(0)
-    found = [
-        bool(dips([noise.gauss(0, 1) for _ in range(length)]))
-        for length in (10, 30, 100, 300)
-        for _ in range(100)
-    ]
-    assert sum(found) <= 8
-
-
-def test_the_gallery_marks_what_dips_and_names_the_rest() -> None:
-    rows = learning(100)
-    with styled():
-        figure = draw_dips(rows, "title")
-    assert figure
-    assert "content" in titles(figure)
-    assert "tool calls" not in titles(figure)
-    content = figure.axes[titles(figure).index("content")]
-    marks = [one.get_text() for one in content.findobj(Annotation) if isinstance(one, Text)]
-    (dip,) = dips([row["content"] for row in rows])
-    assert dip == Dip(*dip)
-    assert marks == [str(dip.trough + 1), str(dip.back + 1)]
-    (note,) = [text.get_text() for text in texts(figure) if "No dip:" in text.get_text()]
-    assert "tool calls" in note
-    assert "fits the page" in note
 
 
 @pytest.mark.slow
@@ -403,7 +312,7 @@ def test_the_same_data_give_the_same_bytes(run: Path, results: Path, tmp_path: P
     )
     again = [sys.executable, "-c", code, tmp_path / "two", run, results]
     subprocess.run(again, cwd=ROOT, check=True, timeout=600)
-    assert len(first.files) == 2 * (5 + 4)
+    assert len(first.files) == 2 * (4 + 3)
     for file in first.files:
         other = tmp_path / "two" / file.relative_to(tmp_path / "one")
         assert file.read_bytes() == other.read_bytes(), file.name
@@ -420,7 +329,7 @@ def test_a_run_has_its_pictures_in_its_folder(run: Path) -> None:
     rows = learning(3)
     write_lines(run / "metrics.jsonl", [{"step": 1, "reward": rows[0]["reward"]}])
     missing = plot([run], formats=["svg"]).missing
-    assert [one.name for one in missing] == ["trainer", "dips"]
+    assert [one.name for one in missing] == ["trainer"]
 
 
 def a_run(folder: Path, config: str, shift: float = 0, steps: int = 30) -> Path:
@@ -462,15 +371,9 @@ def test_runs_that_differ_in_their_seed_are_a_group(tmp_path: Path) -> None:
     assert len(training.lines[0].get_xdata()) == 30
 
 
-def test_the_mean_of_runs_has_a_standard_error() -> None:
-    curves = [{1: 1.0, 2: 5.0}, {1: 3.0, 2: 5.0, 3: 9.0}]
-    assert mean_curve(curves) == {1: (2.0, pytest.approx(1.0)), 2: (5.0, 0.0)}
-    assert mean_curve(curves[1:])[3] == (9.0, 0.0)
-
-
 def test_an_agent_has_one_colour_in_all_figures() -> None:
     played = [
-        Played(name, task, "", 1.0, {"layout": 1.0} if name == "second" else {}, 3, 9)
+        Played(name, task, "", 1.0, {"layout": 1.0} if name == "second" else {})
         for name in ("first", "second")
         for task in "ab"
     ]
@@ -497,7 +400,7 @@ def test_runs_with_equal_folder_names_get_separate_folders(run: Path, tmp_path: 
 def test_means_and_whiskers_are_those_of_the_tasks() -> None:
     rewards = {"easy": [3.0, 5.0], "hard": [0.0, 2.0], "odd": [4.0, 4.0]}
     played = [
-        Played("a", task, "weak_verbs", reward, {"layout": 1.0}, 1, 1)
+        Played("a", task, "weak_verbs", reward, {"layout": 1.0})
         for task, own in rewards.items()
         for reward in own
     ]
@@ -529,27 +432,12 @@ def test_the_sources_marks_stand_at_its_figures() -> None:
 
 def test_every_reward_is_in_the_histogram() -> None:
     for rewards in ([6.25], [-7.0, 0.5, 8.0], [0.01, 0.012, 0.013], [0.0, 900.0], [0.25] * 4):
-        played = [Played("a", str(i), "", one, {}, None, None) for i, one in enumerate(rewards)]
+        played = [Played("a", str(i), "", one, {}) for i, one in enumerate(rewards)]
         with styled():
             figure = draw_rewards(Evaluation("title", ("a",), played, 0, ()), "title")
         bars = figure.axes[0].patches
         assert sum(bar.get_height() for bar in bars) == pytest.approx(100)
         assert len(bars) < 70
-
-
-def test_long_names_leave_both_panels_their_room() -> None:
-    played = [
-        Played(f"{number}, a model with a name that is long", "t", "", 1.0, {}, 3, number)
-        for number in range(3)
-    ]
-    agents = tuple(one.agent for one in played)
-    with styled():
-        figure = draw_efficiency(Evaluation("title", agents, played, 0, ()), "title")
-        assert figure
-        figure.draw_without_rendering()
-    left, right = (axes.get_position() for axes in figure.axes)
-    assert right.x0 - left.x1 < 0.05
-    assert left.width == pytest.approx(right.width, rel=0.05)
 
 
 def test_what_could_not_be_graded_is_in_no_figure(results: Path, tmp_path: Path) -> None:
@@ -626,7 +514,6 @@ def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
     [
         ({}, "has neither metrics.jsonl nor episodes.jsonl"),
         ({"metrics.jsonl": ""}, "has not finished a step"),
-        ({"metrics.jsonl": '{"step": 1, "rew'}, "has not finished a step"),
         ({"metrics.jsonl": "\udcff\n"}, r"metrics.jsonl, line 1: "),
         ({"metrics.jsonl": "{oops}\n"}, r"metrics.jsonl, line 1: "),
         ({"metrics.jsonl": '{"reward": 1}\n'}, r"line 1: expected a key 'step'"),
@@ -636,10 +523,6 @@ def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
         ({"episodes.jsonl": ""}, "no episode has been graded"),
         ({"episodes.jsonl": '{"agent": "a", "task_id": "t"}\n'}, "expected a key 'rollout'"),
         (
-            {"episodes.jsonl": '{"agent":"a","task_id":"t","rollout":0,"reward":null}\n'},
-            "reward: expected a finite number, got None",
-        ),
-        (
             {"episodes.jsonl": '{"agent":"a","task_id":"t","rollout":0,"reward":1e999}\n'},
             "reward: expected a finite number, got inf",
         ),
@@ -648,8 +531,6 @@ def test_evaluations_are_drawn_together(results: Path, tmp_path: Path) -> None:
             "line 1: unhashable type",
         ),
         ({"metrics.jsonl": '{"step": "1"}\n'}, "line 1: step: expected a whole number from 0"),
-        ({"metrics.jsonl": '{"step": NaN}\n'}, "line 1: step: expected a whole number from 0"),
-        ({"metrics.jsonl": '{"step": -1}\n'}, "line 1: step: expected a whole number from 0"),
         ({"metrics.jsonl": '{"step": 1}\n{"step": 1.0}\n'}, "line 2: step: expected one row of s"),
         (
             {"metrics.jsonl": '{"step": 1}\n', "before.json": '{"reward": "1"}'},
@@ -698,7 +579,7 @@ def test_the_command_lists_the_files_it_writes(
     options.run(options)
     out, err = capsys.readouterr()
     assert [Path(line) for line in out.split()] == [
-        tmp_path / "out" / f"{name}.png" for name in ("training", "trainer", "dips")
+        tmp_path / "out" / f"{name}.png" for name in ("training", "trainer")
     ]
     assert all(Path(line).stat().st_size > 10_000 for line in out.split())
     assert err.startswith("nothing to draw for: ")

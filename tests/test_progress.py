@@ -1,11 +1,8 @@
-import io
 import math
 import random
 from statistics import fmean
 
-from rich.console import Console
-
-from learners.run.progress import Progress, describe
+from learners.run.progress import describe, line
 
 
 def series(steps: int) -> list[dict[str, float]]:
@@ -94,34 +91,10 @@ def test_a_collapse_of_the_entropy_and_a_gap_are_reported() -> None:
     ]
 
 
-def test_progress_in_a_log_is_a_line_a_step() -> None:
-    out = io.StringIO()
-    progress = Progress(4, done=1, console=Console(file=out, width=40))
-    progress.start()
-    for row in series(4)[1:]:
-        progress.update(row)
-    progress.say("Step 4: [a sentence] that is longer than the forty columns of the log.")
-    progress.stop()
-    lines = out.getvalue().splitlines()
-    assert len(lines) == 4
-    assert lines[0].startswith("step 2/4  reward ")
-    assert "tokens/s 1,234" in lines[0]
-    assert " left 0:00:0" in lines[2]
-    assert "[a sentence]" in lines[3]
-    assert "\x1b" not in out.getvalue()
-
-
-def test_progress_on_a_terminal_shows_the_last_steps_and_a_bar() -> None:
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=100, height=40)
-    progress = Progress(12, console=console)
-    progress.start()
-    for row in series(12):
-        progress.update({"step": row["step"], "reward": row["reward"]})
-    progress.stop()
-    last = out.getvalue().rsplit("\x1b[2K", 1)[-1]
-    assert "reward" in last
-    assert "tokens/s" not in last, "columns without values are hidden"
-    assert "12/12" in last
-    steps = [line.split()[0] for line in last.splitlines()[1:] if line.startswith("  ")]
-    assert steps == [str(step) for step in range(5, 13)]
+def test_progress_is_a_line_a_step() -> None:
+    *_, row = series(2)
+    text = line(row, 4, step_s=30.5)
+    assert text.startswith("step 2/4  reward ")
+    assert "tokens/s 1,234" in text
+    assert "judge tokens" not in text, "columns without values are hidden"
+    assert text.endswith("left 0:01:01")

@@ -1,6 +1,8 @@
 """Training in two processes: the numbers of one process, and errors instead of hangs."""
 
 import json
+import multiprocessing
+import multiprocessing.connection
 import os
 import re
 import subprocess
@@ -17,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 from tiny import ARCHITECTURES, save_tiny
 
+from learners.engines.server import free_port
 from learners.training.models import NANO
 
 pytestmark = pytest.mark.distributed
@@ -26,25 +29,40 @@ TESTS = Path(__file__).parent
 TIMEOUT_S = 300
 
 
-def launch(tasks: str, procs: int, folder: Path) -> dict[str, dict[str, Any]]:
-    """Run tasks of the worker in several processes; rank 0's results by backend and task.
+# imports take most of the time of a process, so they are forked from one that has them
+PRELOADED = [
+    "learners.training.backends.deepspeed",
+    "learners.training.backends.fsdp2",
+    "learners.training.trainer",
+    "learners.training.lora",
+    "transformers.models.llama.modeling_llama",
+    "transformers.models.qwen3.modeling_qwen3",
+]
 
-    All backends share a launch: most of its time is imports.
-    """
+
+def launch(tasks: Sequence[str], procs: int, folder: Path) -> dict[str, dict[str, Any]]:
+    """Run tasks of the worker in several ranks; rank 0's results by backend and task."""
     out = folder / "results.pt"
-    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={procs}"]
-    arguments = [tasks, ",".join(SHARDED), str(folder), str(out)]
-    command = [*torchrun, str(TESTS / "rank_worker.py"), *arguments]
-    path = f"{TESTS.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    done = subprocess.run(
-        [sys.executable, *command],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    shared = {
+        "TORCHELASTIC_RUN_ID": "test",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": str(procs),
+        "LOCAL_WORLD_SIZE": str(procs),
+    }
+    started = []
+    for rank in range(procs):
+        variables = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        arguments = variables, tasks, SHARDED, folder, out
+        started.append(context.Process(target=rank_worker.work, args=arguments))
+        started[-1].start()
+    multiprocessing.connection.wait([one.sentinel for one in started], TIMEOUT_S)
+    for one in started:
+        one.join(20)  # the others end with the first, or wait for it
+        one.kill()
+    assert [one.exitcode for one in started] == [0] * procs
     results: dict[str, dict[str, Any]] = torch.load(out, weights_only=False)
     return results
 
@@ -66,17 +84,17 @@ def local(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def parity(folder: Path) -> dict[str, dict[str, Any]]:
     """The same of two processes, by backend."""
-    return launch("parity", 2, folder)
+    return launch(["parity"], 2, folder)
 
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> dict[str, dict[str, Any]]:
     """Results by backend and task. One process saves, two load and save, one loads."""
-    alone = launch("resume", 1, folder)
-    together = launch("resume,bad_batches,full_disk", 2, folder)
+    alone = launch(["resume"], 1, folder)
+    together = launch(["resume", "bad_batches", "full_disk"], 2, folder)
     for backend in SHARDED:
         (folder / f"{backend}-1").rename(folder / f"old-{backend}-1")
-    again = launch("resume,attacked", 1, folder)
+    again = launch(["resume", "attacked"], 1, folder)
     return {
         backend: {
             **together[backend],
@@ -288,7 +306,7 @@ def stopped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_a_judge_error_ends_the_job_with_one_line_and_a_checkpoint(stopped: Stopped) -> None:
     _, runs, status, err = stopped
     assert status == 1, err
-    message = f"error: no verdict: the judge is away; the same command resumes {runs / 'job'}"
+    message = f"resume-gym: no verdict: the judge is away; the same command resumes {runs / 'job'}"
     assert err.splitlines()[-1] == message
     assert "Traceback" not in err
     (saved,) = (runs / "job" / "checkpoints").iterdir()
@@ -316,7 +334,7 @@ def test_a_killed_process_ends_the_job_which_resumes_bit_for_bit(
     _, err = process.communicate(timeout=60)
     if backend == "fsdp2":
         assert process.returncode > 0
-        assert "error: process 1 of 2 was ended by SIGKILL" in err
+        assert "resume-gym: process 1 of 2 was ended by SIGKILL" in err
         assert "Traceback" not in err
     # a process closes its pipes before it has ended, so closed pipes are not enough
     deadline = time.monotonic() + 60

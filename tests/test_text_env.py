@@ -15,8 +15,9 @@ import pytest
 from guessing import Failing, Guessing
 from scripted import Scripted
 
+from learners.build import make_orchestrator, make_workload
 from learners.config import Config, ConfigError, load
-from learners.rollouts.orchestrator import Orchestrator, StepRollouts
+from learners.rollouts.batch import Batch
 from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.text_env import Start, TextSession, opening
 from learners.rollouts.tokens import ChatTokens
@@ -106,13 +107,13 @@ def test_a_played_session_can_be_pickled() -> None:
 
 
 def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
-    work = Workload.of(CONFIG)
+    work = make_workload(CONFIG)
     assert work.judge is None
     turns = ["what", "3", "what", "what"]
     engine = Scripted(lambda key: turns)
     # the engine's own tokenizer speaks
     work = replace(work, chat=_chat())
-    made = Orchestrator(CONFIG, work, engine, Trajectories(tmp_path), print)
+    made = make_orchestrator(CONFIG, work, engine, Trajectories(tmp_path), print)
     batch = asyncio.run(made.batch(1))
     rollouts, figures = batch.rollouts, batch.summary
     assert len(rollouts) == 6
@@ -121,7 +122,9 @@ def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
         assert len({tuple(one.session.rewards) for one in group}) == 1  # type: ignore[attr-defined]
     assert type(figures) is Returns
     assert (figures.episodes, figures.tasks) == (6, 2)
-    silent = Orchestrator(CONFIG, work, Scripted(lambda key: []), Trajectories(tmp_path), print)
+    silent = make_orchestrator(
+        CONFIG, work, Scripted(lambda key: []), Trajectories(tmp_path), print
+    )
     again = asyncio.run(silent.batch(1)).rollouts
     assert [one.record() for one in again] == [one.record() for one in rollouts]
     assert len(Trajectories(tmp_path).graded(1, range(2))) == 6
@@ -132,7 +135,7 @@ def failing(
     notes: list[str],
     seeds: range = range(4),
     kept: Trajectories | None = None,
-) -> StepRollouts:
+) -> Batch:
     """A step of two groups of four episodes, of one turn each, with the faults of some steps."""
     Failing.faults, Failing.times = faults, count()
     opening.cache_clear()
@@ -140,7 +143,7 @@ def failing(
     work = Workload(Rules(max_turns=3), tasks, tasks[:1], None, _chat(), TextSession, Returns)
     config = replace(CONFIG, env="guessing:Failing-v0", group_size=4)
     return asyncio.run(
-        Orchestrator(config, work, Scripted(lambda key: ["yes"]), kept, notes.append).batch(1)
+        make_orchestrator(config, work, Scripted(lambda key: ["yes"]), kept, notes.append).batch(1)
     )
 
 
@@ -210,11 +213,11 @@ def _chat() -> ChatTokens:
 )
 def test_unsupported_environments_are_named(changes: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        Workload.of(replace(CONFIG, **changes))
+        make_workload(replace(CONFIG, **changes))
 
 
 def test_another_domain_of_editing_brings_its_own() -> None:
-    work = Workload.of(replace(CONFIG, env=NOTES))
+    work = make_workload(replace(CONFIG, env=NOTES))
     assert work.judge
     assert work.judge.name == "editor"
     assert not {one.task_id for one in work.tasks} & {one.task_id for one in work.held_out}

@@ -11,7 +11,7 @@ import torch
 from learners.advantages import by_turn
 from learners.aipo import due, train
 from learners.config import Config
-from learners.planning.verdicts import evaluations
+from learners.planning.plan import evaluations
 
 
 class Parts:

@@ -2,7 +2,6 @@ import errno
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,35 +162,12 @@ def test_wrong_values_in_a_whole_line_are_refused(change: dict[str, Any], tmp_pa
         kept.restore(9, planned())
 
 
-def test_texts_of_all_kinds_survive(tmp_path: Path) -> None:
-    kept = Trajectories(tmp_path)
-    one, _ = run(EDIT.replace("Built", "å \u2028 a\\nb 😀"), SUBMIT)
-    assert "a\nb 😀" in one.session.resume
-    kept.append(1, one)
-    (line,) = kept.path(1).read_text().splitlines()
-    assert json.loads(line)["text"] == one.session.resume
-    assert kept.restore(1, planned())[2].session.state == one.session.state
-
-
 def test_files_of_another_run_are_refused(tmp_path: Path) -> None:
     kept = Trajectories(tmp_path)
     one, _ = run(SUBMIT)
     kept.append(9, one)
     with pytest.raises(ConfigError, match=r"step-000009\.jsonl is of another run"):
         kept.restore(9, planned(1))
-
-
-def test_the_file_of_another_step_is_refused(tmp_path: Path) -> None:
-    kept = Trajectories(tmp_path)
-    one, _ = run(SUBMIT)
-    kept.append(9, one)
-    kept.path(9).rename(kept.path(8))
-    other = [replace(rollout, group=3) for rollout in planned()]
-    told = r"step-000008\.jsonl is of another run or step: it has group 4"
-    with pytest.raises(ConfigError, match=told):
-        kept.restore(8, other)
-    with pytest.raises(ConfigError, match=told):
-        kept.graded(8, range(2, 4))
 
 
 def test_no_episode_is_written_through_a_link(tmp_path: Path) -> None:

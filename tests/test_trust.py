@@ -59,7 +59,7 @@ def test_a_module_that_only_a_file_names_is_not_imported(
 ) -> None:
     argv = ["--config", "run/config.toml"]
     said = "env: run/config.toml names a module to import, 'planted:Planted-v0'"
-    assert told(argv, capsys) == f"error: {said}; if you trust it, add --trust-remote-code\n"
+    assert told(argv, capsys) == f"resume-gym: {said}; if you trust it, add --trust-remote-code\n"
     assert said in told([*argv, "--dry-run"], capsys)
     assert not (here / "imported.txt").exists()
     assert load([*argv, "--trust-remote-code"]).env == ENV
@@ -122,7 +122,9 @@ def test_keys_and_servers_that_only_a_file_names_are_refused(
     write(judge=json.dumps(judge))
     argv = ["--config", "run/config.toml"]
     refused = told(argv, capsys)
-    assert refused.startswith(f"error: judge: run/config.toml names a server or its key, '{said}'")
+    assert refused.startswith(
+        f"resume-gym: judge: run/config.toml names a server or its key, '{said}'"
+    )
     assert refused.endswith("; if you trust it, add --trust-remote-code\n")
     assert load([*argv, "--trust-remote-code"]).judge == json.dumps(judge)
     assert load([*argv, "--judge", json.dumps(judge)]).judge == json.dumps(judge)
@@ -211,13 +213,13 @@ def test_the_id_of_a_folder_is_written_to_no_other_file(here: Path) -> None:
         "resume_gym",
         *(
             pytest.param(f"learners.{name}", marks=pytest.mark.slow)
-            for name in ("aipo", "run.model_card")
+            for name in ("aipo", "imitation")
         ),
     ],
 )
 def test_files_in_the_current_folder_take_no_part(module: str, here: Path) -> None:
     imported_first = ("gymnasium", "numpy", "difflib") if module == "resume_gym" else ()
-    for name in ("cuda", "rich", "torch", "tyro", "shtab", *imported_first):
+    for name in ("cuda", "rich", "torch", "pydantic", "shtab", *imported_first):
         (here / f"{name}.py").write_text("raise SystemExit('planted')\n")
     done = subprocess.run(
         [sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False
@@ -230,7 +232,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     failure: OSError | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if failure:
-        monkeypatch.setattr("learners.launch.Workload.of", Mock(side_effect=failure))
+        monkeypatch.setattr("learners.launch.make_workload", Mock(side_effect=failure))
     else:
         Path("runs").touch()
     with pytest.raises(SystemExit) as stop:
@@ -238,7 +240,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     told = "runs/a/x: No space left on device" if failure else "runs/nano/trajectories: Not a dir"
     assert stop.value.code == 1
     said = capsys.readouterr().err
-    assert said.startswith(f"error: {told}")
+    assert said.startswith(f"resume-gym: {told}")
     assert said.count("\n") == 1
 
 

@@ -371,7 +371,7 @@ def test_the_table_is_filtered_and_sorted(page, run, folder):
     results = read(folder)
     show(page, run, "episodes")
     assert rows(page).count() == len(results.rows)
-    page.select_option("#filter-flag", "no submit")
+    page.select_option("#filter-flags", "no submit")
     expect(rows(page)).to_have_count(STEPS)
     page.select_option("#filter-step", "2")
     expect(rows(page)).to_have_count(1)
@@ -403,31 +403,6 @@ def test_nothing_has_been_played_yet(page, tmp_path):
     assert page.faults == []
 
 
-def test_rewards_of_any_size_have_few_bars(page, tmp_path):
-    lines = [
-        {"task_id": "t", "agent": "a", "rollout": n, "graded": True, "reward": reward, "text": ""}
-        for n, reward in enumerate((0.0, 3.5e8, 1e9))
-    ]
-    folder = tmp_path / "evaluation"
-    folder.mkdir()
-    (folder / "episodes.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    with served(folder) as address:
-        show(page, address, "")
-        assert page.locator("svg rect").count() == 3
-        assert page.locator("svg text").count() < 20
-        show(page, address, "episode/1")
-        assert page.locator(".chip").first.inner_text() == "a, rollout 0: 0.00"
-    assert page.faults == []
-
-
-def test_typing_keeps_the_focus(page, run):
-    show(page, run, "episodes")
-    page.locator("#filter-task").press_sequentially("2 <")
-    expect(rows(page)).to_have_count(GROUP)
-    assert page.evaluate("document.activeElement.id") == "filter-task"
-    assert page.input_value("#filter-task") == "2 <"
-
-
 def test_an_episode_shows_what_happened(page, run):
     session = play(evil_task(0), 0)
     show(page, run, "episode/0")
@@ -445,7 +420,7 @@ def test_an_episode_shows_what_happened(page, run):
             assert re.search(rf"{term.replace('_', ' ')}\s+[+−]{told}", ledger), term
 
 
-def test_the_page_ends_where_the_rules_say(page, run):
+def test_the_page_ends_where_the_rules_say(page, run, tmp_path):
     session = play(evil_task(0), 0)
     show(page, run, "episode/0")
     for moment, text in (("0", session.original), ("3", session.text)):
@@ -456,16 +431,10 @@ def test_the_page_ends_where_the_rules_say(page, run):
         assert items.count() == lines + 1
         assert f"{RULES.page_lines} lines" in items.nth(RULES.page_lines).text_content()
         assert page.locator(".page li.over").count() == lines - RULES.page_lines
-
-
-def test_a_page_with_room_shows_its_free_lines(page, tmp_path):
-    rules = Rules(max_turns=6, page_lines=60, page_width=40)
-    session = play(evil_task(0), 0, rules)
+    session = play(evil_task(0), 0, Rules(max_turns=6, page_lines=60, page_width=40))
     record = {**session.record(), "agent": "a", "rollout": 0}
-    folder = tmp_path / "evaluation"
-    folder.mkdir()
-    (folder / "episodes.jsonl").write_text(json.dumps(record) + "\n")
-    with served(folder) as address:
+    (tmp_path / "episodes.jsonl").write_text(json.dumps(record) + "\n")
+    with served(tmp_path) as address:
         show(page, address, "episode/0")
         free = 60 - wrapped_lines(session.text, 40)
         assert page.locator(".page li.free").count() == free
@@ -485,8 +454,7 @@ def test_original_and_final_stand_side_by_side(page, run):
 
 def test_two_of_a_group_are_compared(page, run):
     show(page, run, "episode/0")
-    page.select_option("#compare-with", "1")
-    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("link", name="compare with rollout 1").click()
     page.wait_for_selector('main[data-shows="#/compare/0/1"]')
     difference = play(evil_task(0), 0).reward - play(evil_task(0), 1).reward
     assert f"{difference:+.2f}" in page.locator("tr", has_text="reward").last.inner_text()
@@ -515,9 +483,8 @@ def test_an_evaluation_shows_agents_and_what_failed(page, evaluation):
     told = differences.locator("tbody tr").inner_text().split("\t")
     assert told == ["bad − good", "−5.00", "−6.00 to −4.00", "0.250", "-", "0 / 1 / 2"]
     page.locator("summary", has_text="Differences in other measures (1)").click()
-    other = page.get_by_role("region", name="Differences in other measures (1)")
-    assert other.locator("tbody th").all_inner_texts() == ["words an episode"]
-    assert page.locator("svg").count() == 2  # rewards of each agent
+    other = page.get_by_role("region", name="Differences in words an episode")
+    assert other.locator("tbody th").all_inner_texts() == ["bad − good"]
     show(page, evaluation, "episodes?outcome=not+graded")
     assert rows(page).count() == 1
     rows(page).locator("a").click()
@@ -613,7 +580,7 @@ def test_ten_thousand_episodes(page, tmp_path_factory):
         expect(page.locator("#found")).to_contain_text("10003 of 10003 episodes")
         assert rows(page).count() == 50
         assert page.evaluate("document.querySelectorAll('*').length") < 3000
-        page.select_option("#sort", "reward,1")
+        page.select_option("#filter-sort", "-reward")
         page.select_option("#filter-agent", "bad")
         expect(page.locator("#found")).to_contain_text("5002 of 10003 episodes")
         page.locator("button", has_text="Next").first.click()

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from learners.build import server_settings
 from learners.config import Config
 from learners.engines import Completion, Sampling
 from learners.engines.server import Server, headers, make_key
@@ -90,7 +91,7 @@ def server(
         @cache
         def started(head: str) -> Server:
             config = Config(model=str(folders[head]), engine="vllm", threads=1)
-            made = Server(config, 0, logs / f"{head}.log", print)
+            made = Server(server_settings(config), 0, logs / f"{head}.log", print)
             stack.callback(made.close)
             made.ready(300)
             return made
@@ -185,7 +186,7 @@ def test_an_update_that_was_left_open_is_followed_by_another(
         monkeypatch.undo()
         raise requests.ConnectionError("the connection is lost")
 
-    monkeypatch.setattr("learners.engines.vllm._Control.finish_weight_update", lose)
+    monkeypatch.setattr("learners.engines.control.Control.finish_weight_update", lose)
     model = models.load(str(folders["tied"]))
     changed(model, 9)
     named = list(model.named_parameters())

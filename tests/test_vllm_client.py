@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 from unittest.mock import AsyncMock
 
 import pytest
@@ -24,12 +25,13 @@ import torch
 from fake_vllm import FakeVLLM
 
 from learners import aipo
+from learners.build import make_distant_orchestrator
 from learners.config import Config
 from learners.engines import Completion, EngineError, RefusedError, Sampling, serve
-from learners.engines.server import Server, command, environment, own_address
+from learners.engines.server import Server, ServerSettings, command, environment
 from learners.engines.vllm import VLLMEngine, unreachable
 from learners.engines.vllm_plugin import KEY, KeyRequired
-from learners.rollouts.orchestrator import StepRollouts
+from learners.rollouts.batch import Batch
 from learners.rollouts.rollout import NOT_SAMPLED
 from learners.rollouts.rollout_source import RolloutSource
 from learners.rollouts.sampler import BackgroundSampler
@@ -39,6 +41,7 @@ from learners.training import models, ranks
 from resume_gym import TOOLS, tool_call
 
 SAMPLING = Sampling(0.7, 8, {5}, (1,))
+SERVER = ServerSettings("nano", "float32", 1, gpus=1, colocated=False, threads=0)
 
 
 def speak(ids: Sequence[int]) -> Sequence[int]:
@@ -86,15 +89,6 @@ def test_conversations_spread_and_stay(two: list[FakeVLLM]) -> None:
     assert len(first) == len(second) == 5
     assert not first.keys() & second.keys(), "a conversation stays where its prefix is"
     assert set(first.values()) == set(second.values()) == {4}
-
-
-def test_a_released_conversation_makes_room(two: list[FakeVLLM]) -> None:
-    one = engine(two)
-    talk(one, range(4))
-    for key in (0, 2):  # both of the first server
-        one.release(key)
-    talk(one, [10, 11])
-    assert [len(server.conversations) for server in two] == [4, 2]
 
 
 def test_a_failed_request_goes_to_another_server(two: list[FakeVLLM]) -> None:
@@ -215,21 +209,6 @@ def test_a_server_that_cannot_take_weights_is_an_error(two: list[FakeVLLM]) -> N
     assert "resume" not in two[1].calls, "half updated, it must not sample"
 
 
-def test_weights_are_sent_although_the_versions_came_late(
-    two: list[FakeVLLM], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = engine(two, timeout_s=0.5)
-    behind = one.behind
-
-    def late(version: int) -> list[str]:
-        time.sleep(0.6)
-        return behind(version)
-
-    monkeypatch.setattr(one, "behind", late)
-    one.load_weights(4, {"a": torch.zeros(2)}.items)
-    assert [server.version for server in two] == ["4", "4"]
-
-
 def test_addresses_without_a_server(two: list[FakeVLLM]) -> None:
     two[0].__exit__()
     assert unreachable([server.url for server in two]) == [two[0].url]
@@ -309,55 +288,6 @@ def test_a_server_that_fails_ends_the_transfer_to_the_others(
     assert [sender.closed.is_set() for sender in senders] == [True, True]
 
 
-def test_weights_that_find_no_memory_leave_no_rank_in_the_gathering(
-    two: list[FakeVLLM], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gathered: list[str] = []
-
-    def source() -> Iterator[tuple[str, torch.Tensor]]:
-        for name in "abcd":
-            gathered.append(name)
-            yield name, torch.zeros(2)
-
-    def full(*_: object) -> int:
-        raise OSError("no space left")
-
-    monkeypatch.setattr("learners.engines.vllm._CHUNK_BYTES", 1)
-    monkeypatch.setattr("os.write", full)
-    one = engine(two)
-    with pytest.raises(EngineError, match="weights 4 could not be sent: no space left"):
-        one.load_weights(4, source)
-    one.close()
-    assert gathered == list("abcd")
-
-
-def test_servers_elsewhere_are_given_an_address_that_they_reach(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    here = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "node-2": "10.0.0.1"}
-
-    class Probe(SimpleNamespace):
-        def __init__(self, *_: object) -> None:
-            super().__init__()
-
-        def connect(self, place: tuple[str, int]) -> None:
-            self.host = place[0]
-
-        def getsockname(self) -> tuple[str, int]:
-            return here[self.host], 40_000
-
-        def __enter__(self) -> Self:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    monkeypatch.setattr("socket.socket", Probe)
-    assert own_address(["http://127.0.0.1:8000", "http://localhost:8001"]) == "127.0.0.1"
-    assert own_address(["http://node-2:8000", "http://node-2:8001"]) == "10.0.0.1"
-    assert own_address(["http://127.0.0.1:8000", "https://node-2"]) == "10.0.0.1"
-
-
 @pytest.mark.parametrize("path", ["sleep", "wake_up"])
 def test_a_server_that_does_not_sleep_or_wake_is_an_error(path: str, two: list[FakeVLLM]) -> None:
     two[1].broken = path
@@ -424,11 +354,10 @@ def test_servers_import_nothing_from_the_current_folder(
     monkeypatch.chdir(tmp_path)
     shadow = tmp_path / "vllm.py"
     shadow.write_text("open('imported.txt', 'w').close()\n")
-    config = Config(engine="vllm")
-    words = command(config, 0, "127.0.0.1", 8000)
+    words = command(SERVER, 0, "127.0.0.1", 8000)
     start = words.index(sys.executable, 1)
     python = words[start : words.index("-c") + 1]
-    for options, safe in ((python, {}), ([sys.executable, "-c"], environment(config, 0))):
+    for options, safe in ((python, {}), ([sys.executable, "-c"], environment(SERVER, 0))):
         subprocess.run([*options, "import vllm"], env={**os.environ, **safe}, check=False)
         assert not (tmp_path / "imported.txt").exists()
 
@@ -450,7 +379,7 @@ def test_trainers_have_expandable_segments_unless_the_user_configured_the_alloca
     monkeypatch.setattr(os, "environ", dict(given))
     ranks.start()
     assert os.environ == trainer
-    found = environment(Config(engine="vllm"), 0)
+    found = environment(SERVER, 0)
     assert {name: value for name, value in found.items() if "ALLOC_CONF" in name} == server
 
 
@@ -458,9 +387,9 @@ def test_each_run_makes_a_key_that_no_command_line_shows(monkeypatch: pytest.Mon
     keys = []
     for given in ("", "", "mine"):
         monkeypatch.setenv(KEY, given)
-        key = environment(Config(engine="vllm"), 0)[KEY]
+        key = environment(SERVER, 0)[KEY]
         assert key == os.environ[KEY], "it is there for the clients"
-        assert key not in " ".join(command(Config(engine="vllm"), 0, "127.0.0.1", 8000))
+        assert key not in " ".join(command(SERVER, 0, "127.0.0.1", 8000))
         keys.append(key)
     assert len(set(keys)) == 3
     assert min(map(len, keys[:2])) > 40
@@ -479,7 +408,7 @@ def test_a_server_listens_where_rank_0_reaches_it(
     monkeypatch.setenv("MASTER_PORT", "29500")
     for rank, address in ((0, "127.0.0.1"), (8, "facing http://node-1:29500")):
         monkeypatch.setattr("learners.training.ranks.rank", lambda rank=rank: rank)
-        server = Server(Config(engine="vllm"), 0, tmp_path / "engine.log", print)
+        server = Server(SERVER, 0, tmp_path / "engine.log", print)
         assert server.url.startswith(f"http://{address}:")
         assert server._command[server._command.index("--host") + 1] == address
 
@@ -504,8 +433,9 @@ def beside(server: FakeVLLM, folder: Path, done: int = 0, **changes: object) -> 
     config = Config(
         **{"engine": "vllm", "eval_rollouts": 2, "steps": 9, **settings, **changes}  # type: ignore[arg-type]
     )
-    urls = [server.url]
-    made = BackgroundSampler(config, urls, Trajectories(folder), done, print)
+    build = partial(make_distant_orchestrator, config, [server.url], Trajectories(folder))
+    steps = range(done + 1, config.steps + 1)
+    made = BackgroundSampler(build, steps, config.max_staleness, print)
     made.published(done)
     return made
 
@@ -520,7 +450,7 @@ def played(folder: Path, step: int, count: int = 6) -> bool:
     return False
 
 
-def versions(one: StepRollouts) -> set[int]:
+def versions(one: Batch) -> set[int]:
     return {v for rollout in one.rollouts for v in rollout.versions} - {NOT_SAMPLED}
 
 
@@ -623,9 +553,8 @@ def test_a_difference_beyond_rounding_stops_the_run(
     limit: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = Config(precision=precision, temperature=temperature)
     trainer: Any = SimpleNamespace(gaps=lambda probes: torch.tensor(probes))
-    source = RolloutSource(config, trainer)
+    source = RolloutSource(trainer, temperature, precision, torch.float32, False, None)
     monkeypatch.setattr(source, "_update", lambda version: [0.0, 1.98 * limit])
     assert source.publish(1) == pytest.approx(0.99 * limit)
     monkeypatch.setattr(source, "_update", lambda version: [0.0, 2.02 * limit])
@@ -642,7 +571,7 @@ def test_a_missing_library_is_named_at_once(
 
     monkeypatch.setattr("ctypes.CDLL", none)
     with pytest.raises(EngineError, match=r"Debian's package libnuma1: libnuma\.so\.1"):
-        Server(Config(engine="vllm"), 0, tmp_path / "engine.log", print)
+        Server(SERVER, 0, tmp_path / "engine.log", print)
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["ends", "is ended"])

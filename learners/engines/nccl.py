@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, as_completed
-from typing import Any
+from typing import TypeVar
 
 import requests
 import torch
@@ -11,9 +11,12 @@ from torch import Tensor, dtype
 from vllm.distributed.weight_transfer import ParamMeta, WeightSource, WeightTransferTrainerFactory
 from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
 
+from learners.engines.control import Control
 from learners.engines.server import free_port, headers
 from learners.training import models, ranks
 from learners.training.policy import Policy
+
+_T = TypeVar("_T")
 
 
 class _Source(WeightSource):
@@ -44,7 +47,7 @@ class NCCLSender:
         RequestException: a server did not join the group.
     """
 
-    def __init__(self, control: Any, model: str, kind: dtype, address: str) -> None:
+    def __init__(self, control: Control, model: str, kind: dtype, address: str) -> None:
         sizes = [_workers(url) for url in control.urls]
         # NCCL rank 0 is the trainer; the workers of each server follow
         offsets = [1 + sum(sizes[:i]) for i in range(len(sizes))]
@@ -56,14 +59,14 @@ class NCCLSender:
             rank=0,
         )
         control.offsets = offsets
-        self._sender = _unless(
+        self._sender = _join_or_fail(
             control.failure,
             lambda: WeightTransferTrainerFactory.trainer_init(
                 info, client=control, source=self._source
             ),
         )
 
-    def send(self, control: Any, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    def send(self, control: Control, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Send all weights, as (name, full tensor), once; `control` is this update's client."""
         self._source.tensors = tensors
         self._sender.client = control
@@ -76,9 +79,9 @@ class NCCLSender:
         self._sender.shutdown()
 
 
-def _unless(failure: Future[Any], join: Callable[[], Any]) -> Any:
+def _join_or_fail(failure: Future[_T], join: Callable[[], _T]) -> _T:
     """Return the result of `join`, or raise the failure of a server, for which it would wait."""
-    joined: Future[Any] = Future()
+    joined: Future[_T] = Future()
 
     def run() -> None:
         try:

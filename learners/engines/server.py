@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,7 +19,6 @@ import psutil
 import requests
 import torch
 
-from learners.config import Config
 from learners.engines import EngineError, serve
 from learners.engines.vllm_plugin import KEY, OWNED, SHARED_MEMORY, KeyRequired
 from learners.training import models, ranks
@@ -41,13 +41,34 @@ _SERVER = "from vllm.entrypoints.launchers.api_server.entry import main; main()"
 _LAUNCHER = ("RANK", "LOCAL_", "GROUP_", "ROLE_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
 
 
+@dataclass(frozen=True)
+class ServerSettings:
+    """What a server is started with.
+
+    Attributes:
+        model: name or folder of the model.
+        precision: dtype of the weights, "float32" or "bfloat16".
+        seed: random seed.
+        gpus: number of GPUs per server.
+        colocated: whether the server shares its GPUs with a trainer.
+        threads: CPU threads, on a machine without GPUs; 0 for all cores.
+    """
+
+    model: str
+    precision: str
+    seed: int
+    gpus: int
+    colocated: bool
+    threads: int
+
+
 class Server:
     """A vLLM server process; `ready` waits until it answers.
 
     A thread restarts it after a crash, at the same address, with the weights of the model's folder.
 
     Args:
-        config: settings of the run.
+        settings: what the server is started with.
         number: index of the server on this machine, from 0; selects its GPUs.
         log: file for the server's output.
         note: called with a sentence at each restart.
@@ -60,13 +81,13 @@ class Server:
     """
 
     def __init__(
-        self, config: Config, number: int, log: Path, note: Callable[[str], object]
+        self, settings: ServerSettings, number: int, log: Path, note: Callable[[str], object]
     ) -> None:
         _require_libnuma()
         address, port = _address(), free_port()
         self.url = f"http://{address}:{port}"
-        self._command = command(config, number, address, port)
-        self._environment = environment(config, number)
+        self._command = command(settings, number, address, port)
+        self._environment = environment(settings, number)
         self._log = log
         self._note = note
         self._ending = threading.Event()
@@ -168,16 +189,16 @@ class Server:
         self._end()
 
 
-def command(config: Config, number: int, host: str, port: int) -> list[str]:
+def command(settings: ServerSettings, number: int, host: str, port: int) -> list[str]:
     """Return the command line of a server; `number` is its index on this machine."""
     cuda = torch.cuda.is_available()
-    settings: dict[str, object] = {
-        "model": models.folder(config.model),
+    options: dict[str, object] = {
+        "model": models.folder(settings.model),
         "host": host,
         "port": port,
-        "dtype": config.precision,
-        "seed": config.seed + 1000 * ranks.rank() + number,  # servers sample differently
-        "weight-transfer-config": json.dumps({"backend": transfer(config)}),
+        "dtype": settings.precision,
+        "seed": settings.seed + 1000 * ranks.rank() + number,  # servers sample differently
+        "weight-transfer-config": json.dumps({"backend": transfer(settings.colocated)}),
         # log-probabilities at the temperature, without sampling defaults from the model's folder
         "logprobs-mode": "processed_logprobs",
         "max-logprobs": 1,
@@ -186,27 +207,27 @@ def command(config: Config, number: int, host: str, port: int) -> list[str]:
     }
     switches = ["enable-scale-out", "disable-uvicorn-access-log"]
     if cuda:
-        settings["tensor-parallel-size"] = config.engine_gpus
-        settings["gpu-memory-utilization"] = COLOCATED_SHARE if config.colocated else GPU_SHARE
-        switches += ["enable-sleep-mode"] if config.colocated else []
+        options["tensor-parallel-size"] = settings.gpus
+        options["gpu-memory-utilization"] = COLOCATED_SHARE if settings.colocated else GPU_SHARE
+        switches += ["enable-sleep-mode"] if settings.colocated else []
     else:
         # without compilation, which takes longer than a whole run of a small model
         memory = psutil.virtual_memory().total
-        settings |= {"block-size": 32, "kv-cache-memory-bytes": kv_cache_bytes(memory)}
-        settings["distributed-executor-backend"] = "uni"
+        options |= {"block-size": 32, "kv-cache-memory-bytes": kv_cache_bytes(memory)}
+        options["distributed-executor-backend"] = "uni"
         switches += ["enforce-eager"]
-    flags = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
+    flags = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     watched = [sys.executable, "-P", str(Path(serve.__file__)), str(os.getpid())]
     server = [sys.executable, "-P", "-c", _SERVER]
     return [*watched, *server, *flags, *(f"--{name}" for name in switches)]
 
 
-def transfer(config: Config) -> str:
+def transfer(colocated: bool) -> str:
     """Return the weight transfer backend of the servers; NCCL needs a separate GPU at each end."""
-    return "nccl" if torch.cuda.is_available() and not config.colocated else SHARED_MEMORY
+    return "nccl" if torch.cuda.is_available() and not colocated else SHARED_MEMORY
 
 
-def environment(config: Config, number: int) -> Mapping[str, str]:
+def environment(settings: ServerSettings, number: int) -> Mapping[str, str]:
     """Return the environment of a server: this process's, without variables for trainers."""
     variables = {
         name: value
@@ -223,9 +244,9 @@ def environment(config: Config, number: int) -> Mapping[str, str]:
         "HF_HUB_OFFLINE": "1",
     }
     if torch.cuda.is_available():
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(_gpus(config, number))
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(_gpus(settings, number))
     else:
-        threads = str(config.threads or ranks.cores())
+        threads = str(settings.threads or ranks.cores())
         variables |= {
             "OMP_NUM_THREADS": threads,
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -240,12 +261,12 @@ def environment(config: Config, number: int) -> Mapping[str, str]:
     return variables
 
 
-def _gpus(config: Config, number: int) -> Sequence[str]:
+def _gpus(settings: ServerSettings, number: int) -> Sequence[str]:
     """Return the GPUs of a server; engines use the first GPUs of a machine, trainers the rest."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = visible.split(",") if visible else list(map(str, range(torch.cuda.device_count())))
-    first = number * config.engine_gpus
-    return gpus[first : first + config.engine_gpus]
+    first = number * settings.gpus
+    return gpus[first : first + settings.gpus]
 
 
 def kv_cache_bytes(memory_bytes: int) -> int:

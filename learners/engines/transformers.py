@@ -274,8 +274,6 @@ class TransformersEngine:
         Raises:
             ValueError: a conversation does not extend its tokens of the last turn.
         """
-        if not requests:
-            return []
         device = self._policy.model.device
         # default device of new tensors; skipped on CPUs, since it slows down every PyTorch call
         default = nullcontext() if device.type == "cpu" else device

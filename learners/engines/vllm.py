@@ -16,9 +16,8 @@ import os
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from typing import Any
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -28,8 +27,12 @@ from safetensors.torch import save
 from torch import Tensor
 
 from learners.engines import Completion, EngineError, RefusedError, Sampling, Weights
+from learners.engines.control import Control
 from learners.engines.server import headers, own_address
 from learners.engines.vllm_plugin import KEY
+
+if TYPE_CHECKING:
+    from learners.engines.nccl import NCCLSender
 
 _UNTRAINED = "default"
 """Version that vLLM assigns to the weights from the model's folder."""
@@ -76,7 +79,7 @@ class VLLMEngine:
         self._failures: dict[str, float] = {}
         self._session: aiohttp.ClientSession | None = None
         self._held: list[int] = []
-        self._nccl: Any = None
+        self._nccl: NCCLSender | None = None
 
     async def generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
         """Continue a conversation by one completion; see `Engine`."""
@@ -177,7 +180,7 @@ class VLLMEngine:
         An update that cannot be read ends it.
         """
         with contextlib.suppress(requests.RequestException):
-            _Control(urls, 0, _TRIED_S).update_weights({})
+            Control(urls, 0, _TRIED_S).update_weights({})
 
     def _send(self, behind: Sequence[str], version: int, source: Weights) -> None:
         if self._by_nccl:
@@ -186,7 +189,7 @@ class VLLMEngine:
         up = [url for url in behind if _version(url) is not None]
         if not up:
             raise requests.ConnectionError("no server answers")
-        control = _Control(up, version, self._timeout_s)
+        control = Control(up, version, self._timeout_s)
         self._hold(source)
         paths = [f"/proc/{os.getpid()}/fd/{file}" for file in self._held]
         with control.paused():
@@ -215,7 +218,7 @@ class VLLMEngine:
         versions = [_version(url) for url in self.urls]
         if None in versions:
             raise requests.ConnectionError("a server does not answer")
-        control = _Control(self.urls, version, self._timeout_s, self._leave_group)
+        control = Control(self.urls, version, self._timeout_s, self._leave_group)
         # a server that has just started belongs to no NCCL group, or to an old one
         if _UNTRAINED in versions:
             self._leave_group()
@@ -266,7 +269,7 @@ class VLLMEngine:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
-                _Control(self.urls, 0, self._timeout_s).post(path)
+                Control(self.urls, 0, self._timeout_s).post(path)
                 return
             except requests.RequestException as error:
                 if time.monotonic() > deadline:
@@ -287,81 +290,6 @@ class VLLMEngine:
 
 class _NotReadyError(Exception):
     """A server did not answer, but may do so later."""
-
-
-class _Control:
-    """Client of the servers' endpoints for weight updates; calls all servers concurrently.
-
-    It has the interface that vLLM's weight senders expect of their client.
-
-    Args:
-        urls: addresses of the servers.
-        version: of the weights.
-        timeout_s: timeout of a call in seconds.
-        on_failure: called as soon as a call fails, while others may still be waiting.
-
-    Attributes:
-        failure: raises the error of the first call that has failed.
-    """
-
-    def __init__(
-        self,
-        urls: Sequence[str],
-        version: int,
-        timeout_s: float,
-        on_failure: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.urls = urls
-        self.failure: Future[Any] = Future()
-        self._on_failure = on_failure
-        self.offsets: Sequence[int] = ()
-        self._version = version
-        self._timeout_s = timeout_s
-
-    def post(self, path: str, *bodies: Mapping[str, Any]) -> None:
-        """Post to all servers: no body, the same body, or one body for each server."""
-        each = bodies if len(bodies) > 1 else (bodies or ({},)) * len(self.urls)
-        with ThreadPoolExecutor(len(self.urls)) as threads:
-            list(threads.map(self._post, [f"{url}/{path}" for url in self.urls], each))
-
-    def _post(self, url: str, body: Mapping[str, Any]) -> None:
-        try:
-            answer = requests.post(
-                url, json=body or None, headers=headers(), timeout=self._timeout_s
-            )
-            if not answer.ok:
-                raise requests.HTTPError(f"{url}: {answer.status_code} {answer.text[:500]}")
-        except requests.RequestException as error:
-            # the sender and the other servers would wait in NCCL for the server that has failed
-            with contextlib.suppress(InvalidStateError):  # another has failed before
-                self.failure.set_exception(error)
-            self._on_failure()
-            raise
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Pause sampling while the weights change; unfinished completions continue afterwards."""
-        self.post("pause?mode=keep")
-        yield  # not in `try`: after a failure, servers with half of the weights must not resume
-        self.post("resume")
-
-    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        """Let the servers join the sender's group, each with a separate range of ranks.
-
-        They leave the group before it, which would keep its memory.
-        """
-        self.post("shutdown_weight_transfer_engine")
-        infos = ({"init_info": {**init_info, "rank_offset": offset}} for offset in self.offsets)
-        self.post("init_weight_transfer_engine", *infos)
-
-    def start_weight_update(self) -> None:
-        self.post("start_weight_update")
-
-    def update_weights(self, update_info: dict[str, Any]) -> None:
-        self.post("update_weights", {"update_info": update_info})
-
-    def finish_weight_update(self, weight_version: str | None = None) -> None:
-        self.post("finish_weight_update", {"weight_version": str(self._version)})
 
 
 def unreachable(urls: Iterable[str]) -> list[str]:

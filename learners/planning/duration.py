@@ -2,9 +2,7 @@
 
 from typing import NamedTuple
 
-from learners.config import Config
 from learners.planning.machine import Machine
-from learners.planning.verdicts import evaluations
 from learners.training.flops import peak_bandwidth
 
 BANDWIDTH = 0.7
@@ -31,6 +29,13 @@ class Serving(NamedTuple):
         return max(0, self.device - self.weights) // self.cache
 
 
+class Batches(NamedTuple):
+    """A number of batches with so many episodes each."""
+
+    number: int
+    episodes: int
+
+
 class Duration(NamedTuple):
     """Time of a run on GPUs, in seconds, without waiting for a judge.
 
@@ -48,27 +53,31 @@ class Duration(NamedTuple):
 
 
 def duration(
-    config: Config,
     machine: Machine,
     served: Serving | None,
+    servers: int,
     lengths: tuple[int, int],
     training: float | None,
-    held_out: int,
+    together: bool,
+    steps: Batches,
+    evaluations: Batches,
 ) -> Duration | None:
     """Estimate the time of a run; None without servers on known GPUs.
 
     Args:
-        config: settings of the run.
         machine: hardware of the run.
         served: memory of a server.
+        servers: number of servers on all machines.
         lengths: tokens of a prompt, and of an episode's replies.
         training: time to train on a step, in seconds.
-        held_out: number of held-out tasks in an evaluation.
+        together: whether a step is sampled while another is trained on.
+        steps: number of steps, and episodes of each.
+        evaluations: number of evaluations, and episodes of each.
     """
     bandwidth = peak_bandwidth(machine.gpus[0][0]) if machine.gpus else None
     if served is None or bandwidth is None or training is None:
         return None
-    (prompt, response), servers = lengths, config.engine_procs * machine.number
+    prompt, response = lengths
 
     def sampling(episodes: int) -> float:
         share = -(-episodes // servers)
@@ -77,8 +86,7 @@ def duration(
         read = served.weights + share / rounds * (prompt + response / 2) * served.cache
         return rounds * response * max(_TOKEN_S, read / (BANDWIDTH * bandwidth))
 
-    sample = sampling(config.groups * config.group_size)
-    step = max(sample, training) if config.max_staleness else sample + training
-    evaluation = sampling(held_out * config.eval_rollouts)
-    total = config.steps * step + evaluations(config) * evaluation
-    return Duration(sample, step, evaluation, total)
+    sample, evaluation = sampling(steps.episodes), sampling(evaluations.episodes)
+    step = max(sample, training) if together else sample + training
+    total = steps.number * step + evaluations.number * evaluation
+    return Duration(sampling=sample, step=step, evaluation=evaluation, total=total)

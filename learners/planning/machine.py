@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 import torch
 
-from learners.config import ConfigError
+from learners.errors import ConfigError
 
 _MEMORY_GB = {
     **{"B200": 180, "H200": 141, "H100 NVL": 94, "H100": 80, "A100": 80, "L40S": 48},

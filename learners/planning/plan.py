@@ -14,9 +14,11 @@ from typing import NamedTuple
 from torch import nn
 from transformers import PreTrainedModel
 
-from learners.config import Config, ConfigError
+from learners.build import make_workload
+from learners.config import Config
 from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
-from learners.planning.duration import Duration, Serving, duration
+from learners.errors import ConfigError
+from learners.planning.duration import Batches, Duration, Serving, duration
 from learners.planning.machine import Machine
 from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.rollouts.workload import Workload
@@ -31,10 +33,11 @@ UTILISATION = 0.45
 """Assumed share of a GPU's peak that training reaches."""
 _TASKS = 32  # tasks whose prompts are tokenized
 
-Row = tuple[str, str, str]
+Cells = tuple[str, str, str]
+"""A row of a table: name, value and note."""
 
 
-class Step(NamedTuple):
+class StepCosts(NamedTuple):
     """Costs of one optimizer step with turns of maximum length.
 
     Attributes:
@@ -57,7 +60,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """Resources of a configuration on a machine.
 
     Attributes:
@@ -80,7 +83,7 @@ class Plan:
 
     config: Config
     machine: Machine
-    processes: tuple[Row, ...]
+    processes: tuple[Cells, ...]
     parameters: int
     trained: int
     context: int
@@ -90,12 +93,12 @@ class Plan:
     staged: int
     copy: int
     serving: Serving | None
-    step: Step
+    step: StepCosts
     verdicts: Verdicts | None
     duration: Duration | None
 
 
-def make_plan(config: Config, machine: Machine) -> Plan:
+def make_plan(config: Config, machine: Machine) -> RunPlan:
     """Plan a run, and check that it fits the machine.
 
     Raises:
@@ -108,19 +111,23 @@ def make_plan(config: Config, machine: Machine) -> Plan:
     counted = models.is_here(config.model)
     # the nano policy's chat template writes what Qwen3's does
     with without_keys():
-        work = Workload.of(config if counted else replace(config, model="nano"))
+        work = make_workload(config if counted else replace(config, model="nano"))
     sizes = Sizes.of(model.config)
-    step = _step(config, machine, world, make_cost(config, model), work, counted)
+    step = _step(config, machine, world, make_cost(model, bool(config.lora_rank)), work, counted)
     serving = _serving(config, sizes, machine) if _engines(config) else None
     parameters, trained = count_parameters(config, model)
     chunk = chunk_size(
         sizes.vocabulary, machine.gpus[first_trainer(config)][1] if machine.gpus else 0
     )
     memory = _training(config, sizes, (parameters, trained), world, step.row, chunk)
-    verdicts = Verdicts.of(config, work)
+    steps = Batches(config.steps, config.groups * config.group_size)
+    held_out = Batches(evaluations(config), len(work.held_out) * config.eval_rollouts)
+    verdicts = Verdicts.of(
+        work, *(batches.number * batches.episodes for batches in (steps, held_out))
+    )
     # sharded weights cannot sample, so rank 0 has a full fp32 copy
     embedded = config.engine == "transformers" and config.backend != "local"
-    plan = Plan(
+    plan = RunPlan(
         config=config,
         machine=machine,
         processes=tuple(_processes(config, machine, verdicts.url if verdicts else "")),
@@ -136,12 +143,14 @@ def make_plan(config: Config, machine: Machine) -> Plan:
         step=step,
         verdicts=verdicts,
         duration=duration(
-            config,
-            machine,
-            serving,
-            (step.prompt, work.rules.max_turns * config.max_tokens),
-            step.seconds,
-            len(work.held_out),
+            machine=machine,
+            served=serving,
+            servers=config.engine_procs * machine.number,
+            lengths=(step.prompt, work.rules.max_turns * config.max_tokens),
+            training=step.seconds,
+            together=config.max_staleness > 0,
+            steps=steps,
+            evaluations=held_out,
         ),
     )
     if machine.gpus:
@@ -217,7 +226,7 @@ def _step(
     cost: Callable[[PackedRow], float],
     work: Workload,
     counted: bool,
-) -> Step:
+) -> StepCosts:
     sessions = (work.session(task) for task in work.tasks[:_TASKS])
     ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
     prompts = [len(one) if counted else round(len(work.chat.read(one)) / CHARACTERS) for one in ids]
@@ -238,15 +247,23 @@ def _step(
     # real episodes are shorter and may fill rows up to the limit of `pack`
     rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
     limit = max(group, -(-config.groups * group // world))
-    return Step(
-        prompt,
-        counted,
-        rollout,
-        max(rollout, min(config.row_tokens, limit)),
-        sum(len(row.tokens) for row in rows),
-        sum(map(cost, rows)),
-        busiest / (UTILISATION * peak) if peak else None,
+    return StepCosts(
+        prompt=prompt,
+        counted=counted,
+        rollout=rollout,
+        row=max(rollout, min(config.row_tokens, limit)),
+        tokens=sum(len(row.tokens) for row in rows),
+        operations=sum(map(cost, rows)),
+        seconds=busiest / (UTILISATION * peak) if peak else None,
     )
+
+
+def evaluations(config: Config) -> int:
+    """Return the number of evaluations: before, during and after training.
+
+    An evaluation that is due after the last step counts as the one after training.
+    """
+    return 2 + ((config.steps - 1) // config.eval_every if config.eval_every else 0)
 
 
 def moments(config: Config) -> int:
@@ -290,7 +307,7 @@ def _serving(config: Config, sizes: Sizes, machine: Machine) -> Serving:
     return Serving(device, weights, 2 * sizes.layers * heads * sizes.head_size * wide)
 
 
-def _processes(config: Config, machine: Machine, judge: str) -> Iterator[Row]:
+def _processes(config: Config, machine: Machine, judge: str) -> Iterator[Cells]:
     def place(first: int, count: int = 1) -> str:
         return f"GPU {', '.join(map(str, range(first, first + count)))}" if machine.gpus else "CPU"
 
@@ -316,7 +333,7 @@ def _processes(config: Config, machine: Machine, judge: str) -> Iterator[Row]:
         yield "rollout process", "CPU", f"plays episodes{where}"
 
 
-def _check_gpus(plan: Plan) -> None:
+def _check_gpus(plan: RunPlan) -> None:
     config, machine, served = plan.config, plan.machine, plan.serving
     first = first_trainer(config)
     name, size = min(machine.gpus[first : first + config.trainer_procs], key=lambda gpu: gpu[1])
@@ -333,20 +350,20 @@ def _check_gpus(plan: Plan) -> None:
     _check_memory(plan, config.trainer_procs * (plan.offloaded + plan.staged))
 
 
-def _check_cpu(plan: Plan) -> None:
+def _check_cpu(plan: RunPlan) -> None:
     config, served = plan.config, plan.serving
     each = sum(plan.memory[:3]) + plan.offloaded + plan.staged
     trainers = config.trainer_procs * each + plan.copy
     _check_memory(plan, trainers + (config.engine_procs * served.device if served else 0))
 
 
-def _check_memory(plan: Plan, needed: int) -> None:
+def _check_memory(plan: RunPlan, needed: int) -> None:
     if 0 < plan.machine.memory_bytes < needed:
         limits = f"at most {in_bytes(plan.machine.memory_bytes)}, got {in_bytes(needed)}"
         raise ConfigError(f"the CPU's memory for weights, gradients, optimizer: expected {limits}")
 
 
-def _check_serving(plan: Plan) -> None:
+def _check_serving(plan: RunPlan) -> None:
     served, step = plan.serving, plan.step
     if served is None:
         return

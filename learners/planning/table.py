@@ -6,13 +6,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from learners.config import Config
 from learners.planning.duration import BANDWIDTH, Duration, Serving
-from learners.planning.plan import UTILISATION, Plan, Row, first_trainer, gpus, in_bytes, moments
-from learners.planning.verdicts import CHARACTERS, Verdicts, evaluations
+from learners.planning.plan import (
+    UTILISATION,
+    Cells,
+    RunPlan,
+    evaluations,
+    first_trainer,
+    gpus,
+    in_bytes,
+)
+from learners.planning.verdicts import CHARACTERS, Verdicts
 
 
-def show(plan: Plan, console: Console) -> None:
+def show(plan: RunPlan, console: Console) -> None:
     """Print a plan as tables, at most 100 columns wide."""
     config = plan.config
     title = f"{config.name}: {config.model}, {_count(plan.parameters)} parameters"
@@ -28,7 +35,7 @@ def show(plan: Plan, console: Console) -> None:
         console.print(grid)
 
 
-def _sections(plan: Plan) -> Iterator[tuple[str, list[Row]]]:
+def _sections(plan: RunPlan) -> Iterator[tuple[str, list[Cells]]]:
     several = plan.machine.number > 1
     yield f"Processes{' of each machine' if several else ''}", list(plan.processes)
     yield "Memory of a trainer, roughly", list(_memory_rows(plan))
@@ -36,11 +43,11 @@ def _sections(plan: Plan) -> Iterator[tuple[str, list[Row]]]:
         yield "Memory of an engine", list(_serving_rows(plan, plan.serving))
     yield "A step, turns at full length", list(_step_rows(plan))
     if plan.verdicts:
-        yield "Verdicts", list(_verdict_rows(plan.config, plan.verdicts))
+        yield "Verdicts", list(_verdict_rows(plan, plan.verdicts))
     yield "The run", list(_run_rows(plan))
 
 
-def _memory_rows(plan: Plan) -> Iterator[Row]:
+def _memory_rows(plan: RunPlan) -> Iterator[Cells]:
     config, row = plan.config, f"a row of {plan.step.row:,} tokens"
     shards = config.trainer_procs * plan.machine.number // config.replicas
     part = f", a part of {shards}" if shards > 1 else ""
@@ -50,7 +57,7 @@ def _memory_rows(plan: Plan) -> Iterator[Row]:
         "weights": ("weights", f"fp32{part}"),
         "gradients": ("gradients", f"fp32{adapters}{part}"),
         "optimizer": ("optimizer", f"Adam's moments{adapters}{part}"),
-        "gathered": ("weights in use", f"whole, {_kind(config)}"),
+        "gathered": ("weights in use", f"whole, {_kind(plan)}"),
         "reduced": ("gradients in use", "whole, of one layer or the head"),
         "checkpoints": ("inputs of layers", f"kept for {row}"),
         "layer": ("activations", f"of {layers}, {row}"),
@@ -73,18 +80,18 @@ def _memory_rows(plan: Plan) -> Iterator[Row]:
         yield "in the CPU's memory", in_bytes(plan.staged), note
 
 
-def _serving_rows(plan: Plan, served: Serving) -> Iterator[Row]:
+def _serving_rows(plan: RunPlan, served: Serving) -> Iterator[Cells]:
     config = plan.config
     parts = config.engine_gpus if plan.machine.gpus else 1
     part = f", a part of {parts}" if parts > 1 else ""
-    yield "weights", in_bytes(served.weights), f"{_kind(config)}{part}"
+    yield "weights", in_bytes(served.weights), f"{_kind(plan)}{part}"
     share = f"what is left of {in_bytes(served.device)}" if plan.machine.gpus else "its share"
     yield "KV cache", in_bytes(served.device - served.weights), share
     fit = served.tokens // plan.step.rollout
     yield "tokens in it", f"{served.tokens:,}", f"{fit:,} episodes of full length at once"
 
 
-def _step_rows(plan: Plan) -> Iterator[Row]:
+def _step_rows(plan: RunPlan) -> Iterator[Cells]:
     config, step = plan.config, plan.step
     groups = f"{config.groups} groups of {config.group_size}"
     yield "episodes", f"{config.groups * config.group_size:,}", groups
@@ -100,17 +107,18 @@ def _step_rows(plan: Plan) -> Iterator[Row]:
         share = f"at most, training at {100 * UTILISATION:.0f} % of the GPUs' peak"
         yield "time to train", f"{step.seconds:,.0f} s", share
     if plan.duration:
-        yield from _sampling_rows(config, step.seconds or 0.0, plan.duration)
+        yield from _sampling_rows(plan, plan.duration)
 
 
-def _sampling_rows(config: Config, training: float, times: Duration) -> Iterator[Row]:
+def _sampling_rows(plan: RunPlan, times: Duration) -> Iterator[Cells]:
     share = f"at most, decoding at {100 * BANDWIDTH:.0f} % of the bandwidth"
     yield "time to sample", f"{times.sampling:,.0f} s", share
-    note = f"of which the trainers wait {100 - 100 * training / times.step:.0f} %"
-    yield "time", f"{times.step:,.0f} s", "both, in turns" if config.colocated else note
+    waiting = 1 - (plan.step.seconds or 0.0) / times.step
+    note = f"of which the trainers wait {100 * waiting:.0f} %"
+    yield "time", f"{times.step:,.0f} s", "both, in turns" if plan.config.colocated else note
 
 
-def _verdict_rows(config: Config, verdicts: Verdicts) -> Iterator[Row]:
+def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
     parts = f"{verdicts.training:,} in training, {verdicts.held_out:,} in evaluations"
     yield "verdicts", f"{verdicts.total:,}", parts
     if verdicts.requests is None:
@@ -119,10 +127,9 @@ def _verdict_rows(config: Config, verdicts: Verdicts) -> Iterator[Row]:
         return
     each = f"{verdicts.requests} a verdict, to {verdicts.model}"
     yield "requests", f"{verdicts.requests * verdicts.total:,}", each
-    step = config.groups * config.group_size
+    step = plan.config.groups * plan.config.group_size
     how = f"tokens a step, at {CHARACTERS} characters a token"
     yield "the judge reads", f"{step * verdicts.read:,}", how
-    yield "the judge writes", f"{step * verdicts.written:,}", "tokens a step, without thinking"
     if verdicts.dollars is None and verdicts.url:
         yield "cost", "none", "if the judge's server is your own"
     elif verdicts.dollars is None:
@@ -132,14 +139,9 @@ def _verdict_rows(config: Config, verdicts: Verdicts) -> Iterator[Row]:
         yield "cost", f"${cost:,.0f}", "by list prices, without thinking and retries"
 
 
-def _run_rows(plan: Plan) -> Iterator[Row]:
+def _run_rows(plan: RunPlan) -> Iterator[Cells]:
     config = plan.config
     yield "steps", f"{config.steps:,}", ""
-    # the transformers engine alternates sampling and training
-    stale = config.max_staleness if config.engine == "vllm" else 0
-    yield "staleness", f"{stale}", "at most, in steps from sampling to training"
-    saved = 4 * plan.parameters + moments(config) * plan.trained
-    yield "a checkpoint", in_bytes(saved), f"every {config.save_every} steps; up to three are kept"
     every = f", every {config.eval_every} steps" if config.eval_every else ""
     episodes = f"{config.eval_tasks * config.eval_rollouts:,}"
     yield "an evaluation", episodes, f"episodes; before and after{every}"
@@ -159,8 +161,8 @@ def _run_rows(plan: Plan) -> Iterator[Row]:
         yield "time", "unknown", "estimated only for bf16 on known GPUs"
 
 
-def _kind(config: Config) -> str:
-    return "bf16" if config.precision == "bfloat16" else "fp32"
+def _kind(plan: RunPlan) -> str:
+    return "bf16" if plan.config.precision == "bfloat16" else "fp32"
 
 
 def _count(number: float, unit: str = "") -> str:

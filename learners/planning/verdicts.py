@@ -3,10 +3,10 @@
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from learners.config import Config, ConfigError
+from learners.errors import ConfigError
 from learners.rollouts.workload import Workload
 from resume_gym.judges import AsyncJudge
-from resume_gym.judges.prompt import COMPARISON, SUPPORT
+from resume_gym.judges.prompt import COMPARISON, ITEMS, SUPPORT
 from resume_gym.judges.votes import Votes
 from resume_gym.llm import Answer
 from resume_gym.llm.prices import dollars
@@ -16,7 +16,7 @@ CHARACTERS = 3.6
 
 SmolLM2's tokenizer has 3.5 to 3.9 on the prompts of real tasks; larger vocabularies have more."""
 # an answer with eight changes, and one with ten and a claim, in the lengths that the prompts allow
-_ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400}
+_ANSWER_TOKENS = {COMPARISON: 750, SUPPORT: 400, ITEMS: 400}
 _TASKS = 32  # tasks whose prompts are measured
 
 
@@ -51,8 +51,8 @@ class Verdicts(NamedTuple):
         return self.training + self.held_out
 
     @classmethod
-    def of(cls, config: Config, work: Workload) -> "Verdicts | None":
-        """Estimate the verdicts of a run; None if it has no judge.
+    def of(cls, work: Workload, training: int, held_out: int) -> "Verdicts | None":
+        """Estimate so many verdicts; None if the run has no judge.
 
         Raises:
             ConfigError: an answer of estimated length exceeds the judge's budget.
@@ -60,8 +60,7 @@ class Verdicts(NamedTuple):
         judge: Any = work.judge
         if judge is None:
             return None
-        held_out = len(work.held_out) * config.eval_rollouts * evaluations(config)
-        own = cls(judge.name, config.steps * config.groups * config.group_size, held_out)
+        own = cls(judge.name, training, held_out)
         votes, asked = 1, judge
         while isinstance(asked, Votes):
             votes, (asked,) = votes * asked.votes, asked.parts
@@ -86,11 +85,3 @@ class Verdicts(NamedTuple):
             written=written,
             dollars=price,
         )
-
-
-def evaluations(config: Config) -> int:
-    """Return the number of evaluations: before, during and after training.
-
-    An evaluation that is due after the last step counts as the one after training.
-    """
-    return 2 + ((config.steps - 1) // config.eval_every if config.eval_every else 0)

@@ -17,15 +17,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_model
 from torch import Tensor
 
-from learners.config import Config, ConfigError, read_toml
+from learners.config import Config, read_toml
 from learners.engines import EngineError, RefusedError, Sampling
-from learners.engines.server import Server
+from learners.engines.server import Server, ServerSettings
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine, unreachable
+from learners.errors import ConfigError
 from learners.rollouts import rollout
 from learners.rollouts.tokens import ChatTokens
 from learners.training import checkpoint, models, ranks
-from learners.training.backends.step import make_policy, merge_adapters
+from learners.training.backends.step import PolicySettings, make_policy
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from resume_gym import EditSession
@@ -102,7 +103,7 @@ class FoundModel:
             record["prompting"] = prompting
         return cls(config, weights, record, prompting)
 
-    def player(self, tools: Sequence[Mapping[str, Any]]) -> "ModelPlayer":
+    def player(self, tools: Sequence[Mapping[str, object]]) -> "ModelPlayer":
         """Load the model.
 
         Raises:
@@ -186,7 +187,7 @@ class ModelPlayer:
         tools: tool schemas in OpenAI format.
     """
 
-    def __init__(self, model: FoundModel, tools: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, model: FoundModel, tools: Sequence[Mapping[str, object]]) -> None:
         config = self._config = model.config
         self._guided = model.prompting == "guided"
         self._chat = ChatTokens.of(config.model, tools)
@@ -218,9 +219,17 @@ class ModelPlayer:
                 engine.load_weights(version, lambda: _weights(config))
                 return engine
             self._logs = Path(tempfile.mkdtemp(prefix="resume-gym-"))
+            settings = ServerSettings(
+                config.model,
+                config.precision,
+                config.seed,
+                config.engine_gpus,
+                False,
+                config.threads,
+            )
             for number in range(config.engine_procs):
                 log = self._logs / f"engine-{number}.log"
-                self._servers.append(Server(config, number, log, lambda sentence: None))
+                self._servers.append(Server(settings, number, log, lambda sentence: None))
             for server in self._servers:
                 server.ready()
         except EngineError as problem:
@@ -283,16 +292,16 @@ class ModelPlayer:
 
 def _policy(found: FoundModel) -> Policy:
     config = found.config
-    model: Any = models.load(config.model)
-    model = model.to(ranks.device())
+    model = models.load(config.model, ranks.device())
     if found.weights is None:
         return Policy(model, config.temperature, config.precision).eval()
-    policy = make_policy(config, model, config.precision)
+    adapters = config.lora_rank, config.lora_alpha
+    settings = PolicySettings(config.model, config.temperature, config.precision, *adapters)
+    policy = make_policy(settings, model, config.precision)
     load_model(policy, str(found.weights))
     return policy.eval()
 
 
 def _weights(config: Config) -> Iterable[tuple[str, Tensor]]:
-    model: Any = models.load(config.model)
-    named = ((name, weight.detach()) for name, weight in model.named_parameters())
-    return merge_adapters(replace(config, lora_rank=0), named)
+    model = models.load(config.model)
+    return ((name, weight.detach()) for name, weight in model.named_parameters())

@@ -14,6 +14,8 @@ from learners.training.batching import Sample
 from resume_gym import Rules
 from resume_gym.json_lines import is_finite
 
+Record = Mapping[str, Any]
+"""A rollout as JSON values: a line of a trajectory file."""
 NOT_SAMPLED = -1
 """Version of tokens that the policy did not sample."""
 
@@ -22,7 +24,7 @@ class EpisodeError(Exception):
     """An environment raised an exception, the cause, or returned a malformed value."""
 
 
-class Episode(Protocol):
+class PlayableSession(Protocol):
     """An episode that a policy can play: an `EditSession` or a `TextSession`.
 
     Attributes:
@@ -61,14 +63,14 @@ class Episode(Protocol):
     @property
     def needs_verdict(self) -> bool: ...  # noqa: D102
     @property
-    def verdict(self) -> Any: ...  # noqa: D102
+    def verdict(self) -> object: ...  # noqa: D102
     def step(self, text: str) -> Any: ...  # noqa: D102
-    def grade(self, verdict: Any) -> Any: ...  # noqa: D102
+    def grade(self, verdict: Any) -> object: ...  # noqa: D102
     def close(self) -> None: ...  # noqa: D102
     def fork(self) -> Self: ...  # noqa: D102
-    def record(self) -> dict[str, Any]: ...  # noqa: D102
+    def record(self) -> Record: ...  # noqa: D102
     @classmethod
-    def replay(cls, task: Any, record: Mapping[str, Any]) -> Self: ...  # noqa: D102
+    def replay(cls, task: Any, record: Record) -> Self: ...  # noqa: D102
 
 
 @dataclass(slots=True)
@@ -89,13 +91,13 @@ class Rollout:
 
     group: int
     member: int
-    session: Episode
+    session: PlayableSession
     prompt: list[int]
     response: list[int] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
-    before: Episode | None = None
+    before: PlayableSession | None = None
 
     def append_observation(self, ids: Sequence[int]) -> None:
         """Append tokens that the policy did not sample."""
@@ -115,13 +117,13 @@ class Rollout:
         lists = self.prompt, self.response, self.sampled, self.logprobs
         return Sample(self.group, *lists, [0.0] * len(self.response))
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return the rollout as JSON values, as read by `restored`."""
         tokens = {name: getattr(self, name) for name in _TOKENS}
         key = {"group": self.group, "member": self.member}
         return {**key, **self.session.record(), "tokens": tokens}
 
-    def restored(self, record: Mapping[str, Any]) -> Self:
+    def restored(self, record: Record) -> Self:
         """Return a copy of this unplayed rollout with the recorded tokens and a replayed session.
 
         Raises:

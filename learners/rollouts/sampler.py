@@ -11,17 +11,15 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
-from learners.config import Config
-from learners.engines import Engine, EngineError
+from learners.engines import EngineError
 from learners.engines.vllm import VLLMEngine
-from learners.rollouts.orchestrator import Evaluation, Orchestrator, StepRollouts
-from learners.rollouts.trajectories import Trajectories
-from learners.rollouts.workload import Workload
+from learners.rollouts.batch import Batch
+from learners.rollouts.journal import Note
+from learners.rollouts.orchestrator import HeldOutResult, Orchestrator
 from learners.training import ranks
 
 SILENT_S = 120.0
@@ -31,115 +29,67 @@ _POLL_S = 0.2
 _END_S = 5.0
 
 
-class Sampler(Protocol):
-    """Interface of samplers.
+class InProcessSampler:
+    """Plays in this process while the caller waits.
 
     Attributes:
         idle: called repeatedly while the caller waits for another process.
     """
 
-    idle: Callable[[], None]
-
-    def batch(self, step: int) -> StepRollouts:
-        """Return the rollouts of a step; see `Orchestrator.batch`."""
-        ...
-
-    def evaluate(self, step: int) -> None:
-        """Start to play the held-out tasks."""
-        ...
-
-    def evaluations(self, wait: bool) -> list[tuple[int, Evaluation]]:
-        """Return (step, evaluation) pairs that ended since the last call, or wait for all."""
-        ...
-
-    def published(self, version: int) -> None:
-        """Announce that the engine has the weights of this version."""
-        ...
-
-    def close(self) -> None:
-        """Stop playing."""
-        ...
-
-
-class InProcessSampler:
-    """Plays in this process while the caller waits."""
-
-    def __init__(
-        self,
-        config: Config,
-        work: Workload,
-        engine: Engine,
-        trajectories: Trajectories,
-        note: Callable[[str], object],
-    ) -> None:
+    def __init__(self, orchestrator: Orchestrator) -> None:
         self._runner = asyncio.Runner()
-        self._orchestrator = Orchestrator(config, work, engine, trajectories, note)
-        self._ended: list[tuple[int, Evaluation]] = []
+        self._orchestrator = orchestrator
+        self._ended: list[tuple[int, HeldOutResult]] = []
         self.idle: Callable[[], None] = lambda: None
 
-    def batch(self, step: int) -> StepRollouts:
-        """See `Sampler`."""
+    def batch(self, step: int) -> Batch:
+        """Return the graded rollouts of a step; see `Orchestrator.batch`."""
         return self._runner.run(self._orchestrator.batch(step))
 
     def evaluate(self, step: int) -> None:
-        """See `Sampler`."""
+        """Start to play the held-out tasks."""
         self._ended.append((step, self._runner.run(self._orchestrator.evaluate(step))))
 
-    def evaluations(self, wait: bool) -> list[tuple[int, Evaluation]]:
-        """See `Sampler`."""
+    def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
+        """Return (step, result) pairs that ended since the last call, or wait for all."""
         ended, self._ended = self._ended, []
         return ended
 
     def published(self, version: int) -> None:
-        """Do nothing: no episode waits for weights."""
+        """Announce that the engine has these weights, for which no episode waits here."""
 
     def close(self) -> None:
-        """See `Sampler`."""
+        """Stop playing."""
         self._orchestrator.close()
         self._runner.close()
 
 
-@dataclass(frozen=True)
-class _Start:
-    """Arguments of the rollout process; see `BackgroundSampler`."""
-
-    config: Config
-    urls: Sequence[str]
-    trajectories: Trajectories
-    done: int
-    parent: int
+Build = Callable[[Note], tuple[Orchestrator, VLLMEngine]]
+"""Makes an orchestrator and its engine, given where its sentences go; can be pickled."""
 
 
 class BackgroundSampler:
     """Runs an orchestrator in a separate process.
 
     Args:
-        config: settings of the run.
-        urls: addresses of the vLLM servers.
-        trajectories: storage of rollouts.
-        done: number of steps that are already done.
+        build: makes the orchestrator, in that process.
+        steps: numbers of the steps to play.
+        max_staleness: maximum age of the sampling weights, in optimizer steps.
         note: called with sentences for the run's journal.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        urls: Sequence[str],
-        trajectories: Trajectories,
-        done: int,
-        note: Callable[[str], object],
-    ) -> None:
+    def __init__(self, build: Build, steps: range, max_staleness: int, note: Note) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
-        start = _Start(config, urls, trajectories, done, os.getpid())
-        self._process = context.Process(target=_run, args=(start, other), daemon=True)
+        arguments = build, steps, max_staleness, os.getpid(), other
+        self._process = context.Process(target=_run, args=arguments, daemon=True)
         self._process.start()
         other.close()
         self._note = note
         self.idle: Callable[[], None] = lambda: None
         self._heard = time.monotonic()
-        self._batches: dict[int, StepRollouts] = {}
-        self._ended: list[tuple[int, Evaluation]] = []
+        self._batches: dict[int, Batch] = {}
+        self._ended: list[tuple[int, HeldOutResult]] = []
         self._playing = 0
 
     @property
@@ -147,26 +97,26 @@ class BackgroundSampler:
         """Process id of the rollout process."""
         return self._process.pid or 0
 
-    def batch(self, step: int) -> StepRollouts:
-        """See `Sampler`."""
+    def batch(self, step: int) -> Batch:
+        """See `InProcessSampler`."""
         while step not in self._batches:
             self._listen()
         return self._batches.pop(step)
 
     def evaluate(self, step: int) -> None:
-        """See `Sampler`."""
+        """See `InProcessSampler`."""
         self._playing += 1
         self._tell("evaluate", step)
 
-    def evaluations(self, wait: bool) -> list[tuple[int, Evaluation]]:
-        """See `Sampler`."""
+    def evaluations(self, wait: bool) -> list[tuple[int, HeldOutResult]]:
+        """See `InProcessSampler`."""
         while self._playing and (wait or self._pipe.poll()):
             self._listen()
         ended, self._ended = self._ended, []
         return ended
 
     def published(self, version: int) -> None:
-        """See `Sampler`."""
+        """See `InProcessSampler`."""
         self._tell("version", version)
 
     def _tell(self, kind: str, value: int) -> None:
@@ -207,7 +157,7 @@ class BackgroundSampler:
             raise value
 
     def close(self) -> None:
-        """See `Sampler`."""
+        """See `InProcessSampler`."""
         with contextlib.suppress(ConnectionError):
             self._pipe.send(("stop", 0))
         self._process.join(_END_S)
@@ -216,29 +166,27 @@ class BackgroundSampler:
         self._pipe.close()
 
 
-def _run(start: _Start, pipe: Connection) -> None:
+Sampler = InProcessSampler | BackgroundSampler
+
+
+def _run(build: Build, steps: range, max_staleness: int, parent: int, pipe: Connection) -> None:
     """Run the rollout process."""
-    ranks.die_with_parent(start.parent)
+    ranks.die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
-    asyncio.run(_Service(start, pipe).serve())
+    asyncio.run(_Service(build, steps, max_staleness, pipe).serve())
 
 
 class _Service:
     """Event loop of the rollout process."""
 
-    def __init__(self, start: _Start, pipe: Connection) -> None:
-        config = start.config
-        self._config = config
-        self._pipe = pipe
-        self._done = start.done
-        self._engine = VLLMEngine(start.urls, config.model, config.precision, config.timeout_s)
-        self._orchestrator = Orchestrator(
-            config, Workload.of(config), self._engine, start.trajectories, self._note
-        )
-        # one version too old for the first step: no episode starts before weights are published
-        self._version = start.done - config.max_staleness - 1
-        self._published = asyncio.Condition()
+    def __init__(self, build: Build, steps: range, max_staleness: int, pipe: Connection) -> None:
         self._out: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self._orchestrator, self._engine = build(self._note)
+        self._steps, self._max_staleness = steps, max_staleness
+        self._pipe = pipe
+        # one version too old for the first step: no episode starts before weights are published
+        self._version = steps.start - 1 - max_staleness - 1
+        self._published = asyncio.Condition()
 
     def _note(self, sentence: str) -> None:
         self._out.put_nowait(("note", sentence))
@@ -252,7 +200,7 @@ class _Service:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._hear(inbox, group))
-                group.create_task(self._orchestrator.watch())
+                group.create_task(self._orchestrator.watchdog.watch())
                 group.create_task(self._ahead(group))
         except* _StopError:
             pass
@@ -290,10 +238,9 @@ class _Service:
 
         The step that produces version v + 1 trains on tokens of versions v - max_staleness to v.
         """
-        config = self._config
-        for step in range(self._done + 1, config.steps + 1):
+        for step in self._steps:
             async with self._published:
-                oldest = step - 1 - config.max_staleness
+                oldest = step - 1 - self._max_staleness
                 while self._version < oldest:
                     await self._published.wait()
             group.create_task(self._batch(step))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import gymnasium
 
+from learners.rollouts.rollout import Record
 from resume_gym import Rules
 from resume_gym.tools import paired
 
@@ -51,7 +52,7 @@ class Opening(NamedTuple):
 
     prompt: str
     system_prompt: str
-    tools: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, object]]
 
 
 @lru_cache(maxsize=TEXT_TASKS)
@@ -74,7 +75,7 @@ def opening(task: Start) -> Opening:
         env.close()
 
 
-def _text(task: Start, observation: Any) -> str:
+def _text(task: Start, observation: object) -> str:
     if not isinstance(observation, str):
         kind = type(observation).__name__
         raise ValueError(f"env: expected observations that are texts, {task.env} gave a {kind}")
@@ -165,7 +166,7 @@ class TextSession:
             twin.step(text)
         return twin
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return the episode as JSON values."""
         return {
             "task_id": self.task.task_id,
@@ -178,7 +179,7 @@ class TextSession:
         }
 
     @classmethod
-    def replay(cls, task: Start, record: Mapping[str, Any]) -> Self:
+    def replay(cls, task: Start, record: Record) -> Self:
         """Replay a record and check the result against it.
 
         Raises:
@@ -194,6 +195,6 @@ class TextSession:
                 raise ValueError(f"{task.task_id}: the replay ends with another {name}")
         return session
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Mapping[str, object]:
         """Exclude the environment: only finished sessions are sent to other processes."""
         return {**self.__dict__, "_env": None}

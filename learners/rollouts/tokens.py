@@ -59,7 +59,7 @@ class ChatTokens:
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        tools: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, object]],
         ends: Iterable[int] = (),
     ) -> None:
         self._tokenizer = tokenizer
@@ -86,7 +86,7 @@ class ChatTokens:
         self._reply = lru_cache(maxsize=256)(self._make_reply)
 
     @classmethod
-    def of(cls, model: str, tools: Sequence[Mapping[str, Any]]) -> Self:
+    def of(cls, model: str, tools: Sequence[Mapping[str, object]]) -> Self:
         """Create the encoder of a model, given its name or folder.
 
         Raises:

@@ -9,11 +9,11 @@ is stored once.
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from learners.config import ConfigError
-from learners.rollouts.rollout import Rollout
+from learners.errors import ConfigError
+from learners.rollouts.rollout import Record, Rollout
 from learners.training.checkpoint import open_to_append, write_text
 from resume_gym.atomic_write import sync
 from resume_gym.json_lines import check_regular, seal, unseal
@@ -34,7 +34,7 @@ class Trajectories:
         self._folder = folder
         self._note = note
         self._kind = kind
-        self._restored: Mapping[tuple[int, int], Mapping[str, Any]] = {}
+        self._restored: Mapping[tuple[int, int], Record] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     def held_out(self) -> "Trajectories":
@@ -68,10 +68,16 @@ class Trajectories:
         sync(self.path(step))
         sync(self._folder)
 
-    def restore(self, step: int, planned: Sequence[Rollout]) -> list[Rollout]:
+    def restore(self, step: int, planned: Sequence[Rollout], whole: bool = False) -> list[Rollout]:
         """Return the planned rollouts, with those already on disk restored.
 
         If a rollout has two lines, the later one counts, since it includes the verdict.
+
+        Args:
+            step: number of the step.
+            planned: its unplayed rollouts.
+            whole: whether all are played again if any is missing. Log-probabilities depend on the
+                batch, so a smaller one would sample other tokens. Verdicts are kept in `before`.
 
         Raises:
             ConfigError: the file belongs to another run or step.
@@ -79,9 +85,13 @@ class Trajectories:
         played = self._restored = self._played(step, {one.group for one in planned})
         records = (played.get((rollout.group, rollout.member)) for rollout in planned)
         pairs = zip(planned, records, strict=True)
-        return [self._restore(step, rollout, record) for rollout, record in pairs]
+        restored = [self._restore(step, rollout, record) for rollout, record in pairs]
+        if not whole or all(rollout.session.done for rollout in restored):
+            return restored
+        again = zip(planned, restored, strict=True)
+        return [replace(rollout, before=old.session) for rollout, old in again]
 
-    def _restore(self, step: int, planned: Rollout, record: Mapping[str, Any] | None) -> Rollout:
+    def _restore(self, step: int, planned: Rollout, record: Record | None) -> Rollout:
         try:
             return planned.restored(record) if record else planned
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -91,20 +101,19 @@ class Trajectories:
             self._note(f"An episode of {task} is played again: {kind}: {error}")
             return planned
 
-    def graded(self, step: int, groups: Collection[int] | None = None) -> list[dict[str, Any]]:
+    def graded(self, step: int, groups: Collection[int] | None = None) -> list[Record]:
         """Return the record of each graded rollout of a step, by group and member."""
         # lines are in the order of verdicts, which is not reproducible
         played = sorted(self._played(step, groups).items())
         return [record for _, record in played if record["graded"]]
 
-    def _played(
-        self, step: int, groups: Collection[int] | None
-    ) -> dict[tuple[int, int], dict[str, Any]]:
+    def _played(self, step: int, groups: Collection[int] | None) -> dict[tuple[int, int], Record]:
         """Read the records by (group, member), and remove damaged lines."""
         path = self.path(step)
         if not path.exists():
             return {}
-        records, whole = {}, []
+        records: dict[tuple[int, int], Record] = {}
+        whole = []
         check_regular(path)
         *lines, rest = path.read_bytes().split(b"\n")
         for line in lines:

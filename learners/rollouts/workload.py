@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from typing import Any, Self, cast
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
-from learners.config import Config, ConfigError, check_env
-from learners.rollouts.rollout import Episode
+from learners.errors import ConfigError
+from learners.rollouts.rollout import PlayableSession
 from learners.rollouts.text_env import TEXT_TASKS, Start, TextSession
 from learners.rollouts.tokens import ChatTokens
 from resume_gym import Rules, Session, TaskError
 from resume_gym.agents import AGENTS
 from resume_gym.env import EditEnv
 from resume_gym.evaluation import Returns, Summary, evaluate, summarise
-from resume_gym.judges import Judge
+from resume_gym.judges import Judge, check_items
 from resume_gym.tasks import SPLITS
 
 TEXT_TURNS = 64
@@ -40,52 +41,58 @@ class Workload:
     held_out: Sequence[Any]
     judge: Judge | None
     chat: ChatTokens
-    session_type: type[Episode] = Session
+    session_type: type[PlayableSession] = Session
     summary_type: type[Returns] = Summary
 
     @classmethod
-    def of(cls, config: Config) -> Self:
-        """Create the workload of a configuration.
+    def of(cls, env: str, tasks: str, judge: str, model: str, eval_tasks: int) -> Self:
+        """Create the workload of an environment, whose module has been imported.
+
+        Args:
+            env: environment id.
+            tasks: task source; empty for the environment's default.
+            judge: name or JSON of the judge; empty for the environment's default.
+            model: name or folder of the model, for its tokenizer.
+            eval_tasks: maximum number of held-out tasks.
 
         Raises:
             ConfigError: the judge is unknown, or the environment or the model's chat template is
                 not supported.
             TaskError: the tasks cannot be loaded.
         """
-        given: dict[str, Any] = {"tasks": config.tasks, "judge": config.judge}
+        given: dict[str, Any] = {"tasks": tasks, "judge": judge}
         given = {name: value for name, value in given.items() if value}
-        check_env(config.env)
         try:
-            env = gymnasium.make(config.env)
-            if isinstance(env.unwrapped, EditEnv):
-                return cls._edited(config, given)
-            env.close()
+            made = gymnasium.make(env)
+            if isinstance(made.unwrapped, EditEnv):
+                return cls._edited(env, given, model, eval_tasks)
+            made.close()
             for name in given:
-                raise ConfigError(f"{name}: {config.env} takes none, since it is no `EditEnv`")
-            return cls._played(config, env.spec)
+                raise ConfigError(f"{name}: {env} takes none, since it is no `EditEnv`")
+            return cls._played(env, made.spec, model, eval_tasks)
         except (AttributeError, TypeError, gymnasium.error.Error) as error:
-            raise ConfigError(f"env: {config.env} cannot be made: {error}") from error
+            raise ConfigError(f"env: {env} cannot be made: {error}") from error
         except ValueError as error:
             # TaskError is a ValueError too
             raise error if isinstance(error, TaskError) else ConfigError(str(error)) from None
 
     @classmethod
-    def _edited(cls, config: Config, given: Mapping[str, Any]) -> Self:
-        made = (gymnasium.make(config.env, split=split, **given).unwrapped for split in SPLITS)
+    def _edited(cls, env: str, given: Mapping[str, Any], model: str, eval_tasks: int) -> Self:
+        made = (gymnasium.make(env, split=split, **given).unwrapped for split in SPLITS)
         train, held_out = cast("Iterator[EditEnv]", made)
         if train.judge is None:
-            raise ConfigError(f"judge: {config.env} has none; expected a name or JSON")
+            raise ConfigError(f"judge: {env} has none; expected a name or JSON")
+        check_items(train.judge, held_out.tasks)
         kind = train.session_type
-        chat = ChatTokens.of(config.model, kind.toolbox.schemas)
-        tasks = train.tasks, held_out.tasks[: config.eval_tasks]
-        return cls(train.rules, *tasks, train.judge, chat, kind)
+        chat = ChatTokens.of(model, kind.toolbox.schemas)
+        return cls(train.rules, train.tasks, held_out.tasks[:eval_tasks], train.judge, chat, kind)
 
     @classmethod
-    def _played(cls, config: Config, spec: Any) -> Self:
-        limit = spec.max_episode_steps
+    def _played(cls, env: str, spec: EnvSpec | None, model: str, eval_tasks: int) -> Self:
+        limit = spec.max_episode_steps if spec else None
         rules = Rules(max_turns=max(3, limit or TEXT_TURNS))  # the minimum of `Rules`
-        tasks = [Start(config.env, seed) for seed in range(TEXT_TASKS)]
-        held_out = [Start(config.env, TEXT_TASKS + n) for n in range(config.eval_tasks)]
+        tasks = [Start(env, seed) for seed in range(TEXT_TASKS)]
+        held_out = [Start(env, TEXT_TASKS + n) for n in range(eval_tasks)]
         # replaying records requires a deterministic environment: check it before training
         first = TextSession(tasks[0], rules)
         first.step("")
@@ -95,7 +102,7 @@ class Workload:
             message = "expected the same after the same seed and actions"
             raise ConfigError(f"env: {message}: {error}") from None
         first.close()
-        chat = ChatTokens.of(config.model, first.tools)
+        chat = ChatTokens.of(model, first.tools)
         return cls(rules, tasks, held_out, None, chat, TextSession, Returns)
 
     def floor(self) -> Summary | None:
@@ -110,6 +117,6 @@ class Workload:
         rules, judge = self.rules, self.judge
         return summarise(evaluate(AGENTS["floor"], self.held_out, rules, judge, session_type=kind))
 
-    def session(self, task: Any) -> Episode:
+    def session(self, task: Any) -> PlayableSession:
         """Return a new session on a task."""
         return self.session_type(task, self.rules)

@@ -12,7 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from learners.config import Config, ConfigError, differences, read_toml, to_toml
+from learners.config import Config, differences, read_toml, to_toml
+from learners.errors import ConfigError
 from learners.rollouts.trajectories import Trajectories
 from learners.training.checkpoint import open_to_append, write_text
 from resume_gym import EDITION
@@ -153,7 +154,7 @@ class RunFolder:
             )
         _append_line(self._metrics, metrics)
 
-    def append_evaluation(self, evaluation: Mapping[str, Any]) -> None:
+    def append_evaluation(self, evaluation: Mapping[str, object]) -> None:
         """Append an evaluation; it includes `step`."""
         _append_line(self._evaluations, evaluation)
 
@@ -240,7 +241,7 @@ def _check_result(result: Returns) -> None:
             check_figures(value, one.name)
 
 
-def _append_line(file: Path, row: Mapping[str, Any]) -> None:
+def _append_line(file: Path, row: Mapping[str, object]) -> None:
     with os.fdopen(open_to_append(file), "a", encoding="utf-8") as lines:
         lines.write(seal(row) + "\n")
     # to disk at once: a checkpoint that survives a power cut must not be without its metrics

@@ -13,14 +13,16 @@ import math
 import os
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from learners.config import Config, ConfigError, to_dict, to_toml
+import tomli_w
+
+from learners.errors import ConfigError
 from learners.run.folder import RunFolder
 from learners.training import checkpoint
 
@@ -28,8 +30,8 @@ PROJECT = "resume-gym"
 """Project in trackio, and in W&B unless WANDB_PROJECT is set."""
 
 
-class Row(NamedTuple):
-    """What is logged for a step: values by name, or a sentence.
+class LogEntry(NamedTuple):
+    """Values that are logged for a step, by name.
 
     Attributes:
         key: entry in `logged.json`; begins with the step.
@@ -37,55 +39,51 @@ class Row(NamedTuple):
 
     step: int
     key: str
-    content: Mapping[str, float] | str
+    values: Mapping[str, float]
 
 
-Write = Callable[[Sequence[Row]], None]
+Write = Callable[[Sequence[LogEntry]], None]
 """Writes rows so that they survive the death of this process; may raise any exception."""
-Open = Callable[[Config, RunFolder, str, int], AbstractContextManager[Write]]
+Settings = Mapping[str, object]
+"""Settings of the run, as values that TOML can represent."""
+Open = Callable[[Settings, RunFolder, str, int], AbstractContextManager[Write]]
 """Opens a logger, given the name of the run in it and the first missing step."""
 
 
 @contextmanager
-def _tensorboard(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+def _tensorboard(settings: Settings, run: RunFolder, name: str, first: int) -> Iterator[Write]:
     from torch.utils.tensorboard import SummaryWriter
 
     writer: Any
     with SummaryWriter(str(run.path / "tensorboard"), purge_step=first) as writer:
         if first == 0:
-            indented = to_toml(config).replace("\n", "\n    ")  # a code block in Markdown
+            indented = tomli_w.dumps(settings).replace("\n", "\n    ")  # a code block in Markdown
             writer.add_text("config", f"    {indented}", 0)
         writer.flush()
 
-        def write(rows: Sequence[Row]) -> None:
-            for step, _, content in rows:
-                if isinstance(content, str):
-                    writer.add_text("journal", content, step)
-                else:
-                    for tag, value in content.items():
-                        writer.add_scalar(tag, value, step)
+        def write(rows: Sequence[LogEntry]) -> None:
+            for step, _, values in rows:
+                for tag, value in values.items():
+                    writer.add_scalar(tag, value, step)
             writer.flush()
 
         yield write
 
 
 @contextmanager
-def _wandb(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+def _wandb(settings: Settings, run: RunFolder, name: str, first: int) -> Iterator[Write]:
     import wandb
 
     project = os.environ.get("WANDB_PROJECT") or PROJECT
-    names = {"project": project, "id": name, "name": config.name}
-    wandb_run: Any = wandb.init(**names, dir=run.path, config=to_dict(config), resume="allow")
+    names = {"project": project, "id": name, "name": settings["name"]}
+    wandb_run: Any = wandb.init(**names, dir=run.path, config=settings, resume="allow")
     # W&B's own step cannot decrease, but an evaluation can end after later training steps
     wandb_run.define_metric("step")
     wandb_run.define_metric("*", step_metric="step")
 
-    def write(rows: Sequence[Row]) -> None:
-        for step, _, content in rows:
-            if isinstance(content, str):  # the journal is a live file, uploaded when it has grown
-                wandb_run.save(run.path / "journal.md", base_path=run.path, policy="live")
-            else:
-                wandb_run.log({"step": step, **content})
+    def write(rows: Sequence[LogEntry]) -> None:
+        for step, _, values in rows:
+            wandb_run.log({"step": step, **values})
 
     try:
         yield write
@@ -96,22 +94,19 @@ def _wandb(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Wr
 
 
 @contextmanager
-def _trackio(config: Config, run: RunFolder, name: str, first: int) -> Iterator[Write]:
+def _trackio(settings: Settings, run: RunFolder, name: str, first: int) -> Iterator[Write]:
     import trackio
 
-    settings: dict[str, Any] = {"name": name, "config": to_dict(config), "resume": "allow"}
-    settings |= {"auto_log_cpu": False, "auto_log_gpu": False, "embed": False}
+    options: dict[str, Any] = {"name": name, "config": settings, "resume": "allow"}
+    options |= {"auto_log_cpu": False, "auto_log_gpu": False, "embed": False}
 
-    def write(rows: Sequence[Row]) -> None:
+    def write(rows: Sequence[LogEntry]) -> None:
         # trackio prints into the progress display, and reports failures only as warnings
         with redirect_stdout(StringIO()), warnings.catch_warnings(record=True) as failures:
             warnings.simplefilter("always", UserWarning)
-            trackio_run = trackio.init(PROJECT, **settings)
-            for step, _, content in rows:
-                text = isinstance(content, str)
-                trackio_run.log(
-                    {"journal": trackio.Markdown(content)} if text else content, step=step
-                )
+            trackio_run = trackio.init(PROJECT, **options)
+            for step, _, values in rows:
+                trackio_run.log(values, step=step)
             trackio.finish()  # an open run buffers rows in memory, where a crash would lose them
         if failures:
             raise OSError(str(failures[0].message))
@@ -128,13 +123,13 @@ REWINDING = frozenset({"tensorboard"})
 """Loggers that, when opened, discard what they have of the first missing step and later ones."""
 
 
-def require(config: Config) -> None:
-    """Check that the packages of the configured loggers are installed.
+def require(names: Iterable[str]) -> None:
+    """Check that the packages of loggers are installed.
 
     Raises:
         ConfigError: a package is missing; the message names the extra to install.
     """
-    for name in config.log_to:
+    for name in names:
         if find_spec(name) is None:
             raise ConfigError(f"log_to: {name} needs `pip install -e .[{name}]`")
 
@@ -142,15 +137,15 @@ def require(config: Config) -> None:
 class Loggers:
     """All loggers of a run.
 
-    >>> with Loggers(config, run, done) as loggers:
-    ...     loggers.say(step, sentence)
+    >>> with Loggers(["tensorboard"], to_dict(config), run, done) as loggers:
     ...     loggers.update()
 
     A logger that fails gets nothing more, and the run continues. When the run is resumed, the
     logger receives what it has missed.
 
     Args:
-        config: settings; `log_to` names the loggers.
+        names: names of the loggers.
+        settings: settings of the run, which loggers show.
         run: the run folder, truncated to the steps in `done`.
         done: steps that an earlier process has completed.
 
@@ -158,20 +153,19 @@ class Loggers:
         ConfigError: a logger cannot be opened, and no step has been completed yet.
     """
 
-    def __init__(self, config: Config, run: RunFolder, done: int) -> None:
+    def __init__(self, names: Iterable[str], settings: Settings, run: RunFolder, done: int) -> None:
         self._run, self._file = run, run.path / "logged.json"
         self._logged = _read_logged(self._file)
-        self._contexts = {name: ExitStack() for name in config.log_to}
+        self._contexts = {name: ExitStack() for name in names}
         self._open: dict[str, Write] = {}
-        self._sentences: list[Row] = []
         self._failures: dict[str, str] = {}
         for name, context in self._contexts.items():
-            new = {"name": f"{config.name}-{secrets.token_hex(4)}", "rows": []}
+            new = {"name": f"{settings['name']}-{secrets.token_hex(4)}", "rows": []}
             logged = self._logged.setdefault(name, new)
             keys = [key for key in logged["rows"] if _step(key) <= done]
             logged["rows"], first = keys, 1 + max(map(_step, keys), default=-1)
             with self._guarded(name):
-                opening = LOGGERS[name](config, run, logged["name"], first)
+                opening = LOGGERS[name](settings, run, logged["name"], first)
                 self._open[name] = context.enter_context(opening)
             if self._failures and done == 0:
                 raise ConfigError(f"log_to: {name}: {self._failures[name]}")
@@ -186,13 +180,9 @@ class Loggers:
         for warning in self._take_warnings():
             self._run.note(warning)
 
-    def say(self, step: int, sentence: str) -> None:
-        """Log a sentence of the journal with the next update."""
-        self._sentences.append(Row(step, f"{step} {sentence}", sentence))
-
     def update(self) -> list[str]:
         """Write to each logger what it lacks of the run folder; return warnings."""
-        rows = [*_rows(self._run), *self._sentences] if self._open else []
+        rows = list(_rows(self._run)) if self._open else []
         saved = checkpoint.latest(self._run.checkpoints)
         for name, write in list(self._open.items()):
             last = math.inf if name in REWINDING else saved[0] if saved else 0
@@ -225,30 +215,28 @@ class Loggers:
 
 
 def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of `logged.json`; those of another version, or damaged, are left out.
+    """Return the entries of `logged.json`; none if it is damaged, or of another version.
 
     Without its entry, a logger receives all steps again, in a new run.
     """
     try:
         entries = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    except (ValueError, RecursionError):
+        return {
+            name: {"name": entry["name"], "rows": [key for key in entry["rows"] if _step(key) >= 0]}
+            for name, entry in entries.items()
+        }
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return {}
-    found = {}
-    for name, entry in entries.items() if isinstance(entries, dict) else ():
-        with suppress(AttributeError, IndexError, TypeError, ValueError):
-            if entry.keys() == {"name", "rows"} and all(_step(key) >= 0 for key in entry["rows"]):
-                found[name] = entry
-    return found
 
 
-def _rows(run: RunFolder) -> Iterator[Row]:
+def _rows(run: RunFolder) -> Iterator[LogEntry]:
     """Yield the metrics and evaluations in the run folder."""
     for row in run.metrics():
         step = int(row.pop("step"))
-        yield Row(step, f"{step}", {_tag(name): value for name, value in row.items()})
+        yield LogEntry(step, f"{step}", {_tag(name): value for name, value in row.items()})
     for evaluation in run.evaluations():
         step = int(evaluation.pop("step"))
-        yield Row(step, f"{step} evaluation", _flat("held_out", evaluation))
+        yield LogEntry(step, f"{step} evaluation", _flat("held_out", evaluation))
 
 
 def _step(key: str) -> int:
@@ -263,7 +251,7 @@ def _tag(metric: str) -> str:
     return f"{'speed' if timed else 'train'}/{metric}"
 
 
-def _flat(head: str, figures: Mapping[str, Any]) -> dict[str, float]:
+def _flat(head: str, figures: Mapping[str, object]) -> dict[str, float]:
     """Return the numbers in nested mappings, named by their path."""
     flat: dict[str, float] = {}
     for name, value in figures.items():

@@ -1,9 +1,5 @@
-"""Model card of an exported policy, made from the run folder with the template `model_card.md`.
+"""Model card of an exported policy, made from the run folder with the template `model_card.md`."""
 
-python -m learners.run.model_card runs/NAME      # for a run whose model has no card
-"""
-
-import argparse
 import inspect
 import json
 import platform
@@ -19,18 +15,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from resume_gym.import_path import leave_current_folder
-
-if __name__ == "__main__":
-    leave_current_folder()
-
 import gymnasium
 import tomli_w
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 import resume_gym
-from learners.config import Config, ConfigError, read_toml, stop, to_dict
+from learners.config import Config, read_toml, to_dict
+from learners.errors import ConfigError
 from learners.planning.machine import Machine
+from learners.rollouts.rollout import Record
 from learners.rollouts.workload import Workload
 from learners.run.folder import Metrics, RunFolder
 from learners.training import models
@@ -102,7 +95,7 @@ def _base(model: str) -> Mapping[str, str | None]:
     return {"name": hub or folder.name, "hub": hub, "license": license_}
 
 
-def _setting(config: Config, name: str) -> Any:
+def _setting(config: Config, name: str) -> object:
     """Return the task source or the judge, which can be the default of the environment."""
     env = gymnasium.make(config.env)
     registered = env.spec.kwargs if env.spec else {}
@@ -165,7 +158,7 @@ def make(run: RunFolder) -> ModelCard:
     config = read_toml(run.path / "config.toml")
     metrics, before, after = run.metrics(), run.result("before"), run.result("after")
     columns = {"before training": before, "after training": after, "floor": run.result("floor")}
-    results: dict[str, Any] = {name: result for name, result in columns.items() if result}
+    results = {name: result for name, result in columns.items() if result}
     module, _, env = config.env.rpartition(":")
 
     def total(name: str) -> float:
@@ -182,7 +175,7 @@ def make(run: RunFolder) -> ModelCard:
         before=before,
         after=after,
         results=results,
-        sections=sections(results, errors=True),
+        sections=sections(results, details=True, errors=True),
         verdict=getattr(after, "verdict", {}),
         steps=len(metrics),
         episodes=len(metrics) * config.groups * config.group_size - total("dropped_episodes"),
@@ -198,9 +191,7 @@ def make(run: RunFolder) -> ModelCard:
     return card
 
 
-def _sample(
-    run: RunFolder, source: str | None, metrics: Sequence[Metrics]
-) -> Mapping[str, Any] | None:
+def _sample(run: RunFolder, source: str | None, metrics: Sequence[Metrics]) -> Record | None:
     """Return an episode of the last step; None if tasks may be somebody's private documents."""
     if source not in BUNDLED or not metrics:
         return None
@@ -260,23 +251,3 @@ def _shown(spec: object) -> str:
 def _plain(text: str) -> str:
     """Escape text for Markdown."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))
-
-
-def main() -> None:
-    """Write the card of a run whose model has none."""
-    parser = argparse.ArgumentParser(description="Write the model card of a run.")
-    parser.add_argument("run", type=Path, help="the run folder, runs/NAME")
-    run = RunFolder(parser.parse_args().run)
-    target = run.path / "model"
-    try:
-        models.folder(str(target))
-        if (target / CARD).exists():
-            raise ConfigError(f"{target / CARD} exists; move it to have a new card written")
-        write(run, target)
-    except (ConfigError, FileNotFoundError) as error:
-        stop(error)
-    print(target / CARD)
-
-
-if __name__ == "__main__":
-    main()

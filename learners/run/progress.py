@@ -1,4 +1,4 @@
-"""Progress of a run for people: milestones and warnings as sentences, and the terminal display."""
+"""Progress of a run for people: a line per step, and sentences on milestones and warnings."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,20 +6,7 @@ from datetime import timedelta
 from itertools import pairwise
 from statistics import fmean
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Progress as Bar
-from rich.table import Table
-
 from learners.run.folder import Metrics
-from resume_gym.terminal import Terminal
 
 WINDOW = 5
 """Steps per running mean."""
@@ -103,10 +90,8 @@ def _running_means(values: Sequence[float]) -> list[float]:
     return [fmean(values[max(0, i - WINDOW + 1) : i + 1]) for i in range(len(values))]
 
 
-_SHOWN_STEPS = 8
 # metric, column label, format
 _COLUMNS = (
-    ("step", "step", "{:.0f}"),
     ("reward", "reward", "{:.2f}"),
     ("tool_syntax", "tools", "{:.2f}"),
     ("layout", "layout", "{:.2f}"),
@@ -120,77 +105,16 @@ _COLUMNS = (
 )
 
 
-class Progress:
-    """Live display of a run on a terminal; one plain line per step elsewhere.
-
-    >>> progress = Progress(total=30)
-    >>> progress.start()
-    >>> progress.update(metrics)
-    >>> progress.stop()
+def line(metrics: Metrics, total: int, step_s: float) -> str:
+    """Return a completed step as one line.
 
     Args:
-        total: steps of the run.
-        done: steps that an earlier process has completed.
-        console: output; standard output if None.
+        metrics: metrics of the step.
+        total: number of steps of the run.
+        step_s: mean time of a step in seconds.
     """
-
-    def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
-        self._console = console or Terminal()
-        self._total = total
-        self._rows: list[Metrics] = []
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
-        # a step can take minutes, so the speed is estimated over the whole run
-        self._bar = Bar(*columns, console=self._console, speed_estimate_period=math.inf)
-        self._task = self._bar.add_task("training", total=total, completed=done)
-        self._live = Live(get_renderable=self._view, console=self._console)
-
-    def start(self) -> None:
-        """Start the live display; no effect if it runs or the console is not a terminal."""
-        if self._console.is_terminal and not self._live.is_started:
-            self._live.start()
-
-    def stop(self) -> None:
-        """Stop the live display; its last state remains visible. No effect if it is stopped."""
-        if self._live.is_started:
-            self._live.stop()
-
-    def update(self, metrics: Metrics) -> None:
-        """Show a completed step."""
-        self._rows = [*self._rows, metrics][-_SHOWN_STEPS:]
-        self._bar.update(self._task, completed=int(metrics["step"]))
-        if not self._console.is_terminal:
-            self._console.print(self._line(metrics), soft_wrap=True, highlight=False)
-
-    def say(self, sentence: str) -> None:
-        """Print a sentence above the display."""
-        self._console.print(sentence, soft_wrap=True, highlight=False, markup=False)
-
-    def _view(self) -> Group:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        shown = [column for column in _COLUMNS if any(column[0] in row for row in self._rows)]
-        for _, label, _ in shown:
-            table.add_column(label, justify="right")
-        for row in self._rows:
-            table.add_row(*(_cell(row, name, form) for name, _, form in shown))
-        return Group(table, self._bar.get_renderable())
-
-    def _line(self, metrics: Metrics) -> str:
-        cells = [
-            f"{label} {_cell(metrics, name, form)}"
-            for name, label, form in _COLUMNS[1:]
-            if name in metrics
-        ]
-        seconds = self._bar.tasks[0].time_remaining
-        remaining = "" if seconds is None else f"  left {timedelta(seconds=round(seconds))}"
-        return f"step {metrics['step']:.0f}/{self._total}  {'  '.join(cells)}{remaining}"
-
-
-def _cell(metrics: Metrics, name: str, form: str) -> str:
-    return form.format(metrics[name]) if name in metrics else ""
+    cells = [
+        f"{label} {form.format(metrics[name])}" for name, label, form in _COLUMNS if name in metrics
+    ]
+    left = timedelta(seconds=round(step_s * (total - metrics["step"])))
+    return f"step {metrics['step']:.0f}/{total}  {'  '.join(cells)}  left {left}"

@@ -1,28 +1,23 @@
-"""Reports of a run: metrics, evaluations, journal, model card and the terminal display."""
+"""Reports of a run: metrics, evaluations, journal, model card and lines in the terminal."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Self
 
-from learners.config import Config, ConfigError
-from learners.rollouts.orchestrator import Evaluation
+from learners.errors import ConfigError
+from learners.rollouts.orchestrator import HeldOutResult
 from learners.rollouts.workload import Workload
 from learners.run import model_card
 from learners.run.folder import Metrics, RunFolder
 from learners.run.loggers import Loggers
-from learners.run.progress import Progress, describe
+from learners.run.progress import describe, line
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
 from resume_gym.terminal import Terminal
-
-
-class _Batch(Protocol):
-    @property
-    def response_tokens(self) -> int: ...
 
 
 class Stopwatch:
@@ -37,27 +32,43 @@ class Stopwatch:
         now = time.monotonic()
         self._seconds[f"seconds_{phase}"], self._last = now - self._last, now
 
-    def metrics(self, batch: _Batch) -> dict[str, float]:
-        """Return the seconds of each phase, and response tokens per second over all of them."""
-        return {**self._seconds, "tokens_per_s": batch.response_tokens / (self._last - self._began)}
+    def metrics(self, tokens: int) -> dict[str, float]:
+        """Return the seconds of each phase, and `tokens` per second over all of them."""
+        return {**self._seconds, "tokens_per_s": tokens / (self._last - self._began)}
 
 
-class Report:
+class RunReport:
     """Writes the run's folder and shows progress on rank 0; does nothing on other ranks.
 
     Args:
-        config: settings of the run.
         run: its folder.
         work: tasks, rules and judge; None except on rank 0.
+        steps: number of steps of the run.
+        save_every: number of steps between two pictures of the metrics.
+        eval_rollouts: number of rollouts per held-out task.
+        title: title of the picture.
+        write_facts: writes and returns the facts of the run, given `work`.
+        open_loggers: opens the loggers, given the number of steps done.
         dashboard: draws metrics, evaluations and the floor into a file.
     """
 
     def __init__(
-        self, config: Config, run: RunFolder, work: Workload | None, dashboard: Callable[..., None]
+        self,
+        run: RunFolder,
+        work: Workload | None,
+        steps: int,
+        save_every: int,
+        eval_rollouts: int,
+        title: str,
+        write_facts: Callable[[Workload], Mapping[str, Any]],
+        open_loggers: Callable[[int], Loggers],
+        dashboard: Callable[..., None],
     ) -> None:
         self.model: Path = run.path / "model"
-        self._config, self._run, self._work = config, run, work
-        self._dashboard = dashboard
+        self._run, self._work = run, work
+        self._steps, self._save_every, self._eval_rollouts = steps, save_every, eval_rollouts
+        self._title, self._dashboard = title, dashboard
+        self._write_facts, self._open_loggers = write_facts, open_loggers
         self._console = Terminal()
         self._open = ExitStack()
 
@@ -75,45 +86,38 @@ class Report:
         """
         if not self._work:
             return
-        config, run = self._config, self._run
+        run, steps = self._run, self._steps
         if done and run.result("before") is None:  # trained weights must not be played for it
             raise ConfigError(
                 f"{run.path}: before.json is missing; restore it, or choose another name"
             )
-        facts = model_card.write_facts(run, config, self._work)
+        facts = self._write_facts(self._work)
         run.note(f"Command: {facts['command']}")
         run.note(f"resume-gym {facts['versions']['resume-gym']} on {facts['machine']}.")
         if done:
             run.note(f"Resumed after step {done}.")
-            self._say(f"{run.path}: resumed after step {done} of {config.steps}")
+            self._say(f"{run.path}: resumed after step {done} of {steps}")
         for sentence in run.truncate(done):
             run.note(sentence)
             self._say(f"warning: {sentence}")
-        if done < config.steps:
+        if done < steps:
             run.set_aside(done)
         if run.result("floor") is None and (floor := self._work.floor()):
             run.write_result("floor", floor)
         self._history = run.metrics()
-        self._loggers = self._open.enter_context(Loggers(config, run, done))
-        self._progress = Progress(config.steps, done, self._console)
+        self._loggers = self._open.enter_context(self._open_loggers(done))
 
     def result(self, when: str) -> Returns | None:
         """Return the held-out figures "before" or "after" training; None if not yet played."""
         result: Returns | None = ranks.broadcast(self._run.result(when) if self._work else None)
         if self._work and result is None:
-            self._progress.stop()
-            episodes = len(self._work.held_out) * self._config.eval_rollouts
-            message = f"playing {episodes} held-out episodes {when} training"
-            if not self._console.is_terminal:
-                self._say(message)
-            self._status = self._console.status(message)
-            self._status.start()
+            episodes = len(self._work.held_out) * self._eval_rollouts
+            self._say(f"playing {episodes} held-out episodes {when} training")
         return result
 
-    def write_result(self, when: str, step: int, evaluation: Evaluation) -> Returns:
+    def write_result(self, when: str, step: int, evaluation: HeldOutResult) -> Returns:
         """Keep the held-out figures "before" or "after" training."""
         if self._work:
-            self._status.stop()
             self._record(step, evaluation)
             self._run.write_result(when, evaluation.summary)
             self._update_loggers()
@@ -126,10 +130,10 @@ class Report:
         row = {"step": step, **metrics}
         self._history.append(row)
         self._run.append(row)
-        self._progress.start()
-        self._progress.update(row)
-        self._tell(step, describe(self._history))
-        if step % self._config.save_every == 0:
+        step_s = 3600 * model_card.hours(self._history) / len(self._history)
+        self._say(line(row, self._steps, step_s))
+        self._tell(describe(self._history))
+        if step % self._save_every == 0:
             self._draw()
 
     def evaluated(self, step: int) -> bool:
@@ -137,7 +141,7 @@ class Report:
         ended = [evaluation["step"] for evaluation in self._run.evaluations()] if self._work else ()
         return step in ended
 
-    def evaluations(self, ended: Sequence[tuple[int, Evaluation]]) -> None:
+    def evaluations(self, ended: Sequence[tuple[int, HeldOutResult]]) -> None:
         """Record evaluations, and keep the checkpoint of the best."""
         if not self._work:
             return
@@ -145,7 +149,7 @@ class Report:
             self._record(step, evaluation)
         self._update_loggers()
 
-    def _record(self, step: int, evaluation: Evaluation) -> None:
+    def _record(self, step: int, evaluation: HeldOutResult) -> None:
         if self.evaluated(step):  # by a process that ended before it wrote the result
             return
         run, (summary, versions, dropped) = self._run, evaluation
@@ -155,7 +159,7 @@ class Report:
         marked = best["step"] == step and checkpoint.mark_best(run.checkpoints, step)
         message = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
         left_out = f", {dropped} episodes left out" if dropped else ""
-        self._tell(step, [f"{message}{left_out}{', best so far' if marked else ''}."])
+        self._tell([f"{message}{left_out}{', best so far' if marked else ''}."])
 
     def finish(self, before: Returns, after: Returns) -> None:
         """Write the model card and show the figures before and after training."""
@@ -163,11 +167,10 @@ class Report:
             return
         if not (self.model / model_card.CARD).exists():
             hours = model_card.hours(self._run.metrics())
-            self._run.note(f"Ended: {self._config.steps} steps took {hours:.2f} hours.")
+            self._run.note(f"Ended: {self._steps} steps took {hours:.2f} hours.")
             self._draw()
             model_card.write(self._run, self.model)
         self._update_loggers()
-        self._progress.stop()
         floor = self._run.result("floor")
         self._console.print(
             table({"before": before, "after": after, **({"floor": floor} if floor else {})})
@@ -176,24 +179,22 @@ class Report:
         self._say(f"{self._run.path}: {files}")
 
     def _draw(self) -> None:
-        title = f"{self._config.name}: {self._config.model}"
         picture = self._run.path / model_card.PICTURE
         if self._history:  # whose file may be lost
             floor = self._run.result("floor")
             figures = floor.metrics() if floor else None
-            self._dashboard(self._history, picture, title, self._run.evaluations(), figures)
+            self._dashboard(self._history, picture, self._title, self._run.evaluations(), figures)
 
-    def _tell(self, step: int, sentences: Sequence[str]) -> None:
+    def _tell(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
             self._run.note(sentence)
-            self._progress.say(sentence)
-            self._loggers.say(step, sentence)
+            self._say(sentence)
 
     def _update_loggers(self) -> None:
         """Bring the loggers up to date; note and show the failure of one."""
         for sentence in self._loggers.update():
             self._run.note(sentence)
-            self._progress.say(sentence)
+            self._say(sentence)
 
     def _say(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True)
+        self._console.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -233,15 +233,15 @@ def _row(parts: Sequence[Sequence[Sample]]) -> PackedRow:
     predicts, targets, logprobs, advantages = map(torch.cat, zip(*tree.columns, strict=True))
     counts = torch.tensor([len(column[0]) for column in tree.columns])
     return PackedRow(
-        torch.tensor(tree.tokens),
-        torch.tensor(tree.positions),
-        tuple(tree.nodes),
-        predicts,
-        targets,
-        logprobs,
-        advantages,
-        torch.repeat_interleave(torch.arange(len(counts)), counts),
-        len(counts),
+        tokens=torch.tensor(tree.tokens),
+        positions=torch.tensor(tree.positions),
+        nodes=tuple(tree.nodes),
+        predicts=predicts,
+        targets=targets,
+        logprobs=logprobs,
+        advantages=advantages,
+        sequences=torch.repeat_interleave(torch.arange(len(counts)), counts),
+        rollouts=len(counts),
     )
 
 

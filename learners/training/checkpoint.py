@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from learners.config import ConfigError
+from learners.errors import ConfigError
 from resume_gym.atomic_write import UNFINISHED, replacing, sync
 from resume_gym.json_lines import read_bytes, seal, unseal
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from learners.config import ConfigError
+from learners.errors import ConfigError
 from learners.training.batching import PackedRow
 from learners.training.packed_attention import Node
 
@@ -75,16 +75,17 @@ class Sizes(NamedTuple):
         if config.model_type not in _QK_NORM:
             types = " or ".join(sorted(_QK_NORM))
             raise ConfigError(f"model: expected a {types} model, got {config.model_type!r}")
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         return cls(
-            config.num_hidden_layers,
-            config.hidden_size,
-            config.num_attention_heads,
-            config.num_key_value_heads,
-            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
-            config.intermediate_size,
-            config.vocab_size,
-            config.tie_word_embeddings,
-            _QK_NORM[config.model_type],
+            layers=config.num_hidden_layers,
+            width=config.hidden_size,
+            heads=config.num_attention_heads,
+            key_heads=config.num_key_value_heads,
+            head_size=size,
+            intermediate=config.intermediate_size,
+            vocabulary=config.vocab_size,
+            tied=config.tie_word_embeddings,
+            qk_norm=_QK_NORM[config.model_type],
         )
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from learners.config import ConfigError
+from learners.errors import ConfigError
 
 CHUNK = 1024
 """Least chunk size in tokens, and the chunk size on CPUs."""
@@ -31,7 +31,7 @@ def chunk_size(vocabulary: int, memory: int = 0) -> int:
     return max(CHUNK, min(4 * CHUNK, fits // CHUNK * CHUNK))
 
 
-class Head(nn.Linear):
+class ChunkedHead(nn.Linear):
     """Output layer of a causal LM that computes logits, or log-probabilities of targets.
 
     It shares the weight of the linear layer that it replaces, so tied embeddings stay tied and

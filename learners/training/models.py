@@ -27,7 +27,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from learners.config import ConfigError
+from learners.errors import ConfigError
 from resume_gym.user_errors import did_you_mean
 
 NANO = Path(__file__).parents[1] / "nano" / "policy"
@@ -45,11 +45,12 @@ _QWEN3 = {
 }
 
 
-def load(name: str) -> PreTrainedModel:
-    """Load a model in fp32, with the first layers frozen; see `freeze`.
+def load(name: str, device: torch.device | str = "cpu") -> PreTrainedModel:
+    """Load a model in fp32 onto a device, with the first layers frozen; see `freeze`.
 
     Args:
         name: "nano", "smollm2", a folder in Hugging Face format, or a downloaded model of the Hub.
+        device: of the weights.
 
     Raises:
         ConfigError: the model needs code from its folder, or its files cannot be read.
@@ -62,7 +63,7 @@ def load(name: str) -> PreTrainedModel:
     kind = AutoModelForCausalLM
     model = _read(kind, source, dtype=torch.float32, use_safetensors=True)
     with _readable(source):
-        return freeze(model)
+        return freeze(model.to(device))
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:

@@ -1,4 +1,18 @@
-"""Causal attention within packed rows of prefix trees: a node attends to its ancestors and itself.
+r"""Causal attention within packed rows of prefix trees: a node attends to its ancestors and itself.
+
+Here a group has two members, which share the prompt P and the turn A, and then differ, B and C.
+Another group has one member, D:
+
+    row     P P P | A A | B B B | C C | D D D D          node  start  stop  end
+            0       3     5       8     10      14        P      0      3    10
+                                                          A      3      5    10
+                       keys                               B      5      8     8
+                       P A B C D                          C      8     10    10
+    queries         P  \ . . . .                          D     10     14    14
+                    A  # \ . . .
+                    B  # # \ . .      \  causal block of a node
+                    C  # # . \ .      #  unmasked block: a node's descendants attend to all of it
+                    D  . . . . \      .  hidden, and not computed
 
 Implementations: blocks of a flash kernel, on CPUs and for half precision on CUDA, and otherwise a
 loop over PyTorch's SDPA, the reference in tests. `benchmarks/flex.py` has a candidate for CUDA.
@@ -18,6 +32,8 @@ _cpu_flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 # what `varlen_attn` calls; its own backward pass does not take a merged log-sum-exp
 _flash = torch.ops.aten._flash_attention_forward
 _flash_backward = torch.ops.aten._flash_attention_backward
+Scaling = float | None
+"""Factor of the scores; None for 1 / sqrt(size)."""
 
 
 class Node(NamedTuple):
@@ -32,7 +48,7 @@ class Node(NamedTuple):
 
 
 def packed_attention(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
+    query: Tensor, key: Tensor, value: Tensor, scaling: Scaling, nodes: tuple[Node, ...]
 ) -> Tensor:
     """Attend within the prefix trees of a packed row.
 
@@ -85,25 +101,33 @@ class _Block(NamedTuple):
     causal: bool
 
 
+_Forward = Callable[[Tensor, Tensor, Tensor, _Block, Scaling], tuple[Tensor, Tensor]]
+"""Maps query, key, value, block and scaling to outputs and log-sum-exps."""
+_Backward = Callable[
+    [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, _Block, Scaling], Sequence[Tensor]
+]
+"""Maps the gradient of the output, query, key, value, output, log-sum-exps, block and scaling to
+the gradients of query, key and value."""
+
+
 class _Kernel(NamedTuple):
     """Attention within one block, and its gradient.
 
     Attributes:
-        forward: maps query, key, value, block and scaling to outputs and log-sum-exps.
-        backward: maps the gradient of the output, query, key, value, output, log-sum-exps, block
-            and scaling to the gradients of query, key and value.
+        forward: computes a block.
+        backward: computes its gradient.
         widened: converts what the backward pass reads.
         segmented: whether a block may have several segments.
     """
 
-    forward: Callable[..., tuple[Tensor, Tensor]]
-    backward: Callable[..., Sequence[Tensor]]
+    forward: _Forward
+    backward: _Backward
     widened: Callable[[Tensor], Tensor]
     segmented: bool
 
 
 def _in_cpu_blocks(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
+    query: Tensor, key: Tensor, value: Tensor, scaling: Scaling, nodes: tuple[Node, ...]
 ) -> Tensor:
     heads = query.shape[1]
     key, value = repeat_heads(key, heads), repeat_heads(value, heads)
@@ -111,7 +135,7 @@ def _in_cpu_blocks(
 
 
 def _in_cuda_blocks(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
+    query: Tensor, key: Tensor, value: Tensor, scaling: Scaling, nodes: tuple[Node, ...]
 ) -> Tensor:
     # without repeated keys and values: the kernel knows grouped queries
     return _Blocks.apply(query, key, value, scaling, nodes, _CUDA)  # type: ignore[no-any-return,no-untyped-call]
@@ -131,31 +155,31 @@ class _Blocks(torch.autograd.Function):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        scaling: float | None,
+        scaling: Scaling,
         nodes: tuple[Node, ...],
         kernel: _Kernel,
     ) -> Tensor:
         out = torch.empty_like(query)
-        sums = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float))
+        lse = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float))
         for block in _blocks(nodes, kernel.segmented):
             rows, columns = block.rows, block.columns
             q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
-            part, part_sum = kernel.forward(q, k, v, block, scaling)
+            part, part_lse = kernel.forward(q, k, v, block, scaling)
             if block.causal:  # `_blocks` yields all self-blocks first
-                out[:, :, rows], sums[:, :, rows] = part, part_sum
+                out[:, :, rows], lse[:, :, rows] = part, part_lse
                 continue
             # each part of the softmax has the weight exp(its log-sum-exp - the total one)
-            total = torch.logaddexp(sums[:, :, rows], part_sum)
-            share = (part_sum - total).exp()[..., None]
+            total = torch.logaddexp(lse[:, :, rows], part_lse)
+            share = (part_lse - total).exp()[..., None]
             out[:, :, rows] = out[:, :, rows] * (1 - share) + part * share
-            sums[:, :, rows] = total
-        ctx.save_for_backward(query, key, value, out, sums)
+            lse[:, :, rows] = total
+        ctx.save_for_backward(query, key, value, out, lse)
         ctx.scaling, ctx.nodes, ctx.kernel = scaling, nodes, kernel
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *saved, sums = ctx.saved_tensors
+        *saved, lse = ctx.saved_tensors
         query, key, value, out, grad = (ctx.kernel.widened(states) for states in (*saved, grad))
         grads = [torch.zeros_like(states) for states in (query, key, value)]
         for block in _blocks(ctx.nodes, ctx.kernel.segmented):
@@ -163,7 +187,7 @@ class _Blocks(torch.autograd.Function):
             q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
             # The kernel recomputes the weights as exp(score - log-sum-exp). With the merged values,
             # these are the weights of the whole softmax, so gradients of blocks only need a sum.
-            merged = out[:, :, rows], sums[:, :, rows]
+            merged = out[:, :, rows], lse[:, :, rows]
             parts = ctx.kernel.backward(grad[:, :, rows], q, k, v, *merged, block, ctx.scaling)
             for total, part, place in zip(grads, parts, (rows, columns, columns), strict=True):
                 total[:, :, place] += part
@@ -187,13 +211,22 @@ def _blocks(nodes: tuple[Node, ...], segmented: bool) -> Iterator[_Block]:
 
 
 def _on_cpu(
-    query: Tensor, key: Tensor, value: Tensor, block: _Block, scaling: float | None
+    query: Tensor, key: Tensor, value: Tensor, block: _Block, scaling: Scaling
 ) -> tuple[Tensor, Tensor]:
     return _cpu_flash(query, key, value, 0.0, block.causal, scale=scaling)  # type: ignore[no-any-return]
 
 
-def _on_cpu_backward(*states: Any) -> Sequence[Tensor]:
-    *tensors, block, scaling = states
+def _on_cpu_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    block: _Block,
+    scaling: Scaling,
+) -> Sequence[Tensor]:
+    tensors = grad, query, key, value, out, lse
     return _cpu_flash_backward(*tensors, 0.0, block.causal, scale=scaling)  # type: ignore[no-any-return]
 
 
@@ -203,23 +236,31 @@ def _wide(states: Tensor) -> Tensor:
 
 
 def _on_cuda(
-    query: Tensor, key: Tensor, value: Tensor, block: _Block, scaling: float | None
+    query: Tensor, key: Tensor, value: Tensor, block: _Block, scaling: Scaling
 ) -> tuple[Tensor, Tensor]:
     q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
     bounds = _bounds(block.queries, block.keys, query.device)
-    out, sums, *_ = _flash(q, k, v, *bounds, 0.0, block.causal, False, scale=scaling)
-    return out.transpose(0, 1)[None], sums[None]
+    out, lse, *_ = _flash(q, k, v, *bounds, 0.0, block.causal, False, scale=scaling)
+    return out.transpose(0, 1)[None], lse[None]
 
 
-def _on_cuda_backward(*states: Any) -> Sequence[Tensor]:
-    *tensors, sums, block, scaling = states
-    parts = (states[0].transpose(0, 1) for states in tensors)
-    bounds = _bounds(block.queries, block.keys, sums.device)
+def _on_cuda_backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    block: _Block,
+    scaling: Scaling,
+) -> Sequence[Tensor]:
+    parts = (states[0].transpose(0, 1) for states in (grad, query, key, value, out))
+    bounds = _bounds(block.queries, block.keys, lse.device)
     # the kernel reads log-sum-exps as [heads, queries] without strides
-    sums = sums[0].contiguous()
-    unused = sums.new_empty(2, dtype=torch.uint64)  # state of the random numbers for dropout
+    lse = lse[0].contiguous()
+    unused = lse.new_empty(2, dtype=torch.uint64)  # state of the random numbers for dropout
     settings = 0.0, block.causal, unused, unused
-    grads = _flash_backward(*parts, sums, *bounds, *settings, scale=scaling)
+    grads = _flash_backward(*parts, lse, *bounds, *settings, scale=scaling)
     return [grad.transpose(0, 1)[None] for grad in grads]
 
 
@@ -228,9 +269,9 @@ def _bounds(
     queries: tuple[int, ...], keys: tuple[int, ...], device: torch.device
 ) -> tuple[Tensor, Tensor, int, int]:
     """Return cumulative lengths of queries and keys, int32 [segments + 1], and their limits."""
-    sums = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
+    starts = [list(accumulate(lengths, initial=0)) for lengths in (queries, keys)]
     with torch.inference_mode(False):  # autograd rejects inference tensors, even cached ones
-        of_queries, of_keys = torch.tensor(sums, dtype=torch.int32, device=device)
+        of_queries, of_keys = torch.tensor(starts, dtype=torch.int32, device=device)
     # For a limit of one query and grouped heads, the kernel reorders queries, and returns the
     # log-sum-exps of several segments in another order: a limit of two avoids that.
     return of_queries, of_keys, max(2, *queries), max(keys)
@@ -241,7 +282,7 @@ _CUDA = _Kernel(_on_cuda, _on_cuda_backward, lambda states: states, segmented=Tr
 
 
 def _in_a_loop(
-    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, nodes: tuple[Node, ...]
+    query: Tensor, key: Tensor, value: Tensor, scaling: Scaling, nodes: tuple[Node, ...]
 ) -> Tensor:
     """Reference implementation: one call per node."""
     heads = query.shape[1]

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from learners.training.attention import NAME
 from learners.training.batching import PackedRow
-from learners.training.head import Head
+from learners.training.head import ChunkedHead
 
 
 class Policy(nn.Module):
@@ -20,7 +20,7 @@ class Policy(nn.Module):
 
     Args:
         model: any transformers causal LM that uses `AttentionInterface`. Its head is replaced by
-            a `Head` with the same weight.
+            a `ChunkedHead` with the same weight.
         temperature: divisor of the logits, equal to the sampler's.
         precision: "float32", or "bfloat16" for autocast with fp32 weights.
         checkpointing: in training mode, store only the input of each layer and recompute the
@@ -38,7 +38,7 @@ class Policy(nn.Module):
     ) -> None:
         super().__init__()
         model.config._attn_implementation = NAME
-        model.set_output_embeddings(Head(model.get_output_embeddings()))
+        model.set_output_embeddings(ChunkedHead(model.get_output_embeddings()))
         if checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         if compiled:
@@ -79,7 +79,7 @@ def compile_parts(model: PreTrainedModel) -> None:
     would be compiled again. Rotary embeddings are a function of the model's source module, so
     they are compiled for all its models in this process.
     """
-    compiled: dict[type, Callable[..., Any]] = {}
+    compiled: dict[type, Callable[..., Tensor]] = {}
     for module in model.get_decoder().modules():
         kind = type(module)
         if kind.__name__.endswith(("MLP", "RMSNorm")):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cache
-from typing import Any
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -31,7 +31,8 @@ ALLOCATOR = ("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 _PR_SET_PDEATHSIG = 1
 _ORPHANED_S = 10.0
 
-_commands: Any = None
+_T = TypeVar("_T")
+_commands: dist.ProcessGroup | None = None
 _reserved = 0
 
 
@@ -96,7 +97,7 @@ def launch(procs: int, command: Sequence[str]) -> int:
         number, failure = error.get_first_failure()
         if failure.exitcode < 0:
             name = signal.Signals(-failure.exitcode).name
-            print(f"error: process {number} of {procs} was ended by {name}", file=sys.stderr)
+            print(f"resume-gym: process {number} of {procs} was ended by {name}", file=sys.stderr)
         return abs(failure.exitcode)
     return 0
 
@@ -167,16 +168,16 @@ def wait_for_end() -> None:
         time.sleep(_ORPHANED_S)
 
 
-def gather(value: Any) -> list[Any]:
+def gather(value: _T) -> list[_T]:
     """Return the values of all ranks, in order of rank, on all ranks."""
     if world() == 1:
         return [value]
-    values: list[Any] = [None] * world()
+    values = [value] * world()
     dist.all_gather_object(values, value, group=_commands)
     return values
 
 
-def broadcast(value: Any) -> Any:
+def broadcast(value: _T) -> _T:
     """Return rank 0's value on all ranks; the others wait for it without a practical limit."""
     if world() == 1:
         return value
@@ -186,9 +187,9 @@ def broadcast(value: Any) -> Any:
 
 
 @cache
-def background() -> Any:
+def background() -> dist.ProcessGroup | None:
     """Return a process group for background work; the first call is collective."""
-    return dist.new_group(backend="gloo", timeout=TIMEOUT)
+    return dist.new_group(backend="gloo", timeout=TIMEOUT)  # type: ignore[no-any-return]
 
 
 def barrier() -> None:

@@ -5,7 +5,7 @@ import math
 import pickle
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 
-from learners.config import Config
-from learners.losses import LOSSES, Loss
+from learners.losses import Loss
 from learners.training import checkpoint, models, ranks
-from learners.training.backends import make_backend
+from learners.training.backends.local import LocalBackend
 from learners.training.batching import PackedRow, Sample, pack
 from learners.training.checkpoint import CheckpointError
 
@@ -26,25 +25,36 @@ _STATE = "state.json"
 
 
 class Trainer:
-    """Trains the configured policy.
+    """Trains a policy.
 
     All methods are collective: every rank calls them with the same arguments.
 
     Args:
-        config: settings of the run.
+        backend: holds the weights and the optimizer.
+        model: name or folder of the model that training started from.
         checkpoints: the folder of all checkpoints, visible to all ranks.
+        loss: policy loss.
+        row_tokens: limit of a packed row, in tokens.
+        rate: maps the number of a step, from 1, to its learning rate.
 
     Attributes:
         policy: the policy that is trained; its weights may be sharded.
         state: JSON values of the algorithm, kept in checkpoints; empty at first.
     """
 
-    def __init__(self, config: Config, checkpoints: Path) -> None:
-        self._config = config
-        self._checkpoints = checkpoints
-        self._backend = make_backend(config)
-        self._pending: tuple[int, Future[Any] | None] | None = None
-        self.policy = self._backend.prepare(config)
+    def __init__(
+        self,
+        backend: LocalBackend,
+        model: str,
+        checkpoints: Path,
+        loss: Loss,
+        row_tokens: int,
+        rate: Callable[[int], float],
+    ) -> None:
+        self._backend, self._model, self._checkpoints = backend, model, checkpoints
+        self._loss, self._row_tokens, self._rate = loss, row_tokens, rate
+        self._pending: tuple[int, Future[object] | None] | None = None
+        self.policy = backend.prepare()
         self.state: Mapping[str, Any] = {}
 
     def resume(self) -> int:
@@ -66,13 +76,13 @@ class Trainer:
         return int(step)
 
     def step(self, step: int, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Take one optimizer step, the first of which is 1; see `Backend.train_step`.
+        """Take one optimizer step, the first of which is 1; see `LocalBackend.train_step`.
 
         Returns:
             The metrics of the backend, and `learning_rate`.
         """
-        rows = pack(samples, self._config.row_tokens, ranks.world())
-        return self.step_rows(rows, LOSSES[self._config.loss], learning_rate(self._config, step))
+        rows = pack(samples, self._row_tokens, ranks.world())
+        return self.step_rows(rows, self._loss, self._rate(step))
 
     def step_rows(self, rows: Sequence[PackedRow], loss: Loss, rate: float) -> Mapping[str, float]:
         """Take one optimizer step on packed rows, like `step`."""
@@ -91,7 +101,7 @@ class Trainer:
         Every rank has to exhaust it: sharded tensors are gathered one at a time.
 
         Args:
-            dtype: see `Backend.iter_weights`.
+            dtype: see `LocalBackend.iter_weights`.
         """
         return self._backend.iter_weights(dtype)
 
@@ -105,28 +115,29 @@ class Trainer:
         if not ranks.broadcast(replace or not folder.is_dir()):
             return
         if _first():
-            model = self._config.model
             checkpoint.write_folder(
-                folder, lambda path: models.export(model, self.iter_weights(), path)
+                folder, lambda path: models.export(self._model, self.iter_weights(), path)
             )
         else:
             deque(self.iter_weights(), maxlen=0)
 
     def save(self, step: int) -> None:
-        """Save a checkpoint; with `async_save`, it is complete after `wait_for_checkpoint`.
+        """Save a checkpoint; what is written in the background ends in `wait_for_checkpoint`.
 
         Raises:
             CheckpointError: it could not be written; the previous one still exists.
         """
         self.wait_for_checkpoint()
         try:
-            folder = checkpoint.begin(self._checkpoints, step) if _first() else None
-            if folder:
+            folder = self._checkpoints
+            if _first():
+                folder = checkpoint.begin(folder, step)
                 (folder / _STATE).write_text(json.dumps(self.state) + "\n")
-            self._pending = step, self._backend.save(ranks.broadcast(folder))
+            writing = self._backend.save(ranks.broadcast(folder))
+            self._pending = step, writing
         except (OSError, RuntimeError, SafetensorError, CheckpointException) as error:
             raise self._failure(step, error) from error
-        if not self._config.async_save:
+        if writing is None:
             self.wait_for_checkpoint()
 
     def save_unsaved(self, step: int) -> None:
@@ -163,13 +174,19 @@ class Trainer:
         return CheckpointError(message)
 
 
-def learning_rate(config: Config, step: int) -> float:
-    """Return the learning rate of a step, from 1 to `config.steps`; it is never zero."""
-    warmup = min(1.0, step / (config.warmup_steps + 1))
-    decaying = max(1, config.steps - config.warmup_steps)
-    done = max(0, step - 1 - config.warmup_steps) / decaying
+def learning_rate(step: int, highest: float, schedule: str, warmup: int, steps: int) -> float:
+    """Return the learning rate of a step, from 1 to `steps`; it is never zero.
+
+    Args:
+        step: number of the step.
+        highest: learning rate after the warm-up.
+        schedule: "constant", or "linear" or "cosine" to decay to zero at the last step.
+        warmup: first steps, in which the learning rate rises linearly.
+        steps: number of steps.
+    """
+    done = max(0, step - 1 - warmup) / max(1, steps - warmup)
     factors = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
-    return config.learning_rate * warmup * factors[config.learning_rate_schedule]
+    return highest * min(1.0, step / (warmup + 1)) * factors[schedule]
 
 
 def _cause(error: BaseException) -> str:

@@ -17,12 +17,12 @@ from io import TextIOWrapper
 from typing import Any, NamedTuple, NoReturn
 
 import resume_gym
-from resume_gym.cli.arguments import Formatter, add_parser, epilog
+from resume_gym.cli.arguments import add_parser
+from resume_gym.command_line import Parser, complain
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
-from resume_gym.render import say, visible
+from resume_gym.render import visible
 from resume_gym.tasks import TaskError
-from resume_gym.user_errors import did_you_mean
 
 
 class Group(NamedTuple):
@@ -54,7 +54,7 @@ _COMMANDS: Mapping[str, Group | None] = {
         ("calibrate", "attack", "sentinel"),
         (
             "judge calibrate --judge rubric",
-            "judge attack --search 2000 --limit 8",
+            "judge attack --limit 8",
             "judge sentinel --judge gemini --frozen verdicts.json",
         ),
     ),
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # stdout cannot be written; the interpreter would flush it again at exit and fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         # a broken pipe is no error to report: the reader, such as `head`, has exited
-        return 1 if isinstance(problem, BrokenPipeError) else _complain(_message(problem), 1)
+        return 1 if isinstance(problem, BrokenPipeError) else complain(_message(problem), 1)
 
 
 def _one_line(message: Warning | str, *_: Any, **__: Any) -> str:
@@ -131,43 +131,23 @@ def _run(words: Sequence[str]) -> int:
         options = make_parser(words).parse_args(words)
         status: int | None = options.run(options)
     except (TaskError, ModuleNotFoundError) as problem:
-        return _complain(problem, 2)
+        return complain(problem, 2)
     except BrokenPipeError:
         raise
     except _WRONG_PATH as problem:
-        return _complain(_message(problem), 2)
+        return complain(_message(problem), 2)
     except (JudgeError, ModelError) as problem:
-        return _complain(problem, 1)
+        return complain(problem, 1)
     except OSError as problem:
-        return _complain(_message(problem), 1)
+        return complain(_message(problem), 1)
     except KeyboardInterrupt:
-        return _complain("interrupted", 130)
+        return complain("interrupted", 130)
     return status or 0
 
 
 def _message(problem: OSError) -> str:
     file, reason = problem.filename, problem.strerror
     return f"{file}: {reason}" if file and reason else str(problem)
-
-
-def _complain(problem: object, code: int) -> int:
-    say(f"resume-gym: {problem}", error=True)
-    return code
-
-
-class _Parser(argparse.ArgumentParser):
-    """Reports an unknown option with the usage of its subcommand, and suggests a similar one."""
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        super()._print_message(visible(message), file)
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        options, rest = super().parse_known_args(args, namespace)
-        if rest:
-            unknown = next((word for word in rest if word.startswith("-")), "").partition("=")[0]
-            hint = did_you_mean(unknown, self._option_string_actions)
-            self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
-        return options, rest
 
 
 class _Versions(argparse.Action):
@@ -191,12 +171,13 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         words: command-line arguments. If they begin with a command, only its module is imported,
             since imports dominate the run time of short commands; else all are, as for help.
     """
-    parser = _Parser(
-        prog="resume-gym",
+    parser = Parser(
+        "resume-gym",
+        _EXAMPLES,
+        failed="failure, or a negative result",
+        flagged="revised, but flagged",
         description="Train, evaluate and inspect agents that edit documents; make tasks for them, "
         "and check the judges that grade them.",
-        epilog=epilog(_EXAMPLES, "done", "failure, or a negative result", "revised, but flagged"),
-        formatter_class=Formatter,
     )
     parser.add_argument(
         "--version",

@@ -1,9 +1,8 @@
-"""Helpers shared by the commands of `resume-gym`: help texts, options, progress bars, JSON."""
+"""Helpers shared by the commands of `resume-gym`: options, progress bars, JSON."""
 
 import argparse
 import json
 import math
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,25 +16,7 @@ if TYPE_CHECKING:
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """Result of `add_subparsers`, to which a command's module adds its parser."""
-_USER_ERROR = "a mistake in the command, or in a file that it names"
 _JUDGE = "judge: a name, or JSON with a name and options"
-
-
-class Formatter(argparse.HelpFormatter):
-    """Help formatter that wraps each line of a text to the terminal, except indented lines."""
-
-    def add_argument(self, action: argparse.Action) -> None:
-        """Widen the name column for lists of commands, which argparse indents further."""
-        super().add_argument(action)
-        if isinstance(action, argparse._SubParsersAction):
-            names = (len(name) for name in action.choices)
-            self._action_max_length = max(self._action_max_length, max(names) + 4)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        lines = (
-            line if line[:1].isspace() else textwrap.fill(line, width) for line in text.split("\n")
-        )
-        return "\n".join(lines)
 
 
 def add_parser(
@@ -44,11 +25,9 @@ def add_parser(
     about: str,
     description: str,
     examples: Sequence[str],
-    done: str = "done",
-    failed: str = "failure",
-    flagged: str = "",
+    **more: Any,
 ) -> argparse.ArgumentParser:
-    """Add the parser of a command, with examples and exit statuses in its help.
+    """Add the parser of a command; see `Parser` for further arguments.
 
     Args:
         commands: result of `add_subparsers`.
@@ -56,32 +35,12 @@ def add_parser(
         about: summary for the list of commands.
         description: description for the command's help.
         examples: example arguments, without `resume-gym`.
-        done: meaning of exit status 0.
-        failed: meaning of exit status 1.
-        flagged: meaning of exit status 3; empty if the command does not use it.
+        more: meanings of exit statuses.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=about,
-        description=description,
-        epilog=epilog(examples, done, failed, flagged),
-        formatter_class=Formatter,
+        name, help=about, description=description, examples=examples, **more
     )
     return parser
-
-
-def epilog(
-    examples: Sequence[str], done: str = "done", failed: str = "failure", flagged: str = ""
-) -> str:
-    """Return the end of a help text: examples and exit statuses; see `add_parser`."""
-    statuses = {0: done, 1: failed, 2: _USER_ERROR, 3: flagged, 130: "interrupted"}
-    lines = ["examples:", *(f"  resume-gym {example}" for example in examples)]
-    lines += [
-        "",
-        "exit status:",
-        *(f"  {code:<4} {text}" for code, text in statuses.items() if text),
-    ]
-    return "\n".join(lines)
 
 
 def positive(text: str) -> int:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from resume_gym.cli.arguments import Commands, add_options, add_parser, positive, print_json
-from resume_gym.corpus.check import THRESHOLD, read_rows, report
+from resume_gym.corpus.check import THRESHOLD, check, read_rows
 from resume_gym.sources import load_tasks
 from resume_gym.synthesis.manifest import find_page_lines
 from resume_gym.tasks import TaskError
@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     heights = {options.page_lines} if options.page_lines else {*map(find_page_lines, options.files)}
     if len(heights) > 1:
         raise TaskError("check: the files have pages of several heights; --page-lines chooses one")
-    checked = report(tasks, bad, options.threshold, heights.pop())
+    checked = check(tasks, bad, options.threshold, heights.pop())
     if options.json:
         print_json(checked.to_json())
     else:

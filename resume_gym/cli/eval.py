@@ -28,10 +28,14 @@ from resume_gym.evaluation.contest import (
     play_entry,
     restore,
 )
-from resume_gym.evaluation.entries import ENDPOINT_MAX_CONCURRENCY, make_entry
 from resume_gym.evaluation.progress import Bar, progress
 from resume_gym.evaluation.results import Results
-from resume_gym.evaluation.specs import AgentSpec, read_spec
+from resume_gym.evaluation.specs import (
+    ENDPOINT_MAX_CONCURRENCY,
+    AgentSpec,
+    make_entry,
+    read_spec,
+)
 from resume_gym.evaluation.table import COLUMN, LABELS, comparison_table, markdown, table
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
@@ -111,6 +115,7 @@ def add_command(commands: Commands) -> None:
         "local model)",
     )
     add("--out", type=Path, metavar="FOLDER", help="store all episodes and statistics here")
+    add("--details", action="store_true", help="print all figures of each agent")
     form = command.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="print the tables in Markdown")
     add_options(form.add_argument, "--json")
@@ -148,11 +153,13 @@ def _run(options: argparse.Namespace) -> int:
         evaluated = evaluation(contest, entries, figures)
         if results:
             created = datetime.now(UTC).isoformat(timespec="seconds")
-            results.finish({**evaluated, "created": created}, contest.session_type.terms)
+            results.finish(
+                {**evaluated, "created": created}, contest.session_type.terms_of(contest.tasks)
+            )
     if options.json:
         _print_json(evaluated, contest, entries)
     else:
-        _print(options, contest, figures)
+        _print(options, contest, entries, figures)
     return report_failures(entries)
 
 
@@ -162,8 +169,7 @@ def _play(
     with progress(Terminal(stderr=True)) as bars:
         for entry in entries:
             total = len(contest.tasks) * contest.rollouts
-            bar = Bar(bars, entry.name, total, entry.spent)
-            bar.restore(entry.episodes.values())
+            bar = Bar(bars, entry, total)
             play_entry(contest, entry, max_concurrency, results, bar.count)
 
 
@@ -196,9 +202,13 @@ def _print_json(evaluated: Mapping[str, Any], contest: Contest, entries: Sequenc
     print_json(evaluated)
 
 
-def _print(options: argparse.Namespace, contest: Contest, figures: Figures) -> None:
+def _print(
+    options: argparse.Namespace, contest: Contest, entries: Sequence[Entry], figures: Figures
+) -> None:
     if not figures.summaries:
         return
+    beside = any(entry.spec == "floor" for entry in entries)  # has a column already
+    floor = None if beside else contest.floor()
     console = Terminal()
     show = partial(console.print, highlight=False, soft_wrap=True)
     show(
@@ -206,14 +216,15 @@ def _print(options: argparse.Namespace, contest: Contest, figures: Figures) -> N
         f"judge: {contest.judge_spec} | seed: {contest.seed}\n"
     )
     if options.markdown:
-        show(markdown(*figures), end="")
+        show(markdown(*figures, options.details, floor), end="")
     else:
         # do not crop wide lines: a terminal wraps them, and a file receives them whole
         names = list(figures.summaries)
         fitting = max(1, (console.width - LABELS) // COLUMN)
         for first in range(0, len(names), fitting):
             shown = {name: figures.summaries[name] for name in names[first : first + fitting]}
-            console.print(table(shown, figures.statistics, figures.spent), crop=False)
+            columns = shown, figures.statistics, figures.spent
+            console.print(table(*columns, options.details, floor), crop=False)
         if figures.comparisons:
             console.print(comparison_table(figures.comparisons), crop=False)
             console.print(figures.comparisons[0].method, style="dim", highlight=False)
@@ -230,7 +241,7 @@ def report_failures(entries: Sequence[Entry]) -> int:
         failed = entry.failed()
         if failed:
             total = len(failed) + len(entry.episodes)
-            first = f"{failed[0].task_id}, rollout {failed[0].rollout}: {failed[0].why}"
+            first = "{task_id}, rollout {rollout}: {why}".format_map(failed[0])
             message = f"{len(failed)} of {total} episodes have no number; the first is {first}"
             say(f"resume-gym: {entry.name}: {message}", error=True)
     return 1 if any(entry.failures for entry in entries) else 0

@@ -1,7 +1,9 @@
 """`resume-gym rejudge`: grade stored episodes with another judge."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,10 +20,13 @@ from resume_gym.cli.arguments import (
     progress_bars,
 )
 from resume_gym.cli.eval import check_places, report_failures
+from resume_gym.editing import EditSession
+from resume_gym.evaluation import Episode
 from resume_gym.evaluation.comparison import Comparison
-from resume_gym.evaluation.contest import Contest, Figures, evaluation
-from resume_gym.evaluation.rejudge import Sessions, make_entry, moves, rejudge, replay
-from resume_gym.evaluation.results import Results
+from resume_gym.evaluation.contest import Contest, Entry, Figures, evaluation
+from resume_gym.evaluation.loop import Job, play_all
+from resume_gym.evaluation.players import Scripted
+from resume_gym.evaluation.results import RECORD_ERRORS, Results, row_of
 from resume_gym.evaluation.table import differences_table
 from resume_gym.judges import Judge
 from resume_gym.render import say
@@ -29,6 +34,9 @@ from resume_gym.tasks import TaskError
 from resume_gym.terminal import Terminal
 from resume_gym.trust import FLAG, HELP, remember
 
+Sessions = dict[tuple[int, str], EditSession[Any, Any]]
+"""Sessions of an agent, by rollout and task ID."""
+_CONCURRENCY = 64
 _MOVES = 10
 
 
@@ -65,16 +73,13 @@ def _run(options: argparse.Namespace) -> int:
         raise TaskError(f"{folder}: {stored.damage()[0]}")
     for told in stored.damage():
         say(f"{folder}: {told}", error=True)
-    tasks = stored.tasks
-    if tasks.session_type is None:
-        raise TaskError(f"{folder}: {tasks.note or 'expected an environment for editing'}")
-    agents = replay(_records(stored), tasks.by_id, tasks.session_type)
+    agents = _replay(stored)
     if not agents:
         raise TaskError(f"{folder}: no episode has been graded")
     contest = _contest(stored, agents, options.judge, judge)
     judges = {"stored": stored.settings.get("judge"), "again": options.judge}
     pairs = [
-        [make_entry(f"{agent}, {name}", folder.name, judge) for name, judge in judges.items()]
+        [_entry(f"{agent}, {name}", folder.name, judge) for name, judge in judges.items()]
         for agent in agents
     ]
     entries = [entry for pair in pairs for entry in pair]
@@ -84,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
             remember(options.out, contest.settings)
         bar = bars.add_task("grading", total=sum(map(len, agents.values())))
         for (before, after), sessions in zip(pairs, agents.values(), strict=True):
-            rejudge(contest, sessions, before, after, results, partial(bars.advance, bar))
+            _grade(contest, sessions, before, after, results, partial(bars.advance, bar))
         each = [Figures.of(contest, pair, sure=True) for pair in pairs]  # compares these two only
         figures = Figures(
             {name: one for pair in each for name, one in pair.summaries.items()},
@@ -94,13 +99,43 @@ def _run(options: argparse.Namespace) -> int:
         )
         evaluated = evaluation(contest, entries, figures)
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        results.finish({**evaluated, "created": created}, contest.session_type.terms)
-    moved = {pair[1].name: moves(*pair)[:_MOVES] for pair in pairs}
+        results.finish(
+            {**evaluated, "created": created}, contest.session_type.terms_of(contest.tasks)
+        )
+    moved = {pair[1].name: _moves(*pair)[:_MOVES] for pair in pairs}
     if options.json:
         print_json({**evaluated, "moves": moved})
     else:
         _print(options.out, figures.comparisons, moved)
     return report_failures(entries)
+
+
+def _replay(stored: Stored) -> dict[str, Sessions]:
+    """Return the sessions of the graded episodes by agent.
+
+    Raises:
+        TaskError: a record is invalid or of an unknown task, or its replay ends differently.
+    """
+    tasks = stored.tasks
+    if tasks.session_type is None:
+        raise TaskError(f"{stored.path}: {tasks.note or 'expected an environment for editing'}")
+    agents: dict[str, Sessions] = {}
+    counts: Counter[tuple[str, str]] = Counter()  # training plays a task in several steps
+    for agent, record in _records(stored):
+        try:
+            task_id = record["task_id"]
+            session = tasks.session_type.replay(tasks.by_id[task_id], record)
+            if record["graded"]:
+                Episode.of(session)  # raises if it is not
+                rollout = int(record.get("rollout", counts[agent, task_id]))
+                if rollout not in range(2**31):  # Parquet has 32 bits for it
+                    raise ValueError(f"rollout: expected 0 to 2^31 - 1, got {rollout!r:.40}")
+                agents.setdefault(agent, {})[rollout, task_id] = session
+                counts[agent, task_id] += 1
+        except RECORD_ERRORS as problem:
+            told = f"{type(problem).__name__}: {problem}"
+            raise TaskError(f"an episode of {agent} cannot be played again: {told}") from None
+    return agents
 
 
 def _records(stored: Stored) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -119,6 +154,60 @@ def _contest(stored: Stored, agents: Mapping[str, Sessions], spec: str, judge: J
     rollouts, first = 1 + max(rollout for rollout, _ in sessions), next(iter(sessions.values()))
     rest = source, "all", tasks, spec, judge, rollouts, 0, type(first)
     return Contest(env, first.rules, *rest)
+
+
+def _entry(agent: str, folder: str, judge: Any) -> Entry:
+    """Make the entry of an agent's episodes with the verdicts of a judge."""
+    # the sessions are over, so the player plays nothing
+    return Entry(agent, {"episodes": folder, "judge": judge}, lambda: Scripted(lambda seed: str))
+
+
+def _grade(
+    contest: Contest,
+    sessions: Sessions,
+    stored: Entry,
+    again: Entry,
+    results: Results,
+    ended: Callable[[], object],
+) -> None:
+    """Grade sessions again; add the episodes to two entries and to the results.
+
+    `stored` gets the episodes with their stored verdicts where there is a new one, `again` the same
+    episodes with the new verdicts, and the failures; `ended` is called after each episode.
+
+    Raises:
+        GivenUpError: there was no verdict on many episodes in a row.
+        JudgeMisconfigured: the judge can grade no episode.
+    """
+    jobs = []
+    for (rollout, _), session in sessions.items():
+        reward = sum(step.reward for _, step in session.state.transcript)  # without the verdict
+        ungraded = session.fork()
+        ungraded.restore(session.state._replace(verdict=None, reward=reward))
+        jobs.append(Job(rollout, ungraded, 0))
+
+    def take(job: Job) -> None:
+        key = job.rollout, job.session.task.task_id
+        if again.take(job):
+            stored.episodes[key] = Episode.of(sessions[key])
+            results.append(row_of(stored.name, job.rollout, sessions[key]))
+        results.append(row_of(again.name, job.rollout, job.session, job.failure))
+        ended()
+
+    asyncio.run(play_all(again.make(), jobs, contest.judge, _CONCURRENCY, take))
+
+
+def _moves(stored: Entry, again: Entry) -> list[dict[str, Any]]:
+    """Return the differences of each episode that moved, as JSON values; the largest first."""
+    rows = []
+    for key, new in again.episodes.items():
+        old = stored.episodes[key]
+        fields = {name: [value, new.verdict[name]] for name, value in old.verdict.items()}
+        verdict = {name: pair for name, pair in fields.items() if pair[0] != pair[1]}
+        row = {"task_id": key[1], "rollout": key[0], "reward": [old.reward, new.reward]}
+        rows += [{**row, "verdict": verdict}] if verdict else []
+    rows.sort(key=lambda row: (row["task_id"], row["rollout"]))
+    return sorted(rows, key=lambda row: -abs(row["reward"][1] - row["reward"][0]))
 
 
 def _print(

@@ -32,8 +32,7 @@ from resume_gym.cli.arguments import (
 from resume_gym.corpus.diagnosis import NO_BULLETS, diagnose
 from resume_gym.corpus.masking import Masker
 from resume_gym.evaluation.contest import Contest, Entry, make_contest
-from resume_gym.evaluation.entries import make_entry
-from resume_gym.evaluation.specs import read_spec
+from resume_gym.evaluation.specs import make_entry, read_spec
 from resume_gym.judges import Judge
 from resume_gym.llm import ModelError
 from resume_gym.render import say

@@ -8,8 +8,7 @@ from resume_gym.user_errors import missing_of
 _ABOUT = """\
 Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
 is trained on the CPU. Results are written to runs/NAME; the same command resumes an interrupted \
-run. It needs `pip install resume-gym[train]`; once that is installed, `resume-gym train --help` \
-lists all options."""
+run. It needs `pip install resume-gym[train]`; then `resume-gym train --help` lists all options."""
 
 
 def add_command(commands: Commands) -> None:

@@ -5,23 +5,19 @@ data on request. The tasks have no fixes and no facts, since nothing is known ab
 beyond the resume and the evidence.
 """
 
-import math
 from collections import Counter
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from random import Random
 
-from resume_gym.corpus.diagnosis import NO_BULLETS, Diagnosis, diagnose
+from resume_gym.corpus.diagnosis import NO_BULLETS, Diagnosis, diagnose, fit
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import Document, read_document
-from resume_gym.corpus.duplicates import bare, near_duplicates
+from resume_gym.corpus.duplicates import bare_resume, near_duplicates
 from resume_gym.corpus.masking import Masker, identity
-from resume_gym.corpus.names import find_name
 from resume_gym.tasks import Evidence, Task
-from resume_gym.text.lines import parse
 
 PAIRINGS = ("best", "all", "random")
 _EVAL_SHARE = 5  # one in five candidates goes to eval
@@ -87,7 +83,7 @@ class Report:
     failed: list[tuple[Path, str]] = field(default_factory=list)
     notes: list[tuple[Path, str]] = field(default_factory=list)
     maskers: dict[Path, Masker] = field(default_factory=dict)
-    formats: dict[str, int] = field(default_factory=dict)
+    formats: Counter[str] = field(default_factory=Counter)
 
     @property
     def tasks(self) -> list[Task]:
@@ -129,12 +125,11 @@ def import_resumes(
         return report
     owned = _owners(documents, candidates, report)
     splits = {} if options.split else _splits(candidates)
-    fits = overlaps([document.text for document in candidates.values()], [*job_texts.values()])
     for number, (path, document) in enumerate(candidates.items(), start=1):
-        report.formats[document.kind] = report.formats.get(document.kind, 0) + 1
+        report.formats[document.kind] += 1
         papers = {file: documents[file] for file in owned.get(path, ())}
         resume, masked_papers = _masked(path, document, papers, number, options, report)
-        row = fits[number - 1]
+        row = [fit(document.text, job) for job in job_texts.values()]
         for index in choose(row, options.pairing, f"{options.seed}:{document.text}"):
             file, job = [*job_texts.items()][index]
             diagnosis = diagnose(resume, job)
@@ -149,29 +144,6 @@ def import_resumes(
             report.made.append(Made(task, path, file, row[index], diagnosis))
             _doubt(report.made[-1], options, report)
     return report
-
-
-def overlaps(resumes: Sequence[str], jobs: Sequence[str]) -> list[list[float]]:
-    """Return how much of each job each resume covers, in [0, 1]; [resumes, jobs].
-
-    The measure is the share of the job's word stems in the resume, weighted by rarity.
-    """
-    resume_stems, job_stems = ([_stems(text) for text in texts] for texts in (resumes, jobs))
-    counts = Counter(stem for stems in (*resume_stems, *job_stems) for stem in stems)
-    weights = {stem: math.log(1 + counts.total() / n) for stem, n in counts.items()}
-
-    def total(stems: AbstractSet[str]) -> float:
-        # The order of a set varies between processes, which affects a plain sum of floats.
-        return math.fsum(weights[stem] for stem in stems)
-
-    return [
-        [total(stems & job) / total(job) if job else 0.0 for job in job_stems]
-        for stems in resume_stems
-    ]
-
-
-def _stems(text: str) -> frozenset[str]:
-    return frozenset(stem for line in parse(text) for stem in line.content.stems)
 
 
 def choose(fits: Sequence[float], pairing: str, seed: str) -> list[int]:
@@ -285,7 +257,7 @@ def _splits(resumes: dict[Path, Document]) -> dict[Path, str]:
         for sign in identity(document.text):
             join(first.setdefault(sign, path), path)
     keys = {str(number): path for number, path in enumerate(resumes)}
-    texts = {key: _bare(resumes[path].text) for key, path in keys.items()}
+    texts = {key: bare_resume(resumes[path].text) for key, path in keys.items()}
     for pair in near_duplicates(texts, {}, _LIKENESS)[0]:
         join(keys[pair.other_id], keys[pair.task_id])
     # The smallest hash in a group decides, so the order of the files does not matter.
@@ -294,11 +266,6 @@ def _splits(resumes: dict[Path, Document]) -> dict[Path, str]:
         number = int.from_bytes(sha256(document.text.encode()).digest()[:8], "big")
         drawn[group[path]] = min(number, drawn.get(group[path], number))
     return {path: "train" if drawn[root] % _EVAL_SHARE else "eval" for path, root in group.items()}
-
-
-def _bare(resume: str) -> str:
-    name = find_name(resume)
-    return bare(resume, [name.text] if name else ())
 
 
 def _doubt(made: Made, options: Options, report: Report) -> None:

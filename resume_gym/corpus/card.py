@@ -3,27 +3,22 @@
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from resume_gym.corpus.check import Report, check
-from resume_gym.corpus.check_table import as_text, histograms, shown
-from resume_gym.corpus.difficulty import PAGE_LINES
+from resume_gym.corpus.check import PAGE_LINES, Report, check
+from resume_gym.corpus.check_table import shown
 from resume_gym.corpus.duplicates import SHINGLE
-from resume_gym.tasks import EVIDENCE_KINDS, SPLITS, WEAKNESSES, Task
+from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 # keys of an origin that the table of its section omits
 _OF_THE_CARD = ("license", "pretty_name", "language", "page_lines", "limits")
 _DIGEST = re.compile(r"SHA-256 of these tasks as JSON lines: `([0-9a-f]{64})`")
-_PERSONA = ("role", "level", "vertical")
-_MOST_ROWS = 40
 _LIMITS = (
     "Each task names one weakness; its resume may have others, which `fixes` do not repair.",
-    "Figures of difficulty describe a task; they do not predict what an agent earns on it.",
     "Near-duplicates are found by shared words; a resume told in other words is not found.",
 )
 
@@ -74,7 +69,6 @@ def make_card(name: str, tasks: Sequence[Task], origin: Mapping[str, Any]) -> st
         "What is in it": _content(tasks, report),
         "How it was made": _origin(origin),
         "Checks": _checks(report),
-        "Lengths and difficulty": _difficulty(report),
         "Known limits": [f"- {limit}" for limit in (*_LIMITS, *origin.get("limits", ()))],
     }
     blocks = [_front_matter(title, len(tasks), origin), f"# {title}", _about()]
@@ -114,31 +108,16 @@ def _content(tasks: Sequence[Task], report: Report) -> Iterator[str]:
     rows = {name: [counts[name] for _, counts in by_split] for name in WEAKNESSES}
     rows["all"] = [sum(counts.values()) for _, counts in by_split]
     yield from _table(["weakness", *SPLITS], rows)
-    for key in _PERSONA:
-        counts = Counter(str(value) for task in tasks if (value := task.persona.get(key)))
-        if counts:
-            yield from ("", *_persona_table(key, counts))
     lengths = {
         "resume, characters": [len(task.resume) for task in tasks],
-        "resume, lines wrapped": [n for n, count in report.lines.items() for _ in range(count)],
         "job, characters": [len(task.job) for task in tasks],
         "fixes": [len(task.fixes) for task in tasks],
+        "evidence documents": [len(task.evidence) for task in tasks],
     }
-    for kind in EVIDENCE_KINDS:
-        counted = [sum(document.kind == kind for document in task.evidence) for task in tasks]
-        lengths[f"evidence documents, {kind}"] = counted
     least = {name: [min(all_), median(all_), max(all_)] for name, all_ in lengths.items() if all_}
     yield from ("", *_table(["a task", "least", "median", "most"], least))
     yield from ("", f"Tasks with evidence: {report.with_evidence} of {report.tasks}.")
     yield from ("", f"SHA-256 of these tasks as JSON lines: `{digest(tasks)}`")
-
-
-def _persona_table(key: str, counts: Mapping[str, int]) -> Iterator[str]:
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    rows = {name: [count] for name, count in ordered[:_MOST_ROWS]}
-    if more := ordered[_MOST_ROWS:]:
-        rows[f"{len(more)} others"] = [sum(count for _, count in more)]
-    return _table([key, "tasks"], rows)
 
 
 def _table(head: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Iterator[str]:
@@ -167,31 +146,13 @@ def _origin(origin: Mapping[str, Any]) -> Iterator[str]:
 
 def _checks(report: Report) -> Iterator[str]:
     """Yield the result of `resume-gym data check` as Markdown."""
-    near = {
-        "resumes like an earlier one of their split": ("near_resume_train", "near_resume_eval"),
-        "jobs like an earlier one of their split": ("near_job_train", "near_job_eval"),
-        "resumes of eval like one of train": ("leaked_resume",),
-        "jobs of eval like one of train": ("leaked_job",),
-        "bullets in both splits": ("shared_bullet",),
-        "names in both splits": ("shared_name",),
-        "employers in both splits": ("shared_company",),
-    }
     verdict = "fit" if report.fit else "**not fit**"
     yield (
         f"`resume-gym data check`: {verdict} to train on. Texts are alike that share "
         f"{report.threshold:.0%} of their runs of {SHINGLE} words; the names, contact data and "
         "figures of resumes do not count.\n"
     )
-    counts = {name: [sum(map(report.count, kinds))] for name, kinds in near.items()}
-    yield from _table(["", "count"], counts)
-    if report.weak_share is not None:
-        yield f"\nFixes touch {report.weak_share:.0%} of a resume's bullets in the mean."
     for finding in report.findings:
         yield f"\n{finding.severity.capitalize()}: {finding.text}: {finding.count}"
         if finding.examples:
-            yield from ("", as_text(shown(finding)))
-
-
-def _difficulty(report: Report) -> Iterator[str]:
-    for title, rows in histograms(report):
-        yield from ("", f"{title}:", "", as_text(rows))
+            yield from ("", "```text", *shown(finding), "```")

@@ -13,33 +13,26 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from resume_gym.corpus.difficulty import PAGE_LINES, PAGE_WIDTH, Difficulty, difficulty
 from resume_gym.corpus.findings import (
     Finding,
     blank_texts,
     broken_fixes,
     idle_repairs,
     named_weaknesses,
-    other_jobs,
     page_fit,
-    shared_content,
+    shared_bullets,
     similar_texts,
     unfit_pages,
     ungrounded_figures,
-    weak_and_strong,
-    weak_share,
-    weakness_balance,
 )
-from resume_gym.document import wrapped_lines
+from resume_gym.editing import Rules
 from resume_gym.judges.rubric import RubricJudge
-from resume_gym.tasks import SPLITS, WEAKNESSES, Task, TaskError
+from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 
 THRESHOLD = 0.8
-SAMPLE = 1000
-"""Size of the random sample whose difficulty is measured; takes some milliseconds per task."""
+PAGE_LINES = Rules().page_lines
 JUDGED = 100
-"""Size of the random sample whose fixes are judged and whose jobs are compared with the resumes;
-takes some tens of milliseconds per task."""
+"""Size of the random sample whose fixes are judged; takes some tens of milliseconds per task."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +42,17 @@ class Report:
     Attributes:
         tasks: number of valid tasks; the other statistics cover only these.
         splits: number of tasks by split and weakness.
-        lines: number of resumes by length in wrapped lines.
         page_lines: lines per page.
         threshold: minimum similarity of near-duplicates, in (0, 1].
         with_evidence: number of tasks with documents about the candidate.
-        weak_share: mean share of bullets that fixes touch, in [0, 1]; None without fixes.
-        difficulty: difficulty of at most `SAMPLE` tasks.
         findings: problems, errors first.
     """
 
     tasks: int
     splits: Mapping[str, Mapping[str, int]]
-    lines: Mapping[int, int]
     page_lines: int
     threshold: float
     with_evidence: int
-    weak_share: float | None
-    difficulty: tuple[Difficulty, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -73,98 +60,52 @@ class Report:
         """Whether the tasks are fit for training: at least one task and no errors."""
         return self.tasks > 0 and not any(finding.severity == "error" for finding in self.findings)
 
-    def count(self, kind: str) -> int:
-        """Return the total count of the findings of one kind."""
-        return sum(finding.count for finding in self.findings if finding.kind == kind)
-
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        # asdict keeps named tuples, which JSON would write as arrays without names.
-        measured = [measures._asdict() for measures in self.difficulty]
-        return {"fit": self.fit, **asdict(self), "difficulty": measured}
+        return {"fit": self.fit, **asdict(self)}
 
 
 def check(
-    source: Sequence[Task] | Path, threshold: float = THRESHOLD, page_lines: int = PAGE_LINES
+    tasks: Sequence[Task],
+    bad: Sequence[Finding] = (),
+    threshold: float = THRESHOLD,
+    page_lines: int = PAGE_LINES,
 ) -> Report:
-    """Check tasks, or the rows of a JSONL file.
-
-    Args:
-        source: tasks, or a file; its invalid rows become findings, and the others are checked.
-        threshold: minimum similarity of near-duplicates, in (0, 1].
-        page_lines: lines per page; 20 for tasks of the small size.
-
-    Raises:
-        TaskError: the threshold is out of range.
-        OSError: the file cannot be read.
-    """
-    if not 0 < threshold <= 1:
-        raise TaskError(f"threshold: expected a number over 0, at most 1; got {threshold}")
-    bad: list[Finding] = []
-    if isinstance(source, Path):
-        tasks, bad = read_rows([source])
-    else:
-        tasks, bad = _distinct(source)
-    return report(tasks, bad, threshold, page_lines)
-
-
-def report(
-    tasks: Sequence[Task], bad: Sequence[Finding], threshold: float, page_lines: int
-) -> Report:
-    """Build the report on tasks that are already read.
+    """Check tasks.
 
     Args:
         tasks: valid tasks with distinct IDs.
-        bad: findings about invalid rows.
+        bad: findings about invalid rows, from `read_rows`.
         threshold: minimum similarity of near-duplicates, in (0, 1].
-        page_lines: lines per page.
+        page_lines: lines per page; 20 for tasks of the small size.
     """
-    judged = _sample(tasks, JUDGED)
+    # Random, since generators cycle through the weaknesses and a fixed stride may miss some.
+    judged = Random(0).sample(tasks, JUDGED) if len(tasks) > JUDGED else tasks
     findings = [
         *bad,
         *blank_texts(tasks),
         *unfit_pages(tasks),
         *named_weaknesses(tasks),
         *similar_texts(tasks, threshold),
-        *shared_content(tasks),
+        *shared_bullets(tasks),
         *page_fit(tasks, page_lines),
         *broken_fixes(tasks, page_lines),
         *idle_repairs(judged, RubricJudge()),
-        *other_jobs(judged),
         *ungrounded_figures(tasks),
-        *weak_and_strong(tasks),
-        *weakness_balance(tasks),
     ]
-    lines = Counter(wrapped_lines(task.resume, PAGE_WIDTH) for task in tasks)
     return Report(
         tasks=len(tasks),
         splits={split: _weaknesses(tasks, split) for split in SPLITS},
-        lines=dict(sorted(lines.items())),
         page_lines=page_lines,
         threshold=threshold,
         with_evidence=sum(bool(task.evidence) for task in tasks),
-        weak_share=weak_share(tasks),
-        difficulty=tuple(difficulty(task, page_lines) for task in _sample(tasks, SAMPLE)),
         findings=tuple(sorted(findings, key=lambda finding: finding.severity != "error")),
     )
-
-
-def _sample(tasks: Sequence[Task], most: int) -> Sequence[Task]:
-    # Random, since generators cycle through the weaknesses and a fixed stride may miss some.
-    return Random(0).sample(tasks, most) if len(tasks) > most else tasks
 
 
 def _weaknesses(tasks: Sequence[Task], split: str) -> dict[str, int]:
     counts = Counter(task.weakness for task in tasks if task.split == split)
     return {name: counts[name] for name in WEAKNESSES}
-
-
-def _distinct(tasks: Sequence[Task]) -> tuple[list[Task], list[Finding]]:
-    first: dict[str, Task] = {}
-    repeated = [task.task_id for task in tasks if first.setdefault(task.task_id, task) is not task]
-    return list(first.values()), _rows(
-        "duplicate_id", "tasks with the id of an earlier one", repeated
-    )
 
 
 def read_rows(files: Sequence[Path]) -> tuple[list[Task], list[Finding]]:

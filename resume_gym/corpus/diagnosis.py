@@ -7,17 +7,18 @@ identifies the planted weakness in nine of ten. A buried point (wrong_emphasis) 
 rule covers is diagnosed as no_metrics.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from resume_gym.agents.wording import point
-from resume_gym.corpus.difficulty import PAGE_LINES, PAGE_WIDTH
 from resume_gym.document import wrapped_lines
+from resume_gym.editing import Rules
 from resume_gym.tasks import Task
 from resume_gym.text.languages import is_english
 from resume_gym.text.lines import Line
-from resume_gym.text.reference import make_reference
+from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.style import fillers, format_faults, habits, head, is_weak
 
 USUAL: Mapping[str, float] = {
@@ -33,6 +34,7 @@ The value of no_metrics is raised, since a third of the bullets of any resume ha
 the fallback where no other weakness shows.
 """
 
+_PAGE = Rules()
 NO_BULLETS = "not fit for the rubric judge: no bullets were found in it"
 """The note on a page without bullets."""
 
@@ -61,13 +63,12 @@ class Diagnosis:
 
 def diagnose(resume: str, job: str) -> Diagnosis:
     """Diagnose a resume that applies for the given job."""
-    # A task needs a weakness; any will do but wrong_emphasis, which changes the reference.
-    reference = make_reference(Task("diagnosis", job, resume, "weak_verbs"))
+    reference = _reference(resume, job)
     spare = reference.spare
     lines = reference.lines
     bullets = [(unit, line) for unit, line in enumerate(lines) if line.kind == "bullet"]
     bare = sum(not line.content.figures for _, line in bullets) / max(1, len(bullets))
-    height = wrapped_lines(resume, PAGE_WIDTH)
+    height = wrapped_lines(resume, _PAGE.page_width)
     shares: dict[str, float] = {}
     if is_english(resume):
         counts = Counter(_fault(line, unit in spare) for unit, line in bullets)
@@ -75,13 +76,27 @@ def diagnose(resume: str, job: str) -> Diagnosis:
         usual = habits(lines)
         odd = sum(format_faults(line, usual) > 0 for line in lines)
         shares["formatting_inconsistent"] = odd / max(1, len(lines))
-    clear = any(shares.values()) or height > PAGE_LINES
+    clear = any(shares.values()) or height > _PAGE.page_lines
     worst = "wrong_emphasis"  # the fallback, possible in any resume
-    if height > PAGE_LINES:
+    if height > _PAGE.page_lines:
         worst = "too_long"
     elif clear:
         worst = max(USUAL, key=lambda name: shares[name] / USUAL[name])
     return Diagnosis(worst, clear, height, len(bullets), shares, bare)
+
+
+def fit(resume: str, job: str) -> float:
+    """Return the share of the job's word stems in a resume, weighted by rarity, in [0, 1]."""
+    reference = _reference(resume, job)
+    weights = reference.job_weights
+    shown = {stem for line in reference.lines for stem in line.content.stems}
+    whole = math.fsum(weights.values())
+    return math.fsum(weights[stem] for stem in weights if stem in shown) / (whole or 1.0)
+
+
+def _reference(resume: str, job: str) -> Reference:
+    # A task needs a weakness; any will do but wrong_emphasis, which changes the reference.
+    return make_reference(Task("diagnosis", job, resume, "weak_verbs"))
 
 
 def _fault(line: Line, spare: bool) -> str:

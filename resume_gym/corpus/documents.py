@@ -38,7 +38,8 @@ class Document:
         text: Markdown with a final newline.
         kind: file format, one of the values of `FORMATS`.
         notes: warnings about content that was omitted, changed or is uncertain.
-        contacts: (field, value) of emails, phones and links that the format labels as such.
+        contacts: (field, value) of names, emails, phones and links that the format labels as such;
+            the file without extension is one of the names.
         blocks: of a text file whose lines were kept, the lengths of its parts in lines of `text`
             and of the file; empty for another format.
         raw: bytes of the file.
@@ -72,8 +73,9 @@ def read_document(path: Path, *, outline: bool = True) -> Document:
     data = _bytes(path, MOST_BYTES if kind in ("Word", "PDF") else 4 * MOST_CHARACTERS)
     _check_kind(kind, data)
     found = read_apart(kind, data, outline)
-    pairs = {name: tuple(map(tuple, found[name])) for name in ("contacts", "blocks")}
-    return Document(found["text"], kind, tuple(found["notes"]), raw=data, **pairs)
+    contacts = (("names", path.stem), *map(tuple, found["contacts"]))
+    blocks = tuple(map(tuple, found["blocks"]))
+    return Document(found["text"], kind, tuple(found["notes"]), contacts, blocks, data)
 
 
 def _bytes(path: Path, most: int) -> bytes:

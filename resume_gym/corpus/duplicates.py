@@ -2,13 +2,11 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from math import ceil
 from typing import NamedTuple
 from zlib import crc32
-
-from resume_gym.tasks import Task
 
 SHINGLE = 3  # words per shingle
 _ROUNDING = 1e-9  # tolerates floating-point error in the product of a threshold and a size
@@ -18,8 +16,6 @@ _DIGITS = re.compile(r"\d+")
 _CONTACT = re.compile(r".*(?:@|\b\d{3}[-. ]\d{3,4}\b|\blinkedin\.com|\bgithub\.com)", re.IGNORECASE)
 _ABOVE_FIRST_SECTION = 6  # first lines of a resume, which may be contact data
 _CONTACT_WORDS = 25  # a longer line contains more than contact data
-_HEADING = re.compile(r"#{1,2}\s|\*\*[^*]+\*\*:?$|[A-Z][A-Z &/]+:?$")
-_BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,2}[.)])\s+(.+)")
 
 
 class Pair(NamedTuple):
@@ -42,38 +38,20 @@ def bare(text: str, names: Iterable[str] = ()) -> str:
     return " ".join(_WORD.findall(_DIGITS.sub("0", text).lower()))
 
 
-def bare_resume(task: Task) -> str:
-    """Normalize a task's resume, without contact lines and names from persona and heading.
+def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
+    """Normalize a resume without its contact lines, its heading and other names.
 
     Resumes that differ only in name, contact data or figures become equal.
     """
-    first = task.resume.lstrip().partition("\n")[0]
-    titled = [first.lstrip("# ").strip()] if first.startswith("# ") else []
-    names = [task.persona.get(key, "") for key in ("name", "company")]
-    lines = task.resume.split("\n")
+    first = resume.lstrip().partition("\n")[0]
+    title = first.lstrip("# ").strip() if first.startswith("# ") else ""
+    lines = resume.split("\n")
     head = [line for line in lines[:_ABOVE_FIRST_SECTION] if not _is_contact(line)]
-    text = "\n".join(head + lines[_ABOVE_FIRST_SECTION:])
-    return bare(text, [name for name in (*names, *titled) if isinstance(name, str) and name])
+    return bare("\n".join(head + lines[_ABOVE_FIRST_SECTION:]), filter(None, (*names, title)))
 
 
 def _is_contact(line: str) -> bool:
     return bool(_CONTACT.match(line)) and len(line.split()) <= _CONTACT_WORDS
-
-
-def bullet_lines(text: str, without: Sequence[str] = ("skill",)) -> list[str]:
-    """Return the bullets of a resume without their markers; by default, skills do not count.
-
-    Args:
-        text: the resume.
-        without: lower-case words; skips sections whose heading contains one.
-    """
-    bullets, aside = [], False
-    for line in text.split("\n"):
-        if _HEADING.match(line):
-            aside = any(word in line.lower() for word in without)
-        elif (match := _BULLET.match(line)) and not aside:
-            bullets.append(match[1])
-    return bullets
 
 
 def near_duplicates(

@@ -1,41 +1,28 @@
 """Detectors of problems in a set of tasks, with their thresholds; `check` runs all of them."""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from resume_gym.corpus.difficulty import PAGE_WIDTH, difficulty
-from resume_gym.corpus.duplicates import Pair, bare, bare_resume, bullet_lines, near_duplicates
+from resume_gym.corpus.duplicates import Pair, bare, bare_resume, near_duplicates
 from resume_gym.document import wrapped_lines
+from resume_gym.editing import Rules
 from resume_gym.judges import Judge, JudgeRefused
 from resume_gym.rewards import WEAKNESS_METRIC
 from resume_gym.tasks import SPLITS, WEAKNESSES, Fix, Task
 from resume_gym.text.languages import is_english
-from resume_gym.text.lines import Number, plain, read
+from resume_gym.text.lines import Line, Number, parse, plain, read
 
 NEAR_LIMIT = 0.05
 """Maximum share of near-duplicates among a split's resumes, and of eval's bullets that also occur
 in train."""
-JOB_MATCH = 0.15
-"""Minimum weighted share of a job's words in a resume; the same as for model-written tasks."""
-MISMATCHED = 1 / 3
-"""Maximum share of tasks below `JOB_MATCH`. It is one in five for tasks of the small size, and nine
-in ten for tasks of any size with the job of another task."""
-BALANCE = 2.0
-"""Maximum factor between the share of a weakness and an even share."""
-WEAK_SHARE = (0.45, 0.75)
-"""Range of the mean share of a resume's bullets that its fixes touch; designed as 0.6."""
 BULLET_WORDS = 5
 """Minimum words of a bullet; a shorter one may occur in two resumes by chance."""
-_ASIDE = ("skill", "language", "reference")  # headings of sections with common lines
+_WIDTH = Rules().page_width
+_ASIDE = ("language", "reference")  # headings of sections with common lines
 _NAMED = re.compile(rf"(?<![a-z])(?:{'|'.join(WEAKNESSES)})(?![a-z])", re.IGNORECASE)
-_LEAST_OF_EACH = 5  # minimum even share, in tasks, to check the balance
 _EXAMPLES = 5
-
-_TITLE = re.compile(r"\A# (.*\S)")
-_EMPLOYER = re.compile(r"^### .*, ([^,(\n]+?)(?: \(.*)?$", re.MULTILINE)
 
 
 Severity = Literal["error", "warning"]
@@ -74,7 +61,7 @@ def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 def unfit_pages(tasks: Sequence[Task]) -> Iterator[Finding]:
     """Find tasks whose resume the rubric judge cannot read: without bullets, or not in English."""
-    blank = [task.task_id for task in tasks if not any(bullet_lines(task.resume))]
+    blank = [task.task_id for task in tasks if not any(_bullet_lines(task.resume))]
     text = "tasks not fit for the rubric judge: the resume has no bullets"
     yield from _finding("error", "no_bullets", blank, text)
     foreign = [task.task_id for task in tasks if not is_english(task.resume)]
@@ -94,8 +81,8 @@ def named_weaknesses(tasks: Sequence[Task]) -> Iterator[Finding]:
 
 
 def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
-    """Find repeated tasks, and near-duplicate resumes and jobs within and across the splits."""
-    resumes = {task.task_id: bare_resume(task) for task in tasks}
+    """Find repeated tasks, like resumes of a split, and like texts of both splits."""
+    resumes = {task.task_id: bare_resume(task.resume, _names(task)) for task in tasks}
     jobs = {task.task_id: bare(task.job) for task in tasks}
     first: dict[tuple[str, str], str] = {}
     again = [
@@ -111,32 +98,31 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     repeated = [task.task_id for task in tasks if once[task.split, task.resume] is not task]
     text = "tasks with exactly the resume of an earlier one of their split"
     yield from _finding("warning", "repeated_resume", repeated, text)
-    yield from _similar(list(once.values()), "resume", resumes, threshold)
-    yield from _similar(tasks, "job", jobs, threshold)
-
-
-def _similar(
-    tasks: Sequence[Task], what: str, texts: Mapping[str, str], threshold: float
-) -> Iterator[Finding]:
-    train, held_out = (
-        {task.task_id: texts[task.task_id] for task in tasks if task.split == split}
-        for split in SPLITS
-    )
-    within, across = near_duplicates(train, held_out, threshold)
-    for split, texts_of_split, near in (
-        ("train", train, within),
-        ("eval", held_out, near_duplicates(held_out, {}, threshold)[0]),
+    parts = [[task for task in once.values() if task.split == split] for split in SPLITS]
+    train, held_out = ({task.task_id: resumes[task.task_id] for task in part} for part in parts)
+    within, leaked = near_duplicates(train, held_out, threshold)
+    for split, near, size in (
+        ("train", within, len(train)),
+        ("eval", near_duplicates(held_out, {}, threshold)[0], len(held_out)),
     ):
-        # An import may pair many resumes with one job, so similar jobs are only a warning.
-        many = what == "resume" and len(near) > NEAR_LIMIT * len(texts_of_split)
-        text = f"{what}s of {split} like an earlier one of {split}"
-        if what == "resume":
-            text += f", of {len(texts_of_split)} (more than {NEAR_LIMIT:.0%} is an error)"
-        kind = f"near_{what}_{split}"
-        yield from _finding("error" if many else "warning", kind, _pairs(near), text)
-    severity: Severity = "error" if what == "resume" else "warning"
-    text = f"{what}s of eval like one of train"
-    yield from _finding(severity, f"leaked_{what}", _pairs(across), text)
+        text = f"resumes of {split} like an earlier one of {split}, of {size} "
+        text += f"(more than {NEAR_LIMIT:.0%} is an error)"
+        severity: Severity = "error" if len(near) > NEAR_LIMIT * size else "warning"
+        yield from _finding(severity, f"near_resume_{split}", _pairs(near), text)
+    yield from _finding(
+        "error", "leaked_resume", _pairs(leaked), "resumes of eval like one of train"
+    )
+    # An import may pair many resumes with one job, so similar jobs are only a warning.
+    parts = [[task for task in tasks if task.split == split] for split in SPLITS]
+    train, held_out = ({task.task_id: jobs[task.task_id] for task in part} for part in parts)
+    leaked = near_duplicates(train, held_out, threshold)[1]
+    yield from _finding("warning", "leaked_job", _pairs(leaked), "jobs of eval like one of train")
+
+
+def _names(task: Task) -> list[str]:
+    """Return the names of candidate and employer that the persona has."""
+    found = (task.persona.get(key) for key in ("name", "company"))
+    return [name for name in found if isinstance(name, str)]
 
 
 def _pairs(pairs: Sequence[Pair]) -> list[str]:
@@ -144,64 +130,31 @@ def _pairs(pairs: Sequence[Pair]) -> list[str]:
     return [f"{p.task_id} and {p.other_id} ({p.similarity:.2f})" for p in ordered]
 
 
-def shared_content(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find bullets, names and employers in both splits; only many bullets are an error."""
-    kinds: tuple[tuple[float, str, str, Callable[[Task], set[str]]], ...] = (
-        (NEAR_LIMIT, "shared_bullet", f"bullets of {BULLET_WORDS} words or more", _bullets),
-        (1.0, "shared_name", "names of candidates", _names),
-        (1.0, "shared_company", "employers", _companies),
-    )
-    # A share cannot exceed the limit 1.0, so names and employers are always a warning.
-    for limit, kind, what, of in kinds:
-        owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
-        for task in tasks:
-            for text in of(task):
-                owners[task.split].setdefault(text, task.task_id)
-        train, evaluation = owners["train"], owners["eval"]
-        both = sorted(train.keys() & evaluation.keys())
-        shown = [f'"{text}" in {train[text]} and {evaluation[text]}' for text in both]
-        text = f"{what} that both splits have"
-        if limit < 1:
-            text += f", of {len(evaluation)} of eval (more than {limit:.0%} is an error)"
-        severity: Severity = "error" if len(both) > limit * len(evaluation) else "warning"
-        yield from _finding(severity, kind, shown, text)
+def shared_bullets(tasks: Sequence[Task]) -> Iterator[Finding]:
+    """Find bullets in both splits; many are an error."""
+    owners: dict[str, dict[str, str]] = {split: {} for split in SPLITS}
+    for task in tasks:
+        for text in _bullets(task):
+            owners[task.split].setdefault(text, task.task_id)
+    train, evaluation = owners["train"], owners["eval"]
+    both = sorted(train.keys() & evaluation.keys())
+    shown = [f'"{text}" in {train[text]} and {evaluation[text]}' for text in both]
+    text = f"bullets of {BULLET_WORDS} words or more that both splits have, of {len(evaluation)} "
+    text += f"of eval (more than {NEAR_LIMIT:.0%} is an error)"
+    severity: Severity = "error" if len(both) > NEAR_LIMIT * len(evaluation) else "warning"
+    yield from _finding(severity, "shared_bullet", shown, text)
 
 
 def _bullets(task: Task) -> set[str]:
     """Return the normalized bullets before and after the fixes."""
     texts = (task.resume, apply(task)[0])
-    bullets = (bare(line) for text in texts for line in bullet_lines(text, _ASIDE))
+    lines = [line for text in texts for line in _bullet_lines(text)]
+    bullets = (bare(line.body) for line in lines if not any(w in line.section for w in _ASIDE))
     return {text for text in bullets if text.count(" ") >= BULLET_WORDS - 1}
 
 
-def _names(task: Task) -> set[str]:
-    return {*_TITLE.findall(task.resume.lstrip()), *_persona_value(task, "name")}
-
-
-def _companies(task: Task) -> set[str]:
-    return {*_EMPLOYER.findall(task.resume), *_persona_value(task, "company")}
-
-
-def _persona_value(task: Task, key: str) -> list[str]:
-    """Return the value of a persona's key as a list, empty if there is none."""
-    value: object = task.persona.get(key)
-    return [value] if isinstance(value, str) and value else []
-
-
-def weakness_balance(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find weaknesses that are too rare or too common in a split."""
-    for split in SPLITS:
-        counts = Counter(task.weakness for task in tasks if task.split == split)
-        even = counts.total() / len(WEAKNESSES)
-        if even < _LEAST_OF_EACH:
-            continue
-        odd = [
-            f"{name}: {counts[name]}, {even:.0f} is even"
-            for name in WEAKNESSES
-            if not even / BALANCE <= counts[name] <= even * BALANCE
-        ]
-        text = f"weaknesses that are {BALANCE:g} times too rare or too common in {split}"
-        yield from _finding("warning", f"balance_{split}", odd, text)
+def _bullet_lines(resume: str) -> Iterator[Line]:
+    return (line for line in parse(resume) if line.kind == "bullet")
 
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
@@ -209,7 +162,7 @@ def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
     long: list[str] = []
     short: list[str] = []
     for task in tasks:
-        lines = wrapped_lines(task.resume, PAGE_WIDTH)
+        lines = wrapped_lines(task.resume, _WIDTH)
         if (task.weakness == "too_long") != (lines > page_lines):
             (short if task.weakness == "too_long" else long).append(f"{task.task_id}: {lines}")
     yield from _finding("error", "fits", short, f"tasks too_long that fit {page_lines} lines")
@@ -224,7 +177,7 @@ def broken_fixes(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
         same = [n for n, fix in enumerate(task.fixes) if fix.old == fix.new]
         idle += [f"{task.task_id}: fixes[{n}]: {task.fixes[n].old[:60]!r}" for n in same]
         text, problem = apply(task)
-        lines = wrapped_lines(text, PAGE_WIDTH)
+        lines = wrapped_lines(text, _WIDTH)
         if problem:
             broken.append(f"{task.task_id}: {problem}")
         elif not task.fixes:
@@ -269,19 +222,6 @@ def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
             idle.append(f"{task.task_id}: {task.weakness}, {metric}")
     text = "tasks whose fixes do not better the metric of their weakness, by the rubric judge"
     yield from _finding("warning", "idle_repair", idle, f"{text}, of {repaired} looked at")
-
-
-def other_jobs(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Find resumes that do not match their job, if there are too many."""
-    shares = [
-        (1 - difficulty(replace(task, resume=apply(task)[0])).job_distance, task.task_id)
-        for task in tasks
-    ]
-    far = [f"{task_id}: {share:.0%}" for share, task_id in shares if share < JOB_MATCH]
-    if len(far) > MISMATCHED * len(tasks):
-        text = f"tasks whose resume, after its fixes, tells less than {JOB_MATCH:.0%} of what the "
-        text += f"job asks for, of {len(tasks)} looked at; are the jobs those of the resumes?"
-        yield from _finding("warning", "other_job", far, text)
 
 
 def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
@@ -331,36 +271,6 @@ def _added(fix: Fix) -> list[Number]:
 
 def _backed(number: Number, known: Sequence[Number]) -> bool:
     return any(other.backs(number) for other in known)
-
-
-def weak_share(tasks: Sequence[Task]) -> float | None:
-    """Return the mean share of a resume's bullets that its fixes touch; None without fixes."""
-    shares = [share for task in tasks if (share := _touched(task)) is not None]
-    return sum(shares) / len(shares) if shares else None
-
-
-def weak_and_strong(tasks: Sequence[Task]) -> Iterator[Finding]:
-    """Check that the mean share of weak bullets is within `WEAK_SHARE`."""
-    share = weak_share(tasks)
-    least, most = WEAK_SHARE
-    if share is not None and not least <= share <= most:
-        text = f"tasks with fixes, which touch {share:.0%} of the bullets in the mean"
-        text += f" ({least:.0%} to {most:.0%} are wanted)"
-        yield Finding("warning", "weak_share", sum(bool(task.fixes) for task in tasks), text)
-
-
-def _touched(task: Task) -> float | None:
-    """Return the share of a task's bullets, without skills, that its fixes touch."""
-    rows = bullet_lines(task.resume)
-    parts = [line for fix in task.fixes for line in _unmarked(fix.old)]
-    if not rows or not parts:
-        return None
-    return sum(any(part in row for part in parts) for row in rows) / len(rows)
-
-
-def _unmarked(passage: str) -> list[str]:
-    """Split a passage into lines without markers, for comparison with `bullet_lines`."""
-    return [line for raw in passage.split("\n") if (line := raw.lstrip("-*+• ").strip())]
 
 
 def _finding(

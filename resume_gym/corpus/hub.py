@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from resume_gym.tasks import SPLITS, Task, TaskError
 from resume_gym.user_errors import missing
@@ -16,18 +16,6 @@ from resume_gym.user_errors import missing
 _TO_HUB = {"train": "train", "eval": "test"}
 _FROM_HUB = {"train": "train", "test": "eval", "validation": "eval", "eval": "eval"}
 _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+?)(?::([\w.-]+))?")
-
-
-class Address(NamedTuple):
-    """The address of a data set on the Hub.
-
-    Attributes:
-        name: repository, as OWNER/NAME.
-        config: configuration of the data set.
-    """
-
-    name: str
-    config: str = "default"
 
 
 def load(source: str, split: str | None = None) -> tuple[Task, ...]:
@@ -48,8 +36,7 @@ def load(source: str, split: str | None = None) -> tuple[Task, ...]:
     datasets = _datasets()
     try:
         if source.startswith("hf://"):
-            address = parse_address(source)
-            data = datasets.load_dataset(address.name, address.config)
+            data = datasets.load_dataset(*_parse_address(source))
         else:
             data = datasets.load_from_disk(source)
     except Exception as problem:  # transport errors have no common base class
@@ -94,7 +81,7 @@ def push(tasks: Sequence[Task], to: str, card: str, private: bool = False) -> No
     if not tasks:
         raise TaskError(f"{to}: there are no tasks to write")
     if to.startswith("hf://"):
-        _upload(to_datasets(tasks), parse_address(to), card, private)
+        _upload(to_datasets(tasks), *_parse_address(to), card, private)
         return
     folder = Path(to)
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
@@ -118,26 +105,29 @@ def to_datasets(tasks: Sequence[Task]) -> Any:
             "evidence": datasets.List({"kind": text, "title": text, "text": text}),
         }
     )
+    if any(task.rubric for task in tasks):
+        item = {"text": text, "weight": datasets.Value("float64"), "kind": text}
+        features["rubric"] = datasets.List(item)
     made = {}
     for split in SPLITS:
         rows = [task.to_row() for task in tasks if task.split == split]
-        columns = {name: [row[name] for row in rows] for name in features}
+        columns = {name: [row.get(name, []) for row in rows] for name in features}
         if rows:
             made[_TO_HUB[split]] = datasets.Dataset.from_dict(columns, features=features)
     return datasets.DatasetDict(made)
 
 
-def _upload(data: Any, address: Address, card: str, private: bool) -> None:
+def _upload(data: Any, name: str, config: str, card: str, private: bool) -> None:
     """Upload a data set, then its card, merged with the metadata that the Hub needs."""
     from huggingface_hub import DatasetCard
 
     try:
         # None instead of False respects the organization's default.
-        data.push_to_hub(address.name, address.config, private=private or None)
-        made = DatasetCard.load(address.name)
-        merge_cards(str(made), card).push_to_hub(address.name, repo_type="dataset")
+        data.push_to_hub(name, config, private=private or None)
+        made = DatasetCard.load(name)
+        merge_cards(str(made), card).push_to_hub(name, repo_type="dataset")
     except Exception as problem:  # transport errors have no common base class
-        raise OSError(f"hf://{address.name}: {_first_line(problem)}") from problem
+        raise OSError(f"hf://{name}: {_first_line(problem)}") from problem
 
 
 def merge_cards(there: str, ours: str) -> Any:
@@ -152,8 +142,8 @@ def merge_cards(there: str, ours: str) -> Any:
     return card
 
 
-def parse_address(address: str) -> Address:
-    """Parse hf://OWNER/NAME[:CONFIG].
+def _parse_address(address: str) -> tuple[str, str]:
+    """Return repository and configuration of hf://OWNER/NAME[:CONFIG].
 
     Raises:
         TaskError: the address has another form.
@@ -161,7 +151,7 @@ def parse_address(address: str) -> Address:
     match = _ADDRESS.fullmatch(address)
     if not match:
         raise TaskError(f"expected hf://OWNER/NAME or hf://OWNER/NAME:CONFIG, got {address!r}")
-    return Address(match[1], match[2] or "default")
+    return match[1], match[2] or "default"
 
 
 def _first_line(problem: Exception) -> str:

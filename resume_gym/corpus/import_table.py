@@ -74,7 +74,7 @@ def print_report(report: Report, out: Path) -> None:
             highlight=False,
         )
     for path, note in report.notes:
-        console.print(f"note: {path}: {note}", highlight=False)
+        console.print(f"note: {path}: {note}", highlight=False, soft_wrap=True)
     for path, why in report.failed:
         text = f"not used: {path}: {why}"
         console.print(text, style="red", highlight=False)
@@ -104,18 +104,15 @@ def _tasks(made: list[Made]) -> Table:
 
 
 def _masking(report: Report) -> Table:
-    """Build a table of the replacements by file and field, and of what may be personal still."""
+    """Build a table of the replacements by file and field."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("masked in", overflow="fold")
     for name in FIELDS:
         table.add_column(name, justify="right")
-    table.add_column("looks personal, left", overflow="fold")
     for masker in report.maskers.values():
         for file, replaced in masker.replaced.items():
-            found = sorted(masker.left[file].items())
-            left = ", ".join(f"{what}: {count}" for what, count in found)
             counts = (_count(replaced[name], name in masker.fields) for name in FIELDS)
-            table.add_row(Path(file).name, *counts, left or "nothing was recognised")
+            table.add_row(Path(file).name, *counts)
     return table
 
 

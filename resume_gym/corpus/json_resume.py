@@ -64,7 +64,7 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
 
     Returns:
         The Markdown, notes on unknown fields, which are omitted, and the contact data as
-        ("mail" | "phone" | "links", value) pairs.
+        ("names" | "mail" | "phone" | "links", value) pairs.
 
     Raises:
         DocumentError: the text is not a JSON Resume, or a field has a type other than the schema's.
@@ -164,7 +164,7 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
 
 
 def _contacts(basics: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    contacts = [("mail", basics["email"]), ("phone", basics["phone"])]
+    contacts = [("names", basics["name"]), ("mail", basics["email"]), ("phone", basics["phone"])]
     contacts += [("links", basics["url"]), ("links", basics["website"])]
     for profile in basics["profiles"]:
         contacts += [("links", profile["url"]), ("links", profile["username"])]

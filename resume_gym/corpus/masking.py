@@ -1,10 +1,11 @@
 """Mask data that identifies a candidate: names, emails, phone numbers and links.
 
-A `Masker` replaces only what it can recognise for certain: addresses, phone numbers of a region or
-after a label, links and accounts, and the name that heads the resume: whole, joined or with
-initials, but no single part, since "Morgan" may be Morgan Stanley. It uses the same placeholders in
-all documents of one candidate. What may be personal, but is not certain, stays and is counted in
-`Masker.left`. Employers, dates and achievements that together identify a person are not looked for.
+A `Masker` replaces only what it can recognise for certain: mail addresses, phone numbers of a
+region or after a label, links and accounts, and the name that heads the resume: whole, joined or
+with an initial, but no single part, since "Morgan" may be Morgan Stanley. It uses the same
+placeholders in all documents of one candidate. What looks personal, but is not certain or belongs
+to no field (streets, dates of birth, numbers like IDs, ...), stays and is counted in `Masker.left`.
+Employers, dates and achievements that together identify a person are not looked for.
 All passes take linear time: repetitions are bounded or cannot overlap.
 """
 
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 
-from resume_gym.corpus.names import MOST_WORDS, WORDS, Finder, any_of, find_name, fold
+from resume_gym.corpus.names import WORDS, Finder, any_of, find_name, fold, is_certain
 from resume_gym.user_errors import missing
 
 FIELDS = ("names", "mail", "phone", "links")
@@ -59,15 +60,45 @@ _REFEREE = re.compile(
 _OTHERS = re.compile(
     rf"\b{_TITLES}(?!Candidate \d){_PERSON}|(?i:\b(?:{any_of(WORDS['before'])}))\s{_FULL}"
 )
+_FIRST = any_of([*map(str.capitalize, WORDS["streets_before"]), "ul."])
 _STREET = re.compile(
-    rf"\b\d{{1,5}}[a-z]? (?:[A-Z][\w.'-]+ ){{1,3}}(?i:{any_of(WORDS['streets'])})\b"
-    r"|\b[A-ZÄÖÜ][\wäöüß]+(?:straße|strasse|weg|platz|gasse|gata|straat) \d{1,4}\b"
+    r"\b\d{1,5}(?i:[a-z]| bis| ter)?,? "  # the number comes first
+    rf"(?:(?:[A-Z\d][\w.'-]{{0,30}} ){{1,3}}(?:{any_of(map(str.title, WORDS['streets']))})\b"
+    rf"|(?i:{any_of(WORDS['streets_before'])}) [^\W\d_])"
+    rf"|\b(?:{_FIRST})\s(?:[^\W\d_][\w.'-]{{0,30}} ){{1,4}}\d"
+    rf"|\b[A-ZÀ-ÖØ-Þ][\w-]{{2,40}}[ -]?(?i:{any_of(WORDS['street_ends'])}) \d{{1,4}}[a-zA-Z]?\b"
+    r"|\b(?:P\.? ?O\.? ?Box|Postfach|Apartado) \d"
 )
+_POSTCODE = re.compile(
+    r"\b[A-Z]{1,2}\d[A-Z\d]? \d[A-Z]{2}\b|\b[A-Z]\d[A-Z][ -]?\d[A-Z]\d\b"  # with letters
+    r"|\b\d{4} [A-Z]{2}(?= [A-Z]|,|\s*$)|\b[A-Z]{1,2}-\d{4,6}\b"
+    r"|\b(?:[A-Z]{2},? \d{5}|(?:NSW|VIC|QLD|TAS|ACT|WA|SA) \d{4})\b|\b\d{5}-\d{3}\b"
+    r"|\b(?i:zip(?: code)?|post(?:al )?code|plz|cep|pin code)\W{1,3}\d{4}"
+    r"|(?:^|[,|;•·:] {0,2})(?:\d{5,6}|\d{2,3}[ -]\d{2,4}) [^\W\d_a-z][^\W\d_]",  # before a town
+    re.MULTILINE,
+)
+# What is one above the sections only, since a year may stand before a capital elsewhere.
+_SHORT_POSTCODE = re.compile(r"(?:^|[,|;•·:] {0,2})\d{4} [^\W\d_a-z][^\W\d_]", re.MULTILINE)
 _BIRTH = re.compile(
-    r"\b(?:date of birth|birth ?date|born|d\.?o\.?b\.?|geboren|geburtsdatum|née?)\b.{0,20}?\d",
+    rf"\b(?:{any_of(WORDS['births'])})(?!\w)[^\n]{{0,25}}?(?:\d{{1,2}}[./-]\d|(?:19|20)\d\d\b)"
+    r"|(?<!\w)\*\s?\d{1,2}\.[^\n]{1,12}19\d\d\b",
     re.IGNORECASE,
 )
-_ID = re.compile(r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])")
+_DATE = re.compile(
+    r"(?<![\w-])(?<![-–] )(?:\d{1,2}[./-]\s?\d{1,2}[./-]\s?(?:19|20)\d\d|(?:19|20)\d\d-\d\d-\d\d"
+    r"|(?:\d{1,2}(?:st|nd|rd|th|\.)? [^\W\d_]{3,10}\.?|[^\W\d_]{3,10}\.? \d{1,2}),? (?:19|20)\d\d)"
+    r"(?!\w|\s?[-–])"
+)
+_ID = re.compile(
+    rf"(?i:\b(?:{any_of(WORDS['ids'])})\b)[^\w\n]{{0,3}}"
+    r"(?i:(?:card|no|nr|num|number|code|id)\b[^\w\n]{0,3}){0,2}"
+    r"(?!(?:19|20)\d\d\b)(?=[A-Z ./-]{0,9}\d)[A-Z\d](?:[ ./-]?[A-Z\d]){4,33}\b"
+    # the forms of the USA, Great Britain, bank accounts, and letters with at least six digits
+    r"|(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])|\b[A-Z]{2}(?: ?\d\d){3} ?[A-D]\b"
+    r"|\b[A-Z]{2}\d{2}(?: [A-Z\d]{4}){3,7}(?: [A-Z\d]{1,3})?\b"
+    r"|(?<![\w./@-])(?=\d*[A-Z])(?=(?:[A-Z]*\d){6})[A-Z\d]{8,34}(?![\w/-])"
+)
+_AMOUNT = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|\d{1,3}(?:[. ]\d{3})*[. ]000")  # or an IP address
 _HANDLE = re.compile(r"(?<![\w/.@])@[A-Za-z][\w.-]{1,63}\w")
 _LABEL = re.compile(rf"\b(?:{any_of(WORDS['phones'])})\b\W{{0,4}}$", re.IGNORECASE)
 # fictional US numbers, common in sample resumes
@@ -105,10 +136,11 @@ class Masker:
 
         Args:
             number: number of the candidate, used in placeholders.
-            resume: Markdown with the name as its "# " heading.
+            resume: Markdown, with the name as its "# " heading or first line.
             fields: subset of `FIELDS` to replace.
             region: two-letter region whose national phone numbers to expect.
-            contacts: (field, value) of the candidate's known emails, phones and links.
+            contacts: (field, value) of the candidate's known emails, phones and links; a value of
+                "names" (the name of the file) is not replaced, but may confirm the heading.
             exact: whether each spelling has its own placeholder, so that `unmask` restores it.
 
         Raises:
@@ -124,21 +156,19 @@ class Masker:
         self._resume = resume
         self._exact = exact
         self._region = _region(region)
-        self._contacts = [(field, value, _way(field, value)) for field, value in contacts]
-        self._own = find_name(resume)
+        known = [one for one in contacts if one[0] != "names"]
+        self._contacts = [(field, value, _way(field, value)) for field, value in known]
+        name = find_name(resume)
+        clues = [value for _, value in contacts]
+        self._own = name if name and is_certain(name, resume, clues) else None
         self._finder = Finder(self._own) if self._own else None
         # placeholders by field and key
         self._known: dict[str, dict[str, str]] = {field: {} for field in FIELDS}
 
     @property
     def named(self) -> bool:
-        """Whether the resume contains the candidate's name."""
+        """Whether the resume certainly has the candidate's name."""
         return self._own is not None
-
-    @property
-    def wordy(self) -> bool:
-        """Whether the name is so long that some of its words may not belong to it."""
-        return self._own is not None and len(self._own.words) > MOST_WORDS
 
     @property
     def not_found(self) -> list[str]:
@@ -150,25 +180,26 @@ class Masker:
     def doubtful(self) -> bool:
         """Whether no name was recognised, or a part of it or a possible phone number is left."""
         nameless = "names" in self.fields and not self.named
-        phones = "phone" in self.fields and self._count("possible phone numbers")
-        return bool(nameless or phones or self._count("parts of the name"))
+        left = self._all_left()
+        phones = "phone" in self.fields and left["possible phone numbers"]
+        return bool(nameless or phones or left["parts of the name"] or left["initials of the name"])
 
-    def _count(self, what: str) -> int:
-        return sum(found[what] for found in self.left.values())
+    def _all_left(self) -> Counter[str]:
+        return sum(self.left.values(), Counter())
 
     @property
     def notes(self) -> list[str]:
         """What the user should check, after the documents are masked."""
         notes = []
+        left = self._all_left()
         if "names" in self.fields and not self.named:
             notes.append("no name was recognised: check yourself")
-        elif "names" in self.fields and self.wordy:
-            notes.append("its heading has many words: see whether the name is masked, and no more")
         if others := [field for field in self.not_found if field != "names"]:
             notes.append(f"looked for and not found: {', '.join(others)}")
-        if count := self._count("parts of the name"):
-            notes.append(f"single parts of the name are left, which may be other words: {count}")
-        if "phone" in self.fields and self._count("possible phone numbers"):
+        if left:
+            counts = ", ".join(f"{what}: {count}" for what, count in sorted(left.items()))
+            notes.append(f"looks personal, was left: {counts}")
+        if "phone" in self.fields and left["possible phone numbers"]:
             country = f"no number of {self._region}; --phone-region names another country"
             notes.append(f"figures that may be phone numbers are left: {country}")
         return notes
@@ -190,13 +221,12 @@ class Masker:
                 text = "".join((*parts, text[end:]))
             elif spans:
                 left[field] += len(spans)
-        rest = _without_placeholders(text)
-        # Those that are certain are placeholders by now.
-        sure = [] if "phone" in self.fields else list(_phones(text, self._region))
-        numbers = [(start, stop, "possible") for start, stop in _numbers(rest)]
-        left["possible phone numbers"] += sum(
-            key == "possible" for *_, key in _disjoint(text, [*sure, *numbers])
-        )
+        rest = _without(_PLACEHOLDER, text)
+        if "phone" not in self.fields:  # else those that are certain are placeholders by now
+            chars = [*rest]
+            for start, end, _ in _phones(text, self._region):
+                chars[start:end] = "\0" * (end - start)
+            rest = "".join(chars)
         left.update(_left(rest))
         if self._finder and "names" in self.fields:
             left.update(self._finder.parts_left(fold(rest)[0]))
@@ -246,14 +276,14 @@ class Masker:
                     yield *hit.span(), key
 
     def _find(self, field: str, text: str) -> Iterator[_Span]:
-        rest = _without_placeholders(text)
+        rest = _without(_PLACEHOLDER, text)
         if field == "mail":
             yield from ((*hit.span(), hit[0].lower()) for hit in _MAIL.finditer(rest))
         elif field == "links":
             spans = (*_links(rest), *self._accounts(rest))
             yield from ((start, end, _site(text[start:end])) for start, end in spans)
         elif field == "phone":
-            yield from _phones(text, self._region)
+            yield from _phones(_without(_ID, text), self._region)
         else:
             yield from self._people(rest)
 
@@ -280,8 +310,7 @@ class Masker:
         if not self._finder:
             return
         # A part of a link cannot be replaced.
-        text = _LINK.sub(lambda hit: "\0" * len(hit[0]), text)
-        plain, places = fold(text)
+        plain, places = fold(_without(_LINK, text))
         line = fold(self._own.line)[0] if self._own else ""
         head = max(0, plain.find(line))
         for first, last in self._finder.find(plain, range(head, head + len(line))):
@@ -300,9 +329,9 @@ def _disjoint(text: str, spans: Sequence[_Span]) -> list[_Span]:
     return sorted(kept)
 
 
-def _without_placeholders(text: str) -> str:
-    """Replace placeholders by as many null characters, which no pattern matches."""
-    return _PLACEHOLDER.sub(lambda hit: "\0" * len(hit[0]), text)
+def _without(pattern: re.Pattern[str], text: str) -> str:
+    """Replace matches by as many null characters, which no pattern matches."""
+    return pattern.sub(lambda hit: "\0" * len(hit[0]), text)
 
 
 def _way(field: str, value: str) -> re.Pattern[str]:
@@ -321,14 +350,21 @@ def _site(link: str) -> str:
     return re.sub(r"^(?:https?://)?(?:www\.)?|/+$", "", link.lower())
 
 
-def _numbers(text: str) -> Iterator[tuple[int, int]]:
-    """Find 7 to 15 digits that may be a phone number; grouped ones only above the sections."""
+def _numbers(text: str) -> Iterator[str]:
+    """Yield the category of each number that is no date or amount, and may identify a person.
+
+    Up to 15 digits may be a phone number, grouped ones only above the sections.
+    """
     head = _head_size(text) or len(text)
     for hit in _DIGITS.finditer(text):
+        size = len(re.sub(r"\D", "", hit[0]))
         plain = hit[0].isdecimal() and not re.match(r"[.,/-]\d", text[hit.end() : hit.end() + 2])
-        possible = 6 < len(re.sub(r"\D", "", hit[0])) < 16 and not _is_range(hit[0])
-        if possible and (plain or hit.start() < head):
-            yield hit.span()
+        if size < 7 or _is_range(hit[0]) or _AMOUNT.fullmatch(hit[0]):
+            continue
+        if size < 16 and (hit.start() < head or (plain and size < 11)):
+            yield "possible phone numbers"
+        elif size > 8:
+            yield "ID-like numbers"
 
 
 def identity(resume: str) -> set[str]:
@@ -401,7 +437,7 @@ def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> 
 
 def _is_range(text: str) -> bool:
     """Return whether digits are a date, a range of years or of small numbers."""
-    if re.fullmatch(r"\d{1,2}[./-]\d{1,2}[./-](?:19|20)?\d\d", text):
+    if re.fullmatch(r"(?:(?:\d{1,2}[./-]){1,2}(?:19|20)?\d\d(?:\s?[-–]\s?|$))+", text):
         return True
     years = re.fullmatch(r"\(?(?:19|20)\d\d\)?(?:\W+(?:\d\d?\W+)?(?:19|20)?\d\d)+", text)
     return bool(years) or bool(re.fullmatch(r"(\d+)\s*[-–—]\s*(\d+)", text) and len(text) < 7)
@@ -417,22 +453,29 @@ def _region(region: str) -> str:
     return region
 
 
-def _left(text: str) -> dict[str, int]:
+def _left(text: str) -> Counter[str]:
     """Count matches that may identify a person but are not certain, or belong to no field."""
     sites = {
         hit.span()
         for hit in _LINK.finditer(text)
         if (hit["host"] or hit["path"]) and _host(hit[0]).lower() not in WORDS["terms"]
     }
-    patterns = {
-        "possible other people": _OTHERS,
-        "street addresses": _STREET,
-        "dates of birth": _BIRTH,
-        "numbers of identity cards": _ID,
-        "handles": _HANDLE,
-    }
-    counts = {what: len(pattern.findall(text)) for what, pattern in patterns.items()}
-    counts["possible addresses of sites"] = len(sites - set(_links(text)))
+    counts = Counter({"possible addresses of sites": len(sites - set(_links(text)))})
+    head = _head_size(text)
+    for what, pattern, size in (
+        ("dates of birth", _BIRTH, None),
+        ("dates of birth", _DATE, head),
+        ("ID-like numbers", _ID, None),
+        ("street addresses", _STREET, None),
+        ("postcodes", _POSTCODE, None),
+        ("postcodes", _SHORT_POSTCODE, head),
+        ("possible other people", _OTHERS, None),
+        ("handles", _HANDLE, None),
+    ):
+        part, rest = text[:size], text[len(text[:size]) :]
+        counts[what] += len(pattern.findall(part))
+        text = _without(pattern, part) + rest
+    counts.update(_numbers(text))
     sections = re.split(r"^## +", text, flags=re.MULTILINE)[1:]
     referees = (one for one in sections if "reference" in one.partition("\n")[0].lower())
     counts["possible other people"] += sum(len(_REFEREE.findall(one)) for one in referees)

@@ -3,20 +3,21 @@
 import re
 import tomllib
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from resume_gym.corpus.outline import TITLES, is_contact, is_section
+from resume_gym.text.lines import LEXICON
 
 WORDS: Mapping[str, list[str]] = tomllib.loads(
     Path(__file__).with_name("masking.toml").read_text(encoding="utf-8")
 )
 
 
-def any_of(words: Collection[str]) -> str:
+def any_of(words: Iterable[str]) -> str:
     """Return a regex that matches any of the words, longest first."""
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
 
@@ -26,6 +27,11 @@ _TITLE = re.compile(
     rf"(?:['’]s?)?\s*(?<!\w)(?:{any_of(TITLES)})(?!\w)(?:\s*[:|–—-]|\s+(?:of|for|von)\b)?",
     re.IGNORECASE,
 )
+_OWNER = re.compile(
+    rf"\bname\s?:|['’]s?\s+(?:{any_of(TITLES)})\b|\b(?:{any_of(TITLES)})\s+(?:of|for|von)\b",
+    re.IGNORECASE,
+)
+_MAIL = re.compile(r"([\w.+-]{1,64})@[\w.-]{1,99}")
 _AFTER_NAME = re.compile(r"\s[|–—-]+\s|[|()\[\]<>{}·•:;/@]")
 _LABEL = re.compile(r"(?:full |first )?name\s?:\s?", re.IGNORECASE)
 _PART = re.compile(r"[^\W\d_][\w'.-]*")
@@ -38,7 +44,9 @@ _SPELT = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss"}
     | {"ø": "oe", "Ø": "Oe", "å": "aa", "Å": "Aa", "æ": "ae", "Æ": "Ae"}
 )
-MOST_WORDS = 4  # a longer heading may contain more than a name
+_HEAD_LINES = 12  # below the name
+_MOST_WORDS = 4  # a longer heading may contain more than a name
+_JOBS = frozenset({*WORDS["jobs"], *LEXICON["claims"]["title_words"]})
 
 
 class Name(NamedTuple):
@@ -67,8 +75,6 @@ def find_name(resume: str) -> Name | None:
 
     Returns None if neither looks like the name of a person.
     """
-    header: Name | None = None
-    first = True
     for line in resume.split("\n"):
         match = _HEAD.match(line[:200])
         marks, text = ((match[1] or "").strip(), match[2]) if match else ("", "")
@@ -77,23 +83,13 @@ def find_name(resume: str) -> Name | None:
         titled = _TITLE.search(text)
         section = bool(marks) and is_section(_TITLE.sub("", text))
         if (section and not titled) or len(marks) > 2 or text.lstrip()[:2] in ("- ", "* ", "+ "):
-            break
-        name = read_name(text, resume) if first and not section else None
-        name = name and name._replace(line=line)
-        if name and marks == "#":
-            return _without_jobs(name, resume)
-        if name and _sure(name):
-            header = name
-        first = first and bool(titled)
-    return header
-
-
-def _sure(name: Name) -> bool:
-    """Return whether a text looks like a name even without a heading."""
-    small = {*name.words} - {*name.telling, *WORDS["particles"]}
-    initials = all(len(word.strip(".")) == 1 for word in small)
-    least = len(name.telling) > 1 and len(name.words) <= MOST_WORDS and initials
-    return least and not re.search(r"^[-+*] |\d|[.!?]$", name.text) and not is_contact(name.text)
+            return None
+        name = None if section else read_name(text, resume)
+        if name and not is_contact(name.text):
+            return name._replace(line=line)
+        if not titled:
+            return None
+    return None
 
 
 def read_name(text: str, resume: str) -> Name | None:
@@ -113,6 +109,8 @@ def read_name(text: str, resume: str) -> Name | None:
             return None
     else:
         last = shown
+    if re.search(r"\d|[!?]$", last):
+        return None
     words = _PART.findall(last.translate(_ALIKE))
     plain = [word.lower().strip(".") for word in words]
     cased = any(map(str.isupper, last))
@@ -125,12 +123,68 @@ def read_name(text: str, resume: str) -> Name | None:
         return None
     if beside > 1 and len(others) < len(words):  # but not in "Anthony Head"
         words, shown = others, " ".join(others)
+    if sum(word not in WORDS["particles"] for word in words) > _MOST_WORDS:
+        return None
     telling = [word for word in words if _telling(word, cased)]
     letters = sum(len(word.strip(".")) == 1 for word in words)
     # One word is a name only in a script that joins its parts.
     if not telling or (len(telling) + letters < 2 and last.lower() != last.upper()):
         return None
     return Name(shown, tuple(words), tuple(telling))
+
+
+def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
+    """Return whether a heading is certainly a name, and not a place, a job or a section.
+
+    It is if a clue has it, or if it is the owner in "Resume of Jane Doe". Else contact details must
+    follow it, without a mail address of somebody else.
+
+    Args:
+        name: the name from `find_name`.
+        resume: Markdown or plain text.
+        clues: what may have the name: mail addresses, accounts, the name of the file.
+    """
+    below = re.split(r"^#", resume.partition(name.line)[2], maxsplit=1, flags=re.MULTILINE)[0]
+    head = [name.line.replace(name.text, "", 1), *below.split("\n")[:_HEAD_LINES]]
+    clues = [*clues, *(word for line in head for word in line.split())]
+    if _OWNER.search(name.line) or any(_agrees(name, clue) for clue in clues):
+        return True
+    parts = [_key(word) for word in name.words]
+    # "jane.roe@x.org" is of somebody else than John Doe, "sunshine@x.org" may be his.
+    mails = [re.findall(r"[^\W\d_]{2,}", hit[1]) for hit in map(_MAIL.search, clues) if hit]
+    others = [words for words in mails if len(words) > 1 and not {*map(_key, words)} & {*parts}]
+    known = {*parts} & _JOBS or is_section(name.text) or _is_place(name.text)
+    return any(map(is_contact, head)) and not others and not known
+
+
+def _agrees(name: Name, clue: str) -> bool:
+    """Return whether a clue has two parts of a name, or one that is the user of a mail address."""
+    mail = _MAIL.search(clue)
+    users = re.findall(r"[^\W\d_]+", mail[1].lower() if mail else "")
+    for spelt in (name.telling, [word.translate(_SPELT) for word in name.telling]):
+        parts = [part for part in map(_key, spelt) if part]
+        first, last = parts[0], parts[-1]
+        initials = {first[0] + last, last + first[0], first + last[0]} if len(parts) > 1 else set()
+        if sum(part in _key(clue).replace("_", "") for part in {*parts}) > 1:
+            return True
+        if {*map(_key, users)} & ({part for part in parts if len(part) > 2} | initials):
+            return True
+    return False
+
+
+@cache
+def _places() -> frozenset[str]:
+    """Return the towns, states and countries that `phonenumbers` knows, in lower case."""
+    from phonenumbers.geodata import GEOCODE_DATA
+    from phonenumbers.geodata.locale import LOCALE_DATA
+
+    names = (*GEOCODE_DATA.values(), *LOCALE_DATA.values())
+    return frozenset(one.partition(",")[0].lower() for by in names for one in by.values())
+
+
+def _is_place(text: str) -> bool:
+    words = text.lower().split()
+    return any(" ".join(words[:size]) in _places() for size in range(2, len(words) + 1))
 
 
 def _occurs(name: str, resume: str) -> bool:
@@ -147,17 +201,6 @@ def _is_forename(text: str, surname: str) -> bool:
     plain = surname.isupper() and " " not in surname  # "DOE, JANE"
     code = text.isupper() and len(text) < 6 and not plain  # "Jane Doe, CISSP"
     return not code and all(map(_PART.fullmatch, text.translate(_ALIKE).split()))
-
-
-def _without_jobs(name: Name, resume: str) -> Name:
-    """Drop later identifying words of a long name that also occur in job headings."""
-    if len(name.words) <= MOST_WORDS:
-        return name
-    heads = {
-        word for line in re.findall(r"^### (.*)", resume, re.M) for word in _PART.findall(line)
-    }
-    telling = [word for n, word in enumerate(name.telling) if n < 2 or word not in heads]
-    return name._replace(telling=tuple(telling))
 
 
 def _telling(part: str, cased: bool = True) -> bool:
@@ -194,6 +237,10 @@ class Finder:
                 self._joined |= {"".join(parts), first + last, last + first}
         self._others = {_key(word) for word in name.words} - {*self._places}
         self._initials = {_key(one)[:1] for word in name.words for one in word.split("-")}
+        letters = [_key(one)[:1].upper() for word in letters for one in word.split("-")]
+        ways = {"".join(letters), letters[0] + letters[-1]} if letters else set()
+        marked = [r"\.?[ -]?".join(way) for way in ways if len(way) > 1 and way.isupper()]
+        self._short = re.compile(rf"(?<![\w.])(?:{'|'.join(marked) or '(?!)'})(?!\.?\w)")
         self._lower = not any(map(str.isupper, name.text))
         # Parts of words cannot be told from other words, only counted.
         least = 5 if name.text.isascii() else 2
@@ -221,7 +268,11 @@ class Finder:
                 alone += self._lower or not token.text.islower()
             else:
                 inside += any(part in token.text.lower() for part in self._long)
-        return {"parts of the name": alone, "parts of the name in other words": inside}
+        return {
+            "parts of the name": alone,
+            "parts of the name in other words": inside,
+            "initials of the name": len(self._short.findall(text)),
+        }
 
     def _tokens(self, text: str) -> "Iterator[_Token]":
         for match in _WORD.finditer(text):

@@ -58,13 +58,9 @@ PAGE_NUMBER = re.compile(r"(?:page\s+)?\d+(?:\s*(?:of|/)\s*\d+)?", re.IGNORECASE
 # Joiners stay: Persian, Indic scripts and emoji need them.
 _INVISIBLE = [0xAD, 0x61C, 0x180E, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F),
               *range(0x2060, 0x2070), 0xFEFF]  # fmt: skip
-_LIGATURES = {
-    0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st",
-    0xFB06: "st",
-}  # fmt: skip
-_BLANKS = [0x0B, 0x0C, *range(0x1C, 0x20), 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028,
-           0x2029, 0x202F, 0x205F, 0x3000]  # fmt: skip
-_PLAIN = _LIGATURES | dict.fromkeys(_BLANKS, " ") | dict.fromkeys(_INVISIBLE, "")
+_LIGATURES = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
+_PLAIN = _LIGATURES | dict.fromkeys(_INVISIBLE, "")
+_BLANK = re.compile(r"[^\S\t\n]")
 _BULLET = re.compile(
     # Bullets of symbol fonts are decoded as private-use characters.
     r"([-*+](?=\s)|-(?=[A-Z])|[•●▪◦‣⁃∙·■□❖➢➤✓✔►▶○–—\ue000-\uf8ff]|o(?=\s)|\d{1,2}[.)](?=\s))"
@@ -84,7 +80,7 @@ _MOST_WORDS = 14  # in a job header
 
 def clean(text: str) -> str:
     """Compose letters, expand ligatures, normalize spaces and remove invisible characters."""
-    return unicodedata.normalize("NFC", text).translate(_PLAIN)
+    return _BLANK.sub(" ", unicodedata.normalize("NFC", text).translate(_PLAIN))
 
 
 def is_markdown(text: str) -> bool:

@@ -209,7 +209,7 @@ def _measures(a: Sequence[Episode], b: Sequence[Episode]) -> dict[str, Callable[
         return lambda episode: episode.verdict[name]
 
     parts = {name: part(name) for name in components({})}
-    both = [name for name in a[0].verdict if name in b[0].verdict]
+    both = [name for name in a[0].verdict if all(name in one.verdict for one in (*a, *b))]
     return {**_MEASURES, **parts, **{f"verdict_{name}": field(name) for name in both}}
 
 

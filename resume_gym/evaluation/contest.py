@@ -13,16 +13,17 @@ from itertools import product
 from typing import Any, NamedTuple, Self
 
 import resume_gym
+from resume_gym.agents import AGENTS
 from resume_gym.editing import EditSession, Rules
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation.comparison import Comparison, Statistics, compare, statistics_of
-from resume_gym.evaluation.episodes import episode_seed
-from resume_gym.evaluation.loop import Job, play_all
+from resume_gym.evaluation.loop import Job, episode_seed, evaluate, play_all
 from resume_gym.evaluation.players import Player
 from resume_gym.evaluation.results import FORMAT, RECORD_ERRORS, Results, check_row, digest, row_of
 from resume_gym.evaluation.summary import Episode, Summary, summarise
 from resume_gym.judges import Judge
 from resume_gym.llm import Usage
+from resume_gym.session import Session
 from resume_gym.tasks import EDITION, TaskError
 
 
@@ -71,6 +72,14 @@ class Contest:
             "edition": EDITION,
         }
 
+    def floor(self) -> float | None:
+        """Return the mean reward of harmless edits; None with other judges or documents."""
+        kind, rules = self.session_type, self.rules
+        if self.judge.name != "rubric" or not issubclass(kind, Session):  # a model's would cost
+            return None
+        played = evaluate(AGENTS["floor"], self.tasks, rules, self.judge, 1, self.seed, kind)
+        return summarise(played).reward
+
     def held_to(self, agents: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings that a resumed evaluation must match; see `Results`."""
         return {**self.settings, "tasks_digest": digest(self.tasks), "agents": dict(agents)}
@@ -116,14 +125,6 @@ def _some(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
     order = sorted(tasks, key=lambda task: hashlib.sha256(repr(task.task_id).encode()).digest())
     chosen = {task.task_id for task in order[:limit]}
     return [task for task in tasks if task.task_id in chosen]
-
-
-class Failure(NamedTuple):
-    """An episode without a reward, and the reason."""
-
-    task_id: str
-    rollout: int
-    why: str
 
 
 @dataclass
@@ -178,9 +179,12 @@ class Entry:
         keys = sorted(self.episodes, key=lambda key: (key[0], order[key[1]]))
         return [self.episodes[key] for key in keys]
 
-    def failed(self) -> list[Failure]:
-        """Return the episodes without a reward."""
-        return [Failure(task, rollout, why) for (rollout, task), why in self.failures.items()]
+    def failed(self) -> list[dict[str, Any]]:
+        """Return the episodes without a reward, and the reasons, as JSON values."""
+        return [
+            {"task_id": task, "rollout": rollout, "why": why}
+            for (rollout, task), why in self.failures.items()
+        ]
 
 
 def restore(contest: Contest, entries: Sequence[Entry], results: Results) -> None:
@@ -295,7 +299,7 @@ def evaluation(contest: Contest, entries: Sequence[Entry], figures: Figures) -> 
             "spec": entry.spec,
             "summary": asdict(summary) if summary else None,
             "statistics": asdict(statistics) if statistics else None,
-            "failures": [failure._asdict() for failure in entry.failed()],
+            "failures": entry.failed(),
             "spent": {name: asdict(usage) for name, usage in entry.spent().items()},
         }
     return {

@@ -1,22 +1,40 @@
-"""Play and grade many episodes of one agent concurrently; the entry point is `play_all`.
+"""The loop of evaluations: tasks x rollouts of one agent, played and graded concurrently.
 
-If the agent or the judge fails on an episode, that episode ends with an error message instead of a
-reward, and the others continue. Configuration errors, e.g. a wrong key or address, end the run.
+`evaluate` plays a scripted agent and raises the first failure; `play_all` plays any agent, and
+an episode on which the agent or the judge fails ends with an error instead of a reward. `grade`
+asks the judge; it also serves the orchestrator of training.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
+from random import Random
+from typing import Any, TypeVar
 
+from resume_gym.agents import Agent
 from resume_gym.editing import EditSession
-from resume_gym.evaluation.episodes import grade
-from resume_gym.evaluation.players import Player
-from resume_gym.judges import Judge, JudgeError, JudgeMisconfigured
+from resume_gym.evaluation.players import Player, Scripted
+from resume_gym.evaluation.summary import Episode
+from resume_gym.judges import (
+    AsyncJudge,
+    Judge,
+    JudgeError,
+    JudgeMalformed,
+    JudgeMisconfigured,
+    JudgeUnavailable,
+)
 from resume_gym.llm import Misconfigured, ModelError
+from resume_gym.llm.loop import submit
+from resume_gym.session import Rules, Session
+from resume_gym.tasks import Task
 
+T = TypeVar("T")
 IN_A_ROW = 64
 """Minimum number of consecutive failures after which the evaluation gives up."""
+_RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before a judge is asked again
 
 
 @dataclass
@@ -27,17 +45,79 @@ class Job:
         rollout: index among the episodes of its task.
         session: new session, or a finished one that still needs a verdict.
         seed: seed of the episode.
-        failure: error message; empty unless the episode has failed.
+        error: why the episode has failed; None unless it has.
     """
 
     rollout: int
     session: EditSession[Any, Any]
     seed: int
-    failure: str = ""
+    error: ModelError | JudgeError | None = None
+
+    @property
+    def failure(self) -> str:
+        """The error as text; empty without one."""
+        told = f"{type(self.error).__name__}: {self.error}" if self.error else ""
+        # lone surrogates in a message would make the results unwritable
+        return told.encode("utf-8", "backslashreplace").decode()
 
 
 class GivenUpError(ModelError):
     """Too many episodes failed in a row; episodes that ended before are kept."""
+
+
+def episode_seed(seed: int, rollout: int, task_id: str) -> int:
+    """Return the seed of one episode; it is independent of the other tasks in the evaluation."""
+    return Random(f"{seed}:{rollout}:{task_id}").getrandbits(32)
+
+
+def evaluate(
+    agent: Callable[[int], Agent],
+    tasks: Sequence[Task],
+    rules: Rules,
+    judge: Judge,
+    rollouts: int = 1,
+    seed: int = 0,
+    session_type: type[Session] = Session,
+) -> tuple[Episode, ...]:
+    """Play and grade `rollouts` episodes of a scripted agent on each task.
+
+    Args:
+        agent: makes the agent of an episode from a seed.
+        tasks: tasks to play.
+        rules: limits of an episode.
+        judge: judge of the final resumes.
+        rollouts: episodes per task.
+        seed: base of the episode seeds; equal seeds produce equal episodes.
+        session_type: class of the sessions.
+
+    Returns:
+        The episodes by rollout, then in the order of the tasks.
+
+    Raises:
+        JudgeError: the judge returned no verdict; a failure never becomes a reward.
+    """
+    jobs = [
+        Job(rollout, session_type(task, rules), episode_seed(seed, rollout, task.task_id))
+        for rollout, task in product(range(rollouts), tasks)
+    ]
+
+    def ended(job: Job) -> None:
+        if job.error:
+            raise job.error
+
+    player = Scripted(agent)
+    _run(play_all(player, jobs, judge, player.max_concurrency, ended))
+    return tuple(Episode.of(job.session) for job in jobs)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine, also where an event loop runs already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 async def play_all(
@@ -57,7 +137,8 @@ async def play_all(
         jobs: episodes, consumed lazily.
         judge: judge of the final documents.
         max_concurrency: number of concurrent episodes.
-        ended: callback after each episode, graded or failed, in order of completion.
+        ended: callback after each episode, graded or failed, in order of completion; what it
+            raises ends the loop.
 
     Raises:
         GivenUpError: max(`IN_A_ROW`, 2 * `max_concurrency`) episodes failed in a row.
@@ -75,7 +156,7 @@ async def play_all(
             # then neither cancel this task nor handle Ctrl-C
             await asyncio.sleep(0)
             await _play_and_grade(player, job, judge)
-            failed = failed + 1 if job.failure else 0
+            failed = failed + 1 if job.error else 0
             ended(job)
             if failed >= limit:
                 message = f"{failed} episodes failed in a row, the last of them by {job.failure}"
@@ -93,18 +174,87 @@ async def play_all(
 
 
 async def _play_and_grade(player: Player, job: Job, judge: Judge) -> None:
-    """Play and grade an episode, or set `job.failure`."""
+    """Play and grade an episode, or set `job.error`."""
     session = job.session
     try:
         if not session.done:
             await player.play(session, job.seed)
         if session.needs_verdict:
-            (error,) = await grade([session], judge)
-            if error:
-                raise error
-    except (Misconfigured, JudgeMisconfigured):
+            (job.error,) = await grade([session], judge)
+    except Misconfigured:
         raise
-    except (ModelError, JudgeError) as problem:
-        message = f"{type(problem).__name__}: {problem}"
-        # lone surrogates in a message would make the results unwritable
-        job.failure = message.encode("utf-8", "backslashreplace").decode()
+    except ModelError as problem:
+        job.error = problem
+    if isinstance(job.error, JudgeMisconfigured):
+        raise job.error
+
+
+async def grade(
+    sessions: Sequence[EditSession[Any, Any]],
+    judge: Judge,
+    timeout_s: float = 0.0,
+    threads: Executor | None = None,
+) -> list[JudgeError | None]:
+    """Grade finished sessions of one task, several only for an `AsyncJudge`.
+
+    Args:
+        sessions: the sessions; a grouped judge ranks them together.
+        judge: judge of the final documents.
+        timeout_s: seconds in which an unavailable judge is asked again; 0 asks once.
+        threads: runs a synchronous judge, for at most `timeout_s` seconds; None runs it in the
+            event loop and blocks it. An `AsyncJudge` has timeouts of its own, which exclude the
+            time in its queue.
+
+    Returns:
+        The error of each session without a verdict; None for graded sessions.
+    """
+    task, texts = sessions[0].task, [session.text for session in sessions]
+    deadline, pause = time.monotonic() + timeout_s, _RETRY_S
+    while True:
+        verdicts = await _ask(judge, task, texts, deadline, threads)
+        unavailable = any(isinstance(verdict, JudgeUnavailable) for verdict in verdicts)
+        if not unavailable or time.monotonic() + pause > deadline:
+            break
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _MAX_RETRY_S)
+    return [_grade(*pair) for pair in zip(sessions, verdicts, strict=True)]
+
+
+def _grade(session: EditSession[Any, Any], verdict: Any) -> JudgeError | None:
+    if isinstance(verdict, JudgeError):
+        return verdict
+    try:
+        session.grade(verdict)
+    except ValueError as malformed:
+        return JudgeMalformed(str(malformed))
+    return None
+
+
+async def _ask(
+    judge: Judge, task: Any, texts: Sequence[str], deadline: float, threads: Executor | None
+) -> list[Any]:
+    """Return the verdict on each text, or the error in its place.
+
+    The cause of an error is the exception of a judge that raised another one than it should.
+    """
+    error: JudgeError
+    try:
+        if isinstance(judge, AsyncJudge):
+            verdicts = await asyncio.wrap_future(submit(judge.averdicts(task, texts)))
+            if len(verdicts) != len(texts):
+                raise JudgeMalformed(f"expected {len(texts)} verdicts, got {len(verdicts)}")
+            return verdicts
+        (text,) = texts
+        if threads is None:
+            return [judge.judge(task, text)]
+        async with asyncio.timeout(max(deadline - time.monotonic(), 0.0)):
+            loop = asyncio.get_running_loop()
+            return [await loop.run_in_executor(threads, judge.judge, task, text)]
+    except TimeoutError:
+        error = JudgeUnavailable(f"the judge {judge.name!r} has not answered in time")
+    except JudgeError as failure:
+        error = failure
+    except Exception as bug:  # a user's judge may raise anything
+        error = JudgeError(f"the judge {judge.name!r} raised {type(bug).__name__}: {bug}")
+        error.__cause__ = bug
+    return [error] * len(texts)

@@ -1,15 +1,15 @@
 """Players of episodes: `Scripted` agents, and models behind an OpenAI-compatible `Endpoint`.
 
-Local models have a player of the same protocol in `learners.rollouts.model_player`.
+`play` plays one episode of a scripted agent. Local models have a player of the same protocol in
+`learners.rollouts.model_player`.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from resume_gym.agents import Agent
 from resume_gym.editing import EditSession
 from resume_gym.llm.client import Client, check_key
 from resume_gym.llm.guided import Prompting, find_call, guide, read_prompting
@@ -17,6 +17,7 @@ from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
 from resume_gym.llm.settings import Settings, check
 from resume_gym.tools import with_calls
 
+S = TypeVar("S", bound=EditSession[Any, Any])
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DEADLINE_S = 600.0  # timeout of a turn; longer than for a verdict, for reasoning models
 _KINDS: Mapping[str, tuple[Any, str]] = {
@@ -30,6 +31,13 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 """Types of the options that `check` does not validate."""
 Message = dict[str, Any]
 """A chat message in OpenAI's format."""
+
+
+def play(agent: Callable[[S], str], session: S) -> S:
+    """Play a session of a scripted agent to its end; return it without a verdict."""
+    while not session.done:
+        session.step(agent(session))
+    return session
 
 
 class Player(Protocol):
@@ -67,14 +75,12 @@ class Scripted:
 
     max_concurrency = 256
 
-    def __init__(self, make: Callable[[int], Agent]) -> None:
+    def __init__(self, make: Callable[[int], Callable[[Any], str]]) -> None:
         self._make = make
 
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
         """See `Player`."""
-        agent: Callable[[Any], str] = self._make(seed)
-        while not session.done:
-            session.step(agent(session))
+        play(self._make(seed), session)
 
     async def close(self) -> None:
         """Do nothing."""
@@ -123,13 +129,13 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
 
     Args:
         options: `model`, `prompting`, and options of `OpenAIChat` and of `llm.settings.Settings`
-            except `canary` and `concurrency`.
+            except `concurrency`.
         max_concurrency: number of concurrent episodes and requests.
 
     Raises:
         ValueError: an option is unknown or out of range, or the API key is missing.
     """
-    of_chat = {field.name for field in fields(OpenAIChat) if field.init} - {"canary", "concurrency"}
+    of_chat = {field.name for field in fields(OpenAIChat) if field.init}
     of_client = {field.name for field in fields(Settings)} - {"concurrency"}
     known_names = of_chat | of_client | {"prompting"}
     for name, value in options.items():
@@ -140,12 +146,12 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
         if not isinstance(value, kinds):
             raise ValueError(f"{name}: expected {wanted}, got {value!r}")
         check(name, value)
-    given: Any = {"deadline_s": _DEADLINE_S, **options, "concurrency": max_concurrency}
+    given: Any = {"deadline_s": _DEADLINE_S, **options}
     chat_options, client_options = (
-        {name: value for name, value in given.items() if name in {*names, "concurrency"}}
-        for names in (of_chat, of_client)
+        {name: given[name] for name in names & given.keys()} for names in (of_chat, of_client)
     )
-    provider, settings = OpenAIChat(**chat_options), Settings(**client_options)
+    provider = OpenAIChat(**chat_options)
+    settings = Settings(**client_options, concurrency=max_concurrency)
     check_key(provider, settings)
     prompting = read_prompting(options)
     return Endpoint(Client(provider, settings), max_concurrency, prompting)

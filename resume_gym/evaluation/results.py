@@ -18,7 +18,7 @@ from resume_gym.atomic_write import replacing
 from resume_gym.editing import EditSession
 from resume_gym.evaluation.summary import counts
 from resume_gym.json_lines import check_regular, read_bytes, read_lines, seal, unseal
-from resume_gym.tasks import TaskError
+from resume_gym.tasks import Task, TaskError
 
 FORMAT = 1
 Key = tuple[str, str, int]
@@ -80,7 +80,7 @@ def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: 
 
 def digest(tasks: Sequence[Any]) -> str:
     """Return a short hash of tasks of any domain (dataclasses)."""
-    values = [asdict(task) for task in tasks]
+    values = [task.to_row() if isinstance(task, Task) else asdict(task) for task in tasks]
     text = json.dumps(values, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -272,7 +272,7 @@ def _flat(
     row: Mapping[str, Any], terms: Sequence[str], columns: Mapping[str, Any]
 ) -> dict[str, Any]:
     graded = row["graded"]
-    ledger = {f"reward_{term}": row["ledger"][term] if graded else None for term in terms}
+    ledger = {f"reward_{term}": row["ledger"].get(term) if graded else None for term in terms}
     reward = row["reward"] if graded else None
     # in ASCII: a model's text may have lone surrogates, which Parquet cannot store
     flat = {**row, "reward": reward, **ledger, "record": json.dumps(row)}

@@ -1,4 +1,4 @@
-"""Parse the specs that name agents on the command line.
+"""Agents on the command line: parse a spec (`read_spec`), make a player of it (`make_entry`).
 
 careful                           a scripted agent
 runs/nano                         model of a run, or the folder of a checkpoint or a model
@@ -10,12 +10,20 @@ NAME=...                          any of these with another display name
 
 import json
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from resume_gym.agents import AGENTS
+from resume_gym.agents import AGENTS, make_agent
+from resume_gym.evaluation.contest import Contest, Entry
+from resume_gym.evaluation.players import Player, Scripted, endpoint
 from resume_gym.llm.settings import check
-from resume_gym.user_errors import did_you_mean
+from resume_gym.session import Session
+from resume_gym.tasks import TaskError
+from resume_gym.user_errors import did_you_mean, missing
+
+ENDPOINT_MAX_CONCURRENCY = 64
 
 # NAME excludes {}@/, so that an "=" within JSON, a URL or a path does not end a name
 _NAMED = re.compile(r"([^={}@/\s][^={}@/]*)=(.+)", re.DOTALL)
@@ -99,3 +107,53 @@ def _model_name(model: str) -> str:
     if _CHECKPOINT.fullmatch(path.name) and path.parent.name == "checkpoints":
         return f"{path.parents[1].name}/{path.name}"
     return path.parent.name if path.name == "model" else path.name
+
+
+def make_entry(
+    where: str,
+    spec: AgentSpec,
+    contest: Contest,
+    max_concurrency: int | None,
+    find_model: Callable[[Mapping[str, Any]], Any],
+) -> Entry:
+    """Make the entry of an agent, without loading a model or sending a request.
+
+    Args:
+        where: command-line option of the spec; prefix of error messages.
+        spec: spec of the agent.
+        contest: the contest to enter.
+        max_concurrency: number of concurrent episodes; None for an endpoint's default.
+        find_model: locates a local model by its options, without loading it; returns a
+            `learners.rollouts.model_player.FoundModel`.
+
+    Raises:
+        ModuleNotFoundError: a package that the agent needs is not installed.
+        TaskError: the agent does not exist, or cannot play in this environment.
+    """
+    resumes = issubclass(contest.session_type, Session)
+    if spec.options.get("prompting") == "guided" and not resumes:
+        message = "prompting: guided has a demonstration for resumes"
+        raise TaskError(f"{where}: {message}; {contest.env} has other documents")
+    try:
+        if spec.kind == "endpoint":
+            made = endpoint(spec.options, max_concurrency or ENDPOINT_MAX_CONCURRENCY)
+            return Entry(spec.name, spec.record, lambda: made, lambda: made.client.usage)
+        if spec.kind == "model":
+            model = find_model(spec.options)
+            return Entry(spec.name, dict(model.record), partial(_load, where, model, contest))
+    except (ValueError, FileNotFoundError) as problem:
+        raise TaskError(f"{where}: {problem}") from None
+    except ModuleNotFoundError as problem:
+        raise missing(f"{where}: needs", str(problem.name), "train") from None
+    model = spec.options["model"]
+    if model != "noop" and not resumes:
+        raise TaskError(f"{where}: {model} edits resumes; {contest.env} has other documents")
+    return Entry(spec.name, spec.record, lambda: Scripted(partial(make_agent, model)))
+
+
+def _load(where: str, model: Any, contest: Contest) -> Player:
+    try:
+        player: Player = model.player(contest.session_type.toolbox.schemas)
+        return player
+    except ValueError as problem:  # messages of transformers span several lines
+        raise TaskError(f"{where}: {' '.join(str(problem).split())}") from None

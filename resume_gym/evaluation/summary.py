@@ -33,6 +33,7 @@ class Episode:
         verdict: content terms without their weights, each in [-1, 1].
         several_calls: number of actions with more than one tool call; each is malformed.
         words: number of words in all actions, tool calls and thoughts included.
+        items: grades of the task's rubric items by text, each -1, 0 or 1.
     """
 
     task_id: str
@@ -51,6 +52,7 @@ class Episode:
     verdict: Mapping[str, float]
     several_calls: int = 0
     words: int = 0
+    items: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, session: EditSession[Any, Any]) -> Self:
@@ -71,9 +73,8 @@ class Episode:
             score=session.score,
             ledger=ledger,
             judged=session.state.verdict is not None,
-            verdict={
-                name: ledger[name] / weight for name, weight in session.verdict_weights.items()
-            },
+            verdict={name: ledger[name] / weight for name, weight in session.weights.items()},
+            items=getattr(session, "items", {}),
             **counts(session),
         )
 
@@ -151,6 +152,7 @@ class Summary(Returns):
         turns: actions per episode; None, like the next two, in older files without this count.
         several_calls: actions per episode with more than one tool call.
         words: words per episode in all actions.
+        items: mean grade of each rubric item, over the episodes of the tasks that have it.
     """
 
     score: float
@@ -171,6 +173,7 @@ class Summary(Returns):
     several_calls: float | None = None
     words: float | None = None
     tasks_by_weakness: Mapping[str, int] = field(default_factory=dict)
+    items: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, sessions: Iterable[EditSession[Any, Any]]) -> "Summary":
@@ -207,9 +210,9 @@ def summarise(played: Iterable[Episode]) -> Summary:
     played = tuple(played)
     if not played:
         raise ValueError("no episodes to summarise")
-    terms, verdict = played[0].ledger, played[0].verdict
+    terms = dict.fromkeys(term for episode in played for term in episode.ledger)
     planted = sorted({(episode.weakness, episode.task_id) for episode in played})
-    ledger = {term: _mean(episode.ledger[term] for episode in played) for term in terms}
+    ledger = {term: _mean(episode.ledger.get(term, 0.0) for episode in played) for term in terms}
     edits = _mean(episode.edits for episode in played)
     failed = _mean(episode.failed_edits for episode in played)
     return Summary(
@@ -224,7 +227,7 @@ def summarise(played: Iterable[Episode]) -> Summary:
         failed_edits=failed,
         failed_share=failed / (edits + failed) if edits + failed else 0.0,
         malformed=_mean(episode.malformed for episode in played),
-        verdict={name: _mean(episode.verdict[name] for episode in played) for name in verdict},
+        verdict=_means(episode.verdict for episode in played),
         lines=_mean(episode.lines for episode in played),
         layout_pass_rate=_mean(episode.fits for episode in played),
         by_weakness={
@@ -236,6 +239,7 @@ def summarise(played: Iterable[Episode]) -> Summary:
         several_calls=_mean(episode.several_calls for episode in played),
         words=_mean(episode.words for episode in played),
         tasks_by_weakness=dict(Counter(weakness for weakness, _ in planted)),
+        items=_means(episode.items for episode in played),
         errors=_errors((episode.task_id, _figures(episode)) for episode in played),
     )
 
@@ -316,6 +320,15 @@ def task_error(tasks: Iterable[Sequence[float]]) -> float | None:
     """
     means = [_mean(values) for values in tasks]
     return 2 * statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
+
+
+def _means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each name, over the rows that have it."""
+    values: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            values.setdefault(name, []).append(value)
+    return {name: _mean(own) for name, own in values.items()}
 
 
 def _mean(values: Iterable[float]) -> float:

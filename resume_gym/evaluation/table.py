@@ -13,6 +13,7 @@ from resume_gym.evaluation.summary import Returns, Summary
 from resume_gym.llm import Usage
 
 _NONE = "-"
+_ITEMS = 20  # rubric items shown; the others are in evaluation.json
 _FIGURE = 6  # characters: -12.34
 LABELS, COLUMN = 33, _FIGURE + 3
 """Width of the labels, and least width of an agent's column, in characters."""
@@ -29,6 +30,8 @@ def sections(
     summaries: Mapping[str, Summary] | Mapping[str, Returns],
     statistics: Mapping[str, Statistics] | None = None,
     spent: Mapping[str, Mapping[str, Usage]] | None = None,
+    details: bool = False,
+    floor: float | None = None,
     errors: bool = False,
 ) -> list[Section]:
     """Return the table as text; `Returns`, without edited documents, have fewer rows.
@@ -37,22 +40,33 @@ def sections(
         summaries: the columns.
         statistics: statistics over tasks of each column.
         spent: what the models of each column have cost, by "agent" and "judge".
+        details: whether to include the rows that only a closer look needs.
+        floor: mean reward of harmless edits on the same tasks, for a row of its own.
         errors: whether cells include `Returns.errors`.
     """
     columns = tuple(summaries.values())
     weaknesses = {name for column in columns for name in getattr(column, "by_weakness", ())}
     fields = dict.fromkeys(name for column in columns for name in getattr(column, "verdict", ()))
+    items = dict.fromkeys(name for column in columns for name in getattr(column, "items", ()))
     spread = [statistics[name] for name in summaries] if statistics is not None else []
     cells = {
         "Reward": _cells(_REWARD, columns, errors),
         "Over tasks": _cells(_over_tasks(spread), spread) if spread else {},
         "Mean reward by weakness": _entries("by_weakness", sorted(weaknesses), columns, errors),
         "Judge, mean of each field": _entries("verdict", fields, columns),
+        "Rubric items, mean of each": _entries("items", list(items)[:_ITEMS], columns),
         "Behaviour": _cells(_BEHAVIOUR, columns, errors),
         "Episodes": _cells(_EPISODES, columns),
     }
+    if floor is not None:
+        cells["Reward"]["floor (harmless edits)"] = [f"{floor:.2f}"] * len(columns)
     if any(column.failed for column in spread):
         cells["Episodes"]["without a number"] = [str(column.failed) for column in spread]
+    if not details:
+        cells["Over tasks"] = {}
+        for rows in cells.values():
+            for label in _DETAILS & rows.keys():
+                del rows[label]
     cells["Models asked by this command"] = _spent(
         [(spent or {}).get(name, {}) for name in summaries]
     )
@@ -63,14 +77,19 @@ def table(
     summaries: Mapping[str, Summary] | Mapping[str, Returns],
     statistics: Mapping[str, Statistics] | None = None,
     spent: Mapping[str, Mapping[str, Usage]] | None = None,
+    details: bool = False,
+    floor: float | None = None,
 ) -> Table:
-    """Make the terminal table of summaries, one column each (agents, or before and after)."""
-    grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
+    """Make the terminal table of summaries, one column each (agents, or before and after).
+
+    See `sections` for the arguments.
+    """
+    grid = _grid()
     # on a narrow terminal only names wrap; labels and numbers stay whole
     grid.add_column(no_wrap=True)
     for name in summaries:
         grid.add_column(Text(name), justify="right", overflow="fold", min_width=_FIGURE)
-    for title, rows in sections(summaries, statistics, spent):
+    for title, rows in sections(summaries, statistics, spent, details, floor):
         grid.add_row(title, style="bold")
         for label, cells in rows.items():
             grid.add_row(f"  {label}", *cells)
@@ -80,7 +99,7 @@ def table(
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Make the terminal table of paired reward differences."""
-    grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
+    grid = _grid(2)
     for name in _COMPARED:
         pair = name == _COMPARED[0]
         side: JustifyMethod = "left" if pair else "right"
@@ -92,7 +111,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 def differences_table(comparison: Comparison) -> Table:
     """Make the terminal table of the differences of the reward and of each field of the verdict."""
-    grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
+    grid = _grid(2)
     grid.add_column(Text(f"{comparison.second} - {comparison.first}"), overflow="fold")
     for name in _COMPARED[1:4]:
         grid.add_column(name, justify="right", no_wrap=True)
@@ -108,10 +127,12 @@ def markdown(
     statistics: Mapping[str, Statistics],
     comparisons: Sequence[Comparison] = (),
     spent: Mapping[str, Mapping[str, Usage]] | None = None,
+    details: bool = False,
+    floor: float | None = None,
 ) -> str:
-    """Return both tables in GitHub Markdown."""
+    """Return both tables in GitHub Markdown; see `sections` for the arguments."""
     lines = [_line(["", *summaries]), _line(["---", *["---:"] * len(summaries)])]
-    for title, rows in sections(summaries, statistics, spent):
+    for title, rows in sections(summaries, statistics, spent, details, floor):
         lines.append(_line([f"**{title}**", *[""] * len(summaries)]))
         lines += [_line([label, *cells]) for label, cells in rows.items()]
     if comparisons:
@@ -119,6 +140,10 @@ def markdown(
         lines += ["", _line(_COMPARED), _line(rule), *map(_line, map(_compared, comparisons))]
         lines += ["", comparisons[0].method]
     return "\n".join(lines) + "\n"
+
+
+def _grid(gap: int = 3) -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold cyan")
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -154,18 +179,18 @@ def _p(p: float) -> str:
 # rows as label and format of a cell
 _REWARD = {
     "mean": "{.reward:z.2f}",
-    "standard deviation": "{.reward_sd:z.2f}",
-    "score, 0 to 100": "{.score:.1f}",
     "from tool calls": "{.tool_syntax:z.2f}",
     "from layout": "{.layout:z.2f}",
     "from content": "{.content:z.2f}",
+    "standard deviation": "{.reward_sd:z.2f}",
+    "score, 0 to 100": "{.score:.1f}",
 }
 _BEHAVIOUR = {
     "submitted": "{.submit_rate:.0%}",
+    "edits that failed": "{.failed_share:.0%}",
     "fits the page": "{.layout_pass_rate:.0%}",
     "edits an episode": "{.edits:z.2f}",
     "failed edits an episode": "{.failed_edits:z.2f}",
-    "edits that failed": "{.failed_share:.0%}",
     "malformed calls an episode": "{.malformed:z.2f}",
     "of them, several in a turn": "{.several_calls:z.2f}",
     "turns an episode": "{.turns:z.2f}",
@@ -176,6 +201,11 @@ _EPISODES = {
     "tasks": "{.tasks}",
     "unchanged, not judged": "{.unjudged}",
 }
+_DETAILS = {
+    *("standard deviation", "score, 0 to 100", "tasks", "unchanged, not judged"),
+    *tuple(_BEHAVIOUR)[3:],
+}
+"""Rows that are printed on demand, besides those of the section "Over tasks"."""
 
 
 def _over_tasks(columns: Sequence[Statistics]) -> dict[str, str]:

@@ -101,7 +101,9 @@ class GymAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 chat, ids, mask, logprobs = with_reply, merged[0].token_ids, merged[1], merged[2]
         with simple_timer("compute_score", timing):
             rewards[-1] += sum((await env.agrade(session)).values())
-        info = {f"reward_{name}": value for name, value in session.ledger.items()}
+        # verl needs equal keys in all episodes
+        ledger = {**dict.fromkeys(session.terms_of(env.tasks), 0.0), **session.ledger}
+        info = {f"reward_{name}": value for name, value in ledger.items()}
         info |= {"silent_turns": float(len(rewards) - sampled_turns), "text": session.text}
         # verl rewards the last token, and trains critics on sampled tokens only
         size = max(i + 1 for i, sampled in enumerate(mask[:room]) if sampled)

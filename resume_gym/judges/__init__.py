@@ -3,13 +3,14 @@
 A judge needs only `name` and `judge`. A failure to judge raises a `JudgeError` and never returns
 a number, so the finished session can be graded later. Judges that wait for models or other judges
 subclass `AsyncJudge`, which allows thousands of concurrent verdicts. `make_judge` builds judges.
+A judge with a true attribute `grades_items` grades rubric items of kind "judged" in its verdicts.
 """
 
 import asyncio
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from importlib import import_module
@@ -93,6 +94,19 @@ def judge_error(error: ModelError) -> JudgeError:
     return next(matches, JudgeError)(str(error))
 
 
+def check_items(judge: Judge, tasks: Iterable[Any]) -> None:
+    """Raise ValueError unless a judge, or a part of it, can grade all rubric items of tasks."""
+    for task in tasks:
+        if getattr(task, "judged", ()) and not _grades_items(judge):
+            item = f"the item {task.judged[0].text[:60]!r} of {task.task_id} needs a model judge"
+            raise ValueError(f"judge: {item} such as gemini; got {judge.name!r}")
+
+
+def _grades_items(judge: Any) -> bool:
+    parts = getattr(judge, "parts", ())
+    return getattr(judge, "grades_items", False) or any(map(_grades_items, parts))
+
+
 class ByLine:
     """A judge that counts lines, for sessions with `LineVerdict`s.
 
@@ -153,6 +167,7 @@ class _Threaded(AsyncJudge):
     def __init__(self, judge: Judge) -> None:
         self.name = judge.name
         self._judge = judge
+        self.parts = (judge,)
 
     async def averdict(self, task: Task, revised: str) -> Verdict:
         return await asyncio.to_thread(self._judge.judge, task, revised)

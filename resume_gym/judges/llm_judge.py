@@ -16,7 +16,9 @@ from resume_gym.judges.prompt import (
     SupportAnswer,
     TooLong,
     comparison_prompt,
+    items_prompt,
     read_comparison,
+    read_items,
     read_support,
     support_prompt,
 )
@@ -89,6 +91,7 @@ class ModelJudge(AsyncJudge):
         if type(draw) is not int or draw < 0:
             raise ValueError(f"draw: expected a whole number from 0, got {draw!r}")
         self.name = asks.name
+        self.grades_items = True
         self._asks, self._orders, self._draw = asks, orders, draw
 
     @property
@@ -114,7 +117,8 @@ class ModelJudge(AsyncJudge):
     def prompts(self, task: Task, revised: str) -> Sequence[Prompt]:
         """Return the requests that a verdict takes, without retries."""
         comparison = comparison_prompt(task, task.resume, revised)
-        return [support_prompt(task, revised), *[comparison] * self._orders]
+        items = [items_prompt(task, revised)] if task.judged else []
+        return [support_prompt(task, revised), *items, *[comparison] * self._orders]
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
         """Return the verdict on a revised resume; see `AsyncJudge`.
@@ -132,11 +136,12 @@ class ModelJudge(AsyncJudge):
         swaps = [False, True]
         if self._orders == 1:
             swaps = [_turned(task.resume, revised, self._draw + draw)]
-        claim_check, *orders = await _together(
+        claim_check, items, *orders = await _together(
             self._check(task, revised, draw),
+            self._items(task, revised, draw),
             *(self._look(task, task.resume, revised, swapped, draw) for swapped in swaps),
         )
-        return _verdict(_agreed(orders), claim_check)
+        return _verdict(_agreed(orders), claim_check, items)
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         """Return 1 if the second of two texts is preferred, -1 if the first is, 0 if neither is.
@@ -186,6 +191,13 @@ class ModelJudge(AsyncJudge):
             return None
         prompt = _prompt(support_prompt, task, text, self._draw + draw)
         return await self._ask(prompt, lambda answer: read_support(answer, prompt, task, text))
+
+    async def _items(self, task: Task, text: str, draw: int) -> Mapping[str, tuple[int, str]]:
+        """Return grade and reason of each rubric item of kind "judged"."""
+        if not task.judged:
+            return {}
+        prompt = _prompt(items_prompt, task, text, self._draw + draw)
+        return await self._ask(prompt, lambda answer: read_items(answer, prompt, task, text))
 
     async def _ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
         try:
@@ -244,7 +256,11 @@ def _common(opinions: Sequence[_Opinion]) -> _Opinion:
     return first._replace(sure=sum(opinion.sure for opinion in opinions) / len(opinions))
 
 
-def _verdict(compared: Mapping[str, _Opinion], claim_check: SupportAnswer | None) -> Verdict:
+def _verdict(
+    compared: Mapping[str, _Opinion],
+    claim_check: SupportAnswer | None,
+    items: Mapping[str, tuple[int, str]],
+) -> Verdict:
     grades = {field: opinion.better for field, opinion in compared.items()}
     reasons = {field: opinion.reason for field, opinion in compared.items()}
     confidence = {field: opinion.sure for field, opinion in compared.items()}
@@ -263,5 +279,9 @@ def _verdict(compared: Mapping[str, _Opinion], claim_check: SupportAnswer | None
                 grades[field] = 0
                 reasons[field] = f'No better, since "{worst.quote}" has no support.'
     return Verdict(
-        hallucination=-1 if claims else 1, **grades, reasons=reasons, confidence=confidence
+        hallucination=-1 if claims else 1,
+        **grades,
+        reasons=reasons | {text: reason for text, (_, reason) in items.items()},
+        confidence=confidence,
+        items={text: grade for text, (grade, _) in items.items()},
     )

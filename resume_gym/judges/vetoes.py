@@ -86,8 +86,10 @@ def rejected(task: Task, rejection: Veto) -> Verdict:
     if rejection.kind == "unchanged":
         metric = WEAKNESS_METRIC[task.weakness]
         grades |= {field: -int(field == metric) for field in GRADED_FIELDS}
-    reasons = dict.fromkeys(VERDICT_FIELDS, rejection.reason)
-    return Verdict(**grades, reasons=reasons, confidence=dict.fromkeys(VERDICT_FIELDS, 0.95))
+    items = {x.text: -(x.weight < 0 and rejection.kind != "unchanged") for x in task.judged}
+    reasons = dict.fromkeys((*VERDICT_FIELDS, *items), rejection.reason)
+    confidence = dict.fromkeys(VERDICT_FIELDS, 0.95)
+    return Verdict(**grades, reasons=reasons, confidence=confidence, items=items)
 
 
 def find_veto(task: Task, revised: str) -> Veto | None:

@@ -179,8 +179,9 @@ def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
     """
     missing = planned - len(votes)
     outcome: dict[str, int] = {}
-    for field in VERDICT_FIELDS:
-        grades = [getattr(vote, field) for vote in votes]
+    items = dict.fromkeys(text for vote in votes for text in vote.items)
+    for field in (*VERDICT_FIELDS, *items):
+        grades = [_grade(vote, field) for vote in votes]
         # The median is monotone: all missing votes at -1 and all at +1 bound the outcome.
         outcome[field] = median([*grades, *[-1] * missing])
         if outcome[field] != median([*grades, *[1] * missing]):
@@ -188,11 +189,17 @@ def count(votes: Sequence[Verdict], planned: int) -> Verdict | None:
     reasons: dict[str, str] = {}
     confidence: dict[str, float] = {}
     for field, value in outcome.items():
-        agree = [vote for vote in votes if getattr(vote, field) == value]
+        agree = [vote for vote in votes if _grade(vote, field) == value]
         confidence[field] = len(agree) / planned
         if field in agree[0].reasons:
             reasons[field] = agree[0].reasons[field]
-    return Verdict(**outcome, reasons=reasons, confidence=confidence)
+    fields = {field: outcome.pop(field) for field in VERDICT_FIELDS}
+    return Verdict(**fields, reasons=reasons, confidence=confidence, items=outcome)
+
+
+def _grade(verdict: Verdict, field: str) -> Any:
+    """Return the grade of a field or, by its text, of a rubric item."""
+    return verdict.items[field] if field in verdict.items else getattr(verdict, field)
 
 
 def gravest(failures: Iterable[JudgeError]) -> JudgeError:

@@ -1,7 +1,7 @@
 """Access to language models: one prompt in, one JSON object out, or a typed exception.
 
-`client.make_client` is the entry point. A client adds rate limits (`limits`), retries and a
-persistent cache (`store`) to a provider (`gemini`, `openai`), which only sends single requests.
+`client.make_client` is the entry point. A client adds limits, retries and a persistent cache
+(`store`) to a provider (`gemini`, `openai`), which only sends single requests.
 All clients run in the event loop of a background thread (`loop`), so synchronous code and other
 event loops can share their connections.
 """
@@ -35,15 +35,11 @@ class Unavailable(ModelError):  # noqa: N818
 
     Attributes:
         retry_after_s: delay in seconds that the server requests; None if it names none.
-        no_server: whether nothing listens at the address.
     """
 
-    def __init__(
-        self, message: str, retry_after_s: float | None = None, no_server: bool = False
-    ) -> None:
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
-        self.no_server = no_server
 
 
 class Refused(ModelError):  # noqa: N818
@@ -55,7 +51,7 @@ class Malformed(ModelError):  # noqa: N818
 
 
 class CutOff(Malformed):
-    """The answer reached the token limit; the message names the option to raise."""
+    """The answer reached the token limit; the message names the options to raise."""
 
 
 class Misconfigured(ModelError):  # noqa: N818
@@ -145,6 +141,12 @@ class Provider(Protocol):
 
     name: str
     """Provider and requested model: "gemini/gemini-3-flash-preview"."""
+    model: str
+
+    @property
+    def sampling(self) -> Mapping[str, Any]:
+        """Options on which the answers depend, by name."""
+        ...
 
     async def send(self, prompt: Prompt) -> Answer:
         """Send a prompt and return the answer.

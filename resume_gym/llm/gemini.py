@@ -1,12 +1,12 @@
 """Provider for Google's Gemini, through its SDK (`pip install resume-gym[gemini]`)."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from resume_gym.llm import Answer, Malformed, ModelError, Prompt, Refused
-from resume_gym.llm.http_errors import cut_off, failed, shown
+from resume_gym.llm.http_errors import failed, shown
 from resume_gym.llm.sdk_provider import SDKProvider, are_counts
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 """Environment variables for the API key; the first one that is set is used."""
 THINKING = ("minimal", "low", "medium", "high")
-_PATIENCE_MS = 10_000  # the server rejects shorter timeouts
 _REFUSALS = {
     *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"),
     *("ESCALATION", "MODEL_ARMOR", "PUP_LIMITED_DISABLED"),
@@ -34,7 +33,6 @@ class Gemini(SDKProvider["genai.Client"]):
         model: name of the model.
         thinking: thinking level, one of `THINKING`; None for models that take a token budget
             instead, such as Gemini 2.5, which is then `thinking_tokens`. No model takes both.
-        api_version: API version ("v1beta"); None for the SDK's default.
 
     Raises:
         ValueError: the thinking level is unknown.
@@ -42,7 +40,6 @@ class Gemini(SDKProvider["genai.Client"]):
 
     model: str = "gemini-3-flash-preview"
     thinking: str | None = "low"
-    api_version: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,27 +59,15 @@ class Gemini(SDKProvider["genai.Client"]):
             "temperature": self.temperature,
         }
 
-    def _maker(self) -> "Callable[[httpx2.AsyncClient], genai.Client]":
-        import httpx2
+    def _connect(self, http: "httpx2.AsyncClient") -> "genai.Client":
         from google import genai
         from google.genai import types
 
         # it quotes what the server sent, which may be the key
         warnings.filterwarnings("ignore", ".* is not a valid", module=r"google\.genai")
-        unused = httpx2.Client(trust_env=False)  # else the SDK creates one for each client
-
-        def make(connections: httpx2.AsyncClient) -> genai.Client:
-            # Without an HTTP client, the SDK uses aiohttp, with no limit on connections
-            options = types.HttpOptions(
-                base_url=self.base_url,
-                api_version=self.api_version,
-                timeout=max(_PATIENCE_MS, round(1000 * self.timeout_s)),
-                httpx_async_client=connections,
-                httpx_client=unused,
-            )
-            return genai.Client(api_key=self._key, vertexai=False, http_options=options)
-
-        return make
+        # Without an HTTP client, the SDK uses aiohttp, with no limit on the size of answers
+        options = types.HttpOptions(base_url=self.base_url, httpx_async_client=http)
+        return genai.Client(api_key=self._key, vertexai=False, http_options=options)
 
     async def _request(
         self, client: "genai.Client", prompt: Prompt
@@ -109,7 +94,7 @@ class Gemini(SDKProvider["genai.Client"]):
             automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
         )
 
-    def _failure(self, problem: Exception) -> ModelError:
+    def _failure(self, problem: BaseException) -> ModelError | None:
         from google.genai import errors
 
         if isinstance(problem, errors.APIError):
@@ -117,7 +102,9 @@ class Gemini(SDKProvider["genai.Client"]):
             headers = getattr(problem.response, "headers", None) or {}
             message = f"{self.name}: {problem.code}: {reply}"
             return failed(problem.code, message, headers, problem.details, " or ".join(KEYS))
-        return self._no_response(problem, (ValueError, TypeError))
+        if isinstance(problem, ValueError | TypeError):  # a response of another protocol
+            return Malformed(f"{self.name}: {type(problem).__name__}: {shown(problem, self._key)}")
+        return None
 
     def _answer(self, response: "types.GenerateContentResponse", seconds: float) -> Answer:
         usage = response.usage_metadata  # any field may be missing
@@ -142,9 +129,7 @@ class Gemini(SDKProvider["genai.Client"]):
         if reason in _REFUSALS:
             raise Refused(f"{self.name}: refused: {reason}").after(answer)
         if reason == "MAX_TOKENS":
-            thought = usage.thoughts_token_count if usage else None
-            budgets = self.answer_tokens, self.thinking_tokens
-            raise cut_off(self.name, text, thought, *budgets).after(answer)
+            raise self._cut_off(usage and usage.thoughts_token_count).after(answer)
         if reason != "STOP" or not text:
             came = f"{len(text)} characters came"
             raise Malformed(f"{self.name}: ended by {reason}; {came}").after(answer)

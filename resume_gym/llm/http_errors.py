@@ -1,14 +1,13 @@
 """Error handling of all providers: HTTP errors to exceptions, API keys, short messages."""
 
-import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 
-from resume_gym.llm import CutOff, Misconfigured, ModelError, Refused, Unavailable
+from resume_gym.llm import Misconfigured, ModelError, Refused, Unavailable
 
 _PASSING = {408, 409, 425, 429}  # timeout, conflict, too early, rate limit
 _CHECK = {
@@ -25,8 +24,6 @@ _OF_ONE_PROMPT = re.compile(
 """Messages of a 400 response that concern the prompt, not the configuration."""
 _LONGEST = 300
 """Maximum length of a quoted message, in characters."""
-_LONGEST_WAIT_S = 3600.0
-"""Longest delay for which a server's request is obeyed, in seconds."""
 _SECRET = 8  # characters
 
 
@@ -46,7 +43,7 @@ def failed(
     if status in _PASSING or status >= 500:
         wait_s = retry_after(headers, body)
         asks = "" if wait_s is None else f"; it asks to wait {wait_s:g} s"
-        problem = Unavailable(message + asks, wait_s and min(wait_s, _LONGEST_WAIT_S))
+        problem = Unavailable(message + asks, wait_s)
     elif status == 413 or (status == 400 and _OF_ONE_PROMPT.search(f"{message} {body}")):
         problem = Refused(message)
     else:
@@ -55,44 +52,6 @@ def failed(
         )
     problem.status = status
     return problem
-
-
-def cut_off(
-    who: str, text: str, thought: int | None, answer_tokens: int, thinking_tokens: int
-) -> CutOff:
-    """Return the exception for an answer cut off at the sum of both token budgets.
-
-    Args:
-        who: provider and model.
-        text: the incomplete answer.
-        thought: thinking tokens used; None if the server does not report them.
-        answer_tokens: token budget of the answer.
-        thinking_tokens: token budget for thinking before the answer.
-    """
-    if thought is None:  # a token has at least one byte: the size bounds the answer's tokens
-        too_long = len(text.encode(errors="replace")) <= answer_tokens
-    else:
-        too_long = thought > thinking_tokens or not text
-    detail = "" if thought is None else f", {thought} of them thinking"
-    message = f"{who}: cut off at {answer_tokens + thinking_tokens} tokens{detail}"
-    if too_long:
-        return CutOff(f"{message}; raise thinking_tokens, now {thinking_tokens}")
-    return CutOff(f"{message}; raise answer_tokens, now {answer_tokens}")
-
-
-def read_key(names: Iterable[str], who: str) -> str:
-    """Return the API key from the first environment variable that is set; empty if none is.
-
-    Raises:
-        Misconfigured: the key holds characters that no HTTP header may hold.
-    """
-    for name in names:
-        # Keys read from a file often end with a line feed
-        if key := os.environ.get(name, "").strip():
-            if not (key.isascii() and key.isprintable()) or " " in key:
-                raise Misconfigured(f"{who}: expected {name} to be printable ASCII; it is not")
-            return key
-    return ""
 
 
 def retry_after(headers: Mapping[str, str], body: Any = None) -> float | None:

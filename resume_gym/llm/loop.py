@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_loop: asyncio.AbstractEventLoop | None = None
 _lock = Lock()
 
 
@@ -22,15 +22,12 @@ def submit(work: Coroutine[Any, Any, T]) -> "Future[T]":
 
     A forked process gets a new loop. Clients do not survive a fork: create them in the child.
     """
+    global _loop
     with _lock:
-        process = os.getpid()
-        if process not in _loops:
-            _loops.clear()  # after a fork the thread of the parent's loop is gone
-            _loops[process] = asyncio.new_event_loop()
-            run = _loops[process].run_forever
-            Thread(target=run, name=f"models-{process}", daemon=True).start()
-        loop = _loops[process]
-    return asyncio.run_coroutine_threadsafe(_watched(work), loop)
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            Thread(target=_loop.run_forever, name=f"models-{os.getpid()}", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(_watched(work), _loop)
 
 
 async def _watched(work: Coroutine[Any, Any, T]) -> T:
@@ -41,10 +38,10 @@ async def _watched(work: Coroutine[Any, Any, T]) -> T:
     return await work
 
 
-def _unlocked() -> None:
-    """Replace the lock in a forked child: another thread may have held it during the fork."""
-    global _lock
-    _lock = Lock()
+def _forget() -> None:
+    """Forget the parent's loop, whose thread a fork lacks, and its lock, which may be held."""
+    global _loop, _lock
+    _loop, _lock = None, Lock()
 
 
-os.register_at_fork(after_in_child=_unlocked)
+os.register_at_fork(after_in_child=_forget)

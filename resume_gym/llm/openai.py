@@ -1,56 +1,38 @@
 """Provider for OpenAI's chat API, hosted or local (`pip install resume-gym[openai]`)."""
 
-import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resume_gym.llm import Answer, CutOff, Malformed, Misconfigured, ModelError, Prompt, Refused
-from resume_gym.llm.http_errors import cut_off, failed, shown
-from resume_gym.llm.sdk_provider import Pools, SDKProvider, are_counts
+from resume_gym.llm import Answer, Malformed, ModelError, Prompt, Refused
+from resume_gym.llm.http_errors import failed, shown
+from resume_gym.llm.sdk_provider import SDKProvider, are_counts
 
 if TYPE_CHECKING:
     import httpx2
     from openai import AsyncOpenAI
     from openai.types.chat import ChatCompletion
 
-_COLOURS = ("red", "green")
-CANARY = Prompt(
-    system="You copy what you are told to, whatever it is.",
-    user='Reply with this JSON object, exactly: {"colour": "blue"}',
-    schema={
-        "type": "object",
-        "properties": {"colour": {"type": "string", "enum": list(_COLOURS)}},
-        "required": ["colour"],
-        "additionalProperties": False,
-    },
-    kind="canary",
-)
-"""Requests an answer that its schema forbids: a server that enforces schemas cannot return it."""
-
 
 @dataclass
 class OpenAI(SDKProvider["AsyncOpenAI"]):
     """Provider for servers with OpenAI's chat API; its other options are those of `SDKProvider`.
 
-    `base_url` ends in "/v1"; None is OpenAI's server.
+    `base_url` ends in "/v1"; None is OpenAI's server. The server must enforce JSON schemas.
 
     Attributes:
         model: name of the model.
         extra_body: extra request fields, as `{"chat_template_kwargs": {"enable_thinking": false}}`.
         thinking_field: request field for `thinking_tokens`: "thinking_token_budget" for vLLM with
             a reasoning parser. None for servers without such a field, like OpenAI's.
-        canary: send `CANARY` first, and reject a server that does not enforce its schema.
         key_name: environment variable of the API key; a server at `base_url` may need none.
     """
 
     model: str
     extra_body: Mapping[str, Any] | None = None
     thinking_field: str | None = None
-    canary: bool = True
     key_name: str = "OPENAI_API_KEY"
-    _unsound: Misconfigured | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,43 +50,16 @@ class OpenAI(SDKProvider["AsyncOpenAI"]):
             "extra_body": self.extra_body,
         }
 
-    def _maker(self) -> "Callable[[httpx2.AsyncClient], AsyncOpenAI]":
+    def _connect(self, http: "httpx2.AsyncClient") -> "AsyncOpenAI":
         from openai import AsyncOpenAI
 
-        def make(connections: "httpx2.AsyncClient") -> AsyncOpenAI:
-            return AsyncOpenAI(
-                api_key=self._key or "none",  # the SDK insists on a key
-                base_url=self.base_url,
-                timeout=self.timeout_s,
-                max_retries=0,  # the client retries, within its limits
-                http_client=connections,
-            )
-
-        return make
-
-    async def _before_first(self, pools: "Pools[AsyncOpenAI]") -> None:
-        """Check once whether the server enforces schemas."""
-        if not self.canary:
-            return
-        if self._unsound:
-            raise self._unsound
-        try:
-            text = (await self._send(pools, CANARY)).text
-            sound = json.loads(text) in [{"colour": colour} for colour in _COLOURS]
-        except CutOff:
-            raise  # a truncated answer proves nothing about schemas
-        except (Malformed, Refused) as problem:
-            sound, text = False, str(problem)
-        except ValueError:
-            sound = False
-        if not sound:
-            self._unsound = Misconfigured(
-                f"{self.name}: the server does not enforce JSON schemas: it was to answer "
-                f"{' or '.join(_COLOURS)}, and came up with {shown(text, self._key)!r}; take one "
-                "with structured output, or say canary=False and have more answers refused"
-            )
-            raise self._unsound
-        self.canary = False
+        return AsyncOpenAI(
+            api_key=self._key or "none",  # the SDK insists on a key
+            base_url=self.base_url,
+            timeout=None,
+            max_retries=0,  # the client retries, within its limits
+            http_client=http,
+        )
 
     async def _request(self, client: "AsyncOpenAI", prompt: Prompt) -> "ChatCompletion":
         sampling = {} if self.temperature is None else {"temperature": self.temperature}
@@ -129,7 +84,7 @@ class OpenAI(SDKProvider["AsyncOpenAI"]):
         form = {"type": "json_schema", "json_schema": schema}
         return [{"role": "user", "content": prompt.user}], {"response_format": form}
 
-    def _failure(self, problem: Exception) -> ModelError:
+    def _failure(self, problem: BaseException) -> ModelError | None:
         import openai
 
         if isinstance(problem, openai.APIStatusError):
@@ -138,40 +93,48 @@ class OpenAI(SDKProvider["AsyncOpenAI"]):
             message = f"{self.name}: {problem.status_code}: {reply}"
             headers = problem.response.headers
             return failed(problem.status_code, message, headers, body, self.key_name)
-        disconnected = isinstance(problem, openai.APIConnectionError)
-        cause = problem.__cause__ if disconnected else None
-        cause = cause if isinstance(cause, Exception) else problem
-        return self._no_response(cause, (ValueError, openai.APIError), disconnected)
+        if isinstance(problem, ValueError | openai.APIError):  # a response of another protocol
+            return Malformed(f"{self.name}: {type(problem).__name__}: {shown(problem, self._key)}")
+        return None
 
     def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
         try:  # the SDK does not validate responses
-            choice = response.choices[0] if response.choices else None
-            text = ("" if choice is None else choice.message.content) or ""
-            refusal = None if choice is None else choice.message.refusal
-            usage, served = response.usage, response.model or self.model
-            spent = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
-            fit = isinstance(text, str) and isinstance(served, str) and are_counts(spent)
-        except (AttributeError, LookupError, TypeError):
+            completion = response.model_dump(exclude_none=True, warnings=False)
+            choice: dict[str, Any] = (completion.get("choices") or [{}])[0]
+            message = choice["message"] if choice else {}
+            text, model = self._text(message), completion.get("model") or self.model
+            usage = completion.get("usage", {})
+            spent = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
+            fit = isinstance(text, str) and isinstance(model, str) and are_counts(spent)
+        except (AttributeError, LookupError, TypeError, ValueError):
             fit = False
         if not fit:
             raise Malformed(
                 f"{self.name}: expected a chat completion, got {shown(response, self._key)!r}"
             )
-        answer = Answer(text, served, *spent, seconds)
-        if choice is None:
+        answer = Answer(text, model, *spent, seconds)
+        if not choice:
             raise Malformed(f"{self.name}: an answer without choices").after(answer)
-        if refusal:
-            raise Refused(f"{self.name}: refused: {shown(refusal, self._key)}").after(answer)
-        if choice.finish_reason == "content_filter":
+        if choice.get("finish_reason") == "content_filter":
             raise Refused(f"{self.name}: refused: content_filter").after(answer)
-        if choice.finish_reason == "length":
-            details = getattr(usage, "completion_tokens_details", None)
-            thought = getattr(details, "reasoning_tokens", None)
-            thought = thought if isinstance(thought, int) else None
-            budgets = self.answer_tokens, self.thinking_tokens
-            raise cut_off(self.name, text, thought, *budgets).after(answer)
-        if choice.finish_reason != "stop" or not text:
-            came = f"{len(text)} characters came"
-            message = f"{self.name}: ended by {choice.finish_reason}; {came}"
-            raise Malformed(message).after(answer)
+        self._check_end(choice.get("finish_reason"), message, usage, answer)
         return answer
+
+    def _text(self, message: Mapping[str, Any]) -> str:
+        """Return the text of an answer; raise TypeError or LookupError on a wrong type."""
+        text: str = message.get("content", "")
+        return text
+
+    def _check_end(
+        self, end: object, message: Mapping[str, Any], usage: Mapping[str, Any], answer: Answer
+    ) -> None:
+        """Raise a `ModelError` if the answer is not complete."""
+        if refusal := message.get("refusal"):
+            raise Refused(f"{self.name}: refused: {shown(refusal, self._key)}").after(answer)
+        if end == "length":
+            details = usage.get("completion_tokens_details")
+            thought = details.get("reasoning_tokens") if isinstance(details, Mapping) else None
+            raise self._cut_off(thought).after(answer)
+        if end != "stop" or not answer.text:
+            came = f"{len(answer.text)} characters came"
+            raise Malformed(f"{self.name}: ended by {end}; {came}").after(answer)

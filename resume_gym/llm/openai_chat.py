@@ -8,15 +8,10 @@ calls, as JSON. This module does not parse tool calls out of text.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from resume_gym.llm import Answer, Malformed, Prompt, Refused
-from resume_gym.llm.http_errors import shown
+from resume_gym.llm import Answer, Malformed, Prompt
 from resume_gym.llm.openai import OpenAI
-from resume_gym.llm.sdk_provider import are_counts
-
-if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletion
 
 _ENDS = ("stop", "tool_calls", "length")
 
@@ -70,7 +65,6 @@ class OpenAIChat(OpenAI):
     answer_tokens: int = 4096
     thinking_tokens: int = 0
     timeout_s: float = 300.0
-    canary: bool = False
     parallel_tool_calls: bool | None = False
 
     @property
@@ -87,30 +81,14 @@ class OpenAIChat(OpenAI):
             body["parallel_tool_calls"] = self.parallel_tool_calls
         return json.loads(prompt.user), body
 
-    def _answer(self, response: "ChatCompletion", seconds: float) -> Answer:
-        try:  # the SDK does not validate responses
-            completion = response.model_dump(exclude_none=True, warnings=False)
-            choice: dict[str, Any] = (completion.get("choices") or [{}])[0]
-            message = _said(choice["message"]) if choice else Said("", "", ())
-            usage = completion.get("usage", {})
-            spent = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
-            end, model = choice.get("finish_reason"), str(completion.get("model") or self.model)
-            fit = are_counts(spent)
-        except (AttributeError, LookupError, TypeError, ValueError):
-            fit = False
-        if not fit:
-            raise Malformed(
-                f"{self.name}: expected a chat completion, got {shown(response, self._key)!r}"
-            )
-        text = _sendable(json.dumps(message._asdict(), ensure_ascii=False))
-        answer = Answer(text, model, *spent, seconds)
-        if not choice:
-            raise Malformed(f"{self.name}: an answer without choices").after(answer)
-        if end == "content_filter":
-            raise Refused(f"{self.name}: refused: content_filter").after(answer)
+    def _text(self, message: Mapping[str, Any]) -> str:
+        return _sendable(json.dumps(_said(message)._asdict(), ensure_ascii=False))
+
+    def _check_end(
+        self, end: object, message: Mapping[str, Any], usage: Mapping[str, Any], answer: Answer
+    ) -> None:
         if end not in _ENDS:
             raise Malformed(f"{self.name}: ended by {end}").after(answer)
-        return answer
 
 
 def _said(message: Mapping[str, Any]) -> Said:

@@ -16,11 +16,6 @@ def dollars(model: str, answer: Answer) -> float | None:
     return (answer.tokens_in * price[0] + answer.tokens_out * price[1]) / 1e6
 
 
-def is_listed(model: str) -> bool:
-    """Return whether the price of a model is known."""
-    return _price(model) is not None
-
-
 @cache
 def _price(model: str) -> tuple[float, float] | None:
     # "gpt-5.2-2025-12-11" has the price of "gpt-5.2"; "gpt-5.2-pro" has not

@@ -1,78 +1,27 @@
-"""Base class of the providers, with connection pools.
-
-The HTTP library's work per request grows with the number of open connections in the pool: at 256
-connections it takes more CPU time than everything else. Pools here serve 16 requests each.
-"""
+"""Base class of the providers: connection, API key, size limit, exceptions of the SDKs."""
 
 import asyncio
 import logging
+import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from resume_gym.llm import Answer, Malformed, Misconfigured, ModelError, Prompt, Unavailable
-from resume_gym.llm.http_errors import masked, read_key, shown
+from resume_gym.llm import Answer, CutOff, Malformed, Misconfigured, ModelError, Prompt, Unavailable
+from resume_gym.llm.http_errors import masked, shown
 
 if TYPE_CHECKING:
     import httpx2
 
 C = TypeVar("C")
 _LOGGERS = ("httpcore2", "httpx2", "openai")
-_A_POOL = 16
 _MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms for an object
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # possessive, to be linear without an end
 _VALUE = re.compile(rb"[\[{,]")
 _MOST_TOKENS = 10_000_000  # of a request; a larger count is an error of the server
-
-
-class Pools(Generic[C]):
-    """Several clients of an SDK; each request uses the one with the fewest requests in flight.
-
-    Args:
-        make: creates a client of the SDK on top of an HTTP client.
-        concurrency: maximum number of requests in flight.
-    """
-
-    def __init__(self, make: "Callable[[httpx2.AsyncClient], C]", concurrency: int) -> None:
-        import httpx2
-
-        for name in _LOGGERS:  # they print headers, which a server may fill with the key
-            logger = logging.getLogger(name)
-            logger.setLevel(max(logger.level, logging.WARNING))
-        secure = httpx2.create_ssl_context()
-        # One spare: a request may start before the previous one has released its connection
-        limits = httpx2.Limits(max_connections=_A_POOL + 1, max_keepalive_connections=_A_POOL + 1)
-        self._connections = [
-            httpx2.AsyncClient(
-                verify=secure,
-                limits=limits,
-                timeout=None,
-                headers={"Accept-Encoding": "identity"},
-                event_hooks={"response": [_limit_size]},
-            )
-            for _ in range(-(-concurrency // _A_POOL))
-        ]
-        self._clients = [make(connections) for connections in self._connections]
-        self._busy = [0] * len(self._clients)
-
-    @contextmanager
-    def client(self) -> Iterator[C]:
-        """Return a context manager that yields the client for one request."""
-        number = min(range(len(self._busy)), key=self._busy.__getitem__)
-        self._busy[number] += 1
-        try:
-            yield self._clients[number]
-        finally:
-            self._busy[number] -= 1
-
-    async def close(self) -> None:
-        """Close the connections."""
-        for connections in self._connections:
-            await connections.aclose()
 
 
 class _TooLargeError(Exception):
@@ -101,14 +50,6 @@ async def _limit_size(response: "httpx2.Response") -> None:
     response.stream = httpx2.ByteStream(bytes(body))
 
 
-def _is_no_server(problem: BaseException) -> bool:
-    """Return whether an exception says that a connection was refused."""
-    # one of several addresses of a host is reported in a group
-    causes = (problem.__cause__, problem.__context__, *getattr(problem, "exceptions", ()))
-    refused = isinstance(problem, ConnectionRefusedError)
-    return refused or any(_is_no_server(cause) for cause in causes if cause)
-
-
 def are_counts(values: Iterable[object]) -> bool:
     """Return whether all values are plausible token counts."""
     return all(type(value) is int and 0 <= value <= _MOST_TOKENS for value in values)
@@ -125,7 +66,6 @@ class SDKProvider(ABC, Generic[C]):
             sum: longer thinking leaves fewer tokens for the answer.
         temperature: None for the default of the model or server.
         timeout_s: timeout of one request, from start to end, in seconds.
-        concurrency: number of concurrent requests for which connections are kept.
     """
 
     base_url: str | None = None
@@ -133,63 +73,44 @@ class SDKProvider(ABC, Generic[C]):
     thinking_tokens: int = 4096
     temperature: float | None = None
     timeout_s: float = 60.0
-    concurrency: int = 64
     name: str = field(default="", init=False)
-    _pools: Pools[C] | None = field(default=None, init=False, repr=False)
+    _client: C | None = field(default=None, init=False, repr=False)
     _key: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._connecting = asyncio.Lock()
+        self._reached = False  # whether a server has answered at the address
         self._key_names: Sequence[str] = ()
         self._needs_key = True
 
     def read_key(self) -> str:
-        """Return the API key; empty if the server needs none.
+        """Return the API key from the first environment variable that is set.
+
+        It is empty if the server needs none.
 
         Raises:
-            Misconfigured: the key is missing or malformed.
+            ValueError: the key is missing, or holds characters that no HTTP header may hold.
         """
-        key = read_key(self._key_names, self.name)
+        where = " or ".join(self._key_names)
+        # Keys read from a file often end with a line feed
+        held = (os.environ.get(name, "").strip() for name in self._key_names)
+        key = next(filter(None, held), "")
         if self._needs_key and not key:
-            where = " or ".join(self._key_names)
-            raise Misconfigured(f"{self.name}: expected a key in {where}; it is not set")
+            raise ValueError(f"{self.name}: expected a key in {where}; it is not set")
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise ValueError(f"{self.name}: expected {where} to be printable ASCII; it is not")
         return key
 
     async def send(self, prompt: Prompt) -> Answer:
         """See `resume_gym.llm.Provider`."""
         async with self._connecting:
-            if self._pools is None:
-                self._pools = await asyncio.to_thread(self._connect)  # the import takes seconds
-            pools = self._pools
-            await self._before_first(pools)
-        return await self._send(pools, prompt)
-
-    async def close(self) -> None:
-        """See `resume_gym.llm.Provider`."""
-        pools, self._pools = self._pools, None
-        if pools:
-            await pools.close()
-
-    def _connect(self) -> Pools[C]:
-        try:
-            make = self._maker()
-        except ImportError as problem:
-            extra = self.name.partition("/")[0]
-            message = f"{self.name}: {problem}; pip install resume-gym[{extra}]"
-            raise Misconfigured(message) from None
-        self._key = self.read_key()
-        try:
-            return Pools(make, self.concurrency)
-        except ValueError as problem:
-            message = f"{self.name}: {shown(problem, self._key)}"
-        raise Misconfigured(message)
-
-    async def _send(self, pools: Pools[C], prompt: Prompt) -> Answer:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._open)  # the import takes seconds
         began = time.perf_counter()
         try:
-            with pools.client() as client:
-                async with asyncio.timeout(self.timeout_s):
-                    response = await self._request(client, prompt)
+            async with asyncio.timeout(self.timeout_s):
+                response = await self._request(self._client, prompt)
+            self._reached = True
             return self._without_key(self._answer(response, time.perf_counter() - began))
         except TimeoutError:
             problem: ModelError = Unavailable(f"{self.name}: a request took {self.timeout_s:g} s")
@@ -198,55 +119,92 @@ class SDKProvider(ABC, Generic[C]):
         except ModelError as raised:
             problem = raised
         except Exception as raised:
-            causes = (raised, raised.__cause__)  # some SDKs wrap it
-            too_large = next((one for one in causes if isinstance(one, _TooLargeError)), None)
-            large = Malformed(f"{self.name}: {too_large}")
-            problem = large if too_large else self._failure(raised)
+            problem = self._converted(raised)
+        self._reached = self._reached or problem.status is not None
         problem.args = (masked(str(problem), self._key),)
         problem.answer = problem.answer and self._without_key(problem.answer)
         # raised outside the handlers: the SDK's exception, which has the key, is no context of it
         raise problem
 
+    async def close(self) -> None:
+        """See `resume_gym.llm.Provider`."""
+        if self._client is not None:
+            self._client = None
+            await self._http.aclose()
+
+    def _open(self) -> C:
+        try:
+            import httpx2
+
+            self._key = self.read_key()
+            for name in _LOGGERS:  # they print headers, which a server may fill with the key
+                logger = logging.getLogger(name)
+                logger.setLevel(max(logger.level, logging.WARNING))
+            self._http = httpx2.AsyncClient(
+                limits=httpx2.Limits(),  # the client limits the number of requests
+                timeout=None,
+                headers={"Accept-Encoding": "identity"},
+                event_hooks={"response": [_limit_size]},
+            )
+            return self._connect(self._http)
+        except ImportError as problem:
+            extra = self.name.partition("/")[0]
+            message = f"{self.name}: {problem}; pip install resume-gym[{extra}]"
+        except ValueError as problem:
+            message = f"{self.name}: {shown(problem, self._key)}"
+        raise Misconfigured(message)
+
     def _without_key(self, answer: Answer) -> Answer:
         text, model = (masked(part, self._key) for part in (answer.text, answer.model))
         return replace(answer, text=text, model=model)
 
-    def _no_response(
-        self, cause: Exception, invalid: tuple[type[Exception], ...], disconnected: bool = False
-    ) -> ModelError:
-        """Return the exception for a request that ended without an HTTP error status.
-
-        Args:
-            cause: exception of the SDK or the HTTP library; raised if it is a bug.
-            invalid: exceptions by which the SDK reports a response of another protocol.
-            disconnected: whether the SDK reports that the connection failed.
-        """
+    def _converted(self, raised: Exception) -> ModelError:
+        """Convert an exception of the SDK or the HTTP library; raise it if it is a bug."""
         import httpx2
 
+        of_http = (httpx2.HTTPError, httpx2.InvalidURL, _TooLargeError)
+        # some SDKs wrap it
+        cause = raised.__cause__ if isinstance(raised.__cause__, of_http) else raised
         message = f"{self.name}: {type(cause).__name__}: {shown(cause, self._key)}"
+        where = f" at {self.base_url}" if self.base_url else ""
+        if isinstance(cause, _TooLargeError):
+            return Malformed(f"{self.name}: {cause}")
         if isinstance(cause, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
             return Misconfigured(f"{message}; check base_url, {self.base_url!r}")
-        if disconnected or isinstance(cause, httpx2.TransportError):
-            where = f"{message} at {self.base_url}" if self.base_url else message
-            return Unavailable(where, no_server=_is_no_server(cause))
-        if isinstance(cause, (*invalid, httpx2.HTTPError)):
+        if isinstance(cause, httpx2.ConnectError) and not self._reached:
+            return Misconfigured(f"{message}{where}; no server has answered there: check base_url")
+        if isinstance(cause, httpx2.TransportError):
+            return Unavailable(message + where)
+        if failure := self._failure(cause):
+            return failure
+        if isinstance(cause, httpx2.HTTPError):
             return Malformed(message)
         raise cause
 
-    async def _before_first(self, pools: Pools[C]) -> None:
-        """Check the server before the first prompt."""
+    def _cut_off(self, thought: object) -> CutOff:
+        """Return the exception for an answer cut off at the sum of both token budgets.
+
+        Args:
+            thought: number of thinking tokens; another type if the server does not report it.
+        """
+        detail = f", {thought} of them thinking" if isinstance(thought, int) else ""
+        return CutOff(
+            f"{self.name}: cut off at {self.answer_tokens + self.thinking_tokens} tokens{detail}; "
+            f"raise answer_tokens, now {self.answer_tokens}, "
+            f"or thinking_tokens, now {self.thinking_tokens}"
+        )
 
     @abstractmethod
-    def _maker(self) -> "Callable[[httpx2.AsyncClient], C]":
-        """Import the SDK; return a function that creates a client after the key is read."""
+    def _connect(self, http: "httpx2.AsyncClient") -> C:
+        """Import the SDK and return its client, on top of an HTTP client."""
 
     @abstractmethod
     async def _request(self, client: C, prompt: Prompt) -> Any:
         """Send a prompt and return the SDK's response."""
 
     @abstractmethod
-    def _failure(self, problem: Exception) -> ModelError:
-        """Convert an exception of the SDK; raise it if it is a bug."""
+    def _failure(self, problem: BaseException) -> ModelError | None:
+        """Convert an exception of the SDK; None if it is none of its exceptions."""
 
     @abstractmethod
     def _answer(self, response: Any, seconds: float) -> Answer:

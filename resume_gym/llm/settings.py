@@ -12,7 +12,7 @@ class Settings:
 
     Attributes:
         concurrency: maximum number of requests in flight.
-        requests_a_minute, tokens_a_minute: rate limits; None for none. Tokens: prompt + completion.
+        requests_a_minute: rate limit; None for none. Requests are spaced evenly.
         deadline_s: timeout of one answer in seconds, retries and pauses included. Queueing before
             its first request does not count.
         store: file for answers and calls; None for none.
@@ -25,7 +25,6 @@ class Settings:
 
     concurrency: int = 64
     requests_a_minute: int | None = None
-    tokens_a_minute: int | None = None
     deadline_s: float = 300.0
     store: str | Path | None = None
     replay: bool = False
@@ -46,10 +45,9 @@ def check(name: str, value: Any) -> None:
     Raises:
         ValueError: the value is out of range.
     """
-    whole = ("concurrency", "answer_tokens", "requests_a_minute", "tokens_a_minute")
+    whole = ("concurrency", "answer_tokens", "requests_a_minute")
     limits = (*whole, "deadline_s", "timeout_s")
-    may_be_none = ("requests_a_minute", "tokens_a_minute")
-    if name in limits and not (value is None and name in may_be_none):
+    if name in limits and not (value is None and name == "requests_a_minute"):
         kinds = (int,) if name in whole else (int, float)  # not bool, a subclass of int
         if type(value) not in kinds or not 0 < value < float("inf"):
             what = "a whole number" if name in whole else "a number"

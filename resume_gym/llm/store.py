@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,18 +60,17 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Statistics of the calls in a store.
+    """Statistics of a store.
 
     Attributes:
+        served: model versions of the answers.
         outcomes: number of calls by outcome.
-        p50_s, p95_s: percentiles of the time to an answer, in seconds; None without answers.
         tokens_in, tokens_out: billed tokens of all calls.
         dollars: cost of all calls; None if the price of a call with tokens is unknown.
     """
 
+    served: list[str]
     outcomes: dict[str, int]
-    p50_s: float | None
-    p95_s: float | None
     tokens_in: int
     tokens_out: int
     dollars: float | None
@@ -185,36 +185,22 @@ def _reader(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_S)
 
 
-def summarise(path: str | Path, name: str | None = None) -> Summary:
-    """Summarise the calls of a store.
-
-    Args:
-        path: SQLite file.
-        name: provider and model to count; None for all.
+def summarise(path: str | Path) -> Summary:
+    """Summarise the answers and calls of a store.
 
     Raises:
         Misconfigured: the file does not exist or is no store.
     """
-    where = "FROM calls WHERE (?1 IS NULL OR name = ?1)"
+    priced = "dollars IS NOT NULL OR tokens_in + tokens_out = 0"
+    totals = f"total(tokens_in), total(tokens_out), total(dollars), min({priced})"
+    outcomes = "SELECT outcome, count(*) FROM calls GROUP BY outcome ORDER BY outcome"
     try:
-        with _reader(Path(path)) as file:
-            tally = file.execute(f"SELECT outcome, count(*) {where} GROUP BY outcome", (name,))
-            outcomes = dict(sorted(tally.fetchall()))
-            answers = outcomes.get("answer", 0)
-            times: list[float | None] = [None, None]
-            for number, share in enumerate((0.5, 0.95) if answers else ()):
-                query = f"SELECT seconds {where} AND outcome = 'answer' ORDER BY seconds"
-                rank = min(answers - 1, int(share * answers))
-                times[number] = file.execute(f"{query} LIMIT 1 OFFSET ?2", (name, rank)).fetchone()[
-                    0
-                ]
-            columns = "total(tokens_in), total(tokens_out), total(dollars)"
-            tokens_in, tokens_out, spent = file.execute(
-                f"SELECT {columns} {where}", (name,)
-            ).fetchone()
-            unpriced = f"SELECT count(*) {where} AND dollars IS NULL AND tokens_in + tokens_out > 0"
-            (unknown,) = file.execute(unpriced, (name,)).fetchone()
+        with closing(_reader(Path(path))) as file:
+            served = file.execute("SELECT DISTINCT served FROM answers ORDER BY served").fetchall()
+            counts = dict(file.execute(outcomes).fetchall())
+            row = file.execute(f"SELECT {totals} FROM calls").fetchone()
     except sqlite3.Error as problem:
         raise Misconfigured(f"store {str(path)!r}: {problem}") from None
-    dollars = None if unknown else spent
-    return Summary(outcomes, times[0], times[1], int(tokens_in), int(tokens_out), dollars)
+    tokens_in, tokens_out, spent, known = row
+    dollars = None if known == 0 else spent
+    return Summary([name for (name,) in served], counts, int(tokens_in), int(tokens_out), dollars)

@@ -1,12 +1,11 @@
 """Generation of task corpora: the command `resume-gym data generate`.
 
-`generate` runs or resumes a `Plan`. Requests run concurrently, but tasks are settled (made or
-skipped) in order, so that a resumed run yields the same file. `OUT.partial` is the journal of
-settled tasks; the client's store beside it caches every paid answer.
+The store beside the file keeps every answer of a model. After an interruption, the same command
+starts again, reads the answers of the same tasks from the store, and requests only the others.
 """
 
-from collections.abc import Coroutine, Mapping
-from contextlib import closing
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +14,10 @@ from resume_gym.atomic_write import check_new_file, replacing
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
 from resume_gym.synthesis import procedural
-from resume_gym.synthesis.journal import Journal, Meter, made, settled
 from resume_gym.synthesis.manifest import (
+    Outcome,
     counted,
     find_manifest,
-    known_failures,
     origin,
     price,
     spent,
@@ -27,12 +25,11 @@ from resume_gym.synthesis.manifest import (
     write_manifest,
 )
 from resume_gym.synthesis.personas import Persona, make_persona, place
-from resume_gym.tasks import Task, TaskError, read_jsonl
+from resume_gym.tasks import TaskError
 from resume_gym.terminal import Terminal
 
 if TYPE_CHECKING:
     from resume_gym.llm.client import Client
-    from resume_gym.synthesis.model_written import Gate, Outcome
 
 PROCEDURAL = "procedural"
 # Client options that affect the answers; all others may change when a run is resumed.
@@ -40,6 +37,8 @@ _DECIDES = (
     *("model", "served", "temperature", "extra_body"),
     *("answer_tokens", "thinking_tokens", "thinking", "thinking_field"),
 )
+# Target number of progress lines; minimum number of tasks between two.
+_LINES, _OFTEN = 20, 10
 
 
 @dataclass(frozen=True)
@@ -105,58 +104,40 @@ def generate(plan: Plan) -> int:
         Number of tasks in the file.
 
     Raises:
-        TaskError: A file is not from this plan, another run is active, or an option is invalid.
-        ModelError: The model is not available; settled tasks are kept.
-        KeyboardInterrupt: Likewise, on an interrupt.
+        TaskError: A file is not from this plan, or an option is invalid.
+        ModelError: The model is not available; its answers so far are stored.
+        KeyboardInterrupt: As for `ModelError`, on an interrupt.
     """
+    from resume_gym.corpus.card import write_card
+
     settings = plan.settings()
     check_new_file("--out", plan.out)
-    partial, path = plan.beside(".partial"), plan.beside(".manifest.json")
-    manifest = find_manifest(path, plan.out, partial, settings, plan.count)
-    if manifest and manifest["wanted"] == plan.count and not partial.exists():
+    path = plan.beside(".manifest.json")
+    manifest = find_manifest(path, plan.out, settings, plan.count)
+    if manifest and manifest["wanted"] == plan.count:
         _print(f"{plan.out} is there already, with {counted(manifest)}")
         return int(manifest["tasks"])
-    client = _client(plan) if plan.store else None
-    files = [partial, *(plan.beside(f".store.sqlite{end}") for end in ("", "-shm", "-wal"))]
-    fresh = not any(file.exists() for file in files)
-    with closing(Journal(partial, settings)) as journal:
-        if journal.count > plan.count:
-            expected = f"expected at least as many, got {plan.count}"
-            raise TaskError(f"--count: {partial} holds {journal.count} already; {expected}")
-        # When a finished corpus grows, its journal is new.
-        journal.failures = {**known_failures(path, settings), **journal.failures}
-        try:
-            _make(plan, client, journal)
-        except ModelError:
-            if client and fresh and not (journal.count or client.usage.calls):
-                for file in files:  # nothing is in them that a resumed run could use
-                    file.unlink(missing_ok=True)
-            raise
-        return _finish(plan, settings, journal)
+    outcomes = _ask(plan) if plan.store else _draw(plan)
+    tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
+    with replacing(plan.out) as unfinished:
+        lines = (json.dumps(task.to_row(), ensure_ascii=False).encode() for task in tasks)
+        unfinished.write_bytes(b"".join(line + b"\n" for line in lines))
+        # The corpus comes last, so that a run after a crash repeats these steps.
+        manifest = write_manifest(path, unfinished, settings, outcomes, plan.store)
+        write_card(plan.out, tasks, origin(manifest))
+    _print(summary(plan.out, manifest))
+    return len(tasks)
 
 
-def _make(plan: Plan, client: "Client | None", journal: Journal) -> None:
-    """Settle the remaining tasks and show the progress on stderr."""
-    with Meter(plan.generator, plan.out, plan.count, journal) as meter:
-        try:
-            if client:
-                _ask(plan, client, journal, meter)
-            else:
-                _draw(plan, journal, meter)
-        except (ModelError, KeyboardInterrupt):
-            paid = f"; paid so far: {price(spent(plan.store))}" if client else ""
-            progress = f"{journal.count} of {plan.count} tasks are kept; the same command goes on"
-            _print(f"{plan.out}: {progress}{paid}", stderr=True)
-            raise
-
-
-def _draw(plan: Plan, journal: Journal, meter: Meter) -> None:
-    """Generate the remaining tasks from the content bank."""
-    for index in range(journal.count, plan.count):
+def _draw(plan: Plan) -> dict[str, Outcome]:
+    """Generate all tasks from the content bank."""
+    outcomes: dict[str, Outcome] = {}
+    for index in range(plan.count):
         split, number = place(index, plan.split)
         task = procedural.generate_task(plan.seed, number, split, plan.size)
-        journal.append(settled(task.task_id, task))
-        meter.advance()
+        outcomes[task.task_id] = Outcome(task, 1, {})
+        _report(plan, len(outcomes))
+    return outcomes
 
 
 def _client(plan: Plan) -> "Client":
@@ -172,59 +153,42 @@ def _client(plan: Plan) -> "Client":
         raise TaskError(f"--client: {problem}") from None
 
 
-def _ask(plan: Plan, client: "Client", journal: Journal, meter: Meter) -> None:
-    """Have a model write the remaining tasks."""
-    from resume_gym.synthesis.model_written import Gate, taken, write_tasks
+def _ask(plan: Plan) -> dict[str, Outcome]:
+    """Have a model write all tasks; those whose answers are stored send no request."""
+    from resume_gym.synthesis.model_written import write_tasks
 
-    gate = Gate(client, journal.failures, journal.fail)
+    client = _client(plan)
+    outcomes: dict[str, Outcome] = {}
     earlier = spent(plan.store)
-    # A resumed run has to reject the same duplicates.
-    tasks = (Task.from_row(row["task"]) for row in journal.rows() if row["task"])
-    seen = {key for task in tasks for key in taken(task)}
 
-    def settle(persona: Persona, outcome: "Outcome") -> None:
-        journal.append(settled(persona.task_id, *outcome))
+    def paid() -> str:
         now = client.usage.dollars
-        total = None if now is None or earlier is None else now + earlier
-        meter.advance(price(total))
+        return price(None if now is None or earlier is None else now + earlier)
 
-    places = (place(index, plan.split) for index in range(journal.count, plan.count))
+    def settle(persona: Persona, outcome: Outcome) -> None:
+        outcomes[persona.task_id] = outcome
+        _report(plan, len(outcomes), f", {paid()}")
+
+    places = (place(index, plan.split) for index in range(plan.count))
     personas = (make_persona(plan.seed, number, split) for split, number in places)
-    work = write_tasks(personas, gate, settle, seen, attempts=plan.attempts, width=plan.width)
+    work = submit(write_tasks(personas, client, settle, plan.attempts, plan.width))
     try:
-        _wait(work, gate)
+        work.result()
+    except (ModelError, KeyboardInterrupt):
+        work.cancel()
+        kept = f"the answers to {len(outcomes)} of {plan.count} tasks are stored"
+        goes_on = f"the same command goes on; paid so far: {paid()}"
+        _print(f"{plan.out}: {kept}; {goes_on}", stderr=True)
+        raise
     finally:
         submit(client.close()).result()
+    return outcomes
 
 
-def _wait(work: Coroutine[Any, Any, None], gate: "Gate") -> None:
-    """Wait for the work; an interrupt lets pending requests finish, a second one cancels them."""
-    running = submit(work)
-    try:
-        running.result()
-    except KeyboardInterrupt:
-        gate.shut = True
-        _print("waiting for the answers that are on their way; again drops them", stderr=True)
-        try:
-            running.exception()
-        except KeyboardInterrupt:
-            running.cancel()
-        raise
-
-
-def _finish(plan: Plan, settings: Mapping[str, Any], journal: Journal) -> int:
-    """Write the corpus, the manifest and the data card, and delete the journal."""
-    from resume_gym.corpus.card import write_card
-
-    with replacing(plan.out) as unfinished, unfinished.open("wb") as file:
-        file.writelines(made(journal.rows()))
-    # The journal is deleted last, so that a run after a crash can repeat this step.
-    path = plan.beside(".manifest.json")
-    manifest = write_manifest(path, plan.out, settings, plan.count, journal, plan.store)
-    write_card(plan.out, read_jsonl(plan.out), origin(manifest))
-    journal.path.unlink()
-    _print(summary(plan.out, manifest))
-    return int(manifest["tasks"])
+def _report(plan: Plan, settled: int, cost: str = "") -> None:
+    """Show on stderr how many tasks are made or skipped, once in a while."""
+    if settled % max(_OFTEN, plan.count // _LINES) == 0 and settled < plan.count:
+        _print(f"{plan.out}: {settled} of {plan.count} tasks{cost}", stderr=True)
 
 
 def _print(text: str, *, stderr: bool = False) -> None:

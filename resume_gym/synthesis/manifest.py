@@ -4,57 +4,62 @@
 manifest for the data card and the terminal.
 """
 
+import hashlib
 import json
 import platform
-import sqlite3
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import resume_gym
 from resume_gym.atomic_write import replacing
-from resume_gym.synthesis.journal import Journal, check_settings, is_made_of, sha256
+from resume_gym.llm.store import summarise
 from resume_gym.synthesis.procedural import SIZES
-from resume_gym.tasks import TaskError
+from resume_gym.tasks import Task, TaskError
 
 _SDKS = {"gemini": "google-genai", "openai": "openai"}
 
 
+class Outcome(NamedTuple):
+    """The result of the attempts at one task.
+
+    Attributes:
+        task: The task; None if no attempt succeeded.
+        attempts: Number of requests; 1 for a procedural task.
+        faults: Number of answers with faults of each kind.
+        reason: Why there is no task; empty otherwise.
+    """
+
+    task: Task | None
+    attempts: int
+    faults: Mapping[str, int]
+    reason: str = ""
+
+
 def write_manifest(
     path: Path,
-    out: Path,
+    corpus: Path,
     settings: Mapping[str, Any],
-    wanted: int,
-    journal: Journal,
+    outcomes: Mapping[str, Outcome],
     store: Path | None = None,
 ) -> dict[str, Any]:
     """Write and return the manifest of a finished corpus.
 
     Args:
         path: Path of the manifest.
-        out: Path of the corpus.
+        corpus: Path of the corpus.
         settings: See `Plan.settings`.
-        wanted: Number of tasks requested.
-        journal: Outcomes of the tasks.
+        outcomes: Outcome of each requested task, by task id.
         store: Path of the answer cache; None for procedural tasks.
     """
-    counts: dict[str, Counter[str]] = {name: Counter() for name in ("splits", "weaknesses")}
+    tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
     faults: Counter[str] = Counter()
-    attempts = 0
-    skipped = []
-    for row in islice(journal.rows(), wanted):
-        attempts += row["attempts"]
-        faults.update(row["faults"])
-        if task := row["task"]:
-            counts["splits"][task["split"]] += 1
-            counts["weaknesses"][task["weakness"]] += 1
-        else:
-            skipped.append({"task_id": row["task_id"], "reason": row["reason"]})
+    for outcome in outcomes.values():
+        faults.update(outcome.faults)
     sdk = _SDKS.get(settings["generator"])
     manifest = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -64,36 +69,23 @@ def write_manifest(
             **({sdk: version(sdk)} if sdk else {}),
         },
         "settings": dict(settings),
-        "wanted": wanted,
-        "tasks": wanted - len(skipped),
-        **{name: dict(sorted(count.items())) for name, count in counts.items()},
-        "attempts": attempts,
+        "wanted": len(outcomes),
+        "tasks": len(tasks),
+        "splits": dict(sorted(Counter(task.split for task in tasks).items())),
+        "weaknesses": dict(sorted(Counter(task.weakness for task in tasks).items())),
+        "attempts": sum(outcome.attempts for outcome in outcomes.values()),
         "faults": dict(sorted(faults.items())),
-        "skipped": skipped,
-        "usage": _usage(store) if store else None,
-        # So that growing the corpus does not pay for failed requests again.
-        "failures": journal.failures,
-        "sha256": sha256(out),
+        "skipped": [
+            {"task_id": task_id, "reason": outcome.reason}
+            for task_id, outcome in outcomes.items()
+            if not outcome.task
+        ],
+        "usage": asdict(summarise(store)) if store else None,
+        "sha256": _sha256(corpus),
     }
     with replacing(path) as file:
         file.write_bytes(json.dumps(manifest, ensure_ascii=False, indent=1).encode() + b"\n")
     return manifest
-
-
-def _usage(store: Path) -> dict[str, Any]:
-    """Return requests, tokens, cost and model versions of all runs."""
-    from resume_gym.llm.store import summarise
-
-    calls = summarise(store)
-    with closing(sqlite3.connect(store)) as file:
-        served = file.execute("SELECT DISTINCT served FROM answers ORDER BY served").fetchall()
-    return {
-        "served": [name for (name,) in served],
-        "outcomes": calls.outcomes,
-        "tokens_in": calls.tokens_in,
-        "tokens_out": calls.tokens_out,
-        "dollars": calls.dollars,
-    }
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -121,36 +113,42 @@ def find_page_lines(source: str) -> int:
 
 
 def find_manifest(
-    path: Path, out: Path, journal: Path, settings: Mapping[str, Any], wanted: int
+    path: Path, out: Path, settings: Mapping[str, Any], wanted: int
 ) -> dict[str, Any] | None:
     """Check that a run may create or extend a corpus, and return the existing manifest.
 
     Args:
         path: Path of the manifest.
         out: Path of the corpus.
-        journal: Path of the journal; may be missing.
         settings: Settings of this run.
         wanted: Number of tasks requested.
 
     Returns:
-        The manifest; None if there is no corpus, or its run died before writing one.
+        The manifest; None if there is no corpus.
 
     Raises:
         TaskError: The corpus has no manifest, other settings or more tasks, or was modified.
     """
     if not out.exists():
         return None
-    manifest = read_manifest(path) if path.is_file() else None
-    if manifest is None or manifest["sha256"] != sha256(out):
-        if is_made_of(out, journal):
-            return None
-        if manifest is None:
-            raise TaskError(f"--out: {out} exists, and no manifest says how it was made")
+    if not path.is_file():
+        raise TaskError(f"--out: {out} exists, and no manifest says how it was made")
+    manifest = read_manifest(path)
+    if manifest["sha256"] != _sha256(out):
         raise TaskError(
             f"--out: {out} is not as it was made: {path.name} has another sha256 of it; "
             "move the file away, and the same command makes it anew"
         )
-    check_settings(out, manifest["settings"], settings)
+    there = manifest["settings"]
+    # Compare the generator first: the other settings depend on it.
+    for name in sorted(
+        there.keys() | settings.keys(), key=lambda name: (name != "generator", name)
+    ):
+        if there.get(name) != settings.get(name):
+            raise TaskError(
+                f"{out} was made with {name} {there.get(name)!r}, not {settings.get(name)!r}; "
+                "choose another --out, or delete it"
+            )
     if wanted < manifest["wanted"]:
         raise TaskError(
             f"--count: {out} was made with {manifest['wanted']}; expected at least as many, "
@@ -159,15 +157,9 @@ def find_manifest(
     return manifest
 
 
-def known_failures(path: Path, settings: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return `Journal.failures` from an existing manifest; empty if its settings differ.
-
-    Raises:
-        TaskError: The file is not a manifest.
-    """
-    manifest = read_manifest(path) if path.is_file() else {}
-    same = manifest.get("settings") == settings
-    return {key: tuple(failure) for key, failure in manifest.get("failures", {}).items() if same}
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def origin(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,8 +205,6 @@ def summary(out: Path, manifest: Mapping[str, Any]) -> str:
 
 def spent(store: Path | None) -> float | None:
     """Return the cost of all runs so far in dollars; None if the price is unknown."""
-    from resume_gym.llm.store import summarise
-
     return summarise(store).dollars if store and store.exists() else 0.0
 
 

@@ -1,95 +1,30 @@
 """Tasks written by a language model, with validation and feedback.
 
 `write_tasks` requests tasks concurrently; `write_task` retries a task and returns the faults of an
-answer (`examine`) to the model. The caller stores the tasks.
+answer (`examine`) to the model. The client's store keeps the answers.
 """
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from resume_gym.llm import Asks, Malformed, Misconfigured, Prompt, Refused
+from resume_gym.llm import Asks, Malformed, Prompt, Refused
 from resume_gym.synthesis.checks import Fault, bullet_keys, find_faults, find_miscounts
 from resume_gym.synthesis.content import LEVELS
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, compose, draft_of, read_draft
+from resume_gym.synthesis.manifest import Outcome
 from resume_gym.synthesis.personas import Persona
 from resume_gym.tasks import Task, repaired
 from resume_gym.text.lines import parse
 
 
-class Stopped(Exception):  # noqa: N818
-    """A closed `Gate` rejected a request."""
-
-
-class Gate:
-    """Forwards requests to a client until shut; pending requests still complete.
-
-    It caches permanent failures, as the client's store caches answers: a refusal is paid only once.
-
-    Attributes:
-        shut: Whether new requests are rejected; may be set from any thread.
-
-    Args:
-        client: Client of the model.
-        failures: Kind and message of known failures, by label.
-        fail: Callback for a new failure: label, kind and message.
-    """
-
-    def __init__(
-        self,
-        client: Asks,
-        failures: Mapping[str, tuple[str, str]],
-        fail: Callable[[str, str, str], None],
-    ) -> None:
-        self.shut = False
-        self._client, self._failures, self._fail = client, failures, fail
-
-    async def ask(self, prompt: Prompt, label: str) -> str:
-        """Return the text of the answer; `label` is the key of the request in the failures.
-
-        Raises:
-            Stopped: The gate is shut.
-            ModelError: See `Asks.ask`.
-        """
-        if label in self._failures:
-            kind, message = self._failures[label]
-            raise (Refused if kind == "refused" else Malformed)(message)
-        if self.shut:
-            raise Stopped
-        try:
-            # The client stores only parsed answers; `str` accepts all, since all are paid.
-            return await self._client.ask(prompt, str)
-        except (Refused, Malformed) as problem:  # permanent; all other errors stop the run
-            kind = "refused" if isinstance(problem, Refused) else "malformed"
-            self._fail(label, kind, str(problem))
-            raise
-
-
-class Outcome(NamedTuple):
-    """The result of the attempts at one task.
-
-    Attributes:
-        task: The task; None if no attempt succeeded.
-        attempts: Number of requests.
-        faults: Number of answers with faults of each kind.
-        reason: Why there is no task; empty otherwise.
-    """
-
-    task: Task | None
-    attempts: int
-    faults: dict[str, int]
-    reason: str = ""
-
-
 async def write_tasks(
     personas: Iterable[Persona],
-    gate: Gate,
+    client: Asks,
     settle: Callable[[Persona, Outcome], None],
-    seen: set[str],
-    *,
     attempts: int,
     width: int,
 ) -> None:
@@ -100,15 +35,15 @@ async def write_tasks(
 
     Args:
         personas: Specifications of the tasks, in order.
-        gate: Gate to the model; when it is shut, pending requests complete.
+        client: Client of the model.
         settle: Callback for each outcome, in order.
-        seen: Keys of bullets in use; updated with the new tasks.
         attempts: Maximum number of requests per task.
         width: Number of concurrent tasks.
 
     Raises:
-        Stopped, Unavailable, Misconfigured: No more answers are available.
+        Unavailable, Misconfigured: No more answers are available.
     """
+    seen: set[str] = set()
     waiting: deque[tuple[Persona, asyncio.Task[Outcome]]] = deque()
 
     async def settle_first() -> None:
@@ -116,7 +51,7 @@ async def write_tasks(
         outcome = await writing
         # Concurrent tasks are written without `seen`; repeat those that collide.
         if outcome.task and seen & taken(outcome.task):
-            outcome = await write_task(persona, gate, attempts, seen)
+            outcome = await write_task(persona, client, attempts, seen)
         waiting.popleft()
         if outcome.task:
             seen.update(taken(outcome.task))
@@ -124,21 +59,15 @@ async def write_tasks(
 
     try:
         for persona in personas:
-            writing = asyncio.create_task(write_task(persona, gate, attempts))
-            waiting.append((persona, writing))
+            waiting.append((persona, asyncio.create_task(write_task(persona, client, attempts))))
             if len(waiting) >= width:
                 await settle_first()
         while waiting:
             await settle_first()
-    except BaseException as problem:
-        gate.shut = True
-        pending = [writing for _, writing in waiting]
-        if isinstance(problem, Misconfigured | asyncio.CancelledError):
-            for writing in pending:
-                writing.cancel()
-        # Pending requests are paid: wait for their answers to be stored.
-        await asyncio.gather(*pending, return_exceptions=True)
-        raise
+    finally:
+        for _, writing in waiting:
+            writing.cancel()
+        await asyncio.gather(*(writing for _, writing in waiting), return_exceptions=True)
 
 
 def taken(task: Task) -> frozenset[str]:
@@ -147,7 +76,7 @@ def taken(task: Task) -> frozenset[str]:
 
 
 async def write_task(
-    persona: Persona, gate: Gate, attempts: int, seen: AbstractSet[str] = frozenset()
+    persona: Persona, client: Asks, attempts: int, seen: AbstractSet[str] = frozenset()
 ) -> Outcome:
     """Request a task until an answer is free of faults.
 
@@ -156,12 +85,12 @@ async def write_task(
 
     Args:
         persona: Specification of the task.
-        gate: Gate to the model.
+        client: Client of the model.
         attempts: Maximum number of requests.
         seen: Keys (`bullet_keys`) of bullets in use.
 
     Raises:
-        Stopped, Unavailable, Misconfigured: There is no outcome.
+        Unavailable, Misconfigured: There is no outcome.
     """
     kinds: Counter[str] = Counter()
     answer, faults = "", list[Fault]()
@@ -169,7 +98,8 @@ async def write_task(
         feedback = [fault.text for fault in faults[: LIMITS["reported_faults"]]] if answer else ()
         try:
             prompt = ask_for(persona, answer, feedback, attempt)
-            answer = await gate.ask(prompt, f"{persona.task_id}/{attempt}")
+            # The client stores only parsed answers; `str` accepts all, since all are paid.
+            answer = await client.ask(prompt, str)
             # In a thread, since all clients share this event loop.
             task, faults = await asyncio.to_thread(examine, persona, answer, seen)
         except Refused as problem:

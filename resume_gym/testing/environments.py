@@ -164,7 +164,7 @@ def _play(env: EditEnv, actions: Sequence[str], seed: int = _SEED) -> list[Turn]
 
 def _check_turn(env: EditEnv, turns: Sequence[Turn]) -> None:
     session, turn = _session(env), turns[-1]
-    terms = sum(turn.info[f"reward_{name}"] for name in session.terms)
+    terms = sum(value for name, value in turn.info.items() if name.startswith("reward_"))
     expect("step: reward, as the sum of info['reward_*']", terms, turn.reward)
     total = sum(one.reward for one in turns)
     expect("info['episode_reward'], as the sum of rewards", total, turn.info["episode_reward"])
@@ -245,7 +245,7 @@ def _check_grade(env: EditEnv) -> None:
     info = session.info()
     expect("info['edits'] after the action of `edit`", 1, info["edits"])
     expect("info['graded'] at the end", env.judge is not None, info["graded"])
-    least, greatest = rewards.reward_bounds(env.rules.max_turns, session.verdict_weights)
+    least, greatest = rewards.reward_bounds(env.rules.max_turns, session.weights)
     if not least <= session.reward <= greatest:
         raise broken("reward of an episode", f"{least} to {greatest}", str(session.reward))
     reward = session.reward

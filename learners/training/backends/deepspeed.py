@@ -15,10 +15,16 @@ import torch
 from torch import Tensor
 from torch.serialization import safe_globals
 
-from learners.config import Config
 from learners.training import models, ranks
 from learners.training.backends.local import LocalBackend
-from learners.training.backends.step import make_cost, make_optimizer, make_policy, merge_adapters
+from learners.training.backends.step import (
+    OptimizerSettings,
+    PolicySettings,
+    make_cost,
+    make_optimizer,
+    make_policy,
+    merge_adapters,
+)
 from learners.training.checkpoint import only_data
 from learners.training.policy import Policy
 
@@ -36,21 +42,25 @@ _TAG = "state"
 
 
 class DeepSpeedBackend(LocalBackend):
-    """AdamW on weights sharded by ZeRO-3; see `Backend`."""
+    """AdamW on weights sharded by ZeRO-3; see `LocalBackend`."""
 
-    def prepare(self, config: Config) -> Policy:
+    def __init__(self, policy: PolicySettings, optimizer: OptimizerSettings, offload: bool) -> None:
+        super().__init__(policy, optimizer)
+        self._offload = offload
+
+    def prepare(self) -> Policy:
         """Load and shard the model; every process loads all of it first."""
         logger.setLevel(logging.WARNING)
         # DeepSpeed uses deprecated names of torch.distributed
         warnings.filterwarnings("ignore", "`torch.distributed", FutureWarning)
         # otherwise DeepSpeed compiles a collective for shared memory, which takes minutes
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-        model = models.load(config.model)
-        self._config = config
-        self._cost = make_cost(config, model)
-        policy = make_policy(config, model, "float32")
-        optimizer = make_optimizer(policy.parameters(), config)
-        settings = _settings(config)
+        wanted, limit = self._settings, self._optimizer_settings.max_grad_norm
+        model = models.load(wanted.model)
+        self._cost = make_cost(model, bool(wanted.lora_rank))
+        policy = make_policy(wanted, model, "float32")
+        optimizer = make_optimizer(policy.parameters(), self._optimizer_settings)
+        settings = _settings(wanted.precision, limit, self._offload)
         self._engine, *_ = deepspeed.initialize(model=policy, optimizer=optimizer, config=settings)
         self._policy, self._optimizer = self._engine, self._engine.optimizer
         return policy
@@ -68,8 +78,8 @@ class DeepSpeedBackend(LocalBackend):
         return float(self._engine.get_global_grad_norm())
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""
-        return merge_adapters(self._config, self._gathered())
+        """Yield (name, full tensor) with adapters merged; see `LocalBackend.iter_weights`."""
+        return merge_adapters(self._settings, self._gathered())
 
     def _gathered(self) -> Iterator[tuple[str, Tensor]]:
         for name, weight in self._engine.module.model.named_parameters():
@@ -116,15 +126,15 @@ class DeepSpeedBackend(LocalBackend):
             names = set().union(*state.get("param_shapes", ()))
             stage = state["optimizer_state_dict"]["zero_stage"] if "_optim_" in file.name else 3
             if stage != 3 or not names <= ours:
-                raise ValueError(f"{file.name}: expected weights of {self._config.model}")
+                raise ValueError(f"{file.name}: expected weights of {self._settings.model}")
 
 
-def _settings(config: Config) -> dict[str, object]:
+def _settings(precision: str, max_grad_norm: float, offload: bool) -> dict[str, object]:
     zero: dict[str, object] = {
         "stage": 3,
         "stage3_param_persistence_threshold": 0,  # otherwise small weights stay unsharded
     }
-    if config.offload:
+    if offload:
         zero |= {
             "offload_optimizer": {"device": "cpu"},
             "offload_param": {"device": "cpu"},
@@ -132,12 +142,12 @@ def _settings(config: Config) -> dict[str, object]:
     return {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,  # otherwise the loss would be divided by it
-        "gradient_clipping": config.max_grad_norm,
+        "gradient_clipping": max_grad_norm,
         "zero_optimization": zero,
         # PyTorch's AdamW, the same on every backend, instead of DeepSpeed's
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
-        "bf16": {"enabled": config.precision == "bfloat16"},
+        "bf16": {"enabled": precision == "bfloat16"},
         # gradients are reduced and summed over rows in fp32, as with FSDP2
         "communication_data_type": "fp32",
         "data_types": {"grad_accum_dtype": "fp32"},

@@ -28,11 +28,18 @@ from torch.distributed.fsdp import (
 )
 from transformers import PreTrainedModel
 
-from learners.config import Config, ConfigError
+from learners.errors import ConfigError
 from learners.losses import Loss
 from learners.training import models, ranks
 from learners.training.backends.local import LocalBackend
-from learners.training.backends.step import make_cost, make_optimizer, make_policy, merge_adapters
+from learners.training.backends.step import (
+    OptimizerSettings,
+    PolicySettings,
+    make_cost,
+    make_optimizer,
+    make_policy,
+    merge_adapters,
+)
 from learners.training.batching import PackedRow
 from learners.training.checkpoint import only_data
 from learners.training.policy import Policy
@@ -56,27 +63,38 @@ _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.stride
 
 
 class FSDP2Backend(LocalBackend):
-    """AdamW on weights sharded by FSDP2; see `Backend`."""
+    """AdamW on weights sharded by FSDP2; see `LocalBackend`."""
 
-    def prepare(self, config: Config) -> Policy:
+    def __init__(
+        self,
+        policy: PolicySettings,
+        optimizer: OptimizerSettings,
+        replicas: int,
+        offload: bool,
+        async_save: bool,
+    ) -> None:
+        super().__init__(policy, optimizer)
+        self._replicas, self._offload, self._async_save = replicas, offload, async_save
+
+    def prepare(self) -> Policy:
         """Load and shard the model.
 
         Raises:
             ConfigError: the number of processes is not a multiple of `replicas`.
         """
-        model = models.skeleton(config.model)
-        self._config = config
-        self._cost = make_cost(config, model)
-        self._policy = make_policy(config, model, "float32")
-        half = config.precision == "bfloat16"
+        wanted = self._settings
+        model = models.skeleton(wanted.model)
+        self._cost = make_cost(model, bool(wanted.lora_rank))
+        self._policy = make_policy(wanted, model, "float32")
+        half = wanted.precision == "bfloat16"
         settings: dict[str, Any] = {
-            "mesh": _mesh(config.replicas),
+            "mesh": _mesh(self._replicas),
             "mp_policy": MixedPrecisionPolicy(
                 param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32
             ),
-            "offload_policy": _offload() if config.offload else OffloadPolicy(),
+            "offload_policy": _offload_policy() if self._offload else OffloadPolicy(),
         }
-        weights = models.Weights(models.folder(config.model))
+        weights = models.Weights(models.folder(wanted.model))
         layers = model.get_decoder().layers
         # each layer is one unit: FSDP gathers it before it computes, and the next one meanwhile
         for name, module in model.named_modules():
@@ -87,11 +105,11 @@ class FSDP2Backend(LocalBackend):
         _fill(model, "", weights)
         _rebuild_buffers(model)
         fully_shard(self._policy, **settings)
-        self._optimizer = make_optimizer(self._policy.parameters(), config)
+        self._optimizer = make_optimizer(self._policy.parameters(), self._optimizer_settings)
         return self._policy
 
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
-        """Take one optimizer step; see `Backend.train_step`."""
+        """Take one optimizer step; see `LocalBackend.train_step`."""
         try:
             return super().train_step(batches, loss)
         finally:
@@ -103,29 +121,29 @@ class FSDP2Backend(LocalBackend):
         (part * ranks.world()).backward()
 
     def score(self, batch: PackedRow) -> Tensor:
-        """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
+        """Return log-probabilities of a row's loss tokens; see `LocalBackend.score`."""
         logprobs = super().score(batch)
         self._policy.reshard()  # type: ignore[operator]
         return logprobs
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, full tensor) with adapters merged; see `Backend.iter_weights`."""
-        gathered = torch.float32 if self._config.lora_rank else dtype  # merged in fp32
+        """Yield (name, full tensor) with adapters merged; see `LocalBackend.iter_weights`."""
+        gathered = torch.float32 if self._settings.lora_rank else dtype  # merged in fp32
         # Offloaded shards move to the GPU first, since NCCL sends no tensor of the CPU's memory.
         # Lazily, so that only one gathered tensor exists at a time.
         named = (
             (name, weight.detach().to(ranks.device(), gathered).full_tensor())  # type: ignore[attr-defined]
             for name, weight in self._policy.model.named_parameters()
         )
-        return merge_adapters(self._config, named)
+        return merge_adapters(self._settings, named)
 
     def _state(self) -> dict[str, Any]:
         weights, optimizer = get_state_dict(self._policy, self._optimizer)
         return {"policy": weights, "optimizer": optimizer}
 
-    def save(self, folder: Path) -> "Future[Any] | None":
+    def save(self, folder: Path) -> "Future[object] | None":
         """Write the shards of all ranks; with `async_save`, copy them and write in a thread."""
-        if not self._config.async_save:
+        if not self._async_save:
             save(self._state(), checkpoint_id=folder)
             return None
         # a separate Gloo group: NCCL collectives would interleave with those of the next step
@@ -189,7 +207,7 @@ def _mesh(replicas: int) -> DeviceMesh:
     return init_device_mesh(kind, (replicas, world // replicas), mesh_dim_names=names)
 
 
-def _offload() -> CPUOffloadPolicy:
+def _offload_policy() -> CPUOffloadPolicy:
     return CPUOffloadPolicy(pin_memory=torch.cuda.is_available())
 
 

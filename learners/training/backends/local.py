@@ -11,10 +11,11 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from learners.config import Config
 from learners.losses import Loss
 from learners.training import models, ranks
 from learners.training.backends.step import (
+    OptimizerSettings,
+    PolicySettings,
     make_cost,
     make_optimizer,
     make_policy,
@@ -27,25 +28,46 @@ from learners.training.policy import Policy
 
 
 class LocalBackend:
-    """AdamW on unsharded weights; see `Backend`."""
+    """AdamW on unsharded weights, and the base of the backends that shard them.
 
-    def prepare(self, config: Config) -> Policy:
+    All methods are collective: every rank has to call them.
+
+    Args:
+        policy: what the policy is made of.
+        optimizer: settings of the optimizer.
+    """
+
+    def __init__(self, policy: PolicySettings, optimizer: OptimizerSettings) -> None:
+        self._settings, self._optimizer_settings = policy, optimizer
+
+    def prepare(self) -> Policy:
         """Load the model and create the optimizer; training changes the policy in place."""
-        model: Any = models.load(config.model)
-        self._config = config
-        self._policy = make_policy(config, model.to(ranks.device()), config.precision)
-        self._cost = make_cost(config, model)
-        ends = model.get_input_embeddings(), model.get_output_embeddings()
+        settings = self._settings
+        model = models.load(settings.model, ranks.device())
+        self._policy = make_policy(settings, model, settings.precision)
+        self._cost = make_cost(model, bool(settings.lora_rank))
+        ends: Any = model.get_input_embeddings(), model.get_output_embeddings()
         vocabulary = [one.weight for one in ends]
-        self._optimizer = make_optimizer(self._policy.parameters(), config, vocabulary)
+        weights = self._policy.parameters()
+        self._optimizer = make_optimizer(weights, self._optimizer_settings, vocabulary)
         return self._policy
 
     def set_learning_rate(self, rate: float) -> None:
-        """See `Backend`."""
+        """Set the learning rate of the next steps."""
         set_learning_rate(self._optimizer, rate)
 
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
-        """Take one optimizer step; see `Backend.train_step`."""
+        """Take one optimizer step on a global batch, which is the same on all ranks.
+
+        A batch whose advantages are all zero changes nothing; see `step.train_step`.
+
+        Returns:
+            Metrics, such as means over the loss tokens of the global batch.
+
+        Raises:
+            ValueError: the batch has no loss tokens.
+            FloatingPointError: the gradient is not finite; the weights are unchanged.
+        """
         self._policy.train()
         try:
             steps = self._backward, self._optimize
@@ -60,7 +82,7 @@ class LocalBackend:
 
     def _optimize(self) -> float:
         weights = self._policy.parameters()
-        norm = torch.nn.utils.clip_grad_norm_(weights, self._config.max_grad_norm)
+        norm = torch.nn.utils.clip_grad_norm_(weights, self._optimizer_settings.max_grad_norm)
         # of shards, the norm is a DTensor of partial sums
         value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if math.isfinite(value):  # nan would also spoil Adam's moments, for all later steps
@@ -69,26 +91,34 @@ class LocalBackend:
 
     @torch.no_grad()
     def score(self, batch: PackedRow) -> Tensor:
-        """Return log-probabilities of a row's loss tokens; see `Backend.score`."""
+        """Return log-probabilities [n] of a row's loss tokens; all ranks pass the same row."""
         logprobs: Tensor = self._policy(batch.to(ranks.device()))[0]
         return logprobs
 
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Yield (name, tensor) with adapters merged."""
+        """Yield (name, full tensor), named as in Hugging Face checkpoints, in step on all ranks.
+
+        Args:
+            dtype: what the caller converts the tensors to; a backend may do so before it gathers.
+        """
         # a tied head is not listed twice, as in the model's files
         weights = self._policy.model.named_parameters()
         named = ((name, weight.detach()) for name, weight in weights)
-        return merge_adapters(self._config, named)
+        return merge_adapters(self._settings, named)
 
-    def save(self, folder: Path) -> "Future[Any] | None":
-        """Write the weights as safetensors, and the optimizer state."""
+    def save(self, folder: Path) -> "Future[object] | None":
+        """Write weights and optimizer state into an empty folder.
+
+        Returns:
+            A future if the write continues in the background, otherwise None.
+        """
         # a frozen base model is written too: a checkpoint needs no other file to be loaded
         save_model(self._policy, str(folder / "policy.safetensors"))
         torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
         return None
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint."""
+        """Load a checkpoint written by `save`; sharded ones even on another number of ranks."""
         load_model(self._policy, str(folder / "policy.safetensors"))
         # by default, tensors go to the GPU that saved them, which may be another or none
         state = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)

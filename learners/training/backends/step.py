@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,32 +11,71 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from learners.config import Config
 from learners.losses import Loss, LossInput, Totals
 from learners.training import flops, ranks
 from learners.training.batching import PackedRow, distribute
 from learners.training.policy import Policy
 
 
-def make_policy(config: Config, model: PreTrainedModel, precision: str) -> Policy:
-    """Create the policy to train, with adapters, checkpointing and compilation as configured."""
-    if config.lora_rank:
+@dataclass(frozen=True)
+class PolicySettings:
+    """What a policy is made of.
+
+    Attributes:
+        model: name or folder of the model.
+        temperature: sampling temperature.
+        precision: "float32" or "bfloat16", of the forward pass.
+        lora_rank: rank of adapters on the frozen model; 0 trains all weights.
+        lora_alpha: scale of the adapters.
+        checkpointing: whether layers are recomputed in the backward pass.
+        compiled: whether MLPs, norms and rotary embeddings are compiled.
+    """
+
+    model: str
+    temperature: float
+    precision: str
+    lora_rank: int = 0
+    lora_alpha: int = 32
+    checkpointing: bool = False
+    compiled: bool = False
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Settings of an optimizer.
+
+    Attributes:
+        kind: "adamw", "adamw8bit" or "muon".
+        learning_rate: initial learning rate.
+        weight_decay: weight decay.
+        max_grad_norm: norm to which gradients are clipped.
+    """
+
+    kind: str
+    learning_rate: float
+    weight_decay: float
+    max_grad_norm: float
+
+
+def make_policy(settings: PolicySettings, model: PreTrainedModel, precision: str) -> Policy:
+    """Create the policy to train from its loaded model, in place."""
+    if settings.lora_rank:
         from learners.training import lora
 
-        lora.inject(model, config.lora_rank, config.lora_alpha)
-    speed = config.activation_checkpointing, config.compile
-    return Policy(model, config.temperature, precision, *speed)
+        lora.inject(model, settings.lora_rank, settings.lora_alpha)
+    speed = settings.checkpointing, settings.compiled
+    return Policy(model, settings.temperature, precision, *speed)
 
 
 def merge_adapters(
-    config: Config, named: Iterator[tuple[str, Tensor]]
+    settings: PolicySettings, named: Iterator[tuple[str, Tensor]]
 ) -> Iterator[tuple[str, Tensor]]:
     """Return (name, full tensor) pairs of the policy's model with its adapters merged."""
-    if not config.lora_rank:
+    if not settings.lora_rank:
         return named
     from learners.training import lora
 
-    return lora.merged(named, config.lora_rank, config.lora_alpha)
+    return lora.merged(named, settings.lora_rank, settings.lora_alpha)
 
 
 class _Together:
@@ -61,30 +101,32 @@ class _Together:
             part.load_state_dict(state[str(number)])
 
 
-def make_optimizer(weights: Iterable[Tensor], config: Config, ends: Iterable[Tensor] = ()) -> Any:
-    """Create the configured optimizer for the trainable weights.
+def make_optimizer(
+    weights: Iterable[Tensor], settings: OptimizerSettings, ends: Iterable[Tensor] = ()
+) -> Any:
+    """Create the optimizer of the trainable weights.
 
     Muon takes the matrices, AdamW vectors and `ends`, embeddings and head, at the same learning
     rate: Muon's updates are scaled to the size of AdamW's.
     """
     trained = [weight for weight in weights if weight.requires_grad]
-    settings = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
-    if config.optimizer == "muon":
+    rates = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
+    if settings.kind == "muon":
         others = set(map(id, ends))
         matrices = [one for one in trained if one.ndim == 2 and id(one) not in others]
         rest = [one for one in trained if one.ndim != 2 or id(one) in others]
-        muon = torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **settings)  # type: ignore[arg-type]
-        return _Together(muon, torch.optim.AdamW(rest, betas=(0.9, 0.99), **settings))  # type: ignore[arg-type]
+        muon = torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **rates)  # type: ignore[arg-type]
+        return _Together(muon, torch.optim.AdamW(rest, betas=(0.9, 0.99), **rates))  # type: ignore[arg-type]
     # the default beta2, 0.999, averages over 1,000 steps, more than most runs have
-    if config.optimizer == "adamw":
+    if settings.kind == "adamw":
         # one kernel that reads everything once; on CPUs it would round differently
         fused = all(weight.is_cuda for weight in trained)
-        return torch.optim.AdamW(trained, betas=(0.9, 0.99), fused=fused or None, **settings)  # type: ignore[arg-type]
+        return torch.optim.AdamW(trained, betas=(0.9, 0.99), fused=fused or None, **rates)  # type: ignore[arg-type]
     from torchao.optim import AdamW8bit
 
     if ranks.device().type == "cpu":  # compiling its step takes minutes on a CPU
         torch.compiler.set_stance("force_eager")
-    return AdamW8bit(trained, betas=(0.9, 0.99), **settings)
+    return AdamW8bit(trained, betas=(0.9, 0.99), **rates)
 
 
 def set_learning_rate(optimizer: Any, rate: float) -> None:
@@ -96,13 +138,17 @@ def set_learning_rate(optimizer: Any, rate: float) -> None:
             group["lr"] = rate
 
 
-def make_cost(config: Config, model: PreTrainedModel) -> Callable[[PackedRow], float]:
+def make_cost(model: PreTrainedModel, frozen: bool) -> Callable[[PackedRow], float]:
     """Return the function that computes the FLOPs of training on a row.
+
+    Args:
+        model: the model, whose configuration has its dimensions.
+        frozen: whether its weights are frozen under adapters.
 
     Raises:
         ConfigError: the FLOPs of the model's architecture are unknown.
     """
-    return partial(flops.train_flops, flops.Sizes.of(model.config), frozen=bool(config.lora_rank))
+    return partial(flops.train_flops, flops.Sizes.of(model.config), frozen=frozen)
 
 
 def train_step(

@@ -49,7 +49,7 @@ def how_to_play(episode: PlayedEpisode) -> str:
         )
     }
     # verdict fields are -1, 0 or 1
-    weights = {"layout": rewards.LAYOUT, **session.verdict_weights}
+    weights = {"layout": rewards.LAYOUT, **session.weights}
     end = {visible(name): f"+{value:g} or -{value:g}" for name, value in weights.items()}
     width = max(map(len, (*turns, *end)))
     turn_table, end_table = (
@@ -155,7 +155,7 @@ def _table(session: Any) -> Table:
     reasons = getattr(session.state.verdict, "reasons", None) or {}
     pending = session.needs_verdict
     for name, value in session.ledger.items():
-        content = name in session.verdict_weights
+        content = name in session.weights
         if not (value or content):  # zero grades have reasons, too
             continue
         ungraded = content and pending

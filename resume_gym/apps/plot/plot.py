@@ -1,9 +1,8 @@
 """Entry point of `resume-gym plot`: all figures of training runs and evaluations.
 
-A run yields `training` (nine panels), `trainer` (training health), `dips` (curves that dip and
-recover), and `components` and `weaknesses` before and after training; several runs yield `runs`,
-too, where they share panels. Evaluations share one set: `components`, `weaknesses`, `rewards` and
-`efficiency`.
+A run yields `training` (nine panels), `trainer` (training health), and `components` and
+`weaknesses` before and after training; several runs yield `runs`, too, where they share panels.
+Evaluations share one set: `components`, `weaknesses` and `rewards`.
 """
 
 import os
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from resume_gym.apps.plot import bars, dynamics, spread, training
+from resume_gym.apps.plot import bars, rewards, training
 from resume_gym.apps.plot.reading import Evaluation, Run, is_run, read_evaluations, read_run
 from resume_gym.apps.plot.runs import draw_runs
 from resume_gym.apps.plot.style import FORMATS, save, styled
@@ -108,14 +107,10 @@ def _write(
 def of_run(run: Run, source: bool = False) -> Iterator[Picture]:
     """Yield the figures of a run; must be consumed inside `styled()`."""
     metrics, name = run.metrics, run.title
-    yield (
-        "training",
-        training.draw_panels(
-            metrics, training.OVERVIEW, name, run.held_out, run.summaries.get("floor")
-        ),
-    )
+    floor = run.summaries.get("floor")
+    panels = training.OVERVIEW
+    yield "training", training.draw_panels(metrics, panels, name, run.held_out, floor)
     yield "trainer", training.draw_panels(metrics, training.TRAINER, f"{name}, the trainer")
-    yield "dips", dynamics.draw_dips(metrics, f"{name}, curves that dip and come back")
     components = bars.summary_components(run.summaries)
     weaknesses = bars.summary_by_weakness(run.summaries)
     yield from _bars(components, weaknesses, f"{name}, held-out tasks", source, "")
@@ -126,8 +121,7 @@ def of_evaluation(evaluation: Evaluation, source: bool = False) -> Iterator[Pict
     name, episodes, note = evaluation.title, evaluation.episodes, evaluation.note
     parts, weaknesses = bars.components(episodes), bars.by_weakness(episodes)
     yield from _bars(parts, weaknesses, name, source, note, evaluation.agents)
-    yield "rewards", spread.draw_rewards(evaluation, f"{name}: rewards of single episodes")
-    yield "efficiency", spread.draw_efficiency(evaluation, f"{name}: reward and effort")
+    yield "rewards", rewards.draw_rewards(evaluation, f"{name}: rewards of single episodes")
 
 
 def _bars(

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,8 +63,6 @@ class Played:
         weakness: weakness of the task; empty if tasks have none.
         reward: reward of the episode.
         parts: reward components (tool syntax, layout, content); empty without a ledger.
-        turns: number of actions; None if not recorded.
-        words: number of words in the actions; None if not recorded.
     """
 
     agent: str
@@ -72,8 +70,6 @@ class Played:
     weakness: str
     reward: float
     parts: Mapping[str, float]
-    turns: int | None
-    words: int | None
 
 
 @dataclass(frozen=True)
@@ -135,24 +131,14 @@ def read_run(folder: Path) -> Run:
         TaskError: a file has an invalid format, or no step is finished.
     """
     damage: list[str] = []
-    metrics = list(_rows(folder / "metrics.jsonl", _Steps(_figures), damage))
+    metrics = _steps(folder / "metrics.jsonl", damage)
     if not metrics:
         raise TaskError("; ".join([f"{folder}: the run has not finished a step yet", *damage[:1]]))
-    settings, config = folder / "config.toml", {}
-    if settings.exists():
-        text = read_bytes(settings)
-        try:
-            config = tomllib.loads(text.decode())
-        except (ValueError, RecursionError) as problem:
-            raise TaskError(f"{settings}: {problem}") from None
-    summaries = {
-        when: _summary(folder / f"{when}.json")
-        for when in ("before", "after", "floor")
-        if (folder / f"{when}.json").exists()
-    }
-    evaluations = folder / "evaluations.jsonl"
-    lines = _rows(evaluations, _Steps(_evaluated), damage) if evaluations.exists() else ()
-    return Run(folder.resolve().name, config, metrics, summaries, list(lines), damage)
+    config = _object(folder / "config.toml", lambda text: tomllib.loads(text.decode()))
+    summaries = {when: _summary(folder / f"{when}.json") for when in ("before", "after", "floor")}
+    known = {when: summary for when, summary in summaries.items() if summary}
+    held_out = _steps(folder / "evaluations.jsonl", damage)
+    return Run(folder.resolve().name, config, metrics, known, held_out, damage)
 
 
 def read_evaluations(folders: Sequence[Path]) -> Evaluation:
@@ -162,7 +148,7 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluation:
         OSError: a file cannot be read.
         TaskError: a file has an invalid format, or no episode is graded.
     """
-    settings = [_optional(folder / "settings.json") for folder in folders]
+    settings = [_object(folder / "settings.json") for folder in folders]
     damage: list[str] = []
     rows = [
         # a later line on an episode replaces an earlier one: it was played or graded again
@@ -172,9 +158,12 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluation:
     occurrences = Counter(agent for by_key in rows for agent in {agent for agent, _, _ in by_key})
     episodes: list[Played] = []
     for folder, setting, by_key in zip(folders, settings, rows, strict=True):
-        file, rewards = folder / "evaluation.json", _rewards(by_key.values())
+        file, rewards = folder / "evaluation.json", defaultdict(list)
+        for row in by_key.values():
+            if row["graded"]:
+                rewards[row["agent"]].append(row["reward"])
         try:
-            damage += (f"{file}: {told}" for told in outdated(_optional(file), rewards))
+            damage += (f"{file}: {told}" for told in outdated(_object(file), rewards))
         except ValueError as problem:
             raise TaskError(f"{file}: {problem}") from None
         agents = dict.fromkeys([*setting.get("agents", ()), *(agent for agent, _, _ in by_key)])
@@ -199,19 +188,6 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluation:
     )
 
 
-def _optional(file: Path) -> Mapping[str, Any]:
-    return _object(file) if file.exists() else {}
-
-
-def _rewards(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, list[float]]:
-    """Return the rewards of graded episodes, by agent."""
-    rewards = defaultdict(list)
-    for row in rows:
-        if row["graded"]:
-            rewards[row["agent"]].append(row["reward"])
-    return rewards
-
-
 def _title(folders: Sequence[Path], settings: Sequence[Mapping[str, Any]]) -> str:
     env, judge = (
         " / ".join(dict.fromkeys(str(setting[name]) for setting in settings if setting.get(name)))
@@ -232,33 +208,21 @@ def _played(agent: str, row: Mapping[str, Any]) -> Played:
         weakness=row.get("weakness") or "",
         reward=row["reward"],
         parts=components(ledger) if ledger else {},
-        turns=row.get("turns"),
-        words=row.get("words"),
     )
 
 
-class _Steps:
-    """Reads the rows of a file, and raises ValueError or KeyError for a wrong or doubled step."""
+def _steps(file: Path, notes: list[str]) -> list[dict[str, Any]]:
+    """Return the rows of a file with a line per step, if it exists: finite figures, and errors."""
+    earlier: set[int] = set()
 
-    def __init__(self, read: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        self._read = read
-        self._earlier: set[int] = set()
+    def read(row: dict[str, Any]) -> dict[str, Any]:
+        earlier.add(check_step(row["step"], earlier))
+        figures = {name: value for name, value in row.items() if is_finite(value)}
+        errors = row.get("errors")
+        known = errors if isinstance(errors, dict) else {}
+        return {**figures, "errors": {name: float(error) for name, error in known.items()}}
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        self._earlier.add(check_step(row["step"], self._earlier))
-        return self._read(row)
-
-
-def _figures(row: dict[str, Any]) -> dict[str, float]:
-    """Return the finite metrics of a step."""
-    return {name: value for name, value in row.items() if is_finite(value)}
-
-
-def _evaluated(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the finite figures of an evaluation, and their errors."""
-    errors = row.get("errors")
-    known = errors if isinstance(errors, dict) else {}
-    return {**_figures(row), "errors": {name: float(error) for name, error in known.items()}}
+    return list(_rows(file, read, notes)) if file.exists() else []
 
 
 def _episode(row: dict[str, Any]) -> dict[str, Any]:
@@ -269,7 +233,6 @@ def _episode(row: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(ledger := row.get("ledger") or {}, dict):
         raise TypeError(f"ledger: expected an object, got {ledger!r:.40}")
     check_figures(ledger, "ledger")
-    check_figures([row.get(name) or 0 for name in ("turns", "words")], "turns, words")
     return row
 
 
@@ -307,10 +270,13 @@ def _summary(file: Path) -> dict[str, Any]:
     return figures
 
 
-def _object(file: Path) -> dict[str, Any]:
+def _object(file: Path, loads: Callable[[bytes], Any] = json.loads) -> dict[str, Any]:
+    """Return the object of a file; empty if there is none."""
+    if not file.exists():
+        return {}
     text = read_bytes(file)
     try:
-        value = json.loads(text)
+        value = loads(text)
     except (ValueError, RecursionError) as problem:
         raise TaskError(f"{file}: {problem}") from None
     if not isinstance(value, dict):

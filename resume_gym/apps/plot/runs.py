@@ -8,9 +8,8 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from resume_gym.apps.plot.reading import Run
-from resume_gym.apps.plot.smoothing import smooth, span
 from resume_gym.apps.plot.style import COLOURS, caption, new_figure, number_steps
-from resume_gym.apps.plot.training import points
+from resume_gym.apps.plot.training import points, smooth, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -107,15 +107,10 @@ def number_steps(axis: "Axis") -> None:
     axis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
 
 
-def legend_above(figure: "Figure", axes: "Axes", panels: int = 1) -> None:
+def legend_above(figure: "Figure", axes: "Axes") -> None:
     """Place a legend above the axes, in as many columns as fit.
 
     From the fourth row of the legend on, the figure grows.
-
-    Args:
-        figure: figure of the axes.
-        axes: leftmost axes.
-        panels: number of panels side by side; a wider legend would displace them.
     """
     from matplotlib.lines import Line2D
 
@@ -124,7 +119,7 @@ def legend_above(figure: "Figure", axes: "Axes", panels: int = 1) -> None:
     handles = [handle for handle, _ in order]
     names = [short(name) for _, name in order]
     # about 130 characters fit the width; an entry takes 8 beside its name
-    columns = max(1, min(4, len(names), 130 // panels // (max(map(len, names)) + 8)))
+    columns = max(1, min(4, len(names), 130 // (max(map(len, names)) + 8)))
     rows = -(-len(names) // columns)
     legend = axes.legend(
         handles, names, loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, ncols=columns

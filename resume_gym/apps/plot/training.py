@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resume_gym.apps.plot.smoothing import smooth, span
 from resume_gym.apps.plot.style import (
     BLUE,
     COLOURS,
@@ -38,8 +38,8 @@ Metrics = Mapping[str, float]
 """Metrics of one step, including `step`."""
 Evaluations = Sequence[Mapping[str, Any]]
 """Figures on held-out tasks, each with `step`, and `errors` by figure where known."""
-HELD_OUT = "held-out tasks, with two standard errors over the tasks."
-FLOOR = "floor, an agent that improves nothing."
+_HELD_OUT = "Black: held-out tasks, with two standard errors over the tasks."
+_FLOOR = "Dashed: floor, an agent that improves nothing."
 
 
 class Line(NamedTuple):
@@ -181,29 +181,26 @@ def draw_panels(
     for index, (panel, lines) in enumerate(drawn, 1):
         axes = figure.add_subplot(height, columns, index)
         if len(lines) == 1:
-            tested |= draw_held_out(axes, held_out, lines[0].metric)
+            tested |= _draw_held_out(axes, held_out, lines[0].metric)
         if floor and lines[0].metric in ("reward", "score"):
             axes.axhline(floor[lines[0].metric], color="black", linestyle="--", linewidth=0.9)
         _draw(axes, panel, lines, rows)
         if index > columns * (height - 1):
             axes.set_xlabel("step")
     notes = [f"Strong: mean over {span(len(rows))} steps. Faint: single steps."]
-    notes += [f"Black: {HELD_OUT}"] * tested + [f"Dashed: {FLOOR}"] * bool(floor)
+    notes += [_HELD_OUT] * tested + [_FLOOR] * bool(floor)
     caption(figure, " ".join(notes))
     return figure
 
 
-def draw_held_out(
-    axes: "Axes", evaluations: Evaluations, metric: str, colour: str = "black", alpha: float = 1
-) -> bool:
+def _draw_held_out(axes: "Axes", evaluations: Evaluations, metric: str) -> bool:
     """Draw a metric of evaluations, with errors where known; return whether there is any."""
     rows = [row for row in evaluations if metric in row]
     errors = [row.get("errors", {}).get(metric, math.nan) for row in rows]
     if rows:
         axes.errorbar(
             [row["step"] for row in rows], [row[metric] for row in rows], errors, fmt="o",
-            markersize=3, color=colour, elinewidth=0.9, capsize=2, alpha=alpha, zorder=4,
-            clip_on=False,
+            markersize=3, color="black", elinewidth=0.9, capsize=2, zorder=4, clip_on=False,
         )  # fmt: skip
     return bool(rows)
 
@@ -220,18 +217,27 @@ def _derived(row: Metrics) -> dict[str, float]:
 
 
 def _lines(panel: Panel, rows: Sequence[Metrics]) -> list[Line]:
-    lines = panel.lines or verdict_lines(rows)
+    lines = panel.lines
+    if not lines:  # a curve for each field of the domain's verdicts
+        names = dict.fromkeys(name for row in rows for name in row if name.startswith("verdict_"))
+        colours = cycle((RED, *(colour for colour in COLOURS if colour != RED)))
+        lines = tuple(
+            Line(name, name.removeprefix("verdict_").replace("_", " "), colour)
+            for name, colour in zip(names, colours, strict=False)
+        )
     return [line for line in lines if points(rows, line.metric)]
 
 
-def verdict_lines(rows: Sequence[Metrics]) -> list[Line]:
-    """Return a curve for each field of the domain's verdicts."""
-    names = dict.fromkeys(name for row in rows for name in row if name.startswith("verdict_"))
-    colours = cycle((RED, *(colour for colour in COLOURS if colour != RED)))
-    return [
-        Line(name, name.removeprefix("verdict_").replace("_", " "), colour)
-        for name, colour in zip(names, colours, strict=False)
-    ]
+def smooth(values: Sequence[float]) -> list[float]:
+    """Return the centred moving average over `span` values, over fewer at the ends."""
+    window = span(len(values)) // 2
+    parts = (values[max(0, i - window) : i + window + 1] for i in range(len(values)))
+    return [fmean(part) for part in parts]
+
+
+def span(steps: int) -> int:
+    """Return the width, in steps, of the window that smooths a curve of so many steps."""
+    return 2 * max(1, steps // 20) + 1
 
 
 def points(rows: Sequence[Metrics], metric: str) -> list[tuple[int, float]]:
@@ -252,22 +258,15 @@ def _draw(axes: "Axes", panel: Panel, lines: Sequence[Line], rows: Sequence[Metr
         steps, raw = zip(*points(rows, line.metric), strict=True)
         least = panel.low if panel.log and panel.low else -math.inf
         values = [max(least, value * line.scale) for value in raw]
-        end = draw_curve(axes, steps, values, line.colour)[-1]
+        curve = smooth(values)
+        dot = "o" if len(values) == 1 else ""  # a line of one point is invisible
+        axes.plot(steps, values, color=line.colour, alpha=0.35, linewidth=0.8, clip_on=False)
+        axes.plot(steps, curve, color=line.colour, marker=dot, clip_on=False)
+        end = curve[-1]
         bound = "≤ " if end == least else ""
         ends.append((end, f"{line.label} {bound}{panel.form.format(end)}".strip(), line.colour))
     axes.set_ylim(panel.low, panel.high)  # before the labels, which need final limits
     label_ends(axes, ends)
-
-
-def draw_curve(
-    axes: "Axes", steps: Sequence[int], values: Sequence[float], colour: str
-) -> list[float]:
-    """Draw a curve, faint as recorded and strong when smoothed; return the smoothed values."""
-    curve = smooth(values)
-    dot = "o" if len(values) == 1 else ""  # a line of one point is invisible
-    axes.plot(steps, values, color=colour, alpha=0.35, linewidth=0.8, clip_on=False)
-    axes.plot(steps, curve, color=colour, marker=dot, clip_on=False)
-    return curve
 
 
 def _band(axes: "Axes", rows: Sequence[Metrics], colour: str) -> None:

@@ -9,8 +9,8 @@ import math
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -30,7 +30,6 @@ _FIGURES = (
 )
 """Files that a running job writes, besides those in `trajectories`."""
 
-_TAIL = 2**20  # bytes
 _NAMED = 3  # lines in a note
 
 _PROBLEMS = (
@@ -186,13 +185,8 @@ class Results:
         """
         if not 0 <= number < len(self._places):
             raise IndexError(number)
-        line = self._line(number)
-        try:
-            record = _unseal(line)
-        except ValueError as problem:
-            file = self._places[number].file
-            raise UnreadableError(f"{file}: has been changed since ({problem})") from None
-        return record
+        with _unreadable():
+            return _unseal(self._line(number))
 
     def _line(self, number: int) -> bytes:
         file, start, length = self._places[number]
@@ -208,14 +202,11 @@ class Results:
             UnreadableError: the record is invalid.
         """
         record = self.record(number)
-        try:
+        with _unreadable():
             task_id = str(record["task_id"])
             task, original = self.tasks.by_id.get(task_id), self.tasks.original(task_id)
-            rewards = self.tasks.tool_rewards
-            data = _sendable(episode.episode(record, task, original, rewards))
-        except _PROBLEMS as problem:
-            raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
-        return {**data, "has_tokens": bool(record.get("tokens"))}
+            data = episode.episode(record, task, original, self.tasks.tool_rewards)
+            return _sendable({**data, "has_tokens": bool(record.get("tokens"))})
 
     def search(self, text: str) -> list[int]:
         """Return the numbers of the episodes that contain a text; reads all of them.
@@ -238,23 +229,18 @@ class Results:
     def tokens(self, number: int) -> dict[str, Any]:
         """Return the response tokens of an episode, with texts if the tokenizer is found."""
         tokens = self.record(number).get("tokens") or {}
-        try:
-            return self._tokens(tokens)
-        except _PROBLEMS as problem:
-            raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
-
-    def _tokens(self, tokens: Mapping[str, Any]) -> dict[str, Any]:
-        if self._decode is None:  # a running job may still write its tokenizer
-            exported = self._file("model/tokenizer.json")
-            model = str(self.settings.get("model") or "")
-            self._decode = find_decoder(exported, model, self._trusted)
-        ids = tokens.get("response", [])
-        return {
-            "prompt": len(tokens.get("prompt", [])),
-            "ids": ids,
-            "texts": [self._decode(token) for token in ids] if self._decode else None,
-            **{name: tokens.get(name, []) for name in ("sampled", "logprobs", "versions")},
-        }
+        with _unreadable():
+            if self._decode is None:  # a running job may still write its tokenizer
+                exported = self._file("model/tokenizer.json")
+                model = str(self.settings.get("model") or "")
+                self._decode = find_decoder(exported, model, self._trusted)
+            ids = tokens.get("response", [])
+            return {
+                "prompt": len(tokens.get("prompt", [])),
+                "ids": ids,
+                "texts": [self._decode(token) for token in ids] if self._decode else None,
+                **{name: tokens.get(name, []) for name in ("sampled", "logprobs", "versions")},
+            }
 
     def index(self) -> dict[str, Any]:
         """Return everything but the episodes themselves, as JSON values."""
@@ -297,24 +283,12 @@ class Results:
         """Yield the metrics of each step, oldest first."""
         return self._steps("metrics.jsonl", [])
 
-    def last_metrics(self) -> dict[str, Any]:
-        """Return the metrics of the last step; empty if it is not in the last megabyte."""
-        return next(self._steps("metrics.jsonl", [], backwards=True), {})
-
-    def _steps(
-        self, name: str, notes: list[str], backwards: bool = False
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a file with a line per step; each line left out adds a note.
-
-        Backwards, only those of the last megabyte.
-        """
+    def _steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a file with a line per step; each line left out adds a note."""
         file = self._file(name)
-        if not file.is_file():
-            return
-        start = max(0, file.stat().st_size - _TAIL) * backwards
-        lines: Iterable[bytes] = read_lines(file, start, whole=False)
         steps: set[int] = set()
-        for number, line in enumerate(reversed([*lines]) if backwards else lines, 1):
+        lines = read_lines(file, whole=False) if file.is_file() else ()
+        for number, line in enumerate(lines, 1):
             try:
                 row = _unseal(line)
                 steps.add(check_step(row.get("step"), steps))
@@ -363,6 +337,15 @@ class Results:
             "metrics": [],
             "journal": [],
         }
+
+
+@contextmanager
+def _unreadable() -> Iterator[None]:
+    """Context that raises an UnreadableError for the problems of malformed records."""
+    try:
+        yield
+    except _PROBLEMS as problem:
+        raise UnreadableError(f"{type(problem).__name__}: {problem}") from None
 
 
 def is_results(folder: Path) -> bool:

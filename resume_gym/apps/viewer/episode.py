@@ -218,7 +218,7 @@ def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
     fields = [
         {"field": name, "value": value}
         | {aspect: values[name] for aspect, values in aspects.items() if name in values}
-        for name, value in verdict.items()
+        for name, value in {**verdict, **(verdict.get("items") or {})}.items()
         if isinstance(value, int | float)
     ]
     names = {field["field"] for field in fields}

@@ -10,10 +10,9 @@ import hashlib
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections import defaultdict
 from contextlib import suppress
 from importlib.resources import files
-from itertools import groupby
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,26 +25,6 @@ EXPORT_BYTES = 24 * 2**20
 
 # in page.html; identifies exported files
 _GENERATOR = b'<meta name="generator" content="resume-gym view">'
-SCRIPTS = (
-    "page.js",
-    "live.js",
-    "charts.js",
-    "figures.js",
-    "overview.js",
-    "list.js",
-    "table.js",
-    "filters.js",
-    "search.js",
-    "diff.js",
-    "turns.js",
-    "document.js",
-    "grades.js",
-    "tokens.js",
-    "episode.js",
-    "compare.js",
-    "start.js",
-)
-"""Scripts of the page, in the order of execution."""
 
 
 def page(data: str = "") -> str:
@@ -56,7 +35,9 @@ def page(data: str = "") -> str:
     """
     parts = files("resume_gym.apps.viewer").joinpath("page")
     style = parts.joinpath("page.css").read_text(encoding="utf-8")
-    script = "\n".join(parts.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    scripts = sorted(part.name for part in parts.iterdir() if part.name.endswith(".js"))
+    texts = [parts.joinpath(name).read_text(encoding="utf-8") for name in scripts]
+    script = "\n".join(['"use strict";', *texts])
     connect = "'none'" if data else "'self'"
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
@@ -84,7 +65,10 @@ def export(results: Results, file: Path, limit: int = EXPORT_BYTES) -> int:
     """
     chunks: list[str] = []
     chunk_of: dict[int, int] = {}
-    groups = list(_groups(results))
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for number, row in enumerate(results.rows):
+        numbers[row.group].append(number)
+    groups = list(numbers.values())
     Random(0).shuffle(groups)  # a random sample covers all steps and agents
     room = limit
     for group in groups:
@@ -104,9 +88,9 @@ def export(results: Results, file: Path, limit: int = EXPORT_BYTES) -> int:
         chunks.append(chunk)
     left_out = len(results.rows) - len(chunk_of)
     index = results.index() | {"chunks": [chunk_of.get(n) for n in range(len(results.rows))]}
-    packed = [("index", _pack(index)), *((f"chunk-{n}", chunk) for n, chunk in enumerate(chunks))]
+    packed = {"index": _pack(index)} | {f"chunk-{n}": chunk for n, chunk in enumerate(chunks)}
     data = "\n".join(
-        f'<script type="text/plain" id="{name}">{text}</script>' for name, text in packed
+        f'<script type="text/plain" id="{name}">{text}</script>' for name, text in packed.items()
     )
     with replacing(file) as unfinished:
         unfinished.write_text(page(data), encoding="utf-8")
@@ -117,14 +101,6 @@ def is_exported(file: Path) -> bool:
     """Return whether a file was written by `export`."""
     with file.open("rb") as opened:
         return _GENERATOR in opened.read(400)
-
-
-def _groups(results: Results) -> Iterator[list[int]]:
-    def group(number: int) -> str:
-        return results.rows[number].group
-
-    for _, numbers in groupby(sorted(range(len(results.rows)), key=group), key=group):
-        yield list(numbers)
 
 
 def _pack(value: Any) -> str:

@@ -1,14 +1,15 @@
 """List of the runs and evaluations in a folder."""
 
-import math
 import os
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
 from resume_gym.apps.viewer.data import Results, is_results, stamp
+from resume_gym.json_lines import is_finite
 
 
 class Listing:
@@ -77,13 +78,13 @@ def _summary(results: Results) -> dict[str, Any]:
         agents = results.figures()["figures"].items()
         rewards = {name: _finite(told.get("reward")) for name, told in agents}
         return {**common, "kind": "evaluation", "steps": None, "rewards": rewards}
-    last = results.last_metrics()
+    last: dict[str, Any] = max(results.metrics(), key=itemgetter("step"), default={})
     steps = [_finite(last.get("step", 0)), _finite(settings.get("steps"))]
     return {**common, "kind": "run", "steps": steps, "rewards": {"": _finite(last.get("reward"))}}
 
 
 def _finite(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
+    return value if is_finite(value) else None
 
 
 def open_folder(path: Path, read: Callable[[Path], Results] = Results) -> Results | Listing:

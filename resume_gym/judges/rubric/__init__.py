@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
+from typing import Any
 
+from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import cut
 from resume_gym.judges.rubric.claims import Finding
 from resume_gym.judges.rubric.signals import Change, Signals, excess, measure
@@ -51,7 +53,13 @@ class RubricJudge:
     name = "rubric"
 
     def judge(self, task: Task, revised: str) -> Verdict:
-        """Return the verdict on a revised resume; see `Judge`."""
+        """Return the verdict on a revised resume; see `Judge`.
+
+        Raises:
+            JudgeRefused: the task has rubric items that need a model.
+        """
+        if task.judged:
+            raise JudgeRefused(f"the item {task.judged[0].text[:60]!r} needs a model judge")
         if revised != task.resume and (settled := veto(task, revised)):
             return settled
         reference = make_reference(task)
@@ -60,7 +68,7 @@ class RubricJudge:
             return rejected(task, Veto("padding", f"It has grown beyond {over}."))
         after = measure(revised, reference)
         comparison = _compare(before, after)
-        grades = {field: comparison.grade(field) for field in GRADED_FIELDS}
+        grades: dict[str, Any] = {field: comparison.grade(field) for field in GRADED_FIELDS}
         reasons = {field: _reason(field, grades[field], after) for field in GRADED_FIELDS}
         reasons["hallucination"], sure = _support(after.findings)
         sizes = {**comparison.changes, "preference": comparison.preference}

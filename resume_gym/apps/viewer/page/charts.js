@@ -1,5 +1,4 @@
-"use strict";
-// Curves over the steps of a run, and rewards as histograms.
+// Curves over the steps of a run.
 
 const WIDTH = 360;
 const HEIGHT = 190;
@@ -8,7 +7,6 @@ const RIGHT = 10;
 const TOP = 10;
 const BOTTOM = 24;
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 4", "1 4", "12 4"];
-const BINS = 12; // about so many bars has a histogram
 
 const colour = (place) => "var(--c" + (place % DASHES.length) + ")";
 
@@ -19,49 +17,36 @@ const extent = (values) =>
     [Infinity, -Infinity],
   );
 
-// The distance of round numbers that part a range into about `parts`.
-function stride(low, high, parts) {
-  const raw = (high - low) / parts;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  return [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= raw) || power;
-}
-
+// Round numbers that part a range into about four, with texts of as many decimals as they need.
 function ticks(low, high) {
-  const step = stride(low, high, 4);
+  const raw = (high - low) / 4;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw * 0.999);
+  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const first = Math.ceil(low / step - 1e-6);
   const count = Math.floor(high / step + 1e-6) - first + 1;
-  return Array.from({ length: count }, (_, at) => (first + at) * step);
+  const values = Array.from({ length: count }, (_, at) => (first + at) * step);
+  return values.map((value) => [value, number(value, Math.min(decimals, 3))]);
 }
-
-// Ticks as texts, all with as many decimals as the finest needs.
-function tickTexts(at) {
-  const fits = (decimals) =>
-    at.every((one) => Math.abs(one - Number(one.toFixed(decimals))) < 1e-9);
-  const decimals = [0, 1, 2, 3].find(fits);
-  const large = extent(at.map(Math.abs))[1] >= 1e5;
-  return at.map((one) => (decimals === undefined || large ? number(one) : fixed(one, decimals)));
-}
-
-// --- curves -------------------------------------------------------------------------------------
 
 // What a chart is drawn from: for each name its points, as steps and values.
 function seriesOf(names) {
   return names.map((name, place) => {
-    const told = index.metrics.filter((one) => typeof one[name] === "number");
-    const points = told.map((one) => ({ step: one.step, value: one[name], sd: one.reward_std }));
+    const rows = index.metrics.filter((one) => typeof one[name] === "number");
+    const points = rows.map((one) => ({ step: one.step, value: one[name], sd: one.reward_std }));
     const counts = points.every((one) => Number.isInteger(one.value));
     return { name, place, points, text: (value) => number(value, counts ? 0 : 3) };
   });
 }
 
-// Evaluations on held-out tasks, as points.
+// Evaluations on held-out tasks, as points, and the floor, as a level.
 function heldOut() {
   const last = index.metrics.at(-1).step;
   const stepOf = (name) => ({ before: 0, after: last })[name] ?? Number(name.replace("step ", ""));
   const { floor, ...played } = index.figures;
   const points = Object.entries(played)
-    .filter(([, told]) => typeof told.reward === "number")
-    .map(([name, told]) => ({ step: stepOf(name), value: told.reward }));
+    .filter(([, figures]) => typeof figures.reward === "number")
+    .map(([name, figures]) => ({ step: stepOf(name), value: figures.reward }));
   const level = floor ? [0, last].map((step) => ({ step, value: floor.reward })) : [];
   const text = (value) => number(value, 3);
   const series = [
@@ -73,12 +58,11 @@ function heldOut() {
 
 // From steps and values to places in the picture, and back.
 function frameOf(points, band) {
-  const values = points.map((one) => one.value);
   const spread = band.flatMap((one) => [one.value - one.sd, one.value + one.sd]);
-  let [low, high] = extent([...values, ...spread]);
+  let [low, high] = extent([...points.map((one) => one.value), ...spread]);
   if (low === high) {
-    low -= Math.abs(low) / 10 || 1;
-    high += Math.abs(high) / 10 || 1;
+    const margin = Math.abs(low) / 10 || 1;
+    [low, high] = [low - margin, high + margin];
   }
   const [first, last] = extent(points.map((one) => one.step));
   const wide = WIDTH - LEFT - RIGHT;
@@ -88,55 +72,38 @@ function frameOf(points, band) {
   return { low, high, first, last, x, y, stepAt };
 }
 
-function path(frame, points) {
-  const to = ([step, value], place) =>
-    (place ? "L" : "M") + frame.x(step).toFixed(1) + " " + frame.y(value).toFixed(1);
-  return points.map(to).join("");
+function path({ x, y }, points) {
+  const to = ([step, value]) => x(step).toFixed(1) + " " + y(value).toFixed(1);
+  return "M" + points.map(to).join("L");
 }
 
-function axes(frame) {
-  const across = ticks(frame.low, frame.high);
-  const texts = tickTexts(across);
-  const steps =
-    frame.last > frame.first
-      ? ticks(frame.first, frame.last).filter(Number.isInteger)
-      : [frame.first];
+function axes({ low, high, first, last, x, y }) {
+  const steps = last > first ? ticks(first, last).map(([step]) => step) : [first];
   return [
-    across.map((value, at) => [
-      s("line", {
-        class: "axis",
-        x1: LEFT,
-        x2: WIDTH - RIGHT,
-        y1: frame.y(value),
-        y2: frame.y(value),
-      }),
-      s("text", { x: LEFT - 6, y: frame.y(value) + 4, "text-anchor": "end" }, texts[at]),
+    ticks(low, high).map(([value, text]) => [
+      s("line.axis", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
+      s("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, text),
     ]),
     s("text", { x: 2, y: HEIGHT - 6 }, "step"),
-    steps.map((step) =>
-      s("text", { x: frame.x(step), y: HEIGHT - 6, "text-anchor": "middle" }, number(step)),
-    ),
+    steps
+      .filter(Number.isInteger)
+      .map((step) =>
+        s("text", { x: x(step), y: HEIGHT - 6, "text-anchor": "middle" }, number(step)),
+      ),
   ];
 }
 
+const stroke = (place, shape, attributes) => {
+  const look = { fill: "none", stroke: colour(place), "stroke-width": 2 };
+  return s(shape, { ...look, "stroke-dasharray": DASHES[place % DASHES.length], ...attributes });
+};
+const dot = (place, cx, cy) => s("circle", { cx, cy, r: 3.5, fill: colour(place) });
+
 function curve(frame, { place, points, dots }) {
-  const line = {
-    fill: "none",
-    stroke: colour(place),
-    "stroke-width": 2,
-    "stroke-dasharray": DASHES[place % DASHES.length],
-  };
-  const dot = ({ step, value }) =>
-    s("circle", { cx: frame.x(step), cy: frame.y(value), r: 3.5, fill: colour(place) });
-  return dots || points.length === 1
-    ? points.map(dot)
-    : s("path", {
-        d: path(
-          frame,
-          points.map((one) => [one.step, one.value]),
-        ),
-        ...line,
-      });
+  if (dots || points.length === 1)
+    return points.map(({ step, value }) => dot(place, frame.x(step), frame.y(value)));
+  const pairs = points.map((one) => [one.step, one.value]);
+  return stroke(place, "path", { d: path(frame, pairs) });
 }
 
 // One standard deviation around the reward.
@@ -153,11 +120,11 @@ function chart(title, names) {
   const points = series.flatMap((one) => one.points);
   const band = isReward ? points.filter((one) => typeof one.sd === "number") : [];
   const frame = frameOf(points, band);
-  const cursor = s("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, x1: -9, x2: -9 });
+  const cursor = s("line.cursor", { y1: TOP, y2: HEIGHT - BOTTOM, x1: -9, x2: -9 });
   const svg = s(
     "svg",
     {
-      viewBox: "0 0 " + WIDTH + " " + HEIGHT,
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
       role: "img",
       tabindex: 0,
       id: "chart-" + names[0],
@@ -168,9 +135,9 @@ function chart(title, names) {
     series.map((one) => curve(frame, one)),
     cursor,
   );
-  const legend = h("ul", { class: "legend" });
+  const legend = h("ul.legend");
   readable(svg, legend, cursor, series, frame);
-  return h("section", { class: "card chart" }, h("h3", {}, plain(title)), svg, legend);
+  return h("section.card.chart", h("h3", title), svg, legend);
 }
 
 // The legend tells the values at a step: the last, the one under the pointer, or by arrow keys.
@@ -179,7 +146,7 @@ function readable(svg, legend, cursor, series, frame) {
   const all = series.flatMap((one) => one.points.map((point) => point.step));
   const steps = [...new Set(all)].sort((a, b) => a - b);
   let at = steps.length - 1;
-  const told = () =>
+  const values = () =>
     series.map(({ name, place, points, text, dots }) => {
       const here = points.find((one) => one.step === steps[at]);
       // what is measured at some steps only: the last of them
@@ -187,23 +154,21 @@ function readable(svg, legend, cursor, series, frame) {
       const when = point && !here ? ` (step ${point.step})` : "";
       return { place, dots, name: label(name), value: point ? text(point.value) + when : "none" };
     });
-  function read(place, marked) {
-    at = Math.max(0, Math.min(steps.length - 1, place));
-    for (const end of ["x1", "x2"]) cursor.setAttribute(end, marked ? frame.x(steps[at]) : -9);
-    const values = told().map(({ place, dots, name, value }) =>
-      h("li", {}, swatch(place, dots), plain(name), " ", h("b", {}, value)),
+  function read(wanted, isMarked) {
+    at = Math.max(0, Math.min(steps.length - 1, wanted));
+    for (const end of ["x1", "x2"]) cursor.setAttribute(end, isMarked ? frame.x(steps[at]) : -9);
+    const items = values().map(({ place, dots, name, value }) =>
+      h("li", swatch(place, dots), name, " ", h("b", value)),
     );
     const title = "step " + steps[at];
     const link = isPlayed(steps[at]) ? h("a", { href: episodesOf(steps[at]) }, title) : title;
-    legend.replaceChildren(h("li", { class: "muted" }, link), ...values);
+    legend.replaceChildren(h("li.muted", link), ...items);
   }
   const under = (event) => {
     const box = svg.getBoundingClientRect();
     const wanted = frame.stepAt(((event.clientX - box.left) / box.width) * WIDTH);
-    const after = steps.findIndex((one) => one > wanted);
-    const before = after < 0 ? steps.length - 1 : after - 1;
-    const nearer = before >= 0 && after >= 0 && steps[after] - wanted < wanted - steps[before];
-    read(nearer ? after : before, true);
+    const distances = steps.map((one) => Math.abs(one - wanted));
+    read(distances.indexOf(extent(distances)[0]), true);
   };
   const open = () => {
     if (isPlayed(steps[at])) location.hash = episodesOf(steps[at]);
@@ -220,8 +185,8 @@ function readable(svg, legend, cursor, series, frame) {
     if (!move) return;
     event.preventDefault();
     read(at + move, true);
-    const values = told().map(({ name, value }) => name + " " + value);
-    say("step " + steps[at] + ": " + values.join(", "));
+    const texts = values().map(({ name, value }) => name + " " + value);
+    say("step " + steps[at] + ": " + texts.join(", "));
   });
   read(at, false);
 }
@@ -230,81 +195,17 @@ const isPlayed = (step) => index.episodes.some((one) => one.step === step);
 const episodesOf = (step) => "#/episodes?step=" + step;
 
 function swatch(place, dots) {
-  const dash = DASHES[place % DASHES.length];
-  const line = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: colour(place), "stroke-width": 2.5 };
-  return s(
-    "svg",
-    { class: "swatch", viewBox: "0 0 26 8", "aria-hidden": "true" },
-    dots
-      ? s("circle", { cx: 13, cy: 4, r: 3.5, fill: colour(place) })
-      : s("line", { ...line, "stroke-dasharray": dash }),
-  );
+  const shape = dots
+    ? dot(place, 13, 4)
+    : stroke(place, "line", { x1: 0, x2: 26, y1: 4, y2: 4, "stroke-width": 2.5 });
+  return s("svg.swatch", { viewBox: "0 0 26 8", "aria-hidden": "true" }, shape);
 }
 
 function inWords(title, series) {
-  const told = series.map(({ name, points, text }) => {
+  const parts = series.map(({ name, points, text }) => {
     const values = points.map((one) => one.value);
     const [first, last, low, high] = [values[0], values.at(-1), ...extent(values)].map(text);
     return `${label(name)} from ${first} to ${last}, between ${low} and ${high}`;
   });
-  return `${title} over the steps. ${told.join("; ")}. Arrow keys read single steps, Enter opens their episodes.`;
-}
-
-// --- histograms ---------------------------------------------------------------------------------
-
-function histograms() {
-  const rewards = index.episodes.filter((one) => known(one.reward)).map((one) => one.reward);
-  if (!rewards.length) return h("p", { class: "muted" }, "Nothing is graded yet.");
-  const [low, high] = extent(rewards);
-  const step = high > low ? stride(low, high, BINS) : 1;
-  const first = Math.floor(low / step);
-  const count = Math.floor(high / step) - first + 1;
-  const edges = Array.from({ length: count + 1 }, (_, at) => (first + at) * step);
-  const agents = [...new Set(index.episodes.map((one) => one.agent))];
-  return agents.map((agent, place) => {
-    const counts = new Array(count).fill(0);
-    for (const one of index.episodes) {
-      if (one.agent === agent && known(one.reward)) {
-        counts[Math.floor(one.reward / step) - first] += 1;
-      }
-    }
-    const shown = extent(counts)[1]
-      ? [histogram(counts, edges, place), h("p", { class: "muted" }, "episodes by reward")]
-      : h("p", { class: "muted" }, "Nothing is graded.");
-    return h("section", { class: "card" }, h("h3", {}, plain(agent)), shown);
-  });
-}
-
-function histogram(counts, edges, place) {
-  const texts = tickTexts(edges);
-  const most = extent(counts)[1];
-  const wide = (WIDTH - LEFT - RIGHT) / counts.length;
-  const base = HEIGHT - BOTTOM;
-  const told = counts.map((count, bin) => `${count} from ${texts[bin]} to ${texts[bin + 1]}`);
-  const middle = { "text-anchor": "middle" };
-  const bars = counts.map((count, bin) => {
-    const tall = ((base - TOP - 10) * count) / most;
-    const left = LEFT + bin * wide;
-    const bar = { x: left + 1, width: Math.max(1, wide - 2), y: base - tall, height: tall };
-    return count
-      ? [
-          s("rect", { ...bar, fill: colour(place) }),
-          s("text", { x: left + wide / 2, y: base - tall - 3, ...middle }, String(count)),
-        ]
-      : null;
-  });
-  const every = Math.ceil(edges.length / 9); // more texts would touch each other
-  const marks = edges.map((_, at) =>
-    at % every ? null : s("text", { x: LEFT + at * wide, y: HEIGHT - 6, ...middle }, texts[at]),
-  );
-  return s(
-    "svg",
-    {
-      viewBox: "0 0 " + WIDTH + " " + HEIGHT,
-      role: "img",
-      "aria-label": "Episodes by reward: " + told.join("; "),
-    },
-    bars,
-    marks,
-  );
+  return `${title} over the steps. ${parts.join("; ")}. Arrow keys read single steps, Enter opens their episodes.`;
 }

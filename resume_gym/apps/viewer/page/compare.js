@@ -1,4 +1,3 @@
-"use strict";
 // Two episodes of a group side by side.
 
 async function comparePage(left, right) {
@@ -8,38 +7,29 @@ async function comparePage(left, right) {
   const group = groupOf(rows[0]);
   const others = group.filter((one) => one !== rows[0]);
   const next = others[(others.indexOf(rows[1]) + 1) % others.length];
+  const pair = (part) =>
+    h(
+      "div.pair",
+      rows.map((row, at) => part(row, details[at], names[at], at)),
+    );
   const hasDocuments = details.every((one) => one.documents.after.length);
   const content = [
-    h("div", { class: "row" }, backLink()),
-    h("h1", {}, "Compare: ", plain(rows[0].task)),
+    h("div.row", backLink()),
+    h("h1", "Compare: ", rows[0].task),
     rows[0].task === rows[1].task ? null : notes(["These are episodes on different tasks."]),
-    h(
-      "div",
-      { class: "pair" },
-      rows.map((row, at) => oneSide(row, details[at], names[at])),
-    ),
-    others.length ? compareForm(rows[0], group, rows[1]) : null,
+    pair((row, detail, name) => h("section.card", h("h2", link(name, row)), headline(row, detail))),
+    groupPart(rows[0], group, rows[1]),
     ledgers(rows, details),
     verdicts(details),
-    hasDocuments
-      ? [
-          h("h2", {}, "Final documents"),
-          sides(lines(details[0], -1), lines(details[1], -1), ...names),
-        ]
-      : null,
-    h("h2", {}, "Turns"),
-    h(
-      "div",
-      { class: "pair" },
-      details.map((one, at) => turnsOf(one, names[at], "AB"[at])),
-    ),
+    hasDocuments ? h("h2", "Final documents") : null,
+    hasDocuments ? sides(lines(details[0], -1), lines(details[1], -1), ...names) : null,
+    h("h2", "Turns"),
+    pair((row, detail, name, at) => {
+      const turns = detail.turns.map((one, n) => turn(one, `turn-${n + 1}${"AB"[at]}`, n));
+      return h("section", { "aria-label": name }, h("h3", name), turns);
+    }),
   ];
   return { content, keys: { c: next && (() => go(`compare/${left}/${next.number}`)) } };
-}
-
-function oneSide(row, detail, name) {
-  const title = h("a", { href: "#/episode/" + row.number }, plain(name));
-  return h("section", { class: "card" }, h("h2", {}, title), headline(row, detail));
 }
 
 // The terms that at least one of the two has.
@@ -55,26 +45,21 @@ function ledgers(rows, details) {
   const total = figureRow("reward", [...rows.map(rewardOf), difference]);
   total.className = "title";
   const title = "Reward ledger";
-  return [h("h2", {}, title), figureTable(title, ["A", "B", "A − B"], [body, total])];
+  return [h("h2", title), figureTable(title, ["A", "B", "A − B"], [body, total])];
 }
 
 function verdicts(details) {
   const fieldsOf = (detail) => detail.verdict?.fields ?? [];
-  const names = [...new Set(details.flatMap((one) => fieldsOf(one).map((two) => two.field)))];
+  const all = details.flatMap(fieldsOf);
+  const names = [...new Set(all.map((one) => one.field))];
   if (!names.length) return null;
   const cards = names.map((name) => {
     const pair = details.map((detail, at) => {
       const found = fieldsOf(detail).find((one) => one.field === name);
-      const told = found ? verdictField(found) : [h("b", {}, plain(words(name))), " not judged"];
-      return h("div", {}, h("span", { class: "muted" }, "AB"[at] + " "), told);
+      const field = found ? verdictField(found) : [h("b", words(name)), " not judged"];
+      return h("div", h("span.muted", "AB"[at]), " ", field);
     });
-    return h("div", { class: "card pair" }, pair);
+    return h("div.card.pair", pair);
   });
-  const fields = details.flatMap(fieldsOf);
-  return [h("h2", {}, "Verdicts"), h("p", { class: "muted" }, scaleOf(fields)), cards];
-}
-
-function turnsOf(detail, name, letter) {
-  const turns = detail.turns.map((one, place) => turn(one, `turn-${place + 1}${letter}`, place));
-  return h("section", { "aria-label": name }, h("h3", {}, plain(name)), turns);
+  return [h("h2", "Verdicts"), h("p.muted", scaleOf(all)), cards];
 }

@@ -1,4 +1,3 @@
-"use strict";
 // A job that still runs: the page follows it, and stays where its reader is.
 
 const POLL = 3000; // milliseconds between two questions whether something has changed

@@ -1,5 +1,4 @@
-"use strict";
-// The overview: curves of a run, figures side by side, the journal.
+// The overview: the runs of a folder; or curves of a run, figures side by side, the journal.
 
 const PANELS = [
   ["Reward, and its spread", ["reward"]],
@@ -14,22 +13,22 @@ const PANELS = [
 ];
 
 function overviewPage() {
-  const run = index.kind === "run";
+  const isRun = index.kind === "run";
   return [
-    h("h1", {}, run ? "Run " : "Evaluation ", plain(index.name)),
+    h("h1", isRun ? "Run " : "Evaluation ", index.name),
     notes(index.notes),
     leftOut(),
     facts(),
     entrances(),
-    run ? curves() : [result(), h("h2", {}, "Rewards"), h("div", { class: "grid" }, histograms())],
-    run
-      ? h("div", { class: "pair" }, figures("On held-out tasks", index.figures), journal())
-      : figures("Figures of each agent", ofAgents()),
+    isRun ? curves() : result(),
+    isRun
+      ? h("div.pair", figures("On held-out tasks", index.figures), journal())
+      : figures("Figures of each agent", index.figures),
     settings(),
   ];
 }
 
-const notes = (texts) => texts.map((one) => h("p", { class: "note" }, plain(one)));
+const notes = (texts) => texts.map((one) => h("p.note", one));
 
 function leftOut() {
   if (!isExported) return null;
@@ -41,27 +40,23 @@ function leftOut() {
 
 function facts() {
   const { settings, episodes, metrics } = index;
-  const { judge } = settings;
-  const told = [
+  const { env, model, judge, split, seed } = settings;
+  return factList([
     ["episodes", episodes.length],
     ["tasks", new Set(episodes.map((one) => one.task)).size],
     ["steps", metrics.length || null],
-    ["environment", settings.env],
-    ["model", settings.model],
+    ["environment", env],
+    ["model", model],
     ["judge", isGroup(judge) ? JSON.stringify(judge) : judge],
-    ["split", settings.split],
-    ["seed", settings.seed],
-  ];
-  return factList(told);
+    ["split", split],
+    ["seed", seed],
+  ]);
 }
 
-function factList(told) {
-  const items = told
-    .filter(([, value]) => known(value))
-    .map(([name, value]) =>
-      h("li", {}, h("span", { class: "muted" }, name + " "), h("b", {}, plain(value))),
-    );
-  return h("ul", { class: "facts" }, items);
+function factList(pairs) {
+  const present = pairs.filter(([, value]) => known(value));
+  const items = present.map(([name, value]) => h("li", h("span.muted", name), " ", h("b", value)));
+  return h("ul.facts", items);
 }
 
 // Where to begin to read.
@@ -70,45 +65,36 @@ function entrances() {
   const failed = index.episodes.filter((one) => one.outcome === "not graded").length;
   const ways = [
     ["the table", ""],
-    ["the best first", "sort=reward&down=1"],
+    ["the best first", "sort=-reward"],
     ["the worst first", "sort=reward"],
-    failed ? [`${failed} not graded`, "outcome=not+graded"] : null,
-  ].filter(Boolean);
+  ];
+  if (failed) ways.push([`${failed} not graded`, "outcome=not+graded"]);
   const links = ways.map(([title, query]) => h("a", { href: "#/episodes?" + query }, title));
-  return h("p", { class: "row" }, h("span", { class: "muted" }, "Read episodes:"), links);
+  return h("p.row", h("span.muted", "Read episodes:"), links);
 }
 
 function curves() {
   const { metrics } = index;
-  if (!metrics.length) return h("p", { class: "muted" }, "No step has ended yet.");
+  if (!metrics.length) return h("p.muted", "No step has ended yet.");
   const numbers = (one) => Object.keys(one).filter((name) => typeof one[name] === "number");
-  const names = [...new Set(metrics.flatMap(numbers))];
-  const among = (wanted) =>
-    wanted instanceof RegExp
-      ? names.filter((one) => wanted.test(one))
-      : wanted.filter((one) => names.includes(one));
-  const panels = PANELS.map(([title, wanted]) => [title, among(wanted)]);
-  const drawn = panels.filter(([, some]) => some.length);
-  const shown = new Set(["step", "reward_std", ...drawn.flatMap(([, some]) => some)]);
-  const rest = names.filter((one) => !shown.has(one));
-  return [
-    h("h2", {}, "Curves"),
-    h(
-      "div",
-      { class: "grid" },
-      drawn.map(([title, some]) => chart(title, some)),
-    ),
-    rest.length ? otherCurves(rest) : null,
-  ];
+  const rest = new Set(metrics.flatMap(numbers));
+  const panels = PANELS.map(([title, wanted]) => {
+    const isWanted = (one) => (Array.isArray(wanted) ? wanted.includes(one) : wanted.test(one));
+    return [title, [...rest].filter(isWanted)];
+  });
+  const drawn = panels.filter(([, names]) => names.length);
+  for (const name of ["step", "reward_std", ...drawn.flatMap(([, names]) => names)])
+    rest.delete(name);
+  const charts = drawn.map(([title, names]) => chart(title, names));
+  return [h("h2", "Curves"), h("div.grid", charts), rest.size ? otherCurves([...rest]) : null];
 }
 
 function otherCurves(names) {
-  const box = h("details", {}, h("summary", {}, "All other figures (" + names.length + ")"));
+  const box = h("details", h("summary", `All other figures (${names.length})`));
   const draw = () =>
     box.append(
       h(
-        "div",
-        { class: "grid" },
+        "div.grid",
         names.map((one) => chart(words(one), [one])),
       ),
     );
@@ -116,31 +102,49 @@ function otherCurves(names) {
   return box;
 }
 
-// The figures of each agent, with those over tasks.
-function ofAgents() {
-  const { figures: all, statistics } = index;
-  const joined = ([name, summary]) => {
-    const over_tasks = statistics[name];
-    return [name, over_tasks ? { over_tasks, ...summary } : summary];
-  };
-  return Object.fromEntries(Object.entries(all).map(joined));
-}
-
 function journal() {
   if (!index.journal.length) return null;
-  const items = index.journal.map((one) => h("li", {}, plain(one)));
-  return h("section", {}, h("h2", {}, "Journal"), h("ul", { class: "card journal" }, items));
+  const items = index.journal.map((one) => h("li", one));
+  return h("section", h("h2", "Journal"), h("ul.card.journal", items));
 }
 
 function settings() {
-  const told = (value) => (typeof value === "string" ? value : JSON.stringify(value));
-  const rows = Object.entries(index.settings)
-    .filter(([, value]) => known(value))
-    .map(([name, value]) => figureRow(name, [h("td", { class: "code" }, plain(told(value)))]));
-  return h(
-    "details",
-    {},
-    h("summary", {}, "Settings (" + rows.length + ")"),
-    h("div", { class: "scroll card" }, h("table", {}, h("tbody", {}, rows))),
-  );
+  const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+  const present = Object.entries(index.settings).filter(([, value]) => known(value));
+  const rows = present.map(([name, value]) => figureRow(name, [h("td.code", text(value))]));
+  const table = h("div.scroll.card", h("table", h("tbody", rows)));
+  return h("details", h("summary", `Settings (${rows.length})`), table);
+}
+
+// --- the runs and evaluations of a folder, the last to change first -------------------------------
+
+function listPage() {
+  const heads = ["name", "kind", "environment", "steps", "reward", "last change"];
+  const labels = heads.map((one, at) => [one, [0, 1, 4].includes(at) ? "wide" : ""]);
+  const head = heads.map((one) => h("th", { scope: "col" }, one));
+  const table = cards("Runs and evaluations", head, labels, index.runs.map(listCells));
+  return [h("h1", "Runs in ", index.name), table];
+}
+
+function listCells(run) {
+  const [done, planned] = run.steps || [];
+  const when = { dateStyle: "medium", timeStyle: "short" };
+  const texts = [
+    run.problem ? "cannot be read: " + run.problem : run.kind,
+    run.env,
+    known(done) ? done + (known(planned) ? " of " + planned : "") : null,
+    rewardsOf(run),
+    run.changed ? new Date(run.changed).toLocaleString(undefined, when) : null,
+  ];
+  const name = run.problem ? h("b", run.name) : h("a", { href: run.href }, run.name);
+  return [name, ...texts.map((one) => (known(one) ? one : "-"))];
+}
+
+// Of a run that of its last step; of an evaluation those of its best agents.
+function rewardsOf({ rewards }) {
+  const numbers = Object.entries(rewards || {}).filter(([, one]) => typeof one === "number");
+  const best = numbers
+    .sort(([, a], [, b]) => b - a)
+    .map(([agent, one]) => `${agent} ${signed(one)}`);
+  return best.slice(0, 3).join(", ") + (best.length > 3 ? ", ..." : "");
 }

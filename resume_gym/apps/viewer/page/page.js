@@ -1,41 +1,46 @@
-"use strict";
 // Elements, where the data come from, and which page is shown. Texts of documents and models are
 // only ever put into text nodes: nothing here reads a string as markup.
 
-// An element: attributes, "on..." listeners, and children that are nodes or texts.
-function h(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
-}
+// An element: its tag and classes ("p.muted"), then attributes and "on..." listeners if any, then
+// children: nodes, texts, and lists of these.
+const h = (name, ...rest) => fill((tag) => document.createElement(tag), name, rest);
+const s = (name, ...rest) =>
+  fill((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag), name, rest);
 
-function s(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-}
-
-function fill(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+function fill(create, name, rest) {
+  const [tag, ...classes] = name.split(".");
+  const [attributes, children] =
+    rest[0]?.constructor === Object ? [rest[0], rest.slice(1)] : [{}, rest];
+  const element = create(tag);
+  for (const [key, value] of Object.entries({ class: classes.join(" ") || null, ...attributes })) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else if (value !== null && value !== false)
-      element.setAttribute(name, value === true ? "" : value);
+      element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((one) => one !== null && one !== undefined));
+  const present = children.flat(Infinity).filter((one) => one !== null && one !== undefined);
+  element.append(...present.flatMap((one) => (one instanceof Node ? one : visible(one))));
   return element;
 }
 
-// Characters that nobody sees, or that turn the text around them, are told by their code.
+// Characters that nobody sees, or that turn the text around them.
 const ODD =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ud800-\udfff\u{e0000}-\u{e0fff}]/u;
+  /([\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ud800-\udfff\u{e0000}-\u{e0fff}])/u;
 
-function plain(text) {
-  const nodes = [];
-  let rest = String(text);
-  for (let hit = ODD.exec(rest); hit; hit = ODD.exec(rest)) {
-    if (hit.index) nodes.push(rest.slice(0, hit.index));
-    const code = "U+" + hit[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-    nodes.push(h("span", { class: "odd", title: "a character that is not seen" }, code));
-    rest = rest.slice(hit.index + hit[0].length);
-  }
-  if (rest) nodes.push(rest);
-  return nodes;
+// A text in which such characters are replaced by their codes.
+function visible(text) {
+  return String(text)
+    .split(ODD)
+    .map((part, at) => {
+      if (at % 2 === 0) return part;
+      const code = "U+" + part.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+      return h("span.odd", { title: "a character that is not seen" }, code);
+    });
+}
+
+// An entry of a list of choices, which can hold only text.
+function option(value, text, selected) {
+  const texts = visible(text).map((one) => one.textContent ?? one);
+  return new Option(texts.join(""), value, selected, selected);
 }
 
 const words = (name) => String(name).replaceAll("_", " ");
@@ -63,13 +68,13 @@ const signed = (value) => (value > 0 ? "+" : "") + fixed(value, 2);
 
 let index = null; // what `Results.index` gives, with `episodes`: the rows as objects
 const cache = new Map();
+const isExported = document.getElementById("index") !== null;
 
 async function unpack(id) {
-  const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (one) =>
-    one.charCodeAt(0),
-  );
+  const text = atob(document.getElementById(id).textContent);
+  const packed = Uint8Array.from(text, (one) => one.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(stream).text());
+  return new Response(stream).json();
 }
 
 async function ask(path) {
@@ -78,17 +83,13 @@ async function ask(path) {
   return answer.json();
 }
 
-const isExported = document.getElementById("index") !== null;
-
 async function loadIndex() {
   index = isExported ? await unpack("index") : await ask("index.json");
-  index.episodes = index.rows.map((row, number) => {
-    const episode = { number, kept: !index.chunks || index.chunks[number] !== null };
-    index.columns.forEach((name, place) => {
-      episode[name] = row[place];
-    });
-    return episode;
-  });
+  index.episodes = index.rows.map((row, number) => ({
+    number,
+    kept: !index.chunks || index.chunks[number] !== null,
+    ...Object.fromEntries(row.map((value, at) => [index.columns[at], value])),
+  }));
 }
 
 async function loadEpisode(number) {
@@ -119,12 +120,6 @@ const shortName = ({ agent, member }) => (agent ? agent + ", " : "") + "rollout 
 const nameOf = (episode) =>
   (known(episode.step) ? `step ${episode.step}, ` : "") + shortName(episode);
 
-// An entry of a list of choices, in which no element can stand.
-function option(value, text, selected) {
-  const texts = plain(text).map((one) => one.textContent ?? one);
-  return h("option", { value, selected }, texts);
-}
-
 // --- pages --------------------------------------------------------------------------------------
 
 const main = document.getElementById("main");
@@ -136,9 +131,8 @@ function place() {
   return { path: path.split("/").filter(Boolean), query: new URLSearchParams(query) };
 }
 
-async function go(path, query = null, replace = false) {
-  const text = query ? query.toString() : "";
-  const target = "#/" + path + (text ? "?" + text : "");
+async function go(path, query = "", replace = false) {
+  const target = "#/" + path + (String(query) ? "?" + query : "");
   if (replace) {
     history.replaceState(null, "", target);
     await show(true);
@@ -155,13 +149,7 @@ function pageOf([name, ...numbers], query) {
   return { content: overviewPage(), keys: {} };
 }
 
-// What the header shows, once the kind of the data is known.
-function header() {
-  document.getElementById("name").replaceChildren(...plain(index.name));
-  document.getElementById("to-list").hidden = !index.listed;
-  for (const id of ["to-overview", "to-episodes"])
-    document.getElementById(id).hidden = index.kind === "list";
-}
+const alarm = (problem) => h("p.note", { role: "alert" }, problem.message);
 
 async function show(stays = false) {
   const mine = ++shown;
@@ -171,21 +159,15 @@ async function show(stays = false) {
   try {
     made = await pageOf(path, query);
   } catch (problem) {
-    const told = h("p", { class: "note", role: "alert" }, plain(problem.message));
-    made = { content: [h("h1", {}, "This cannot be shown"), told], keys: {} };
+    made = { content: [h("h1", "This cannot be shown"), alarm(problem)], keys: {} };
   }
   if (mine !== shown) return;
   keysHere = made.keys;
   main.dataset.shows = address;
   main.replaceChildren(...made.content.flat(Infinity).filter(Boolean));
-  const title = main.querySelector("h1").textContent;
-  document.title = title + " · " + index.name;
-  for (const [id, name] of [
-    ["to-overview", undefined],
-    ["to-episodes", "episodes"],
-  ]) {
-    const link = document.getElementById(id);
-    if (path[0] === name) link.setAttribute("aria-current", "page");
+  document.title = main.querySelector("h1").textContent + " · " + index.name;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === "#/" + (path[0] ?? "")) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   if (stays) return;
@@ -193,6 +175,15 @@ async function show(stays = false) {
   main.focus({ preventScroll: true });
   if (path[0] === "episodes") toRow(lastEpisode);
   if (path[0] === "episode") lastEpisode = Number(path[1]);
+}
+
+// Moves the focus to the next of some elements (`by` 1), or to the one before (-1).
+function moveFocus(selector, by) {
+  const all = [...document.querySelectorAll(selector)];
+  const now = all.findIndex((one) => one.contains(document.activeElement));
+  const next = now < 0 ? all.at(by > 0 ? 0 : -1) : all[now + by];
+  next?.focus({ preventScroll: true });
+  next?.scrollIntoView({ block: "nearest" });
 }
 
 const say = (text) => {

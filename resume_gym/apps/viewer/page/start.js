@@ -1,19 +1,5 @@
-"use strict";
 // Keys, and the first page.
 
-const KEYS = [
-  ["0", "all runs"],
-  ["1", "overview"],
-  ["2", "episodes"],
-  ["/", "filter the episodes by task"],
-  ["j k", "next, previous episode (in the table: row)"],
-  ["Enter", "open the row"],
-  ["n p", "next, previous turn (in the table: page)"],
-  ["c", "compare with the next of the group"],
-  ["t", "tokens of the episode"],
-  ["u", "back to the table"],
-  ["?", "this help"],
-];
 const help = document.getElementById("help");
 
 function toFilter() {
@@ -48,16 +34,6 @@ function onKey(event) {
 }
 
 async function start() {
-  document.getElementById("keys").append(
-    ...KEYS.flatMap(([keys, does]) => [
-      h(
-        "dt",
-        {},
-        keys.split(" ").map((key) => [h("kbd", {}, key), " "]),
-      ),
-      h("dd", {}, does),
-    ]),
-  );
   document.getElementById("help-button").addEventListener("click", () => help.showModal());
   document.addEventListener("keydown", onKey);
   // the link to the content must not be taken for a page
@@ -68,15 +44,15 @@ async function start() {
   try {
     await loadIndex();
   } catch (problem) {
-    document
-      .getElementById("loading")
-      .replaceWith(h("p", { class: "note", role: "alert" }, plain(problem.message)));
+    main.replaceChildren(alarm(problem));
     return;
   }
-  header();
+  document.getElementById("name").append(...visible(index.name));
+  document.getElementById("to-list").hidden = !index.listed;
+  document.getElementById("pages").hidden = index.kind === "list";
   window.addEventListener("hashchange", () => show());
   await show();
   if (!isExported) follow();
 }
 
-start();
+document.addEventListener("DOMContentLoaded", start);

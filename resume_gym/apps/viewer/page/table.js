@@ -1,79 +1,71 @@
-"use strict";
 // The episodes: filtered, sorted, a page of rows at a time. All of its state is in the address.
 
 const ROWS = 50;
+// Name, title, class, and what a cell holds if not the value.
 const COLUMNS = [
-  ["number", "#"],
-  ["agent", "agent"],
-  ["step", "step"],
-  ["task", "task"],
-  ["member", "rollout"],
-  ["weakness", "weakness"],
-  ["outcome", "outcome"],
-  ["reward", "reward"],
-  ["score", "score"],
-  ["turns", "turns"],
-  ["edits", "edits"],
-  ["failed_edits", "failed edits"],
-  ["lines", "lines"],
-  ["flags", "flags"],
-];
-const NUMBERS = [
-  "number",
-  "step",
-  "member",
-  "reward",
-  "score",
-  "turns",
-  "edits",
-  "failed_edits",
-  "lines",
+  ["number", "#", "number", numberCell],
+  ["agent", "agent", "wide"],
+  ["step", "step", "number"],
+  ["task", "task", "wide"],
+  ["member", "rollout", "number"],
+  ["weakness", "weakness", "", (one) => words(one.weakness)],
+  ["outcome", "outcome", ""],
+  ["reward", "reward", "number", (one) => h("b", signed(one.reward))],
+  ["score", "score", "number", (one) => fixed(one.score, 1)],
+  ["turns", "turns", "number"],
+  ["edits", "edits", "number"],
+  ["failed_edits", "failed edits", "number"],
+  ["lines", "lines", "number", (one) => one.lines + "/" + one.page_lines],
+  ["flags", "flags", "wide", flagsCell],
 ];
 const CHOICES = [
   ["agent", "Agent"],
   ["step", "Step"],
   ["weakness", "Weakness"],
   ["outcome", "Outcome"],
-  ["flag", "Flag"],
+  ["flags", "Flag"],
 ];
+const ORDER = new Intl.Collator("en", { numeric: true });
 let lastQuery = new URLSearchParams(); // of the table, so that an episode leads back to it
 let lastEpisode = null; // that was open, so that the table goes on from there
 
-const valuesOf = (episode, name) =>
-  name === "flag" ? episode.flags : [String(episode[name] ?? "")];
+const valuesOf = (episode, name) => [episode[name] ?? ""].flat().map(String);
 
 function matching(query) {
   const text = query.get("text");
   const task = (query.get("task") || "").toLowerCase();
-  const bound = (name) => (query.get(name) ? Number(query.get(name)) : null);
-  const [least, most] = [bound("least"), bound("most")];
+  const bound = (name, otherwise) => (query.get(name) ? Number(query.get(name)) : otherwise);
+  const [least, most] = [bound("least", -Infinity), bound("most", Infinity)];
+  const isBound = query.get("least") || query.get("most");
   const wanted = CHOICES.map(([name]) => [name, query.get(name)]).filter(([, value]) => value);
   return index.episodes.filter(
     (one) =>
       wanted.every(([name, value]) => valuesOf(one, name).includes(value)) &&
       (!text || hits.get(text)?.has(one.number)) &&
-      (!task || one.task.toLowerCase().includes(task)) &&
-      (least === null || (known(one.reward) && one.reward >= least)) &&
-      (most === null || (known(one.reward) && one.reward <= most)),
+      one.task.toLowerCase().includes(task) &&
+      (!isBound || (known(one.reward) && one.reward >= least && one.reward <= most)),
   );
 }
 
+// By the column that the query names, with a minus in front downwards.
 function sorted(episodes, query) {
-  const name = query.get("sort");
+  const sort = query.get("sort") || "";
+  const name = sort.replace("-", "");
   if (!COLUMNS.some(([one]) => one === name)) return episodes;
-  const sign = query.get("down") ? -1 : 1;
   const key = (one) => (name === "flags" ? one.flags.length : one[name]);
-  const order = new Intl.Collator("en", { numeric: true });
   return [...episodes].sort((a, b) => {
     const [left, right] = [key(a), key(b)];
     // what is missing comes last
     if (!known(left) || !known(right)) return known(right) - known(left) || a.number - b.number;
-    const by = typeof left === "number" ? left - right : order.compare(left, right);
-    return sign * by || a.number - b.number;
+    const by = typeof left === "number" ? left - right : ORDER.compare(left, right);
+    return (sort === name ? by : -by) || a.number - b.number;
   });
 }
 
-const rowKeys = { j: () => step(1), k: () => step(-1) };
+const rowKeys = {
+  j: () => moveFocus(".episodes tbody a", 1),
+  k: () => moveFocus(".episodes tbody a", -1),
+};
 
 async function tablePage(query) {
   lastQuery = query;
@@ -82,160 +74,182 @@ async function tablePage(query) {
   const pages = Math.max(1, Math.ceil(found.length / ROWS));
   const page = Math.min(pages, Math.max(1, Number(query.get("page")) || 1));
   const rows = found.slice((page - 1) * ROWS, page * ROWS);
-  const columns = COLUMNS.filter(
-    ([name]) =>
-      name === "number" ||
-      index.episodes.some((one) => known(one[name]) && String(one[name]) !== ""),
-  );
   const turn = (to) => {
     if (to >= 1 && to <= pages) change({ page: to > 1 ? to : "" });
   };
-  const keys = {
-    ...rowKeys,
-    n: () => turn(page + 1),
-    p: () => turn(page - 1),
-  };
   const rewards = found.filter((one) => known(one.reward)).map((one) => one.reward);
-  const mean = rewards.length
-    ? ", mean reward " + fixed(rewards.reduce((a, b) => a + b) / rewards.length, 2)
-    : "";
+  const sum = rewards.reduce((a, b) => a + b, 0);
+  const mean = rewards.length ? ", mean reward " + fixed(sum / rewards.length, 2) : "";
   const unread = query.get("text") ? index.episodes.filter((one) => !one.kept).length : 0;
   const missed = unread ? `; ${unread} that were left out are not searched` : "";
-  const told = found.length + " of " + index.episodes.length + " episodes" + mean + missed;
-  say(told);
+  const count = found.length + " of " + index.episodes.length + " episodes" + mean + missed;
+  say(count);
+  const button = (title, to) => {
+    const disabled = to < 1 || to > pages;
+    return h("button", { type: "button", disabled, onclick: () => turn(to) }, title);
+  };
   const pager = () =>
     h(
-      "div",
-      { class: "row" },
-      h(
-        "button",
-        { type: "button", disabled: page === 1, onclick: () => turn(page - 1) },
-        "‹ Previous",
-      ),
-      h("span", {}, "page " + page + " of " + pages),
-      h(
-        "button",
-        { type: "button", disabled: page === pages, onclick: () => turn(page + 1) },
-        "Next ›",
-      ),
+      "div.row",
+      button("‹ Previous", page - 1),
+      `page ${page} of ${pages}`,
+      button("Next ›", page + 1),
     );
   const empty = index.episodes.length ? "No episode is like that." : "No episode has ended yet.";
   const content = [
-    h("h1", {}, "Episodes"),
+    h("h1", "Episodes"),
     notes(index.notes),
     filters(query),
-    h("p", { class: "row", id: "found" }, told),
+    h("p.row", { id: "found" }, count),
     pager(),
-    rows.length ? table(columns, rows, query) : h("p", {}, empty),
+    rows.length ? table(rows, query) : h("p", empty),
     rows.length > 10 ? pager() : null,
   ];
-  return { content, keys };
+  return { content, keys: { ...rowKeys, n: () => turn(page + 1), p: () => turn(page - 1) } };
 }
 
-function table(columns, rows, query) {
-  const by = query.get("sort") || "number";
-  const down = Boolean(query.get("down"));
-  const head = columns.map(([name, title]) => {
-    const here = by === name;
-    const next = () => change({ sort: name, down: here && !down ? "1" : "" });
-    const arrow = here ? (down ? "\u00a0↓" : "\u00a0↑") : "";
-    return h(
-      "th",
-      {
-        scope: "col",
-        role: "columnheader",
-        "aria-sort": here ? (down ? "descending" : "ascending") : "none",
-        class: NUMBERS.includes(name) ? "number" : null,
-      },
-      h("button", { type: "button", id: "by-" + name, onclick: next }, title + arrow),
-    );
+function table(rows, query) {
+  const isThere = ([name]) => index.episodes.some((one) => valuesOf(one, name).some(Boolean));
+  const columns = COLUMNS.filter(isThere);
+  const sort = query.get("sort") || "number";
+  const heads = columns.map(([name, title, kind]) => {
+    const [arrow, order] =
+      { [name]: ["↑", "ascending"], ["-" + name]: ["↓", "descending"] }[sort] || [];
+    const next = () => change({ sort: sort === name ? "-" + name : name });
+    const content = title + (arrow ? "\u00a0" + arrow : "");
+    const button = h("button", { type: "button", id: "by-" + name, onclick: next }, content);
+    return h("th", { scope: "col", class: kind, "aria-sort": order || "none" }, button);
   });
-  // the roles are told again because the table becomes a list of cards on a phone
+  const cells = rows.map((one) =>
+    columns.map(([name, , , content]) => {
+      if (!known(one[name])) return "-";
+      if (content) return content(one);
+      return typeof one[name] === "number" ? number(one[name]) : one[name];
+    }),
+  );
+  const labels = columns.map(([name, title, kind]) => [title, `${kind} ${name}`]);
+  return cards("Episodes", heads, labels, cells);
+}
+
+// A table whose rows become cards on a phone, with labels, and open the link in them.
+function cards(title, heads, labels, rows) {
+  const open = (event) => {
+    if (!event.target.closest("a")) event.target.closest("tr").querySelector("a")?.click();
+  };
+  const cell = (content, at) =>
+    h("td", { "data-label": labels[at][0], class: labels[at][1] }, content);
+  const body = rows.map((cells) => h("tr", cells.map(cell)));
   return h(
-    "div",
-    { class: "scroll" },
+    "div.scroll",
     h(
-      "table",
-      { class: "episodes", role: "table", "aria-label": "Episodes" },
-      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, head)),
-      h(
-        "tbody",
-        { role: "rowgroup" },
-        rows.map((one) =>
-          h(
-            "tr",
-            {
-              role: "row",
-              onclick: (event) => {
-                if (!event.target.closest("a")) go("episode/" + one.number);
-              },
-            },
-            columns.map(([name, title]) => tableCell(one, name, title)),
-          ),
-        ),
-      ),
+      "table.episodes",
+      { "aria-label": title },
+      h("thead", h("tr", heads)),
+      h("tbody", { onclick: open }, body),
     ),
   );
 }
 
-function tableCell(episode, name, title) {
-  const wide = ["task", "flags", "agent"].includes(name) ? "wide" : "";
-  let content = plain(
-    typeof episode[name] === "number" ? number(episode[name]) : (episode[name] ?? "-"),
-  );
-  if (name === "number") {
-    content = [
-      h(
-        "a",
-        { href: "#/episode/" + episode.number, "aria-label": "open episode " + episode.number },
-        String(episode.number),
-      ),
-      episode.kept ? null : h("span", { class: "muted" }, " left out"),
-    ];
-  }
-  if (name === "reward" && known(episode.reward)) content = [h("b", {}, signed(episode.reward))];
-  if (name === "score" && known(episode.score)) content = [fixed(episode.score, 1)];
-  if (name === "weakness") content = plain(words(episode.weakness));
-  if (name === "lines" && known(episode.lines))
-    content = [episode.lines + "/" + episode.page_lines];
-  if (name === "flags")
-    content = episode.flags.length
-      ? brieflyFlagged(episode.flags)
-      : [h("span", { class: "muted" }, "none")];
-  return h(
-    "td",
-    {
-      role: "cell",
-      "data-label": title,
-      class: [wide, NUMBERS.includes(name) ? "number" : "", name].join(" ").trim(),
-    },
-    content,
-  );
+function numberCell({ number, kept }) {
+  const link = { href: "#/episode/" + number, "aria-label": "open episode " + number };
+  return [h("a", link, number), kept ? null : h("span.muted", " left out")];
 }
 
-const chips = (flags) => flags.map((one) => h("span", { class: "chip bad" }, plain(one)));
-
 // In words: a bad episode has so many that chips would fill the screen.
-function brieflyFlagged(flags) {
+function flagsCell({ flags }) {
+  if (!flags.length) return h("span.muted", "none");
   const worse = flags.filter((one) => one.startsWith("worse ")).map((one) => one.slice(6));
   const other = flags.filter((one) => !one.startsWith("worse "));
-  return plain([...other, worse.length ? "worse: " + worse.join(", ") : []].flat().join(", "));
+  return [...other, ...(worse.length ? ["worse: " + worse.join(", ")] : [])].join(", ");
 }
 
 function toRow(number) {
   const opened = document.querySelector(`.episodes a[href="#/episode/${number}"]`);
-  if (!opened) return;
-  opened.focus({ preventScroll: true });
-  opened.closest("tr").scrollIntoView({ block: "center" });
+  opened?.focus({ preventScroll: true });
+  opened?.scrollIntoView({ block: "center" });
 }
 
-// Move the focus from row to row.
-function step(by) {
-  const links = [...document.querySelectorAll(".episodes tbody a")];
-  const at = links.indexOf(document.activeElement);
-  const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by];
-  if (next) {
-    next.focus();
-    next.closest("tr").scrollIntoView({ block: "nearest" });
+// --- filters ------------------------------------------------------------------------------------
+
+// The table again with other settings; what is in focus stays so.
+async function change(settings) {
+  const query = new URLSearchParams(place().query);
+  for (const [name, value] of Object.entries({ page: "", ...settings })) {
+    if (value === "") query.delete(name);
+    else query.set(name, value);
   }
+  await keeping(() => go("episodes", query, true)); // before any other key is heard
+}
+
+function filters(query) {
+  let waits = 0; // typing filters once it pauses
+  const changed = (event) => {
+    clearTimeout(waits);
+    const { name, value } = event.target;
+    const act = () => place().path[0] === "episodes" && change({ [name]: value });
+    waits = setTimeout(act, event.target.matches("select") ? 0 : 150);
+  };
+  const field = (tag, name, title, attributes, content) =>
+    h("label", title, h(tag, { id: "filter-" + name, name, ...attributes }, content));
+  const box = (name, title, type) =>
+    field("input", name, title, { type, step: "any", value: query.get(name) || "" });
+  const choice = (name, title, options) => {
+    const pairs = options.map(([value, text]) => option(value, text, query.get(name) === value));
+    return field("select", name, title, {}, pairs);
+  };
+  const choices = CHOICES.map(([name, title]) => {
+    const counts = new Map();
+    for (const value of index.episodes.flatMap((one) => valuesOf(one, name)))
+      if (value) counts.set(value, (counts.get(value) || 0) + 1);
+    if (counts.size < 2 && name !== "flags") return null;
+    const values = [...counts.keys()].sort(ORDER.compare);
+    return choice(name, title, [
+      ["", "all"],
+      ...values.map((one) => [one, `${one} (${counts.get(one)})`]),
+    ]);
+  });
+  const orders = COLUMNS.flatMap(([name, title]) => [
+    [name, title + " ↑"],
+    ["-" + name, title + " ↓"],
+  ]);
+  const clear = { type: "button", id: "clear", onclick: () => go("episodes", "", true) };
+  return h(
+    "form.filters.card",
+    {
+      role: "search",
+      "aria-label": "Filter the episodes",
+      oninput: changed,
+      onsubmit: (event) => event.preventDefault(),
+    },
+    box("text", "Text contains", "search"),
+    box("task", "Task contains", "search"),
+    choices,
+    box("least", "Reward at least", "number"),
+    box("most", "Reward at most", "number"),
+    choice("sort", "Sort by", orders),
+    h("button", clear, "Clear filters"),
+  );
+}
+
+// --- episodes that contain a text: the server reads them, in an exported file the page does -------
+
+const hits = new Map(); // numbers of episodes, by the text that they contain
+
+async function search(text) {
+  if (!text || hits.has(text)) return;
+  const path = "search.json?" + new URLSearchParams({ text });
+  hits.set(text, new Set(await (isExported ? searchFile(text.toLowerCase()) : ask(path))));
+}
+
+async function searchFile(wanted) {
+  const found = [];
+  for (const chunk of new Set(index.chunks.filter(known))) {
+    for (const [number, { record }] of Object.entries(await unpack("chunk-" + chunk))) {
+      const { text, actions, observations = [] } = record;
+      const parts = [text, ...actions, ...observations];
+      if (parts.some((one) => String(one).toLowerCase().includes(wanted)))
+        found.push(Number(number));
+    }
+  }
+  return found;
 }

@@ -1,0 +1,127 @@
+"""Builders of a run's parts: here the configuration is read, and its values are passed on."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from learners.config import Config, check_env
+from learners.engines import Engine, Sampling
+from learners.engines.server import ServerSettings
+from learners.engines.vllm import VLLMEngine
+from learners.losses import LOSSES
+from learners.rollouts.curriculum import Curriculum
+from learners.rollouts.journal import Note
+from learners.rollouts.orchestrator import Orchestrator
+from learners.rollouts.trajectories import Trajectories
+from learners.rollouts.workload import Workload
+from learners.training.backends.local import LocalBackend
+from learners.training.backends.step import OptimizerSettings, PolicySettings
+from learners.training.trainer import Trainer, learning_rate
+
+
+def make_workload(config: Config) -> Workload:
+    """Load tasks, rules and judge.
+
+    Raises:
+        ConfigError: the environment, the judge or the model's chat template is not supported.
+        TaskError: the tasks cannot be loaded.
+    """
+    check_env(config.env)
+    return Workload.of(config.env, config.tasks, config.judge, config.model, config.eval_tasks)
+
+
+def make_orchestrator(
+    config: Config,
+    work: Workload,
+    engine: Engine,
+    trajectories: Trajectories | None,
+    note: Note,
+) -> Orchestrator:
+    """Create the orchestrator of an engine; see `Orchestrator`."""
+    return Orchestrator(
+        work=work,
+        curriculum=Curriculum(config.seed, config.groups, config.group_size),
+        eval_rollouts=config.eval_rollouts,
+        sampling=Sampling(config.temperature, config.max_tokens, work.chat.ends, ()),
+        timeout_s=config.timeout_s,
+        engine=engine,
+        trajectories=trajectories,
+        note=note,
+    )
+
+
+def make_distant_orchestrator(
+    config: Config, urls: Sequence[str], trajectories: Trajectories, note: Note
+) -> tuple[Orchestrator, VLLMEngine]:
+    """Create an orchestrator with all that it needs, in a process of its own."""
+    engine = make_vllm_engine(config, urls)
+    return make_orchestrator(config, make_workload(config), engine, trajectories, note), engine
+
+
+def make_vllm_engine(config: Config, urls: Sequence[str], by_nccl: bool = False) -> VLLMEngine:
+    """Create the client of vLLM servers."""
+    return VLLMEngine(urls, config.model, config.precision, config.timeout_s, by_nccl)
+
+
+def server_settings(config: Config) -> ServerSettings:
+    """Return what the run's vLLM servers are started with."""
+    return ServerSettings(
+        model=config.model,
+        precision=config.precision,
+        seed=config.seed,
+        gpus=config.engine_gpus,
+        colocated=config.colocated,
+        threads=config.threads,
+    )
+
+
+def make_backend(config: Config) -> LocalBackend:
+    """Create the training backend; `prepare` then loads the model.
+
+    Raises:
+        ImportError: the backend's library is not installed.
+    """
+    policy = PolicySettings(
+        model=config.model,
+        temperature=config.temperature,
+        precision=config.precision,
+        lora_rank=config.lora_rank,
+        lora_alpha=config.lora_alpha,
+        checkpointing=config.activation_checkpointing,
+        compiled=config.compile,
+    )
+    optimizer = optimizer_settings(config)
+    if config.backend == "fsdp2":
+        from learners.training.backends.fsdp2 import FSDP2Backend
+
+        sharding = config.replicas, config.offload, config.async_save
+        return FSDP2Backend(policy, optimizer, *sharding)
+    if config.backend == "deepspeed":
+        from learners.training.backends.deepspeed import DeepSpeedBackend
+
+        return DeepSpeedBackend(policy, optimizer, config.offload)
+    return LocalBackend(policy, optimizer)
+
+
+def optimizer_settings(config: Config) -> OptimizerSettings:
+    """Return the settings of the optimizer."""
+    return OptimizerSettings(
+        kind=config.optimizer,
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+    )
+
+
+def make_trainer(config: Config, checkpoints: Path) -> Trainer:
+    """Create the trainer of the run's policy; `checkpoints` is the folder of all checkpoints."""
+    rate = partial(
+        learning_rate,
+        highest=config.learning_rate,
+        schedule=config.learning_rate_schedule,
+        warmup=config.warmup_steps,
+        steps=config.steps,
+    )
+    loss = LOSSES[config.loss]
+    backend = make_backend(config)
+    return Trainer(backend, config.model, checkpoints, loss, config.row_tokens, rate)

@@ -1,0 +1,90 @@
+"""The rollouts of a training step, as they go from the orchestrator to the trainer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from learners.rollouts.rollout import NOT_SAMPLED, Rollout
+from learners.training.batching import Sample
+from resume_gym.evaluation import Returns
+from resume_gym.llm import Usage
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The graded rollouts [n] of a step.
+
+    Attributes:
+        step: number of the step, from 1.
+        rollouts: rollouts of all groups that were not dropped, group by group.
+        summary: figures of `rollouts`.
+        dropped_episodes: number of episodes without tokens or verdict, or with an environment that
+            failed; not in `rollouts`.
+        dropped_groups: number of groups with too few episodes.
+        lag_s: maximum delay of the event loop in seconds, while they were played.
+        judge_usage: what a model judge was asked since the process started; None for others.
+    """
+
+    step: int
+    rollouts: Sequence[Rollout]
+    summary: Returns
+    dropped_episodes: int
+    dropped_groups: int
+    lag_s: float
+    judge_usage: Usage | None
+
+    @property
+    def rewards(self) -> Tensor:
+        """The return of each rollout [n]."""
+        return torch.tensor([rollout.session.reward for rollout in self.rollouts])
+
+    @property
+    def groups(self) -> Tensor:
+        """Numbers [n], equal for rollouts of the same task."""
+        return torch.tensor([rollout.group for rollout in self.rollouts])
+
+    @property
+    def ledgers(self) -> list[Sequence[Mapping[str, float]]]:
+        """Reward terms of each turn of each rollout [n]."""
+        return [rollout.session.ledgers for rollout in self.rollouts]
+
+    @property
+    def turns(self) -> list[list[int]]:
+        """Number of sampled tokens of each turn of each rollout [n]."""
+        return [rollout.sample().turns for rollout in self.rollouts]
+
+    @property
+    def response_tokens(self) -> int:
+        """Tokens after the prompts, sampled or from the environment."""
+        return sum(len(rollout.response) for rollout in self.rollouts)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Figures of the rollouts: rewards, behaviour, tokens, staleness, cost of the judge."""
+        rollouts, usage = self.rollouts, self.judge_usage
+        # how many optimizer steps the sampling weights are behind the trained ones
+        ages = [self.step - 1 - v for r in rollouts for v in r.versions if v != NOT_SAMPLED]
+        figures = {
+            **self.summary.metrics(),
+            "turns": fmean(rollout.session.turns for rollout in rollouts),
+            "sampled_tokens": sum(sum(rollout.sampled) for rollout in rollouts),
+            "tokens": sum(len(rollout.prompt) + len(rollout.response) for rollout in rollouts),
+            "staleness": fmean(ages),
+            "staleness_max": max(ages),
+            "dropped_episodes": self.dropped_episodes,
+            "dropped_groups": self.dropped_groups,
+            "seconds_lag": self.lag_s,
+        }
+        if usage is not None:
+            figures["judge_tokens"] = usage.tokens
+            if usage.dollars is not None:
+                figures["judge_dollars"] = usage.dollars
+        return figures
+
+    def samples(self, advantages: Sequence[Sequence[float]]) -> list[Sample]:
+        """Return the training samples, given the advantages of each rollout's turns."""
+        pairs = zip(self.rollouts, advantages, strict=True)
+        return [rollout.sample().credited(turns) for rollout, turns in pairs]

@@ -1,0 +1,75 @@
+"""What the run's journal says about episodes: those that are dropped, and those that wait."""
+
+import asyncio
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from textwrap import indent
+
+from resume_gym.judges import JudgeError
+from resume_gym.llm import ModelError
+
+ALARM_S = 60.0
+"""Waiting time in seconds after which the journal reports an episode."""
+Note = Callable[[str], object]
+"""Adds a sentence to the journal."""
+_LAG_S = 0.02
+
+
+class Faults:
+    """Notes events with their causes, and the traceback of each fault of a user's code once."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._shown: set[str] = set()
+
+    def report(self, event: str, error: Exception) -> None:
+        """Note an event, such as a dropped episode, and the error that caused it."""
+        cause, details = error.__cause__, ""
+        if cause is not None and not isinstance(cause, JudgeError | ModelError):
+            place = f"{type(cause)} {traceback.extract_tb(cause.__traceback__)[-1:]}"
+            if place not in self._shown:
+                self._shown.add(place)
+                lines = "".join(traceback.format_exception(cause)).rstrip()
+                details = "\n\n" + indent(lines, "      ") + "\n"
+        kind = "no verdict: " if isinstance(error, JudgeError) else ""
+        self._note(f"{event}: {kind}{error}{details}")
+
+
+class Watchdog:
+    """Notes episodes that wait too long, and measures the delay of the event loop.
+
+    Attributes:
+        lag_s: maximum delay in seconds since the caller has set it to 0.
+    """
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._waits: dict[int, tuple[str, float]] = {}
+        self.lag_s = 0.0
+
+    @contextmanager
+    def waiting(self, key: int, what: str) -> Iterator[None]:
+        """Register that the conversation `key` waits for something, until the block ends."""
+        self._waits[key] = what, time.monotonic()
+        try:
+            yield
+        finally:
+            del self._waits[key]
+
+    async def watch(self) -> None:
+        """Watch until cancelled."""
+        reported: set[int] = set()  # each wait is reported once
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(_LAG_S)
+            now = time.monotonic()
+            self.lag_s = max(self.lag_s, now - before - _LAG_S)
+            reported &= self._waits.keys()
+            late = [key for key, (_, since) in self._waits.items() if now - since > ALARM_S]
+            if new := [key for key in late if key not in reported]:
+                what, since = self._waits[new[0]]
+                more = f" (and {len(late) - 1} more)" if len(late) > 1 else ""
+                self._note(f"An episode waits for {what} since {now - since:.0f} s{more}.")
+                reported |= set(late)

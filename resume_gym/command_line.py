@@ -1,0 +1,83 @@
+"""The parser of all commands: one look of help, errors and exit statuses."""
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from resume_gym.render import say, visible
+from resume_gym.user_errors import did_you_mean
+
+_USER_ERROR = "a mistake in the command, or in a file that it names"
+
+
+class Formatter(argparse.HelpFormatter):
+    """Help formatter that wraps paragraphs to the terminal, except indented lines."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Widen the name column for lists of commands, which argparse indents further."""
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            names = (len(name) for name in action.choices)
+            self._action_max_length = max(self._action_max_length, max(names) + 4)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = groupby(text.split("\n"), lambda line: line != "" and not line[0].isspace())
+        return "\n".join(
+            textwrap.fill(" ".join(lines), width) if prose else "\n".join(lines)
+            for prose, lines in blocks
+        )
+
+
+class Parser(argparse.ArgumentParser):
+    """Argument parser whose help ends with examples and exit statuses.
+
+    An unknown argument is reported with the usage of its subcommand, and a similar one suggested.
+
+    Args:
+        prog: name of the command.
+        examples: example arguments, without `resume-gym`; may be empty.
+        done: meaning of exit status 0.
+        failed: meaning of exit status 1.
+        flagged: meaning of exit status 3; empty if the command does not use it.
+        options: other arguments of `ArgumentParser`.
+    """
+
+    def __init__(
+        self,
+        prog: str,
+        examples: Sequence[str],
+        done: str = "done",
+        failed: str = "failure",
+        flagged: str = "",
+        **options: Any,
+    ) -> None:
+        statuses = {0: done, 1: failed, 2: _USER_ERROR, 3: flagged, 130: "interrupted"}
+        lines = ["exit status:", *(f"  {n:<4} {text}" for n, text in statuses.items() if text)]
+        if examples:
+            lines = ["examples:", *(f"  resume-gym {one}" for one in examples), "", *lines]
+        epilog = "\n".join(lines)
+        super().__init__(prog=prog, epilog=epilog, formatter_class=Formatter, **options)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(visible(message), file)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse arguments; an unknown one is an error."""
+        options, rest = super().parse_known_args(args, namespace)
+        if rest:
+            unknown = next((word for word in rest if word.startswith("-")), rest[0])
+            self.error(f"unrecognized arguments: {' '.join(rest)}{self.hint(unknown)}")
+        return options, rest
+
+    def hint(self, unknown: str) -> str:
+        """Return the end of the error message on an unknown argument; may be empty."""
+        name = unknown.partition("=")[0]
+        return did_you_mean(name, self._option_string_actions) if name.startswith("-") else ""
+
+
+def complain(problem: object, status: int) -> int:
+    """Print an error message on stderr, and return the exit status."""
+    say(f"resume-gym: {problem}", error=True)
+    return status

@@ -140,7 +140,7 @@ def fake_orchestrator(
     work = replace(work, judge=Nod(), tasks=work.tasks[:tasks])
 
     def drawn(step: int) -> list[Task]:
-        chosen, _ = Curriculum(config.seed, config.groups, GROUP).draw(work.tasks, step)
+        chosen = Curriculum(config.seed, config.groups, GROUP).draw(work.tasks, step, {}.get).tasks
         return [task for task in chosen for _ in range(GROUP)]
 
     return make_orchestrator(config, work, engine, None, print), engine, work.chat, drawn

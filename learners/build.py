@@ -1,15 +1,17 @@
 """Builders of a run's parts: here the configuration is read, and its values are passed on."""
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from learners.config import Config, check_env
 from learners.engines import Engine, Sampling
 from learners.engines.server import ServerSettings
 from learners.engines.vllm import VLLMEngine
 from learners.losses import LOSSES
-from learners.rollouts.curriculum import Curriculum
+from learners.rollouts.curriculum import Curriculum, LadderCurriculum
 from learners.rollouts.journal import Note
 from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
@@ -17,6 +19,7 @@ from learners.rollouts.workload import Workload
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.step import OptimizerSettings, PolicySettings
 from learners.training.trainer import Trainer, learning_rate
+from resume_gym.sources import LADDER
 
 
 def make_workload(config: Config) -> Workload:
@@ -40,7 +43,7 @@ def make_orchestrator(
     """Create the orchestrator of an engine; see `Orchestrator`."""
     return Orchestrator(
         work=work,
-        curriculum=Curriculum(config.seed, config.groups, config.group_size),
+        curriculum=make_curriculum(config, work),
         eval_rollouts=config.eval_rollouts,
         sampling=Sampling(config.temperature, config.max_tokens, work.chat.ends, ()),
         timeout_s=config.timeout_s,
@@ -48,6 +51,17 @@ def make_orchestrator(
         trajectories=trajectories,
         note=note,
     )
+
+
+def make_curriculum(config: Config, work: Workload) -> Curriculum:
+    """Create what draws the tasks of a step."""
+    spare = config.groups if config.replace_equal else 0
+    drawn = config.seed, config.groups, config.group_size, spare
+    if not (ladder := re.fullmatch(LADDER, config.tasks)):
+        return Curriculum(*drawn)
+    first: Any = work.session(work.held_out[0])
+    size, sequence = ladder["size"] or "full", int(ladder["seed"])
+    return LadderCurriculum(*drawn, size, sequence, config.max_staleness, first.bounds[1])
 
 
 def make_distant_orchestrator(

@@ -62,6 +62,8 @@ class Config:
         steps: number of optimizer steps.
         groups: tasks per step, each with one group of rollouts.
         group_size: rollouts per task.
+        replace_equal: replace groups whose rollouts all have the same reward by groups of other
+            tasks, once; they teach nothing.
         temperature: sampling temperature, in training and evaluation.
         max_tokens: limit of a turn, in tokens.
         learning_rate: learning rate of AdamW, the highest of a schedule.
@@ -118,6 +120,7 @@ class Config:
     steps: PositiveInt = 20
     groups: PositiveInt = 8
     group_size: Annotated[int, Field(ge=2)] = 8
+    replace_equal: bool = False
     temperature: PositiveFloat = 0.7
     max_tokens: PositiveInt = 96
     learning_rate: PositiveFloat = 8e-5

@@ -26,6 +26,8 @@ class Batch:
         dropped_groups: number of groups with too few episodes.
         lag_s: maximum delay of the event loop in seconds, while they were played.
         judge_usage: what a model judge was asked since the process started; None for others.
+        replaced: groups whose rollouts all had the same reward, which others have replaced.
+        level: highest level of the tasks; None without a ladder.
     """
 
     step: int
@@ -35,6 +37,8 @@ class Batch:
     dropped_groups: int
     lag_s: float
     judge_usage: Usage | None
+    replaced: Sequence[Sequence[Rollout]] = ()
+    level: int | None = None
 
     @property
     def rewards(self) -> Tensor:
@@ -76,8 +80,12 @@ class Batch:
             "staleness_max": max(ages),
             "dropped_episodes": self.dropped_episodes,
             "dropped_groups": self.dropped_groups,
+            "replaced_groups": len(self.replaced),
+            "replaced_tokens": sum(sum(one.sampled) for group in self.replaced for one in group),
             "seconds_lag": self.lag_s,
         }
+        if self.level is not None:
+            figures["level"] = self.level
         if usage is not None:
             figures["judge_tokens"] = usage.tokens
             if usage.dollars is not None:

@@ -1,31 +1,100 @@
 """Which tasks the groups of a step play, and with which random numbers."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, NamedTuple
 
 import numpy as np
 
-T = TypeVar("T")
+from resume_gym.synthesis.ladder import climb, draw
+from resume_gym.synthesis.procedural import generate_task
+
+Results = Callable[[int], Mapping[int, float]]
+"""Returns the mean reward of each group of an earlier step, by the group's number."""
 
 
-class Curriculum(NamedTuple):
+class Drawn(NamedTuple):
+    """What a step plays.
+
+    Attributes:
+        tasks: the tasks of its groups, then those of spare groups.
+        seed: seed of its episodes.
+        level: highest level of the tasks; None without a ladder.
+    """
+
+    tasks: list[Any]
+    seed: int
+    level: int | None = None
+
+
+@dataclass(frozen=True)
+class Curriculum:
     """Draws the tasks of each step, without replacement if there are enough.
 
     Attributes:
         seed: random seed of the run.
         groups: tasks per step, each with one group of rollouts.
         group_size: rollouts per task.
+        spare: number of spare groups, which may replace others.
     """
 
     seed: int
     groups: int
     group_size: int
+    spare: int = 0
 
-    def draw(self, tasks: Sequence[T], step: int) -> tuple[list[T], int]:
+    def numbers(self, step: int) -> range:
+        """Return the numbers of a step's groups, unique in a run."""
+        drawn = self.groups + self.spare
+        return range((step - 1) * drawn, step * drawn)
+
+    def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
         """Return the tasks of a step's groups, and the seed of its episodes.
 
-        They depend only on the run's seed and the step, so a resumed run draws the same.
+        They depend only on the run's seed and the step, and those of a ladder on results that were
+        final when the step began. So a resumed run draws the same.
         """
         rng = np.random.default_rng([self.seed, step])
-        chosen = rng.choice(len(tasks), self.groups, replace=len(tasks) < self.groups)
-        return [tasks[i] for i in chosen], int(rng.integers(2**62))
+        chosen = rng.choice(len(tasks), self.groups, replace=len(tasks) < self.groups).tolist()
+        seed = int(rng.integers(2**62))
+        chosen += rng.choice(len(tasks), self.spare).tolist()
+        return Drawn([tasks[i] for i in chosen], seed)
+
+
+@dataclass(frozen=True)
+class LadderCurriculum(Curriculum):
+    """Generates new tasks for each step, whose levels follow the rewards; see `synthesis.ladder`.
+
+    Attributes:
+        size: size of the tasks, "full" or "mini".
+        sequence: seed of the sequence of tasks, of which none is played twice.
+        lag: number of optimizer steps by which the sampling weights may be behind.
+        highest: highest reward of an episode.
+    """
+
+    size: str = "full"
+    sequence: int = 0
+    lag: int = 0
+    highest: float = 1.0
+    _levels: dict[int, tuple[int, list[int]]] = field(default_factory=dict, repr=False)
+
+    def draw(self, tasks: Sequence[Any], step: int, results: Results) -> Drawn:
+        """See `Curriculum.draw`; the tasks that are given do not matter."""
+        top, levels = self._draw_levels(step, results)
+        pairs = zip(self.numbers(step), levels, strict=True)
+        made = [generate_task(self.sequence, n, "train", self.size, level) for n, level in pairs]
+        seed = int(np.random.default_rng([self.seed, step]).integers(2**62))
+        return Drawn(made, seed, top)
+
+    def _draw_levels(self, step: int, results: Results) -> tuple[int, list[int]]:
+        """Return the top level of a step, and the levels of its groups."""
+        if step not in self._levels:
+            past = []
+            for one in range(1, step - self.lag):
+                of = dict(zip(self.numbers(one), self._draw_levels(one, results)[1], strict=True))
+                past += [(of[n], mean / self.highest) for n, mean in sorted(results(one).items())]
+            top = climb(past)
+            rng = Random(f"{self.seed}:{step}")
+            self._levels[step] = top, draw(top, self.groups + self.spare, rng)
+        return self._levels[step]

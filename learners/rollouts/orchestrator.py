@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import count, groupby
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from learners.engines import Completion, Engine, RefusedError, Sampling
 from learners.rollouts.batch import Batch
-from learners.rollouts.curriculum import Curriculum
+from learners.rollouts.curriculum import Curriculum, Drawn
 from learners.rollouts.journal import Faults, Note, Watchdog
 from learners.rollouts.rollout import NOT_SAMPLED, EpisodeError, Rollout, environment, play
 from learners.rollouts.trajectories import Trajectories
@@ -80,6 +81,7 @@ class Orchestrator:
         # such judges are slow and may fail, so rollouts are stored before they are graded
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
+        self._known_means: dict[int, dict[int, float]] = {}
 
     async def batch(self, step: int) -> Batch:
         """Play the episodes of a step, except those already stored.
@@ -93,31 +95,56 @@ class Orchestrator:
             ConfigError: the stored rollouts belong to another run.
         """
         groups, size = self._curriculum.groups, self._curriculum.group_size
-        tasks, seed = self._curriculum.draw(self._work.tasks, step)
-        rollouts, unopened = self._open(tasks, size, (step - 1) * groups)
-        stored = self._trajectories
-        if stored:
-            rollouts = stored.restore(step, rollouts, whole=self._engine.repeatable)
+        drawn = self._curriculum.draw(self._work.tasks, step, self._means)
         self.watchdog.lag_s = 0.0
-        graded, failures = await self._play_all(rollouts, seed, stored, step)
-        failures += unopened
-        lag_s = self.watchdog.lag_s
-        members = [list(group) for _, group in groupby(graded, lambda rollout: rollout.group)]
-        complete = [group for group in members if len(group) >= GROUP_SHARE * size]
+        complete, failures = await self._play_groups(step, drawn, range(groups))
+        equal = [group for group in complete if len({one.session.reward for one in group}) == 1]
+        played, replaced = groups, list[list[Rollout]]()
+        if equal and self._curriculum.spare:
+            spare = range(groups, groups + len(equal))
+            more, failed = await self._play_groups(step, drawn, spare)
+            played, failures, replaced = groups + len(equal), failures + failed, equal
+            complete = [group for group in complete if group not in equal] + more or equal
         if not complete:
-            raise _failed(failures, groups * size)
-        if stored:
-            stored.sync(step)
+            raise _failed(failures, played * size)
+        if self._trajectories:
+            self._trajectories.sync(step)
         kept = [rollout for group in complete for rollout in group]
         return Batch(
             step=step,
             rollouts=kept,
             summary=self._summary(kept),
             dropped_episodes=len(failures),
-            dropped_groups=groups - len(complete),
-            lag_s=lag_s,
+            dropped_groups=max(0, groups - len(complete)),
+            lag_s=self.watchdog.lag_s,
             judge_usage=getattr(self._judge, "usage", None),
+            replaced=replaced,
+            level=drawn.level,
         )
+
+    async def _play_groups(
+        self, step: int, drawn: Drawn, places: range
+    ) -> tuple[list[list[Rollout]], list[Exception]]:
+        """Play some of the groups drawn for a step; return those with enough members."""
+        numbers, size = self._curriculum.numbers(step), self._curriculum.group_size
+        tasks = [drawn.tasks[place] for place in places]
+        rollouts, unopened = self._open(tasks, size, numbers[places.start])
+        stored = self._trajectories
+        if stored:
+            rollouts = stored.restore(step, rollouts, numbers, whole=self._engine.repeatable)
+        seeds = [(drawn.seed, size * places.start + i) for i in range(len(rollouts))]
+        graded, failures = await self._play_all(rollouts, seeds, stored, step)
+        members = [list(group) for _, group in groupby(graded, lambda rollout: rollout.group)]
+        return [group for group in members if len(group) >= GROUP_SHARE * size], failures + unopened
+
+    def _means(self, step: int) -> dict[int, float]:
+        """Return the mean reward of each group of an earlier step, from what is stored."""
+        if step not in self._known_means:
+            records = self._trajectories.graded(step) if self._trajectories else []
+            groups = groupby(records, lambda record: int(record["group"]))
+            means = {n: fmean(float(one["reward"]) for one in group) for n, group in groups}
+            self._known_means[step] = means
+        return self._known_means[step]
 
     async def evaluate(self, step: int) -> HeldOutResult:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.
@@ -134,7 +161,8 @@ class Orchestrator:
         stored = self._trajectories and self._trajectories.held_out()
         if stored:
             stored.path(step).unlink(missing_ok=True)
-        graded, failures = await self._play_all(rollouts, 0, stored, step)
+        seeds = [(0, i) for i in range(len(rollouts))]
+        graded, failures = await self._play_all(rollouts, seeds, stored, step)
         failures += unopened
         if failures and len(graded) < GROUP_SHARE * episodes:
             raise _failed(failures, episodes)
@@ -164,15 +192,19 @@ class Orchestrator:
         return self._work.summary_type.of(rollout.session for rollout in rollouts)
 
     async def _play_all(
-        self, rollouts: Sequence[Rollout], seed: int, stored: Trajectories | None, step: int
+        self,
+        rollouts: Sequence[Rollout],
+        seeds: Sequence[tuple[int, ...]],
+        stored: Trajectories | None,
+        step: int,
     ) -> tuple[list[Rollout], list[Exception]]:
         """Play and grade rollouts; return those with a reward, and the errors of the others."""
         store = partial(stored.append, step) if stored else _forget
         progress = _Progress(rollouts, getattr(self._judge, "grouped", False), store)
         limit = self._engine.max_concurrency
         for first in range(0, len(rollouts), limit):
-            chunk = enumerate(rollouts[first : first + limit], first)
-            await _gather(self._play(rollout, (seed, i), progress) for i, rollout in chunk)
+            chunk = zip(rollouts[first : first + limit], seeds[first : first + limit], strict=True)
+            await _gather(self._play(rollout, seed, progress) for rollout, seed in chunk)
         outcomes = [(rollout, progress.failures.get(id(rollout))) for rollout in rollouts]
         graded = [rollout for rollout, failure in outcomes if failure is None]
         return graded, [failure for _, failure in outcomes if failure is not None]

@@ -68,21 +68,28 @@ class Trajectories:
         sync(self.path(step))
         sync(self._folder)
 
-    def restore(self, step: int, planned: Sequence[Rollout], whole: bool = False) -> list[Rollout]:
+    def restore(
+        self,
+        step: int,
+        planned: Sequence[Rollout],
+        groups: Collection[int] = (),
+        whole: bool = False,
+    ) -> list[Rollout]:
         """Return the planned rollouts, with those already on disk restored.
 
         If a rollout has two lines, the later one counts, since it includes the verdict.
 
         Args:
             step: number of the step.
-            planned: its unplayed rollouts.
+            planned: unplayed rollouts of this step.
+            groups: numbers of all groups of this step, if not all are planned yet.
             whole: whether all are played again if any is missing. Log-probabilities depend on the
                 batch, so a smaller one would sample other tokens. Verdicts are kept in `before`.
 
         Raises:
             ConfigError: the file belongs to another run or step.
         """
-        played = self._restored = self._played(step, {one.group for one in planned})
+        played = self._restored = self._played(step, groups or {one.group for one in planned})
         records = (played.get((rollout.group, rollout.member)) for rollout in planned)
         pairs = zip(planned, records, strict=True)
         restored = [self._restore(step, rollout, record) for rollout, record in pairs]

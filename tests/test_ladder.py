@@ -1,0 +1,127 @@
+import asyncio
+from collections import Counter
+from pathlib import Path
+from random import Random
+from statistics import fmean
+
+import pytest
+from scripted import CHAT, EDIT, SUBMIT, FixedJudge, Scripted
+from test_orchestrator import make
+
+from learners.build import make_curriculum
+from learners.config import Config
+from learners.engines import Sampling
+from learners.rollouts.curriculum import LadderCurriculum
+from learners.rollouts.orchestrator import Orchestrator
+from learners.rollouts.trajectories import Trajectories
+from learners.rollouts.workload import Workload
+from resume_gym import Rules, load_tasks
+from resume_gym.document import wrapped_lines
+from resume_gym.synthesis.ladder import GROUPS, WINDOW, climb, draw
+from resume_gym.synthesis.procedural import PAGE_WIDTH, SIZES, TOP_LEVEL, generate_task
+
+LEVELS = range(1, TOP_LEVEL + 1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_flaws_and_lines_over_the_page_grow_with_the_level(size: str) -> None:
+    page, flaws, over = SIZES[size].page_lines, [], []
+    for level in LEVELS:
+        tasks = [generate_task(3, n, "train", size, level) for n in range(12)]
+        flaws.append(fmean(sum(not fix.needs_evidence for fix in one.fixes) for one in tasks))
+        long = [one for one in tasks if one.weakness == "too_long"]
+        over.append(fmean(wrapped_lines(one.resume, PAGE_WIDTH) - page for one in long))
+    assert flaws == sorted(set(flaws))
+    assert over[0] < over[-1]
+    assert generate_task(3, 0, "train", size) == generate_task(3, 0, "train", size, None)
+    with pytest.raises(ValueError, match="level from 1 to 5, got 6"):
+        generate_task(3, 0, "train", size, 6)
+
+
+def test_the_source_has_all_levels() -> None:
+    tasks = load_tasks("ladder-mini:7", "eval")
+    levels = Counter(one.task_id.rpartition("-")[2] for one in tasks)
+    assert levels == dict.fromkeys("12345", 12)
+    assert len({one.weakness for one in tasks}) == 6
+
+
+def test_the_window_lies_below_the_top_level() -> None:
+    assert set(draw(1, 50, Random(0))) == {1}
+    assert set(draw(5, 200, Random(0))) == set(range(6 - WINDOW, 6))
+
+
+def test_the_top_level_rises_and_falls() -> None:
+    good, poor = [(1, 0.9)] * GROUPS, [(2, 0.3)] * GROUPS
+    assert climb([]) == climb(good[1:]) == 1
+    assert climb(good) == 2
+    assert climb([*good, (1, 0.0), (1, 0.0)]) == 2, "lower levels do not count"
+    assert climb(good + poor) == 1
+    assert climb(good + [(2, 0.7)] * 5 * GROUPS) == 2, "between the limits it stays"
+    assert climb([(level, 1.0) for level in LEVELS for _ in range(GROUPS)]) == TOP_LEVEL
+
+
+def ladder(**changes: object) -> LadderCurriculum:
+    settings = {"seed": 1, "groups": 8, "group_size": 4, "size": "mini", "lag": 1, "highest": 6.5}
+    return LadderCurriculum(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+def test_levels_follow_a_policy_of_changing_skill() -> None:
+    curriculum, tops, seen = ladder(), [], set()
+    rewards: dict[int, dict[int, float]] = {}
+    for step in range(1, 41):
+        drawn = curriculum.draw([], step, rewards.__getitem__)
+        tops.append(drawn.level)
+        seen |= {one.task_id for one in drawn.tasks}
+        reward = 6.0 if step <= 20 else 2.0
+        rewards[step] = dict.fromkeys(curriculum.numbers(step), reward)
+    assert max(filter(None, tops[:21])) >= 4
+    assert tops[-1] == 1
+    assert len(seen) == 40 * 8, "no task is played twice"
+
+
+def test_a_resumed_run_draws_the_same_and_only_final_results_count() -> None:
+    rewards = {n: dict.fromkeys(ladder().numbers(n), 6.0) for n in range(1, 9)}
+    fresh = [ladder().draw([], step, rewards.__getitem__) for step in range(1, 11)]
+    kept = ladder()
+    assert fresh == [kept.draw([], step, rewards.__getitem__) for step in range(1, 11)]
+    late = {n: dict.fromkeys(ladder().numbers(n), 6.0) for n in (1, 2)}
+    assert ladder(lag=2).draw([], 5, late.__getitem__).level
+
+
+def levels(folder: Path, highest: float, steps: int = 3) -> list[float]:
+    """Return the top levels of steps in which all episodes are submitted unedited."""
+    work = Workload(Rules(max_turns=3, page_lines=20), (), (), FixedJudge(), CHAT)
+    sampling = Sampling(1.0, 64, CHAT.ends, ())
+    drawn = ladder(group_size=2, lag=0, highest=highest)
+    engine, kept = Scripted(lambda key: (SUBMIT,)), Trajectories(folder)
+    played = Orchestrator(work, drawn, 1, sampling, 9.0, engine, kept, print)
+    return [asyncio.run(played.batch(n)).metrics["level"] for n in range(1, steps + 1)]
+
+
+def test_a_run_climbs_on_what_it_has_stored(tmp_path: Path) -> None:
+    assert levels(tmp_path / "poor", 100.0) == [1, 1, 1]
+    climbed = levels(tmp_path / "good", 0.2, 4)
+    assert climbed[:2] == [1, 2]
+    assert levels(tmp_path / "good", 0.2, 4) == climbed, "read from the folder"
+
+
+def test_the_source_ladder_makes_a_ladder() -> None:
+    tasks = load_tasks("ladder-mini:5", "eval")
+    work = Workload(Rules(max_turns=3, page_lines=20), (), tasks, FixedJudge(), CHAT)
+    config = Config(tasks="ladder-mini:5", replace_equal=True)
+    made = make_curriculum(config, work)
+    assert isinstance(made, LadderCurriculum)
+    assert (made.size, made.sequence, made.highest) == ("mini", 5, work.session(tasks[0]).bounds[1])
+    assert made.spare == made.groups == config.groups
+
+
+def test_equal_groups_are_replaced_and_counted(tmp_path: Path) -> None:
+    # groups of four; in the first, all members do the same
+    engine = Scripted(lambda key: (EDIT, SUBMIT) if key >= 4 and key % 2 else (SUBMIT,))
+    made = make(engine, folder=tmp_path, replace_equal=True)
+    one = asyncio.run(made.batch(2))
+    assert [r.group for r in one.rollouts[::4]] == [7, 8, 9], "groups 6 to 8, and 9 instead of 6"
+    assert one.metrics["replaced_groups"] == 1
+    assert one.metrics["replaced_tokens"] > 0
+    again = asyncio.run(make(engine, folder=tmp_path, replace_equal=True).batch(2))
+    assert [r.record() for r in again.rollouts] == [r.record() for r in one.rollouts]

@@ -1,20 +1,26 @@
-"""What the scripted agents earn on the held-out tasks of both environments.
+"""What scripted agents earn on held-out tasks, in both environments and under each variant.
 
 python benchmarks/agents.py
 
 The oracle makes the repairs that need the resume alone. "oracle with evidence" first makes those
-that add figures from the evidence, which agents do not see.
+that add figures from the evidence, which agents do not see. "safe harbour" deletes
+one good line and submits; "one repair" makes a single repair and then harmless swaps.
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
+from statistics import fmean
+from typing import Any
 
 import gymnasium as gym
 from record import Figure, finish, options
 
 from resume_gym.agents import AGENTS, make_agent
+from resume_gym.env import make_edit_env
 from resume_gym.evaluation import evaluate, summarise
+from resume_gym.evaluation.attack import PARTIAL_REPAIRS, POLICIES, make_attacker
 from resume_gym.judges import make_judge
 from resume_gym.session import Rules
 from resume_gym.sources import load_tasks
@@ -22,6 +28,21 @@ from resume_gym.tasks import Task
 
 WANTED = {("ResumeEdit-v0", "oracle"): 7.0, ("ResumeEdit-v0", "careful"): 4.5}
 EVIDENCE = "oracle with evidence"
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ResumeEdit-v0": ("ResumeEdit-v0", {}),
+    "pay by the line": ("ResumeEditNet-v0", {}),
+    "continuous layout": ("ResumeEdit-v0", {"layout_reward": "continuous"}),
+    "evidence": ("ResumeEditEvidence-v0", {}),
+    "feedback": ("ResumeEditFeedback-v0", {}),
+    "ladder": ("ResumeEdit-v0", {"tasks": "ladder:0"}),
+    "omission": ("ResumeEditEvidence-v0", {"tasks": "omission:0:40"}),
+}
+PLAYERS: dict[str, Callable[[int], Any]] = {
+    **{name: AGENTS[name] for name in ("noop", "floor")},
+    "safe harbour": partial(make_attacker, POLICIES["safe harbour"]),
+    "one repair": partial(make_attacker, PARTIAL_REPAIRS["one repair"]),
+    **{name: AGENTS[name] for name in ("careful", "oracle")},
+}
 
 
 def evidence_first(task: Task) -> Task:
@@ -45,6 +66,13 @@ def main() -> int:
             wanted = WANTED.get((env, name))
             figures.append(Figure(f"{env}, {name}: mean reward", summary.reward, wanted))
             summaries[f"{env}, {name}"] = asdict(summary)
+    for variant, (env_id, given) in VARIANTS.items():
+        made: Any = make_edit_env(env_id, split="eval", **given)
+        for name, player in PLAYERS.items():
+            rules, kind = made.rules, made.session_type
+            rewards = evaluate(player, made.tasks, rules, made.judge, session_type=kind)
+            reward = fmean(one.reward for one in rewards)
+            figures.append(Figure(f"{variant}, {name}: mean reward", reward))
     return finish("agents", args, figures, {"summaries": summaries}, ("rapidfuzz",))
 
 

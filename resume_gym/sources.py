@@ -31,6 +31,9 @@ LOADERS: Mapping[str, Loader] = {
         r"procedural(-mini)?:[0-9]+:[0-9]+", "resume_gym.synthesis.procedural:load"
     ),
     "ladder:SEED": Loader(LADDER, "resume_gym.synthesis.ladder:load"),
+    "omission:SEED:COUNT": Loader(
+        r"omission(-mini)?:[0-9]+:[0-9]+", "resume_gym.synthesis.omission:load"
+    ),
     "hf://OWNER/NAME": Loader("hf://.*", "resume_gym.corpus.hub:load"),
 }
 """Sources other than files, by the form that users see."""
@@ -45,7 +48,8 @@ def load_tasks(source: str | Path, split: str | None = None) -> tuple[Task, ...]
         source: A bundled name ("default", "mini"), the path of a JSONL file or of a folder in the
             format of Hugging Face's `datasets`, "hf://OWNER/NAME" for a dataset on the Hub, or
             "procedural:SEED:COUNT" / "procedural-mini:SEED:COUNT" for COUNT generated tasks per
-            split, or "ladder:SEED" / "ladder-mini:SEED" for tasks of rising difficulty.
+            split; or "ladder:SEED" for tasks of rising difficulty, or "omission:SEED:COUNT" for
+            tasks whose resume lacks a figure, both also with "-mini".
         split: "train" or "eval"; None for both.
 
     Raises:

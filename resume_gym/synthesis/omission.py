@@ -1,0 +1,88 @@
+"""Feature deletion: tasks whose resume lacks something that a reader needs.
+
+A figure is taken off a bullet, or the whole bullet off the page. In every other task the evidence
+keeps it, and a rubric item pays for its restoration; in the others the evidence is taken away, too,
+and the item costs whoever claims the figure all the same.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from random import Random
+
+from resume_gym.judges.rubric import RubricJudge
+from resume_gym.synthesis.procedural import generate_task
+from resume_gym.tasks import SPLITS, Evidence, Item, Task
+from resume_gym.text.items import grade_items
+
+WEIGHT = 1.0
+_FIGURE = r"(\$?\d[\d.,]*\d|\d)[KM%]?\b"
+_LAST_CLAUSE = re.compile(rf"^([-*+] .*\w), [^,\n]*?{_FIGURE}[^,\n]*$", re.MULTILINE)
+_SENTENCE = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
+
+
+def omit(task: Task, kept: bool, rng: Random) -> Task | None:
+    """Take a figure, or the bullet that has it, out of a resume.
+
+    Args:
+        task: a task with evidence.
+        kept: whether the evidence keeps it.
+        rng: random generator.
+
+    Returns:
+        The task, with a rubric item on the figure; None if nothing can be taken away, since no
+        evidence backs it, or since putting it back would not be paid.
+    """
+    found = list(_LAST_CLAUSE.finditer(task.resume))
+    for match in rng.sample(found, len(found)):
+        line, figure = match[0], match[2]
+        if any(fix.old in line or line in fix.old for fix in task.fixes):
+            continue
+        rest = match[1] if rng.random() < 0.5 else ""
+        resume = task.resume.replace(line if rest else f"{line}\n", rest, 1)
+        item = Item(figure, WEIGHT, "figure")
+        made = replace(task, resume=resume, rubric=(*task.rubric, item))
+        verdict = RubricJudge().judge(made, task.resume)
+        if grade_items(made, task.resume, verdict).items[figure] <= 0 or verdict.hallucination < 0:
+            continue
+        if kept:
+            return made
+        evidence = tuple(_without(figure, document) for document in task.evidence)
+        rubric = (*task.rubric, replace(item, weight=-WEIGHT))
+        return replace(made, evidence=evidence, rubric=rubric)
+    return None
+
+
+def _without(figure: str, document: Evidence) -> Evidence:
+    """Return a document without the sentences that have a figure."""
+    states = re.compile(rf"(?<![\d.,]){re.escape(figure)}(?!\d)")
+    lines = [
+        " ".join(one for one in _SENTENCE.split(line) if not states.search(one))
+        for line in document.text.split("\n")
+    ]
+    return replace(document, text="\n".join(lines))
+
+
+@cache
+def _omitted(seed: int, number: int, split: str, size: str) -> Task:
+    """Return one task; generated tasks of which nothing can be taken away are skipped."""
+    for attempt in range(1000):
+        task = generate_task(seed, 1000 * number + attempt, split, size)
+        rng = Random(f"{task.task_id}-omission")
+        if made := omit(task, number % 2 == 0, rng):
+            return replace(made, task_id=f"{task.task_id}-omission")
+    raise AssertionError(f"no task of {size} {split} {seed} has a figure to take away")
+
+
+def load(source: str, split: str | None = None) -> Iterator[Task]:
+    """Return an iterator over the tasks of "omission:SEED:COUNT" or "omission-mini:SEED:COUNT".
+
+    Args:
+        source: COUNT is the number of tasks per split.
+        split: None for both.
+    """
+    kind, seed, count = source.split(":")
+    size = "mini" if kind.endswith("-mini") else "full"
+    for one in [split] if split else SPLITS:
+        yield from (_omitted(int(seed), number, one, size) for number in range(int(count)))

@@ -2,9 +2,10 @@
 
 python benchmarks/informative.py
 
-The hasty editor, from whose demonstrations the nano policy starts, and the nano policy before
-training play groups of eight: on the bundled mini tasks, on each level of the ladder, and on pages
-that are too long with the binary and the continuous layout reward.
+The hasty editor, from whose demonstrations the nano policy starts, and a model (`--model`, the nano
+policy or the run that trained it) play groups of eight: on the bundled mini tasks, on each level of
+the ladder, and on pages that are too long with the binary and the continuous layout reward. On the
+latter, only the layout term counts.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from record import Figure, finish, options
+from record import Figure, finish, parser
 
 from learners.demonstrations import HASTY, act
 from learners.rollouts.model_player import FoundModel
@@ -28,13 +29,17 @@ MEMBERS = 8
 GROUPS = 24
 
 
-def share(groups: Sequence[Sequence[float]]) -> float:
+Rewards = list[list[float]]
+"""Of a list of groups: the reward of each member, or its layout term."""
+
+
+def share(groups: Rewards) -> float:
     """The share of groups, in percent, whose rewards are not all equal."""
     return 100 * sum(len(set(rewards)) > 1 for rewards in groups) / len(groups)
 
 
-def hasty(env: Any, tasks: Sequence[Task]) -> list[list[float]]:
-    """The rewards of the hasty editor, a list for each task."""
+def hasty(env: Any, tasks: Sequence[Task], term: str) -> Rewards:
+    """What the hasty editor earns."""
 
     def make(seed: int) -> Any:
         return partial(act, rng=Random(seed), habits=HASTY)
@@ -43,12 +48,15 @@ def hasty(env: Any, tasks: Sequence[Task]) -> list[list[float]]:
         evaluate(make, tasks, env.rules, env.judge, seed=n, session_type=env.session_type)
         for n in range(MEMBERS)
     ]
-    return [[one.reward for one in group] for group in zip(*played, strict=True)]
+    return [
+        [one.ledger[term] if term else one.reward for one in group]
+        for group in zip(*played, strict=True)
+    ]
 
 
-def nano(env: Any, tasks: Sequence[Task]) -> list[list[float]]:
-    """The rewards of the nano policy, a list for each task."""
-    spec = {"model": "nano", "max_tokens": 96, "temperature": 0.7}
+def model(env: Any, tasks: Sequence[Task], term: str, name: str) -> Rewards:
+    """What a model earns."""
+    spec = {"model": name, "max_tokens": 96, "temperature": 0.7}
     sessions = [[env.session_type(task, env.rules) for _ in range(MEMBERS)] for task in tasks]
     flat = [session for group in sessions for session in group]
 
@@ -61,29 +69,34 @@ def nano(env: Any, tasks: Sequence[Task]) -> list[list[float]]:
     for session in flat:
         if session.needs_verdict:
             session.grade(env.judge.judge(session.task, session.text))
-    return [[session.reward for session in group] for group in sessions]
+    return [[one.ledger[term] if term else one.reward for one in group] for group in sessions]
 
 
 def main() -> int:
     """Play, print, record."""
-    args = options(__doc__ or "")
+    options = parser(__doc__ or "")
+    options.add_argument("--model", default="nano", help="a model, or the folder of a run")
+    args = options.parse_args()
     groups = 1 if args.quick else GROUPS
     env: Any = make_edit_env("ResumeEditMini-v0")
     graded: Any = make_edit_env("ResumeEditMini-v0", layout_reward="continuous")
     bundled = load_tasks("mini", "train")
-    sets = {"bundled": (env, bundled[:groups])}
+    sets = {"bundled": (env, bundled[:groups], "")}
     for level in range(1, TOP_LEVEL + 1):
         tasks = [generate_task(0, n, "train", "mini", level) for n in range(groups)]
-        sets[f"level {level}"] = env, tasks
+        sets[f"level {level}"] = env, tasks, ""
     long = [task for task in bundled if task.weakness == "too_long"][:groups]
-    sets |= {"too long, binary": (env, long), "too long, continuous": (graded, long)}
+    sets["too long, binary layout"] = env, long, "layout"
+    sets["too long, continuous layout"] = graded, long, "layout"
+    if args.quick:
+        sets = {name: sets[name] for name in ("bundled", "too long, continuous layout")}
+    players = {"hasty editor": hasty, args.model: partial(model, name=args.model)}
     figures, rewards = [], {}
-    for player in (hasty, nano):
-        for name, (world, tasks) in sets.items():
-            played = player(world, tasks)
-            title = f"{player.__name__}, {name}"
-            rewards[title] = played
-            figures.append(Figure(f"{title}: informative groups, %", share(played)))
+    for player, play in players.items():
+        for name, settings in sets.items():
+            title = f"{player}, {name}"
+            rewards[title] = play(*settings)
+            figures.append(Figure(f"{title}: informative groups, %", share(rewards[title])))
     return finish("informative", args, figures, {"rewards": rewards}, ("torch", "transformers"))
 
 

@@ -1,6 +1,5 @@
 """Labelled pairs, the figures of agreement, and what a judge's answers come to."""
 
-import argparse
 import asyncio
 import json
 import sys
@@ -13,6 +12,7 @@ from model_answers import FakeAsks, checked, compared
 
 from resume_gym import judges
 from resume_gym.cli import judge_calibrate
+from resume_gym.command_line import Parser
 from resume_gym.judges import (
     AsyncJudge,
     JudgeError,
@@ -278,7 +278,7 @@ def test_concurrent_verdicts_are_limited() -> None:
 
 
 def command(*arguments: str) -> None:
-    parser = argparse.ArgumentParser()
+    parser = Parser("resume-gym", ())
     judge_calibrate.add_command(parser.add_subparsers())
     options = parser.parse_args(["calibrate", *arguments])
     options.run(options)

@@ -1,4 +1,3 @@
-import argparse
 import json
 from dataclasses import replace
 from itertools import combinations
@@ -11,6 +10,7 @@ from conftest import RESUME, make_task
 
 from resume_gym import Fix, Task, load_tasks
 from resume_gym.cli.data_check import add_command
+from resume_gym.command_line import Parser
 from resume_gym.corpus.check import Report, check, read_rows
 from resume_gym.corpus.duplicates import bare, bare_resume, near_duplicates
 from resume_gym.synthesis.generate import Plan, generate
@@ -29,7 +29,7 @@ def severity(report: Report, kind: str) -> list[str]:
 
 
 def command(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
+    parser = Parser("resume-gym", ())
     add_command(parser.add_subparsers())
     options = parser.parse_args(["check", *arguments])
     status: int = options.run(options)

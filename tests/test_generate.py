@@ -1,6 +1,5 @@
 """`data generate`: interruptions do not change its file, and stored answers are not paid twice."""
 
-import argparse
 import json
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from loopback import Loopback, Say, gemini_server, openai_server, user_text
 
 from resume_gym.cli import main
 from resume_gym.cli.data_generate import add_command
+from resume_gym.command_line import Parser
 from resume_gym.llm import Misconfigured
 from resume_gym.synthesis import generate_task
 from resume_gym.synthesis.personas import Persona, make_persona, place
@@ -38,7 +38,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: object) -> None:
-    parser = argparse.ArgumentParser()
+    parser = Parser("resume-gym", ())
     add_command(parser.add_subparsers())
     options = parser.parse_args(["generate", *map(str, arguments)])
     options.run(options)

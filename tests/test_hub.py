@@ -1,4 +1,3 @@
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from conftest import make_task
 
 from resume_gym import Fix, load_tasks
 from resume_gym.cli import data_push
+from resume_gym.command_line import Parser
 from resume_gym.corpus import hub
 from resume_gym.corpus.card import make_card, write_card
 from resume_gym.tasks import Evidence, Task, TaskError, write_jsonl
@@ -139,7 +139,7 @@ def test_our_card_keeps_what_the_hub_needs() -> None:
 
 
 def command(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
+    parser = Parser("resume-gym", ())
     data_push.add_command(parser.add_subparsers())
     options = parser.parse_args(["push", *arguments])
     status: int = options.run(options)

@@ -1,6 +1,5 @@
 """`resume-gym data import`: files in, tasks and a report out."""
 
-import argparse
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from test_documents import TEXT, pdf, put, word_file
 
 from resume_gym import TaskError, load_tasks
 from resume_gym.cli.data_import import Incomplete, add_command
+from resume_gym.command_line import Parser
 from resume_gym.corpus.assembling import Options, import_resumes
 from resume_gym.corpus.check import check
 from resume_gym.corpus.diagnosis import diagnose, fit
@@ -19,7 +19,7 @@ ENGINEER = "Data Engineer\n\n- Booking pipelines for ferry lines and harbours, a
 
 
 def run(*arguments: object) -> int:
-    parser = argparse.ArgumentParser()
+    parser = Parser("resume-gym", ())
     add_command(parser.add_subparsers())
     options = parser.parse_args(["import", *map(str, arguments)])
     status: int = options.run(options)

@@ -1,6 +1,5 @@
 """The game in the terminal, played by keys and clicks in the real app."""
 
-import argparse
 import asyncio
 import fcntl
 import json
@@ -30,6 +29,7 @@ from resume_gym.apps.play.form import ToolForm
 from resume_gym.apps.play.page import Page, page_rows
 from resume_gym.apps.play.screens import Ending
 from resume_gym.cli.play import add_command
+from resume_gym.command_line import Parser
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.judges.rubric import RubricJudge
 from resume_gym.render import visible
@@ -459,8 +459,9 @@ def test_text_is_neither_markup_nor_commands_of_the_terminal(tmp_path: Path) -> 
 def terminal(arguments: list[str], keys: Iterator[tuple[str, bytes]]) -> bytes:
     """What a program writes to a real terminal; keys are sent when their text has appeared."""
     code = (
-        "import argparse, sys; from resume_gym.cli.play import add_command\n"
-        "parser = argparse.ArgumentParser(); add_command(parser.add_subparsers())\n"
+        "import sys; from resume_gym.cli.play import add_command\n"
+        "from resume_gym.command_line import Parser\n"
+        "parser = Parser('resume-gym', ()); add_command(parser.add_subparsers())\n"
         "options = parser.parse_args(sys.argv[1:]); options.run(options)"
     )
     child, master = pty.fork()
@@ -541,7 +542,7 @@ def test_user_errors_are_named(arguments: dict[str, str], told: str) -> None:
     ],
 )
 def test_the_command_refuses_before_the_game(options: list[str], told: str) -> None:
-    parser = argparse.ArgumentParser()
+    parser = Parser("resume-gym", ())
     add_command(parser.add_subparsers())
     given = parser.parse_args(["play", *options])
     with pytest.raises(TaskError, match=told):

@@ -31,6 +31,7 @@ from resume_gym.apps.plot.style import apart, new_figure, save, styled
 from resume_gym.apps.plot.training import OVERVIEW, TRAINER, dashboard, draw_panels
 from resume_gym.cli import main
 from resume_gym.cli import plot as command
+from resume_gym.command_line import Parser
 from resume_gym.json_lines import seal, unseal
 from resume_gym.sources import load_tasks
 from resume_gym.tasks import TaskError
@@ -562,7 +563,7 @@ def test_folders_that_are_not_runs_are_named(
 
 
 def parse(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
+    parser = Parser("resume-gym", ())
     command.add_command(parser.add_subparsers())
     return parser.parse_args(["plot", *arguments])
 

@@ -1,6 +1,5 @@
 """Frozen verdicts, and what is said when they change."""
 
-import argparse
 import asyncio
 import json
 from datetime import date
@@ -11,6 +10,7 @@ import pytest
 from fake_judges import Fake, fake, register, verdict
 
 from resume_gym.cli import judge_sentinel
+from resume_gym.command_line import Parser
 from resume_gym.judges import AsyncJudge, JudgeRefused, JudgeUnavailable, as_async, make_judge
 from resume_gym.judges.audit import sentinel
 from resume_gym.judges.audit.pairs import load_pairs, spread
@@ -126,7 +126,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def command(*arguments: str) -> None:
-    parser = argparse.ArgumentParser()
+    parser = Parser("resume-gym", ())
     judge_sentinel.add_command(parser.add_subparsers())
     options = parser.parse_args(["sentinel", *arguments])
     options.run(options)

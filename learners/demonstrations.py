@@ -43,7 +43,7 @@ class Habits(NamedTuple):
 
 EXPERT = Habits()
 """No faults."""
-HASTY = Habits(review=0.95, misquote=0.35, invent=0.1, submit=0.35)
+HASTY = Habits(review=0.95, misquote=0.22, invent=0.16, submit=0.6)
 """The faults of the published run's base model: it quotes too little, invents, does not submit."""
 
 SLIPS = 0.15
@@ -194,8 +194,8 @@ def _words() -> list[str]:
 def renamed(task: Task, rng: Random) -> Task:
     """Return a task whose resume, job, fixes and evidence have other words, by one map.
 
-    On every other page, a random share of the words is replaced, verbs by verbs in the same form,
-    others by words of other pages or by words that do not exist. The words in which a fix differs
+    A random share of the words is replaced, verbs by verbs in the same form, others by words of
+    other pages or by words that do not exist; half of the pages that are too long stay. The words in which a fix differs
     from what it replaces stay, unless both have the same verb in two regular forms: each fix is
     still right.
     """
@@ -203,7 +203,9 @@ def renamed(task: Task, rng: Random) -> Task:
     for fix in task.fixes:
         old, new = ({_key(word) for word in _WORD.findall(text)} for text in (fix.old, fix.new))
         kept |= {word for word, _ in old ^ new} if fix.new else set()
-    share = max(0.0, 2 * rng.random() - 1)
+    share = rng.random()
+    if task.weakness == "too_long":  # its words say which lines are superfluous
+        share = max(0.0, 2 * share - 1)
     texts = [task.resume, task.job, *(fix.new for fix in task.fixes)]
     names: dict[tuple[str, bool], str] = {}
     taken = {_key(word) for text in texts for word in _WORD.findall(text)}

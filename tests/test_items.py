@@ -12,9 +12,9 @@ from conftest import BEST, make_task
 from model_answers import FakeAsks, checked, code_of, compared
 from scripted import CHAT, SUBMIT, Scripted
 
+from learners.build import make_workload
 from learners.config import Config, ConfigError
 from learners.rollouts.orchestrator import Orchestrator
-from learners.rollouts.workload import Workload
 from resume_gym import Rules, Session, Task, TaskError, Verdict, load_tasks, tool_call
 from resume_gym.apps.viewer import episode as viewer
 from resume_gym.cli import main
@@ -262,7 +262,7 @@ def test_rules_alone_refuse_an_item_for_models(
     held = replace(TASK, rubric=(DEGREE,))
     one = file_of(tmp_path, replace(TASK, task_id="b", split="train"), held)
     with pytest.raises(ConfigError, match="needs a model judge such as gemini; got 'rubric'"):
-        Workload.of(Config(tasks=one))
+        make_workload(Config(tasks=one))
     source = file_of(tmp_path, replace(TASK, rubric=(DEGREE,)))
     env: Any = gym.make("ResumeEdit-v0", tasks=source, split="eval", judge="fake_judges:Fake")
     with pytest.raises(ValueError, match=r"needs a model judge such as gemini; got 'fake'"):
@@ -305,7 +305,7 @@ def test_eval_shows_and_stores_the_items(
 def test_training_counts_the_items(tmp_path: Path) -> None:
     source = file_of(tmp_path, replace(TASK, split="train"), replace(TASK, task_id="held"))
     config = Config(env="ResumeEditMini-v0", tasks=source, groups=1, group_size=2, eval_tasks=1)
-    work = replace(Workload.of(config), chat=CHAT)
+    work = replace(make_workload(config), chat=CHAT)
     edit = tool_call("str_replace", old=FREED[0], new=FREED[1])
     engine = Scripted(lambda key: (edit, SUBMIT) if key % 2 else (SUBMIT,))
     batch = asyncio.run(Orchestrator(config, work, engine, None, print).batch(1))

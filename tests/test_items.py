@@ -12,9 +12,8 @@ from conftest import BEST, make_task
 from model_answers import FakeAsks, checked, code_of, compared
 from scripted import CHAT, SUBMIT, Scripted
 
-from learners.build import make_workload
+from learners.build import make_orchestrator, make_workload
 from learners.config import Config, ConfigError
-from learners.rollouts.orchestrator import Orchestrator
 from resume_gym import Rules, Session, Task, TaskError, Verdict, load_tasks, tool_call
 from resume_gym.apps.viewer import episode as viewer
 from resume_gym.cli import main
@@ -308,7 +307,7 @@ def test_training_counts_the_items(tmp_path: Path) -> None:
     work = replace(make_workload(config), chat=CHAT)
     edit = tool_call("str_replace", old=FREED[0], new=FREED[1])
     engine = Scripted(lambda key: (edit, SUBMIT) if key % 2 else (SUBMIT,))
-    batch = asyncio.run(Orchestrator(config, work, engine, None, print).batch(1))
+    batch = asyncio.run(make_orchestrator(config, work, engine, None, print).batch(1))
     metrics = batch.summary.metrics()
     assert metrics["verdict_rubric"] == pytest.approx(1 / 4.5 / 2)
     assert sum(turn.get("rubric", 0) for one in batch.rollouts for turn in one.session.ledgers) == 1

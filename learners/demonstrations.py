@@ -195,9 +195,9 @@ def renamed(task: Task, rng: Random) -> Task:
     """Return a task whose resume, job, fixes and evidence have other words, by one map.
 
     A random share of the words is replaced, verbs by verbs in the same form, others by words of
-    other pages or by words that do not exist; half of the pages that are too long stay. The words in which a fix differs
-    from what it replaces stay, unless both have the same verb in two regular forms: each fix is
-    still right.
+    other pages or by words that do not exist; half of the pages that are too long stay. The words
+    in which a fix differs from what it replaces stay, unless both have the same verb in two regular
+    forms: each fix is still right.
     """
     kept = set(_KEPT)
     for fix in task.fixes:

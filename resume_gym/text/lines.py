@@ -47,6 +47,9 @@ _SPELT_UNITS: dict[str, str] = dict.fromkeys(LEXICON["multiples"], "x")
 _UNITS = {way: unit for unit, ways in LEXICON["units"].items() for way in ways}
 _RATES: dict[str, str] = LEXICON["rates"]
 _SPANS = frozenset(_RATES.values())
+_FIGURE, _RATE = "#", "~"
+"""First characters of the tokens that are no words; no word begins with them."""
+_HALF = f"{_FIGURE}0.5x"
 _EACH = ("a", "an", "per", "each", "every")
 _SCALES = {
     "hundred": 1e2, "k": 1e3, "thousand": 1e3, "tsd": 1e3, "lakh": 1e5, "crore": 1e7,
@@ -259,19 +262,19 @@ def read(body: str) -> Content:
             before = numbers[-1:]
             numbers.append(_read_number(body, token, end, numbers))
             if numbers[-2:-1] != before:  # "42 to 2 percent" makes the first a percentage too
-                place = len(tokens) - 1 - tokens[::-1].index(_figure(before[0]))
-                tokens[place] = _figure(numbers[-2])
-            tokens.append(_figure(numbers[-1]))
+                place = len(tokens) - 1 - tokens[::-1].index(figure_token(before[0]))
+                tokens[place] = figure_token(numbers[-2])
+            tokens.append(figure_token(numbers[-1]))
             end = token.end()
             words.extend(token[group].lower() for group in ("spelt", "unit") if token[group])
         else:
             numbers.append(_read_date(token, dates))
-            tokens.append(_figure(numbers[-1]))
+            tokens.append(figure_token(numbers[-1]))
             end = None
     if numbers and (now := _NOW.search(body)) and any(1950 <= n.value < 2050 for n in numbers):
         numbers.append(Number(PRESENT, "now", now[0]))
     tokens = _joined(tokens)
-    keys = [token if token[0] in "#~" else stem(token) for token in tokens]
+    keys = [token if is_figure(token) or is_rate(token) else stem(token) for token in tokens]
     return Content(
         body=body,
         words=tuple(words),
@@ -286,9 +289,19 @@ def read(body: str) -> Content:
     )
 
 
-def _figure(number: Number) -> str:
+def figure_token(number: Number) -> str:
     """Format a number as a token."""
-    return f"#{number.value:g}{number.unit}"
+    return f"{_FIGURE}{number.value:g}{number.unit}"
+
+
+def is_figure(token: str) -> bool:
+    """Return whether a token or key is a figure, as `figure_token` writes it."""
+    return token[0] == _FIGURE
+
+
+def is_rate(token: str) -> bool:
+    """Return whether a token or key is a rate such as "weekly", written "~week"."""
+    return token[0] == _RATE
 
 
 def _pieces(word: str) -> list[str]:
@@ -307,10 +320,10 @@ def _joined(tokens: Sequence[str]) -> list[str]:
     for token in tokens:
         last = found[-1] if found else ""
         if token in _RATES:
-            found.append(f"~{_RATES[token]}")
+            found.append(f"{_RATE}{_RATES[token]}")
         elif last in _EACH and _UNITS.get(token) in _SPANS:
-            found[-1] = f"~{_UNITS[token]}"
-        elif token == "#0.5x" and last in ("in", "by"):
+            found[-1] = f"{_RATE}{_UNITS[token]}"
+        elif token == _HALF and last in ("in", "by"):
             found[-1] = token
         else:
             found.append(token)

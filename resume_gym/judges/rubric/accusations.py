@@ -7,7 +7,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from resume_gym.judges.rubric.progress import links, wordier
-from resume_gym.text.lines import GLUE, LEXICON, Content, Number, stem
+from resume_gym.text.lines import (
+    GLUE,
+    LEXICON,
+    Content,
+    Number,
+    figure_token,
+    is_figure,
+    is_rate,
+    stem,
+)
 from resume_gym.text.reference import Reference
 from resume_gym.text.style import core, head
 from resume_gym.text.thresholds import SEVERAL, WINDOW
@@ -131,7 +140,7 @@ def backs(content: Content, number: Number) -> bool:
 def _beside(content: Content, number: Number) -> tuple[set[str], str]:
     """Return the content words around a figure, and its preposition of direction."""
     equal = [n for n in content.numbers if n.value == number.value or n.backs(number)]
-    forms = {f"#{n.value:g}{n.unit}" for n in equal}
+    forms = {figure_token(n) for n in equal}
     words: set[str] = set()
     before = ""
     for at, token in enumerate(content.tokens):
@@ -139,7 +148,7 @@ def _beside(content: Content, number: Number) -> tuple[set[str], str]:
             words.update(content.keys[max(0, at - WINDOW) : at + WINDOW + 1])
             prepositions = [t for t in content.tokens[max(0, at - 2) : at] if t in _PREPOSITIONS]
             before = before or next(reversed(prepositions), "")
-    figures = {_UNIT.sub("", key) for key in words - forms if key[0] == "#"}
+    figures = {_UNIT.sub("", key) for key in words - forms if is_figure(key)}
     return words.intersection(content.telling) - forms | figures, before
 
 
@@ -169,7 +178,7 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
     tokens = {token for content in known for token in content.tokens}
     keys = {key for content in known for key in content.keys}
     gone = keys - set(new.keys)
-    rated = any(key[0] == "~" or key in _SPANS for key in gone)
+    rated = any(is_rate(key) or key in _SPANS for key in gone)
     fewer = Counter(known[0].keys) - Counter(new.keys)
     more = Counter(new.keys) - Counter(known[0].keys) if len(known) == 1 else Counter[str]()
     negations = max(sum(t in _NEGATIONS for t in content.tokens) for content in known)
@@ -183,7 +192,7 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
             kinds = {"opposite": twisted}
         else:
             kinds = {
-                "rate": token[0] == "~" and (_has_figure(new, n - 5, n + 3) or rated),
+                "rate": is_rate(token) and (_has_figure(new, n - 5, n + 3) or rated),
                 "quantifier": (token in _ALL and tokens.isdisjoint(_ALL))
                 or (token in _SOME and not _ALL.isdisjoint(gone)),
                 "bound": token in _MORE_THAN and _has_figure(new, n, n + 3),
@@ -195,7 +204,7 @@ def _changed_words(new: Content, known: Sequence[Content]) -> Iterator[tuple[str
 
 
 def _has_figure(content: Content, start: int, stop: int) -> bool:
-    return any(token[0] == "#" for token in content.tokens[max(0, start) : stop])
+    return any(is_figure(token) for token in content.tokens[max(0, start) : stop])
 
 
 def _exchanged(old: Content, new: Content) -> Iterator[Claim]:
@@ -228,7 +237,7 @@ def _linked(content: Content) -> set[tuple[str, str, str]]:
             continue
         if last and joint:
             links.add((last, joint, key))
-        last, joint = _UNIT.sub("", key) if key[0] == "#" else key, ""
+        last, joint = _UNIT.sub("", key) if is_figure(key) else key, ""
     return links
 
 

@@ -10,7 +10,18 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from resume_gym.judges.rubric.accusations import Claim, cut
-from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parts, read, stem
+from resume_gym.text.lines import (
+    GLUE,
+    LEXICON,
+    Content,
+    Line,
+    any_of,
+    is_figure,
+    is_rate,
+    parts,
+    read,
+    stem,
+)
 from resume_gym.text.reference import Reference, strays
 from resume_gym.text.thresholds import FEW
 
@@ -176,11 +187,11 @@ def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
         if not any(n.backs(number) for s in known for n in s.numbers):
             reason = f'Nothing supports the figure "{number.quote}" in "{cut(content.body)}".'
             yield Claim("number", number.quote, reason, 0.95)
-    # Figures ("#") and rates ("~") are no words; figures are checked above.
+    # Figures and rates are no words; figures are checked above.
     meaning = {
         key
         for token, key in zip(content.tokens, content.keys, strict=True)
-        if token not in GLUE and token[0] not in "#~"
+        if not (token in GLUE or is_figure(token) or is_rate(token))
     }
     new = min((meaning - set(s.keys) for s in known), key=len, default=meaning)
     if len(new) >= FEW and 2 * len(new) > len(meaning):

@@ -334,23 +334,24 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         `reward_*` are the terms of the last step as floats, including the verdict's once there is
         one; they sum to the step's reward. `verdict_*` are the verdict's fields, 0 before it.
         """
-        doc, turns, edits, failed, _, submitted, done, reward, transcript, verdict = self.state
+        state = self.state
         info = dict(self._empty_info)
         if (weights := self.weights) is not self.verdict_weights:
             info |= {f"{kind}_{name}": 0.0 for name in weights for kind in ("reward", "verdict")}
         info["task_id"] = self.task.task_id
-        info[self.noun], info["lines"], info["longest_line"] = doc
-        info["turns_left"] = self.rules.max_turns - turns
-        info["edits"] = edits
-        info["failed_edits"] = failed
-        info["submitted"] = submitted
-        info["episode_reward"] = reward
-        if transcript:
-            _, _, _, info["error"], ledger = transcript[-1][1]
-            for name, value in ledger.items():
+        info[self.noun], info["lines"], info["longest_line"] = state.document
+        info["turns_left"] = self.rules.max_turns - state.turns
+        info["edits"] = state.edits
+        info["failed_edits"] = state.failed_edits
+        info["submitted"] = state.submitted
+        info["episode_reward"] = state.reward
+        if state.transcript:
+            last = state.transcript[-1][1]
+            info["error"] = last.error
+            for name, value in last.ledger.items():
                 info[f"reward_{name}"] = value
-            if done:
-                self._add_verdict(info, ledger, verdict)
+            if state.done:
+                self._add_verdict(info, last.ledger, state.verdict)
         return info
 
     def _add_verdict(self, info: dict[str, Any], ledger: Ledger, verdict: VerdictT | None) -> None:
@@ -370,13 +371,14 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             RuntimeError: The episode is over.
         """
         state, rules = self.state, self.rules
-        doc, turns, edits, failed, reviewed, submitted, done, reward, transcript, _ = state
-        if done:
+        if state.done:
             raise RuntimeError("the episode is over: start a new session")
         text = paired(text)  # or the replay of a record, which is JSON, would differ
         outcome: ToolCall | FailedCall | Edit | Shown = self._read(text)
         if isinstance(outcome, ToolCall) and outcome.name != "submit":
             outcome = self._acted(outcome)
+        doc, edits = state.document, state.edits
+        failed_edits, reviewed = state.failed_edits, state.reviewed
         error: ToolError = "none"
         ledger: dict[str, float] = {}
         if isinstance(outcome, Edit):
@@ -393,7 +395,7 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             error = outcome.error
             reply = f"error ({error}): {outcome.reason}"
             is_edit = outcome.name in self.editors
-            failed += is_edit
+            failed_edits += is_edit
             term = "failed_edit" if is_edit else "malformed"
             ledger[term] = self.tool_rewards[term]
         elif isinstance(outcome, Shown):
@@ -404,8 +406,8 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
         else:
             reply = "submitted"
             ledger["submit"] = self.tool_rewards["submit"]
-            submitted = True
-        turns += 1
+        submitted = "submit" in ledger
+        turns = state.turns + 1
         done = submitted or turns == rules.max_turns
         if done:
             self._close(doc, edits, submitted, ledger)
@@ -414,9 +416,17 @@ class EditSession(ABC, Generic[TaskT, VerdictT]):
             half = MAX_OBSERVATION // 2 - 50
             reply = f"{reply[:half]}\n[{excess + 100} characters left out]\n{reply[-half:]}"
         step = Step(reply, sum(ledger.values(), 0.0), done, error, ledger)
-        reward += step.reward
-        transcript = (*transcript, (text, step))
-        self.state = State(doc, turns, edits, failed, reviewed, submitted, done, reward, transcript)
+        self.state = State(
+            document=doc,
+            turns=turns,
+            edits=edits,
+            failed_edits=failed_edits,
+            reviewed=reviewed,
+            submitted=submitted,
+            done=done,
+            reward=state.reward + step.reward,
+            transcript=(*state.transcript, (text, step)),
+        )
         return step
 
     def _acted(self, call: ToolCall) -> Edit | Shown | FailedCall:

@@ -14,7 +14,7 @@ from typing import Any
 from record import Figure, finish, options
 
 from resume_gym.judges import as_async, make_judge
-from resume_gym.judges.audit.agreement import Report, Share
+from resume_gym.judges.audit.agreement import Agreement, Share
 from resume_gym.judges.audit.calibration import calibrate
 from resume_gym.judges.audit.pairs import FABRICATIONS, HALVES, load_pairs
 from resume_gym.llm.loop import submit
@@ -51,7 +51,7 @@ def main() -> int:
     return status
 
 
-def wanted(found: Report) -> list[Figure]:
+def wanted(found: Agreement) -> list[Figure]:
     """What is wanted of the test half."""
     recall = [
         Figure(f"test half, {kind}: found", value(one), at_least=RECALL[kind])
@@ -71,7 +71,7 @@ def value(one: Share) -> float:
     return one.value
 
 
-def markdown(reports: Mapping[str, Report]) -> str:
+def markdown(reports: Mapping[str, Agreement]) -> str:
     """The table of docs/results.md."""
     test, dev = reports["test"], reports["dev"]
     rows = [

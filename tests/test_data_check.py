@@ -11,20 +11,20 @@ from conftest import RESUME, make_task
 from resume_gym import Fix, Task, load_tasks
 from resume_gym.cli.data_check import add_command
 from resume_gym.command_line import Parser
-from resume_gym.corpus.check import Report, check, read_rows
+from resume_gym.corpus.check import CheckReport, check, read_rows
 from resume_gym.corpus.duplicates import bare, bare_resume, near_duplicates
-from resume_gym.synthesis.generate import Plan, generate
+from resume_gym.synthesis.generate import Generation, generate
 from resume_gym.tasks import Evidence, TaskError, write_jsonl
 
 ROW = {"task_id": "a", "job": "A job", "resume": "# A\n- b\n", "weakness": "weak_verbs"}
 
 
-def found(report: Report, kind: str) -> list[str]:
+def found(report: CheckReport, kind: str) -> list[str]:
     """The examples of a kind of finding; empty if there is none."""
     return [example for one in report.findings if one.kind == kind for example in one.examples]
 
 
-def severity(report: Report, kind: str) -> list[str]:
+def severity(report: CheckReport, kind: str) -> list[str]:
     return [one.severity for one in report.findings if one.kind == kind]
 
 
@@ -323,7 +323,7 @@ def test_the_command_takes_other_sources_and_page_sizes(
 def test_the_manifest_beside_a_file_has_its_page_height(tmp_path: Path) -> None:
     mini, full = tmp_path / "mini.jsonl", tmp_path / "full.jsonl"
     for file, size in ((mini, "mini"), (full, "full")):
-        generate(Plan(generator="procedural", count=12, seed=3, out=file, size=size))
+        generate(Generation(generator="procedural", count=12, seed=3, out=file, size=size))
     assert command(str(mini)) == command(str(full)) == 0
     with pytest.raises(TaskError, match="pages of several heights; --page-lines chooses one"):
         command(str(mini), str(full))

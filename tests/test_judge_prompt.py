@@ -20,8 +20,8 @@ from resume_gym.judges.plaintext import clean, folded, make_code, neutral, stand
 from resume_gym.judges.prompt import (
     ClaimKind,
     ComparisonAnswer,
-    Difference,
     Graded,
+    ListedDifference,
     SupportAnswer,
     TooLong,
     comparison_prompt,
@@ -253,7 +253,7 @@ def test_schemas_want_evidence_before_verdicts_and_nothing_else() -> None:
     compared = list(COMPARISON.schema["properties"])
     assert compared == ["code", "changes", *GRADED_FIELDS]
     change = COMPARISON.schema["properties"]["changes"]["items"]["properties"]
-    assert list(change) == list(Difference.model_fields)
+    assert list(change) == list(ListedDifference.model_fields)
     support = list(SUPPORT.schema["properties"])
     assert support.index("changes") < support.index("claims") < support.index("answer")
 

@@ -15,7 +15,7 @@ from loopback import Loopback, Say, gemini_server
 from resume_gym.llm import Answer, Malformed, Misconfigured, Prompt, Unavailable
 from resume_gym.llm.client import Client, make_client
 from resume_gym.llm.openai import OpenAI
-from resume_gym.llm.store import Call, Store, Summary, key_of, summarise
+from resume_gym.llm.store import Call, Store, StoreSummary, key_of, summarise
 
 PROMPT = Prompt("Add.", "1 + 1", {"type": "object", "properties": {"sum": {}, "why": {}}}, "sum-1")
 ANSWER = Answer('{"sum": 2}', "adder-7", 30, 5, 0.5)
@@ -182,7 +182,7 @@ def add(path: Path, *calls: Call) -> None:
 def test_the_summary(path: Path) -> None:
     add(path, *[CALL] * 3, replace(CALL, outcome="refused", tokens_in=0, tokens_out=0, dollars=0))
     found = summarise(path)
-    assert found == Summary([], {"answer": 3, "refused": 1}, 90, 15, 0.75)
+    assert found == StoreSummary([], {"answer": 3, "refused": 1}, 90, 15, 0.75)
     add(path, replace(CALL, name="openai/own", dollars=None))
     assert summarise(path).dollars is None, "an unknown price is not nothing"
 

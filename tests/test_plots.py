@@ -22,9 +22,9 @@ from PIL import Image
 
 from learners.run.folder import _CHANGEABLE
 from resume_gym.agents import AGENTS
-from resume_gym.apps.plot.bars import BY_WEAKNESS, Bar, by_weakness, components, draw_bars
+from resume_gym.apps.plot.bars import BY_WEAKNESS, MeanBar, by_weakness, components, draw_bars
 from resume_gym.apps.plot.plot import of_evaluation, of_run, plot
-from resume_gym.apps.plot.reading import Evaluation, Played, read_evaluations, read_run
+from resume_gym.apps.plot.reading import Evaluation, GradedEpisode, read_evaluations, read_run
 from resume_gym.apps.plot.rewards import draw_rewards
 from resume_gym.apps.plot.runs import draw_runs, grouped
 from resume_gym.apps.plot.style import apart, new_figure, save, styled
@@ -165,7 +165,7 @@ def test_many_agents_with_long_names_stay_legible() -> None:
         for i in range(9)
     ]
     played = [
-        Played(name, f"t{i}", "", noise.gauss(2, 1), {"layout": 1.0})
+        GradedEpisode(name, f"t{i}", "", noise.gauss(2, 1), {"layout": 1.0})
         for name in names
         for i in range(6)
     ]
@@ -374,7 +374,7 @@ def test_runs_that_differ_in_their_seed_are_a_group(tmp_path: Path) -> None:
 
 def test_an_agent_has_one_colour_in_all_figures() -> None:
     played = [
-        Played(name, task, "", 1.0, {"layout": 1.0} if name == "second" else {})
+        GradedEpisode(name, task, "", 1.0, {"layout": 1.0} if name == "second" else {})
         for name in ("first", "second")
         for task in "ab"
     ]
@@ -401,14 +401,14 @@ def test_runs_with_equal_folder_names_get_separate_folders(run: Path, tmp_path: 
 def test_means_and_whiskers_are_those_of_the_tasks() -> None:
     rewards = {"easy": [3.0, 5.0], "hard": [0.0, 2.0], "odd": [4.0, 4.0]}
     played = [
-        Played("a", task, "weak_verbs", reward, {"layout": 1.0})
+        GradedEpisode("a", task, "weak_verbs", reward, {"layout": 1.0})
         for task, own in rewards.items()
         for reward in own
     ]
     (bar,) = by_weakness(played)["a"].values()
     assert bar.mean == pytest.approx(3.0)
     assert bar.error == pytest.approx(2 * math.sqrt(3) / math.sqrt(3))
-    assert components(played)["a"]["layout"] == Bar(1.0, 0.0, 3)
+    assert components(played)["a"]["layout"] == MeanBar(1.0, 0.0, 3)
     assert by_weakness(played[:2])["a"]["weak_verbs"].error is None
     with styled():
         figure = draw_bars({"a": {"reward": bar}}, "title")
@@ -417,7 +417,7 @@ def test_means_and_whiskers_are_those_of_the_tasks() -> None:
 
 
 def test_the_sources_marks_stand_at_its_figures() -> None:
-    bars = {"a": {"too_long": Bar(1.0), "weak_verbs": Bar(2.0)}}
+    bars = {"a": {"too_long": MeanBar(1.0), "weak_verbs": MeanBar(2.0)}}
     with styled():
         figure = draw_bars(bars, "title", BY_WEAKNESS)
     assert figure
@@ -433,7 +433,7 @@ def test_the_sources_marks_stand_at_its_figures() -> None:
 
 def test_every_reward_is_in_the_histogram() -> None:
     for rewards in ([6.25], [-7.0, 0.5, 8.0], [0.01, 0.012, 0.013], [0.0, 900.0], [0.25] * 4):
-        played = [Played("a", str(i), "", one, {}) for i, one in enumerate(rewards)]
+        played = [GradedEpisode("a", str(i), "", one, {}) for i, one in enumerate(rewards)]
         with styled():
             figure = draw_rewards(Evaluation("title", ("a",), played, 0, ()), "title")
         bars = figure.axes[0].patches

@@ -25,7 +25,7 @@ from examples.release_notes import RULES as NOTES_RULES
 from examples.release_notes import Editor, NotesSession, make_release
 from resume_gym import Rules, Session, tool_call
 from resume_gym.apps.viewer import episode, html
-from resume_gym.apps.viewer.data import Results, UnreadableError
+from resume_gym.apps.viewer.data import FolderContents, UnreadableError
 from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.rows import make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
@@ -214,7 +214,7 @@ def test_rows_of_a_run(run):
 
 def test_a_folder_that_grows_is_read_on(tmp_path):
     folder = write_run(tmp_path / "run")
-    results = Results(folder)
+    results = FolderContents(folder)
     results.refresh()
     file = folder / "trajectories" / "step-000003.jsonl"
     first, *_ = file.read_text().splitlines()
@@ -348,7 +348,7 @@ def test_a_link_out_of_a_folder_is_followed_only_with_trust(tmp_path, name):
     (folder / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(TaskError, match=f"{name}: expected a file in the folder, it is a link"):
         read(folder).index()
-    results = Results(folder, trusted=True)
+    results = FolderContents(folder, trusted=True)
     results.refresh()
     assert len(results.rows) == STEPS * GROUP
     if name != "config.toml":  # which says whose run it is

@@ -13,7 +13,7 @@ from typing import Any
 from conftest import JOB, RESUME
 
 from resume_gym import Rules, Session, Task, Verdict, tool_call
-from resume_gym.apps.viewer.data import Results
+from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.evaluation import Episode, summarise
 from resume_gym.rewards import VERDICT_FIELDS
 from resume_gym.tasks import write_jsonl
@@ -147,8 +147,8 @@ def write_evaluation(
     return folder
 
 
-def read(folder: Path, trusted: bool = False) -> Results:
-    results = Results(folder, trusted)
+def read(folder: Path, trusted: bool = False) -> FolderContents:
+    results = FolderContents(folder, trusted)
     results.refresh()
     return results
 

@@ -16,7 +16,7 @@ from resume_gym.agents.wording import point, weak_head, without_fillers
 from resume_gym.document import wrapped_lines
 
 
-class Change(NamedTuple):
+class Replacement(NamedTuple):
     """A span of the resume and its replacement."""
 
     start: int
@@ -49,7 +49,7 @@ def next_edit(
     return next((_unique(resume, change) for change in changes), None)
 
 
-def _unique(resume: str, change: Change) -> tuple[str, str]:
+def _unique(resume: str, change: Replacement) -> tuple[str, str]:
     """Return a change as (old, new), extended by whole lines until `old` occurs once."""
     start, stop, new = change
     while resume.count(resume[start:stop]) > 1:
@@ -106,34 +106,36 @@ skills projects results certifications publications awards languages qualificati
 achievements"""
 
 
-def _cuts(resume: str, fit: Callable[[str], float], quota: int, width: int) -> Iterator[Change]:
+def _cuts(
+    resume: str, fit: Callable[[str], float], quota: int, width: int
+) -> Iterator[Replacement]:
     """Yield deletions of least loss first, those that free `quota` page lines before the others."""
     cuts = [(0.0, change) for change in _spare_sections(resume)]
     for start, line in _lines(resume):
         if start and _BULLET.match(line) and not _LABELLED.match(line):
-            cuts.append((fit(line), Change(start - 1, start + len(line), "")))
+            cuts.append((fit(line), Replacement(start - 1, start + len(line), "")))
 
-    def loss(cut: tuple[float, Change]) -> tuple[bool, float]:
+    def loss(cut: tuple[float, Replacement]) -> tuple[bool, float]:
         worth, (start, stop, _) = cut
         return wrapped_lines(resume[start + 1 : stop], width) < quota, worth
 
     return (change for _, change in sorted(cuts, key=loss))
 
 
-def _spare_sections(resume: str) -> Iterator[Change]:
+def _spare_sections(resume: str) -> Iterator[Replacement]:
     """Yield deletions of non-core sections, with the blank lines before them."""
     heads = [(start, line) for start, line in _lines(resume) if line.startswith("## ")]
     ends = [*(start for start, _ in heads), len(resume)][1:]
     for (start, line), end in zip(heads, ends, strict=True):
         if not set(_CORE.split()) & set(line.lower().split()):
             before, section = resume[:start].rstrip("\n"), resume[start:end].rstrip("\n")
-            yield Change(len(before), start + len(section), "")
+            yield Replacement(len(before), start + len(section), "")
 
 
 # Wording
 
 
-def _verbs(resume: str) -> Iterator[Change]:
+def _verbs(resume: str) -> Iterator[Replacement]:
     """Yield replacements of weak openings by the verb of the work."""
     for start, line in _lines(resume):
         if marker := _BULLET.match(line):
@@ -142,17 +144,17 @@ def _verbs(resume: str) -> Iterator[Change]:
             if head.startswith("My ") and re.search(r"^[-*+•] +I ", resume, re.MULTILINE):
                 verb = f"I {verb[0].lower()}{verb[1:]}"
             if head:
-                yield Change(start, start + len(head), verb)
+                yield Replacement(start, start + len(head), verb)
 
 
-def _wording(resume: str, fit: Callable[[str], float]) -> Iterator[Change]:
+def _wording(resume: str, fit: Callable[[str], float]) -> Iterator[Replacement]:
     """Yield bullets that start with their point and have no fillers."""
     for start, line in _lines(resume):
         if marker := _BULLET.match(line):
             old = line[marker.end() :]
             new = without_fillers(point(old, fit) or old)
             if new != old:
-                yield Change(start + marker.end(), start + len(line), new)
+                yield Replacement(start + marker.end(), start + len(line), new)
 
 
 # Formatting
@@ -182,7 +184,7 @@ def usual_dates(line: str) -> str:
 _LOOSE_HEADING = re.compile(r"\*\*([^*]+)\*\*|([A-Z][A-Z &]{3,})")
 
 
-def _formatting(resume: str) -> Iterator[Change]:
+def _formatting(resume: str) -> Iterator[Replacement]:
     """Yield lines with consistent markers, final periods, spacing, headings and dates."""
     bullets = [line for _, line in _lines(resume) if _BULLET.match(line)]
     if not bullets:
@@ -199,4 +201,4 @@ def _formatting(resume: str) -> Iterator[Change]:
         else:
             new = usual_dates(line)
         if new != line:
-            yield Change(start, start + len(line), new)
+            yield Replacement(start, start + len(line), new)

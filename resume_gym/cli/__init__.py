@@ -25,7 +25,7 @@ from resume_gym.render import visible
 from resume_gym.tasks import TaskError
 
 
-class Group(NamedTuple):
+class CommandGroup(NamedTuple):
     """A group of subcommands, such as `data generate` and `data check`."""
 
     about: str
@@ -33,7 +33,7 @@ class Group(NamedTuple):
     examples: tuple[str, ...]
 
 
-_COMMANDS: Mapping[str, Group | None] = {
+_COMMANDS: Mapping[str, CommandGroup | None] = {
     "train": None,
     "eval": None,
     "rejudge": None,
@@ -41,7 +41,7 @@ _COMMANDS: Mapping[str, Group | None] = {
     "plot": None,
     "view": None,
     "play": None,
-    "data": Group(
+    "data": CommandGroup(
         "make, import, check and share tasks",
         ("generate", "import", "check", "push"),
         (
@@ -49,7 +49,7 @@ _COMMANDS: Mapping[str, Group | None] = {
             "data check tasks.jsonl",
         ),
     ),
-    "judge": Group(
+    "judge": CommandGroup(
         "measure how reliable a judge is",
         ("calibrate", "attack", "sentinel"),
         (
@@ -192,7 +192,7 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
 
 def _add_commands(
     parser: argparse.ArgumentParser,
-    groups: Mapping[str, Group | None],
+    groups: Mapping[str, CommandGroup | None],
     words: Sequence[str],
     prefix: str = "",
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from resume_gym.cli.arguments import Commands, add_options, add_parser, positive
 from resume_gym.render import say
-from resume_gym.synthesis.generate import PROCEDURAL, Plan, generate
+from resume_gym.synthesis.generate import PROCEDURAL, Generation, generate
 from resume_gym.tasks import TaskError
 
 _GEMINI = "gemini-3-pro-preview"
@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
         if name is None:
             raise TaskError("--generator openai: expected --model, a name of a model")
         model = {**_PATIENT, "model": name, **options.client}
-    plan = Plan(
+    plan = Generation(
         generator=options.generator,
         count=options.count,
         seed=options.seed,

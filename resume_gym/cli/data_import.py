@@ -8,7 +8,7 @@ from typing import Any
 
 from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import MASKED, Commands, add_options, add_parser, print_json
-from resume_gym.corpus.assembling import PAIRINGS, Options, Report, import_resumes
+from resume_gym.corpus.assembling import PAIRINGS, ImportReport, Options, import_resumes
 from resume_gym.render import say
 from resume_gym.tasks import EVIDENCE_KINDS, WEAKNESSES, TaskError, write_jsonl
 
@@ -122,7 +122,7 @@ def _is_import(out: Path) -> bool:
     return card.is_file() and _COMMAND in card.read_text(encoding="utf-8", errors="replace")
 
 
-def _write(out: Path, report: Report, options: Options) -> None:
+def _write(out: Path, report: ImportReport, options: Options) -> None:
     """Write the tasks and their data card; replaces the tasks only after both are complete."""
     from resume_gym.corpus.card import write_card
 
@@ -135,7 +135,7 @@ def _write(out: Path, report: Report, options: Options) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _origin(report: Report, options: Options) -> dict[str, Any]:
+def _origin(report: ImportReport, options: Options) -> dict[str, Any]:
     """Return the provenance for the data card, without file names, which may name people."""
     limits = ["Nobody planted the weaknesses: a rule named them, and no fixes are known."]
     if options.mask:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from resume_gym.apps.viewer.data import Results as Stored
+from resume_gym.apps.viewer.data import FolderContents as Stored
 from resume_gym.cli.arguments import (
     Commands,
     add_judge,
@@ -24,7 +24,7 @@ from resume_gym.editing import EditSession
 from resume_gym.evaluation import Episode
 from resume_gym.evaluation.comparison import Comparison
 from resume_gym.evaluation.contest import Contest, Entry, Figures, evaluation
-from resume_gym.evaluation.loop import Job, play_all
+from resume_gym.evaluation.loop import PendingEpisode, play_all
 from resume_gym.evaluation.players import Scripted
 from resume_gym.evaluation.results import RECORD_ERRORS, Results, row_of
 from resume_gym.evaluation.table import differences_table
@@ -184,9 +184,9 @@ def _grade(
         reward = sum(step.reward for _, step in session.state.transcript)  # without the verdict
         ungraded = session.fork()
         ungraded.restore(session.state._replace(verdict=None, reward=reward))
-        jobs.append(Job(rollout, ungraded, 0))
+        jobs.append(PendingEpisode(rollout, ungraded, 0))
 
-    def take(job: Job) -> None:
+    def take(job: PendingEpisode) -> None:
         key = job.rollout, job.session.task.task_id
         if again.take(job):
             stored.episodes[key] = Episode.of(sessions[key])

@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from resume_gym.apps.viewer.data import Results
+from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.html import export, is_exported
 from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.server import PORT, serve
@@ -81,17 +81,17 @@ def _run(options: argparse.Namespace) -> None:
         server.serve_forever()
 
 
-def _export(results: Results, target: Path) -> None:
+def _export(results: FolderContents, target: Path) -> None:
     left_out = export(results, target)
     size = target.stat().st_size / 2**20
     omitted = f"; {left_out} of them only as rows of the table" if left_out else ""
     say(f"{target}: {len(results.rows)} episodes{omitted}, {size:.1f} MB, without tokens")
 
 
-def _open(folder: Path, trusted: bool) -> Results | Listing:
+def _open(folder: Path, trusted: bool) -> FolderContents | Listing:
     """Read a folder, with a progress bar on the terminal; of a list, no episodes yet."""
-    shown = open_folder(folder, partial(Results, trusted=trusted))
-    if isinstance(shown, Results):
+    shown = open_folder(folder, partial(FolderContents, trusted=trusted))
+    if isinstance(shown, FolderContents):
         with progress_bars() as bars:
             bar = bars.add_task("reading episodes", total=len(shown.files()))
             shown.refresh(lambda: bars.advance(bar))

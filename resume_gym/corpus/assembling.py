@@ -14,7 +14,7 @@ from random import Random
 
 from resume_gym.corpus.diagnosis import NO_BULLETS, Diagnosis, diagnose, fit
 from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.documents import Document, read_document
+from resume_gym.corpus.documents import ReadFile, read_document
 from resume_gym.corpus.duplicates import bare_resume, near_duplicates
 from resume_gym.corpus.masking import Masker, identity
 from resume_gym.tasks import Evidence, Task
@@ -68,7 +68,7 @@ class Made:
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """Result of an import.
 
     Attributes:
@@ -96,7 +96,7 @@ def import_resumes(
     jobs: Sequence[Path],
     evidence: Sequence[Path] = (),
     options: Options | None = None,
-) -> Report:
+) -> ImportReport:
     """Build tasks from resume and job files; writes no files.
 
     A task ID is a hash of the unmasked resume and job, so it does not depend on the order of the
@@ -110,14 +110,14 @@ def import_resumes(
         options: settings; defaults to `Options()`.
 
     Returns:
-        The tasks, and the unusable files in `Report.failed`.
+        The tasks, and the unusable files in `ImportReport.failed`.
 
     Raises:
         ValueError: a field to mask or the phone region is unknown.
         ModuleNotFoundError: masking needs a package that is not installed.
     """
     options = options or Options()
-    report = Report()
+    report = ImportReport()
     candidates = _read_all(resumes, report, outline=True)
     job_texts = {file: doc.text for file, doc in _read_all(jobs, report, outline=False).items()}
     documents = _read_all(evidence, report, outline=False)
@@ -161,9 +161,11 @@ def choose(fits: Sequence[float], pairing: str, seed: str) -> list[int]:
     return [max(range(len(fits)), key=lambda number: fits[number])]
 
 
-def _read_all(paths: Sequence[Path], report: Report, *, outline: bool) -> dict[Path, Document]:
+def _read_all(
+    paths: Sequence[Path], report: ImportReport, *, outline: bool
+) -> dict[Path, ReadFile]:
     """Read all readable files, without repeated texts."""
-    documents: dict[Path, Document] = {}
+    documents: dict[Path, ReadFile] = {}
     first: dict[str, Path] = {}
     for path in paths:
         try:
@@ -181,7 +183,7 @@ def _read_all(paths: Sequence[Path], report: Report, *, outline: bool) -> dict[P
 
 
 def _owners(
-    evidence: dict[Path, Document], resumes: dict[Path, Document], report: Report
+    evidence: dict[Path, ReadFile], resumes: dict[Path, ReadFile], report: ImportReport
 ) -> dict[Path, list[Path]]:
     """Assign each evidence document to the resume that its file name or text refers to."""
     owned: dict[Path, list[Path]] = {}
@@ -210,11 +212,11 @@ def _heading(text: str) -> str:
 
 def _masked(
     path: Path,
-    resume: Document,
-    papers: dict[Path, Document],
+    resume: ReadFile,
+    papers: dict[Path, ReadFile],
     number: int,
     options: Options,
-    report: Report,
+    report: ImportReport,
 ) -> tuple[str, tuple[Evidence, ...]]:
     """Return the resume and the evidence of one candidate, masked if requested."""
     text = resume.text
@@ -243,7 +245,7 @@ def _task_id(resume: str, job: str) -> str:
     return f"import-{sha256((resume + chr(0) + job).encode()).hexdigest()[:12]}"
 
 
-def _splits(resumes: dict[Path, Document]) -> dict[Path, str]:
+def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
     """Assign a split to each resume by the texts alone, the same for all of a candidate."""
     # Each resume maps to the representative of its group; a group is one candidate.
     group = {path: path for path in resumes}
@@ -268,7 +270,7 @@ def _splits(resumes: dict[Path, Document]) -> dict[Path, str]:
     return {path: "train" if drawn[root] % _EVAL_SHARE else "eval" for path, root in group.items()}
 
 
-def _doubt(made: Made, options: Options, report: Report) -> None:
+def _doubt(made: Made, options: Options, report: ImportReport) -> None:
     """Add notes on a task from which an agent is unlikely to learn."""
     if not made.diagnosis.bullets:
         report.notes.append((made.resume, NO_BULLETS))

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from resume_gym.corpus.check import PAGE_LINES, Report, check
+from resume_gym.corpus.check import PAGE_LINES, CheckReport, check
 from resume_gym.corpus.check_table import shown
 from resume_gym.corpus.duplicates import SHINGLE
 from resume_gym.tasks import SPLITS, WEAKNESSES, Task
@@ -102,7 +102,7 @@ def _about() -> str:
     )
 
 
-def _content(tasks: Sequence[Task], report: Report) -> Iterator[str]:
+def _content(tasks: Sequence[Task], report: CheckReport) -> Iterator[str]:
     """Yield Markdown tables of counts, lengths and evidence."""
     by_split = [(split, report.splits[split]) for split in SPLITS]
     rows = {name: [counts[name] for _, counts in by_split] for name in WEAKNESSES}
@@ -144,7 +144,7 @@ def _origin(origin: Mapping[str, Any]) -> Iterator[str]:
         yield f"| {_cell(key.replace('_', ' '))} | {_cell(text)} |"
 
 
-def _checks(report: Report) -> Iterator[str]:
+def _checks(report: CheckReport) -> Iterator[str]:
     """Yield the result of `resume-gym data check` as Markdown."""
     verdict = "fit" if report.fit else "**not fit**"
     yield (

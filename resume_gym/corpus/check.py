@@ -1,8 +1,7 @@
 """Check whether tasks are fit for training; the core of `resume-gym data check FILE`.
 
-`check` runs the detectors of `findings`, which also defines the thresholds, and returns a
-`Report`. Generated tasks may share bullets within a split, but content common to both splits would
-inflate evaluation scores.
+`check` runs the detectors of `findings`, which also defines the thresholds. Generated tasks may
+share bullets within a split, but content common to both splits would inflate evaluation scores.
 """
 
 import json
@@ -36,7 +35,7 @@ JUDGED = 100
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     """Statistics of a set of tasks, and the problems found in it.
 
     Attributes:
@@ -70,7 +69,7 @@ def check(
     bad: Sequence[Finding] = (),
     threshold: float = THRESHOLD,
     page_lines: int = PAGE_LINES,
-) -> Report:
+) -> CheckReport:
     """Check tasks.
 
     Args:
@@ -93,7 +92,7 @@ def check(
         *idle_repairs(judged, RubricJudge()),
         *ungrounded_figures(tasks),
     ]
-    return Report(
+    return CheckReport(
         tasks=len(tasks),
         splits={split: _weaknesses(tasks, split) for split in SPLITS},
         page_lines=page_lines,

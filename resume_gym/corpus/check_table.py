@@ -5,14 +5,14 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from resume_gym.corpus.check import Report
+from resume_gym.corpus.check import CheckReport
 from resume_gym.corpus.findings import Finding
 from resume_gym.tasks import WEAKNESSES
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
-def print_report(console: Console, report: Report) -> None:
+def print_report(console: Console, report: CheckReport) -> None:
     """Print a report: counts and findings."""
     show = partial(console.print, highlight=False, soft_wrap=True)
     if report.tasks:
@@ -38,7 +38,7 @@ def shown(finding: Finding) -> list[str]:
     return [*finding.examples, *([f"and {more} more"] if more and finding.examples else [])]
 
 
-def _counts(report: Report) -> Table:
+def _counts(report: CheckReport) -> Table:
     grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
     grid.add_column("Tasks")
     for split in report.splits:

@@ -31,7 +31,7 @@ _LOCKED = "EncryptedPackage".encode("utf-16-le")  # OLE stream of an encrypted .
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ReadFile:
     """The content of a file.
 
     Attributes:
@@ -53,7 +53,7 @@ class Document:
     raw: bytes = b""
 
 
-def read_document(path: Path, *, outline: bool = True) -> Document:
+def read_document(path: Path, *, outline: bool = True) -> ReadFile:
     """Read a file.
 
     Args:
@@ -75,7 +75,7 @@ def read_document(path: Path, *, outline: bool = True) -> Document:
     found = read_apart(kind, data, outline)
     contacts = (("names", path.stem), *map(tuple, found["contacts"]))
     blocks = tuple(map(tuple, found["blocks"]))
-    return Document(found["text"], kind, tuple(found["notes"]), contacts, blocks, data)
+    return ReadFile(found["text"], kind, tuple(found["notes"]), contacts, blocks, data)
 
 
 def _bytes(path: Path, most: int) -> bytes:

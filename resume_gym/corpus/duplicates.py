@@ -18,7 +18,7 @@ _ABOVE_FIRST_SECTION = 6  # first lines of a resume, which may be contact data
 _CONTACT_WORDS = 25  # a longer line contains more than contact data
 
 
-class Pair(NamedTuple):
+class SimilarPair(NamedTuple):
     """Two tasks with similar texts.
 
     Attributes:
@@ -56,7 +56,7 @@ def _is_contact(line: str) -> bool:
 
 def near_duplicates(
     texts: Mapping[str, str], others: Mapping[str, str], threshold: float
-) -> tuple[list[Pair], list[Pair]]:
+) -> tuple[list[SimilarPair], list[SimilarPair]]:
     """Find near-duplicates within `texts`, and between `others` and `texts`.
 
     Each text forms at most one pair, with the most similar earlier text. Equal texts are pairs too.
@@ -80,13 +80,16 @@ def near_duplicates(
         shared = ceil(threshold * len(own) - _ROUNDING)
         return sorted(sorted(own), key=frequency.__getitem__)[: len(own) - shared + 1]
 
-    def nearest(key: str) -> list[Pair]:
+    def nearest(key: str) -> list[SimilarPair]:
         candidates = {other for shingle in rarest(key) for other in index.get(shingle, ())}
-        found = (Pair(key, other, _jaccard(shingles[key], shingles[other])) for other in candidates)
+        found = (
+            SimilarPair(key, other, _jaccard(shingles[key], shingles[other]))
+            for other in candidates
+        )
         near = [pair for pair in found if pair.similarity >= threshold]
         return [min(near, key=lambda pair: (-pair.similarity, pair.other_id))] if near else []
 
-    within: list[Pair] = []
+    within: list[SimilarPair] = []
     for key in texts:
         within += nearest(key)  # before it is indexed, to compare with earlier texts only
         for shingle in rarest(key):

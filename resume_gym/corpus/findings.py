@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from resume_gym.corpus.duplicates import Pair, bare, bare_resume, near_duplicates
+from resume_gym.corpus.duplicates import SimilarPair, bare, bare_resume, near_duplicates
 from resume_gym.document import wrapped_lines
 from resume_gym.editing import Rules
 from resume_gym.judges import Judge, JudgeRefused
@@ -125,7 +125,7 @@ def _names(task: Task) -> list[str]:
     return [name for name in found if isinstance(name, str)]
 
 
-def _pairs(pairs: Sequence[Pair]) -> list[str]:
+def _pairs(pairs: Sequence[SimilarPair]) -> list[str]:
     ordered = sorted(pairs, key=lambda pair: -pair.similarity)
     return [f"{p.task_id} and {p.other_id} ({p.similarity:.2f})" for p in ordered]
 

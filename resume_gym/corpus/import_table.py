@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from resume_gym.corpus.assembling import Made, Report
+from resume_gym.corpus.assembling import ImportReport, Made
 from resume_gym.corpus.masking import FIELDS
 from resume_gym.terminal import Terminal
 
@@ -29,7 +29,7 @@ _KEY = (
 )
 
 
-def to_json(report: Report) -> dict[str, Any]:
+def to_json(report: ImportReport) -> dict[str, Any]:
     """Return the report of an import as JSON values."""
     tasks = [
         {
@@ -59,7 +59,7 @@ def to_json(report: Report) -> dict[str, Any]:
     return {"tasks": tasks, "masked": masked, "notes": notes, "failed": failed}
 
 
-def print_report(report: Report, out: Path) -> None:
+def print_report(report: ImportReport, out: Path) -> None:
     """Print the report of an import; `out` is the path of the task file."""
     console = Terminal()
     if report.made:
@@ -103,7 +103,7 @@ def _tasks(made: list[Made]) -> Table:
     return table
 
 
-def _masking(report: Report) -> Table:
+def _masking(report: ImportReport) -> Table:
     """Build a table of the replacements by file and field."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("masked in", overflow="fold")

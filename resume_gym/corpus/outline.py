@@ -19,7 +19,7 @@ from resume_gym.text.lines import LEXICON
 Hint = Literal["", "name", "heading", "entry", "bullet"]
 
 
-class Row(NamedTuple):
+class OutlineRow(NamedTuple):
     """A row of a document.
 
     Attributes:
@@ -144,7 +144,7 @@ def is_dated(text: str) -> bool:
     return any(_WHEN.fullmatch(part) for part in parts) and _short(parts)
 
 
-def write_markdown(rows: Iterable[Row]) -> str:
+def write_markdown(rows: Iterable[OutlineRow]) -> str:
     """Convert rows to Markdown: "# Name", contact line, "## Section", "### Job", "- bullet"."""
     rows = [row for row in rows if row.text.strip()]
     while rows and rows[0].text.strip().rstrip(":").lower() in TITLES:
@@ -154,7 +154,7 @@ def write_markdown(rows: Iterable[Row]) -> str:
     first = next((n for n, row in enumerate(rows) if row.hint == "heading"), len(rows))
     blocks, used = _head(rows[:first])
     section = ""
-    pending: list[Row] = []
+    pending: list[OutlineRow] = []
     for row in rows[used:]:
         if row.hint not in ("heading", "bullet"):
             pending.append(row)
@@ -177,7 +177,7 @@ def write_markdown(rows: Iterable[Row]) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _head(rows: Sequence[Row]) -> tuple[list[_Block], int]:
+def _head(rows: Sequence[OutlineRow]) -> tuple[list[_Block], int]:
     """Return the blocks of the name and the contact line, and the number of rows used."""
     if not rows:
         return [], 0
@@ -212,7 +212,7 @@ def _columns(text: str) -> list[str]:
     return [part for part in parts if part not in ("", "|", "•", "·")]
 
 
-def _body(rows: Sequence[Row], section: str, before_bullets: bool) -> Iterator[_Block]:
+def _body(rows: Sequence[OutlineRow], section: str, before_bullets: bool) -> Iterator[_Block]:
     """Yield the rows between two bullets or headings as job headers, lists or paragraphs."""
     if any(word in section for word in _LISTS) and len(rows) > 1:
         for label, *words in filter(None, (_columns(row.text) for row in rows)):
@@ -229,9 +229,9 @@ def _body(rows: Sequence[Row], section: str, before_bullets: bool) -> Iterator[_
             yield "text", " | ".join(_columns(row.text))
 
 
-def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
+def _groups(rows: Sequence[OutlineRow]) -> Iterator[list[OutlineRow]]:
     """Group rows: a gap, an entry hint, or a dated row after prose starts a group."""
-    group: list[Row] = []
+    group: list[OutlineRow] = []
     for row in rows:
         after_prose = bool(group) and not _is_head(group[-1]) and _is_head(row)
         new_date = after_prose and bool(_DATED.search(row.text))
@@ -245,14 +245,14 @@ def _groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
         yield group
 
 
-def _is_head(row: Row) -> bool:
+def _is_head(row: OutlineRow) -> bool:
     text = row.text.strip()
     words = len(text.split())
     # A short row may end with a period: "Globex Inc."
     return words <= _MOST_WORDS and (words <= 4 or not text.endswith((".", ";")))
 
 
-def _head_size(group: Sequence[Row], before_bullets: bool) -> int:
+def _head_size(group: Sequence[OutlineRow], before_bullets: bool) -> int:
     """Return the number of rows at the start of a group that form a job header."""
     size = next((n for n, row in enumerate(group[:3]) if not _is_head(row)), min(3, len(group)))
     dates = sum(bool(_DATED.search(row.text)) for row in group[:size])
@@ -264,7 +264,7 @@ def _head_size(group: Sequence[Row], before_bullets: bool) -> int:
     return size if more and (dates or before_bullets) else 0
 
 
-def _entry(rows: Sequence[Row]) -> Iterator[_Block]:
+def _entry(rows: Sequence[OutlineRow]) -> Iterator[_Block]:
     """Yield a job header: title and employer as the heading, then place and dates."""
     heads: list[str] = []
     rest: list[str] = []

@@ -16,12 +16,12 @@ from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.outline import (
     PAGE_NUMBER,
     Hint,
-    Row,
+    OutlineRow,
     clean,
     looks_like_heading,
     split_bullet,
 )
-from resume_gym.corpus.plain_text import Line, join_lines
+from resume_gym.corpus.plain_text import PageLine, join_lines
 from resume_gym.user_errors import missing
 
 _MOST_PAGES = 50
@@ -43,7 +43,7 @@ class _Run(NamedTuple):
     bold: bool
 
 
-def pdf_rows(data: bytes) -> tuple[list[Row], list[str]]:
+def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     """Return the rows of a PDF, and notes on unreadable content.
 
     Raises:
@@ -256,7 +256,7 @@ def _dated(runs: Sequence[_Run]) -> bool:
     return 2 * sum(bool(_DATE.search(run.text)) for run in runs) > len(runs)
 
 
-def _lines(columns: Sequence[Sequence[_Run]]) -> list[Line]:
+def _lines(columns: Sequence[Sequence[_Run]]) -> list[PageLine]:
     """Return the lines of all columns, with gaps and hints."""
     lines = [(line, column) for column in columns for line in _by_line(column)]
     runs = [run for line, _ in lines for run in line]
@@ -276,13 +276,13 @@ def _lines(columns: Sequence[Sequence[_Run]]) -> list[Line]:
     steps = [step for step in steps if step > 0]
     # The lower quartile is the usual distance, since larger steps are gaps between paragraphs.
     space = steps[len(steps) // 4] if steps else 12.0
-    found: list[Line] = []
+    found: list[PageLine] = []
     top = 0.0
     for line, column in lines:
         first = line[0]
         named = first.size == largest > 1.15 * body
         found.append(
-            Line(
+            PageLine(
                 "\t".join(run.text for run in line),
                 first.x0,
                 line[-1].x1,

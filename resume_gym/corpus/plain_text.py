@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from resume_gym.corpus.outline import (
     Hint,
-    Row,
+    OutlineRow,
     is_contact,
     is_dated,
     looks_like_heading,
@@ -21,7 +21,7 @@ _LONGEST = 60  # characters of a word
 _LONG = 30  # minimum characters of a line that was wrapped before a capital
 
 
-class Line(NamedTuple):
+class PageLine(NamedTuple):
     """A line of a page; lengths are in characters for plain text, in points for PDF files.
 
     Attributes:
@@ -45,11 +45,11 @@ class Line(NamedTuple):
     style: tuple[float, bool] = (0.0, False)
 
 
-def text_rows(text: str) -> list[Row]:
+def text_rows(text: str) -> list[OutlineRow]:
     """Convert plain text to rows; capitals, known names and underlines mark headings."""
     source = [line.rstrip().expandtabs(4) for line in text.split("\n")]
     edge = max(map(len, source))
-    lines: list[Line] = []
+    lines: list[PageLine] = []
     gap = False
     for line, below in pairwise([*source, ""]):
         body = line.strip()
@@ -60,7 +60,7 @@ def text_rows(text: str) -> list[Row]:
         hint: Hint = "heading" if underlined or looks_like_heading(body) else ""
         columns = re.sub(" {3,}", "\t", body)
         left = len(line) - len(line.lstrip())
-        lines.append(Line(columns, left, len(line), edge, gap=gap, hint=hint))
+        lines.append(PageLine(columns, left, len(line), edge, gap=gap, hint=hint))
         gap = False
     return join_lines(lines)
 
@@ -69,12 +69,12 @@ def _is_rule(line: str) -> bool:
     return len(line) > 2 and set(line) in _RULES
 
 
-def join_lines(lines: Sequence[Line]) -> list[Row]:
+def join_lines(lines: Sequence[PageLine]) -> list[OutlineRow]:
     """Convert lines in reading order to rows, joining wrapped lines."""
-    rows: list[Row] = []
+    rows: list[OutlineRow] = []
     texts: list[list[str]] = []  # the lines of each row
     indents: list[float] = []  # of the enclosing bullets, outermost first
-    before: Line | None = None
+    before: PageLine | None = None
     # A hyphen that also occurs within a line is part of the word.
     words = {word.rstrip(",.;:)") for line in lines for word in line.text.split()}
     compounds = {word for word in words if "-" in word}
@@ -83,20 +83,20 @@ def join_lines(lines: Sequence[Line]) -> list[Row]:
         if marker:
             outer = [indent for indent in indents if indent < line.left - line.letter / 2]
             indents = [*outer, line.left]
-            rows.append(Row(text, "bullet", len(outer), line.gap, marker))
+            rows.append(OutlineRow(text, "bullet", len(outer), line.gap, marker))
             texts.append([text])
         elif before and _continues(rows[-1], before, line, indents):
             above = texts[-1]
             above[-1:] = _joined(above[-1], line.text, compounds)
         else:
-            rows.append(Row(line.text, line.hint, gap=line.gap))
+            rows.append(OutlineRow(line.text, line.hint, gap=line.gap))
             texts.append([line.text])
             indents = []
         before = line
     return [row._replace(text=" ".join(text)) for row, text in zip(rows, texts, strict=True)]
 
 
-def _continues(row: Row, before: Line, line: Line, indents: Sequence[float]) -> bool:
+def _continues(row: OutlineRow, before: PageLine, line: PageLine, indents: Sequence[float]) -> bool:
     """Return whether a line continues the row that ends in the line `before`."""
     if line.gap or "\t" in line.text or line.style != before.style:
         return False

@@ -30,7 +30,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
         outline: whether to convert plain text to a Markdown resume instead of keeping its lines.
 
     Returns:
-        The fields text, notes, contacts and blocks of a `documents.Document`.
+        The fields text, notes, contacts and blocks of a `documents.ReadFile`.
 
     Raises:
         DocumentError: the file is empty, too long, damaged or not of its format.

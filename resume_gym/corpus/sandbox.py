@@ -44,7 +44,7 @@ def read_apart(kind: str, data: bytes, outline: bool, limits: Limits | None = No
     """Convert a file in a child process; see `corpus.readers.convert`.
 
     Returns:
-        The fields of a `readers.Document` as JSON values.
+        The fields of a `documents.ReadFile` as JSON values.
 
     Raises:
         DocumentError: the reader refuses the file, or reaches a limit, which the message names.

@@ -17,7 +17,7 @@ from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.outline import (
     PAGE_NUMBER,
     Hint,
-    Row,
+    OutlineRow,
     clean,
     is_dated,
     link,
@@ -37,7 +37,7 @@ p[style-name='List Number 3']:ordered-list(1) => ul|ol > li > ul|ol > li > ol > 
 """
 
 
-def word_rows(data: bytes) -> tuple[list[Row], list[str]]:
+def word_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     """Return the rows of a Word file, and notes on omitted content.
 
     Raises:
@@ -96,14 +96,14 @@ def _check_parts(archive: zipfile.ZipFile) -> None:
             raise DocumentError(f"expected at most {_MOST_XML:,} bytes of XML, got {size:,}")
 
 
-def _margin(archive: zipfile.ZipFile, place: str) -> list[Row]:
+def _margin(archive: zipfile.ZipFile, place: str) -> list[OutlineRow]:
     """Return the distinct paragraphs of the headers or footers, without page numbers."""
     names = sorted(name for name in archive.namelist() if re.match(rf"word/{place}\d*\.xml", name))
     paragraphs = [
         p for name in names for p in ElementTree.fromstring(archive.read(name)).iter(f"{_W}p")
     ]
     texts = dict.fromkeys(clean("".join(_margin_text(p))).strip() for p in paragraphs)
-    return [Row(text) for text in texts if text and not PAGE_NUMBER.fullmatch(text)]
+    return [OutlineRow(text) for text in texts if text and not PAGE_NUMBER.fullmatch(text)]
 
 
 def _margin_text(element: ElementTree.Element) -> Iterator[str]:
@@ -130,14 +130,14 @@ def _body_text(archive: zipfile.ZipFile) -> Iterator[str]:
         stack += [child for child, tag in zip(element, tags, strict=True) if tag not in hidden]
 
 
-def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[Row]:
+def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[OutlineRow]:
     """Yield the rows of the paragraphs, lists and tables of an HTML element, in order."""
     gap = False
     for element in parent:
         if element.tag in ("ul", "ol"):
             for item in element:
                 text = " ".join(_text(item).split())
-                yield Row(split_bullet(text)[1], "bullet", level, gap)
+                yield OutlineRow(split_bullet(text)[1], "bullet", level, gap)
                 yield from _rows(item, level + 1)
                 gap = False
         elif element.tag == "table":
@@ -148,12 +148,12 @@ def _rows(parent: ElementTree.Element, level: int = 0) -> Iterator[Row]:
             for line in lines:
                 marker, text = split_bullet(line)
                 hint: Hint = "bullet" if marker else _hint(element, text)
-                yield Row(text, hint, gap=gap, marker=marker or "-")
+                yield OutlineRow(text, hint, gap=gap, marker=marker or "-")
                 gap = False
             gap = not lines
 
 
-def _table(table: ElementTree.Element) -> Iterator[Row]:
+def _table(table: ElementTree.Element) -> Iterator[OutlineRow]:
     """Yield the rows of a table: cells of one row become columns, others follow each other."""
     for line in (*table.iterfind("tr"), *table.iterfind("*/tr")):
         cells = [cell for cell in map(list, map(_rows, line)) if cell]
@@ -163,7 +163,7 @@ def _table(table: ElementTree.Element) -> Iterator[Row]:
             text = f"{head.text}\t{cells[0][0].text}"
             cells = [[head._replace(text=text, hint="entry" if rest else ""), *rest], *cells[2:]]
         if len(cells) > 1 and all(len(cell) == 1 and cell[0].hint != "bullet" for cell in cells):
-            yield Row("\t".join(cell[0].text for cell in cells), gap=True)
+            yield OutlineRow("\t".join(cell[0].text for cell in cells), gap=True)
             continue
         for cell in cells:
             yield cell[0]._replace(gap=True)

@@ -17,7 +17,7 @@ from resume_gym.agents import AGENTS
 from resume_gym.editing import EditSession, Rules
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation.comparison import Comparison, Statistics, compare, statistics_of
-from resume_gym.evaluation.loop import Job, episode_seed, evaluate, play_all
+from resume_gym.evaluation.loop import PendingEpisode, episode_seed, evaluate, play_all
 from resume_gym.evaluation.players import Player
 from resume_gym.evaluation.results import FORMAT, RECORD_ERRORS, Results, check_row, digest, row_of
 from resume_gym.evaluation.summary import Episode, Summary, summarise
@@ -151,20 +151,22 @@ class Entry:
     failures: dict[tuple[int, str], str] = field(default_factory=dict)
     waiting: dict[tuple[int, str], EditSession[Any, Any]] = field(default_factory=dict)
 
-    def left(self, contest: Contest) -> Iterator[Job]:
+    def left(self, contest: Contest) -> Iterator[PendingEpisode]:
         """Yield the episodes still to play or grade, in rounds of one rollout of every task."""
         for rollout, task in product(range(contest.rollouts), contest.tasks):
             key = rollout, task.task_id
             if key not in self.episodes:
                 session = self.waiting.get(key) or contest.session_type(task, contest.rules)
-                yield Job(rollout, session, episode_seed(contest.seed, rollout, task.task_id))
+                yield PendingEpisode(
+                    rollout, session, episode_seed(contest.seed, rollout, task.task_id)
+                )
 
     def spent(self) -> dict[str, Usage]:
         """Return requests, tokens and cost of "agent" and "judge" in this process, if models."""
         both = {"agent": self.usage(), "judge": self.judge_usage}
         return {name: usage for name, usage in both.items() if usage is not None}
 
-    def take(self, job: Job) -> Episode | None:
+    def take(self, job: PendingEpisode) -> Episode | None:
         """Store the outcome of an episode; return None if it failed."""
         key = job.rollout, job.session.task.task_id
         if job.failure:
@@ -234,7 +236,7 @@ def play_entry(
     """
     before: Usage | None = getattr(contest.judge, "usage", None)
 
-    def take(job: Job) -> None:
+    def take(job: PendingEpisode) -> None:
         episode = entry.take(job)
         if before:
             entry.judge_usage = contest.judge.usage - before  # type: ignore[attr-defined]

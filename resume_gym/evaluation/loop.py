@@ -38,7 +38,7 @@ _RETRY_S, _MAX_RETRY_S = 0.5, 30.0  # first and longest pause before a judge is 
 
 
 @dataclass
-class Job:
+class PendingEpisode:
     """One episode to play and grade.
 
     Attributes:
@@ -97,11 +97,13 @@ def evaluate(
         JudgeError: the judge returned no verdict; a failure never becomes a reward.
     """
     jobs = [
-        Job(rollout, session_type(task, rules), episode_seed(seed, rollout, task.task_id))
+        PendingEpisode(
+            rollout, session_type(task, rules), episode_seed(seed, rollout, task.task_id)
+        )
         for rollout, task in product(range(rollouts), tasks)
     ]
 
-    def ended(job: Job) -> None:
+    def ended(job: PendingEpisode) -> None:
         if job.error:
             raise job.error
 
@@ -122,10 +124,10 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 async def play_all(
     player: Player,
-    jobs: Iterable[Job],
+    jobs: Iterable[PendingEpisode],
     judge: Judge,
     max_concurrency: int,
-    ended: Callable[[Job], object],
+    ended: Callable[[PendingEpisode], object],
 ) -> None:
     """Play and grade episodes concurrently.
 
@@ -173,7 +175,7 @@ async def play_all(
     raise failures[0]
 
 
-async def _play_and_grade(player: Player, job: Job, judge: Judge) -> None:
+async def _play_and_grade(player: Player, job: PendingEpisode, judge: Judge) -> None:
     """Play and grade an episode, or set `job.error`."""
     session = job.session
     try:

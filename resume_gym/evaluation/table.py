@@ -19,7 +19,7 @@ LABELS, COLUMN = 33, _FIGURE + 3
 """Width of the labels, and least width of an agent's column, in characters."""
 
 
-class Section(NamedTuple):
+class TableSection(NamedTuple):
     """A section of the table: its title, and the cells of each row by label."""
 
     title: str
@@ -33,7 +33,7 @@ def sections(
     details: bool = False,
     floor: float | None = None,
     errors: bool = False,
-) -> list[Section]:
+) -> list[TableSection]:
     """Return the table as text; `Returns`, without edited documents, have fewer rows.
 
     Args:
@@ -70,7 +70,7 @@ def sections(
     cells["Models asked by this command"] = _spent(
         [(spent or {}).get(name, {}) for name in summaries]
     )
-    return [Section(title, rows) for title, rows in cells.items() if rows]
+    return [TableSection(title, rows) for title, rows in cells.items() if rows]
 
 
 def table(

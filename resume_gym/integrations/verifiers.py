@@ -27,7 +27,7 @@ from resume_gym.tools import with_calls
 _TLS = ssl.create_default_context()  # takes 25 ms, too long for every turn
 
 
-class Row(vf.TaskData):  # type: ignore[misc]
+class TaskRow(vf.TaskData):  # type: ignore[misc]
     """Data of a task."""
 
     task_id: str
@@ -41,7 +41,7 @@ class GymTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     gym_kwargs: dict[str, Any] = {}  # noqa: RUF012
 
 
-class GymTaskset(vf.Taskset[vf.Task[Row], GymTasksetConfig]):  # type: ignore[misc]
+class GymTaskset(vf.Taskset[vf.Task[TaskRow], GymTasksetConfig]):  # type: ignore[misc]
     """The tasks of an environment."""
 
     def __init__(self, config: GymTasksetConfig) -> None:
@@ -56,7 +56,7 @@ class GymTaskset(vf.Taskset[vf.Task[Row], GymTasksetConfig]):  # type: ignore[mi
         texts = {"prompt": session.prompt, "system_prompt": session.system_prompt}
         tools = [dict(tool) for tool in session.tools]
         task_id = session.task.task_id
-        return vf.Task[Row](Row(name=task_id, task_id=task_id, tools=tools, **texts))
+        return vf.Task[TaskRow](TaskRow(name=task_id, task_id=task_id, tools=tools, **texts))
 
 
 class ChatHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]

@@ -165,7 +165,7 @@ class _Answer(_Part):
     code: str
 
 
-class Difference(_Part):
+class ListedDifference(_Part):
     """A difference between A and B; one of the quotations may be empty."""
 
     number: int
@@ -186,7 +186,7 @@ class Graded(_Part):
 class ComparisonAnswer(_Answer):
     """Answer to `comparison_prompt`: the differences, then a grade for each field."""
 
-    changes: list[Difference] = Field(max_length=40)
+    changes: list[ListedDifference] = Field(max_length=40)
     clarity: Graded
     quantification: Graded
     jd_alignment: Graded
@@ -194,7 +194,7 @@ class ComparisonAnswer(_Answer):
     preference: Graded
 
 
-class Claim(_Part):
+class ListedClaim(_Part):
     """An unsupported claim of a revision."""
 
     quote: str
@@ -206,7 +206,7 @@ class SupportAnswer(_Answer):
     """Answer to `support_prompt`: the changes, then the unsupported claims."""
 
     changes: list[str] = Field(max_length=200)
-    claims: list[Claim] = Field(max_length=20)
+    claims: list[ListedClaim] = Field(max_length=20)
     answer: Literal["supported", "unsupported"]
     confidence: Confidence
 
@@ -382,7 +382,7 @@ def read_comparison(answer: str, prompt: Prompt, a: str, b: str) -> ComparisonAn
     return parsed
 
 
-def _look_up(change: Difference, a: str, b: str) -> None:
+def _look_up(change: ListedDifference, a: str, b: str) -> None:
     """Raise ValueError unless the quotations of a change occur in their texts."""
     quotes = ((change.quote_a, "A", a), (change.quote_b, "B", b))
     if not any(quote.strip() for quote, _, _ in quotes):

@@ -59,7 +59,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class StoreSummary:
     """Statistics of a store.
 
     Attributes:
@@ -185,7 +185,7 @@ def _reader(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_S)
 
 
-def summarise(path: str | Path) -> Summary:
+def summarise(path: str | Path) -> StoreSummary:
     """Summarise the answers and calls of a store.
 
     Raises:
@@ -203,4 +203,6 @@ def summarise(path: str | Path) -> Summary:
         raise Misconfigured(f"store {str(path)!r}: {problem}") from None
     tokens_in, tokens_out, spent, known = row
     dollars = None if known == 0 else spent
-    return Summary([name for (name,) in served], counts, int(tokens_in), int(tokens_out), dollars)
+    return StoreSummary(
+        [name for (name,) in served], counts, int(tokens_in), int(tokens_out), dollars
+    )

@@ -42,7 +42,7 @@ _LINES, _OFTEN = 20, 10
 
 
 @dataclass(frozen=True)
-class Plan:
+class Generation:
     """The specification of a corpus.
 
     Attributes:
@@ -97,7 +97,7 @@ class Plan:
         return {**chosen, **wording, "model": model}
 
 
-def generate(plan: Plan) -> int:
+def generate(plan: Generation) -> int:
     """Write the corpus, its manifest and its data card; resume an interrupted run.
 
     Returns:
@@ -129,7 +129,7 @@ def generate(plan: Plan) -> int:
     return len(tasks)
 
 
-def _draw(plan: Plan) -> dict[str, Outcome]:
+def _draw(plan: Generation) -> dict[str, Outcome]:
     """Generate all tasks from the content bank."""
     outcomes: dict[str, Outcome] = {}
     for index in range(plan.count):
@@ -140,7 +140,7 @@ def _draw(plan: Plan) -> dict[str, Outcome]:
     return outcomes
 
 
-def _client(plan: Plan) -> "Client":
+def _client(plan: Generation) -> "Client":
     from resume_gym.llm.client import make_client
 
     server = {"base_url": plan.base_url} if plan.base_url else {}
@@ -153,7 +153,7 @@ def _client(plan: Plan) -> "Client":
         raise TaskError(f"--client: {problem}") from None
 
 
-def _ask(plan: Plan) -> dict[str, Outcome]:
+def _ask(plan: Generation) -> dict[str, Outcome]:
     """Have a model write all tasks; those whose answers are stored send no request."""
     from resume_gym.synthesis.model_written import write_tasks
 
@@ -185,7 +185,7 @@ def _ask(plan: Plan) -> dict[str, Outcome]:
     return outcomes
 
 
-def _report(plan: Plan, settled: int, cost: str = "") -> None:
+def _report(plan: Generation, settled: int, cost: str = "") -> None:
     """Show on stderr how many tasks are made or skipped, once in a while."""
     if settled % max(_OFTEN, plan.count // _LINES) == 0 and settled < plan.count:
         _print(f"{plan.out}: {settled} of {plan.count} tasks{cost}", stderr=True)

@@ -145,7 +145,7 @@ def size_of(name: str, level: int | None = None) -> Size:
     )
 
 
-class Plan(NamedTuple):
+class TaskPlan(NamedTuple):
     """The fixed properties of a task."""
 
     task_id: str
@@ -192,7 +192,7 @@ def generate_task(
     key = f"{size}-{split}-{seed}"
     task_id = f"{key}-{index:06d}" + (f"-level-{level}" if level else "")
     weakness = WEAKNESSES[index % len(WEAKNESSES)]
-    plan = Plan(task_id, index, weakness, split, size_of(size, level), level)
+    plan = TaskPlan(task_id, index, weakness, split, size_of(size, level), level)
     role = stratum(load_roles(), f"{key}-role", index)
     level = stratum(range(len(LEVELS)), f"{key}-level", index)
     vertical = stratum(load_verticals(), f"{key}-vertical", index)
@@ -250,7 +250,7 @@ def _echoes(text: str) -> bool:
     return re.search(opening, text, re.MULTILINE) is not None
 
 
-def _draft(plan: Plan, candidate: Candidate, key: str, rng: Random) -> Task | None:
+def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task | None:
     """Draw a task without the checks of `is_sound`; None if there are too few deeds."""
     size, split = plan.size, plan.split
     chosen = _choose(plan, candidate, key, rng)
@@ -297,7 +297,7 @@ class _Chosen(NamedTuple):
     weak: bool
 
 
-def _choose(plan: Plan, candidate: Candidate, key: str, rng: Random) -> list[_Chosen] | None:
+def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list[_Chosen] | None:
     """Choose deeds for each job, in the order of the resume; None if there are too few."""
     size, spoils = plan.size, plan.weakness in SPOILING
     total = rng.randint(*(size.kept if plan.weakness == "too_long" else size.bullets))
@@ -353,7 +353,7 @@ def _turn(deeds: Sequence[Deed], split: str, key: str, turn: int) -> list[Deed]:
 
 
 def _write_bullets(
-    plan: Plan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
+    plan: TaskPlan, candidate: Candidate, chosen: Sequence[_Chosen], rng: Random
 ) -> list[Done] | None:
     """Write the bullets of each job and return the deeds behind them; None if no bullet fits."""
     voice: Callable[[str], str] = in_first_person if rng.random() < FIRST_PERSON else str
@@ -424,7 +424,7 @@ def _shares(total: int, jobs: Sequence[Job]) -> list[int]:
     return [total - sum(middle) - oldest, *middle, oldest]
 
 
-def _pad(plan: Plan, candidate: Candidate, rng: Random) -> list[str]:
+def _pad(plan: TaskPlan, candidate: Candidate, rng: Random) -> list[str]:
     """Insert padding between the good bullets and return the superfluous sections."""
     size = plan.size
     bullets, sections = load_padding(plan.split)

@@ -59,7 +59,7 @@ Play = Callable[[Script, str], Played]
 """Plays a script through an adapter; the second argument is the specification of the judge."""
 
 
-class Unavailable:
+class FailingJudge:
     """A judge that fails."""
 
     name = "unavailable"

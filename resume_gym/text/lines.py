@@ -153,7 +153,7 @@ class Number(NamedTuple):
         return self.unit == claim.unit or (claim.unit == "" and self.unit != "%")
 
 
-class Name(NamedTuple):
+class ProperName(NamedTuple):
     """A word that looks like the name of a tool, an employer or a school.
 
     `head` is set if the start of a sentence may also explain its capital letter.
@@ -175,7 +175,7 @@ class Content:
     stems: frozenset[str]  # stems of content words and their parts
     numbers: tuple[Number, ...]
     values: frozenset[float]  # values of `numbers`
-    names: tuple[Name, ...]
+    names: tuple[ProperName, ...]
     dates: frozenset[str]  # formats of the dates: "Jan 2020", "01/2020", ...
 
     @property
@@ -246,7 +246,7 @@ def read(body: str) -> Content:
     words: list[str] = []
     tokens: list[str] = []
     numbers: list[Number] = []
-    names: list[Name] = []
+    names: list[ProperName] = []
     dates: set[str] = set()
     end = None  # end offset of the previous number, to recognize ranges
     for token in _TOKEN.finditer(body):
@@ -256,7 +256,7 @@ def read(body: str) -> Content:
             tokens += _pieces(words[-1])
             _read_word(body, token, names)
         elif kind == "url":
-            names.append(Name(token[0].rstrip(".,;)"), False))
+            names.append(ProperName(token[0].rstrip(".,;)"), False))
             tokens.append(names[-1].text.lower())
         elif token["val"] or token["spelt"]:
             before = numbers[-1:]
@@ -339,14 +339,14 @@ def parts(word: str) -> list[str]:
     return [word] if len(pieces) < 2 else [word, *pieces]
 
 
-def _read_word(body: str, token: re.Match[str], names: list[Name]) -> None:
+def _read_word(body: str, token: re.Match[str], names: list[ProperName]) -> None:
     text = token["word"]
     if text.islower() and text.isalpha():
         return
     head = _is_head(body, token.start())
     for piece in _HYPHEN.split(text):
         if is_name_like(piece, head):
-            names.append(Name(piece.removesuffix("'s"), head))
+            names.append(ProperName(piece.removesuffix("'s"), head))
 
 
 def _is_head(body: str, start: int) -> bool:

@@ -121,7 +121,7 @@ def core(content: Content) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class Formatting:
     """The formatting of most lines in a text."""
 
     marker: str
@@ -131,12 +131,12 @@ class Habits:
     capital: bool
 
 
-def habits(lines: Sequence[Line]) -> Habits:
+def habits(lines: Sequence[Line]) -> Formatting:
     """Return the formatting of most lines in a text, for comparison with single lines."""
     bullets = [line for line in lines if line.kind in ("bullet", "skills") and line.style]
     prose = [line for line in bullets if line.kind == "bullet"]
     dated = [_dates(line) for line in lines if line.kind == "entry" and line.content.dates]
-    return Habits(
+    return Formatting(
         marker=_usual([line.style for line in bullets], "-"),
         heading=_usual([line.style for line in lines if line.kind == "heading"], "##"),
         period=sum(line.body.endswith(".") for line in prose) * 2 > len(prose),
@@ -156,7 +156,7 @@ def _dates(line: Line) -> tuple[frozenset[str], str]:
     return line.content.dates, separator[1].lower() if separator else ""
 
 
-def format_faults(line: Line, habits: Habits) -> int:
+def format_faults(line: Line, habits: Formatting) -> int:
     """Count the formatting faults of a line, by itself and compared to `habits`."""
     faults = [_SPACING.search(line.raw) is not None]
     if line.kind == "bullet":

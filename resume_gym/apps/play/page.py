@@ -24,7 +24,7 @@ _GUTTER = 5  # cells of a line number and a space
 _MARKER = re.compile(r"^(#+|\s*[-*+])\s+")
 
 
-class Row(NamedTuple):
+class PageRow(NamedTuple):
     """Row of the pane: a part of a page line, or the edge of the page.
 
     Attributes:
@@ -42,9 +42,9 @@ class Row(NamedTuple):
     over: bool
 
 
-def page_rows(text: str, rules: Rules, width: int) -> list[Row]:
+def page_rows(text: str, rules: Rules, width: int) -> list[PageRow]:
     """Return the rows of a pane `width` cells wide; narrow panes fold page lines."""
-    rows: list[Row] = []
+    rows: list[PageRow] = []
     number = 0
     for line, source in enumerate(text.removesuffix("\n").split("\n") if text else []):
         at = 0
@@ -53,13 +53,15 @@ def page_rows(text: str, rules: Rules, width: int) -> list[Row]:
             at = start + len(piece)
             number += 1
             if number == rules.page_lines + 1:
-                rows.append(Row(0, -1, 0, f"the page ends here: {rules.page_lines} lines", True))
+                rows.append(
+                    PageRow(0, -1, 0, f"the page ends here: {rules.page_lines} lines", True)
+                )
             over = number > rules.page_lines
             for column, part in fold(visible(piece), width):
-                rows.append(Row(0 if column else number, line, start + column, part, over))
+                rows.append(PageRow(0 if column else number, line, start + column, part, over))
     if number <= rules.page_lines:
         free = rules.page_lines - number
-        rows.append(Row(0, -1, 0, f"{free} of {rules.page_lines} lines left", False))
+        rows.append(PageRow(0, -1, 0, f"{free} of {rules.page_lines} lines left", False))
     return rows
 
 
@@ -125,7 +127,7 @@ class Page(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._rules = rules
         self._text = ""
-        self._rows: list[Row] = []
+        self._rows: list[PageRow] = []
         self._changed: frozenset[int] = frozenset()
         self._matches: dict[int, list[tuple[int, int]]] = {}
         self._cursor = self._anchor = 0
@@ -250,15 +252,15 @@ class Page(ScrollView, can_focus=True):
         body = body.extend_cell_length(max(0, width - _GUTTER)).apply_style(style)
         return Strip.join([gutter, body.apply_offsets(row.start, row.line)])
 
-    def _after(self, number: int) -> Row:
+    def _after(self, number: int) -> PageRow:
         """Return the next text row, or the end of the document."""
-        end = Row(0, len(self.lines) - 1, len(self.lines[-1]), "", False)
+        end = PageRow(0, len(self.lines) - 1, len(self.lines[-1]), "", False)
         return next((row for row in self._rows[number:] if row.line >= 0), end)
 
     def _look(self, part: str) -> Style:
         return self.get_component_rich_style(f"page--{part}", partial=True)
 
-    def _styled(self, row: Row) -> Text:
+    def _styled(self, row: PageRow) -> Text:
         text = Text(row.text, end="", no_wrap=True)
         source = self.lines[row.line]
         if row.over:
@@ -281,7 +283,7 @@ class Page(ScrollView, can_focus=True):
         return text
 
 
-def _margin(text: str, style: Style, row: Row) -> Strip:
+def _margin(text: str, style: Style, row: PageRow) -> Strip:
     """Return a strip outside the text; selections there refer to the row's start."""
     offset = Style.from_meta({"offset": (row.start, row.line)})
     return Strip([Segment(letter, style + offset) for letter in text])

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resume_gym.apps.plot.reading import Played
+from resume_gym.apps.plot.reading import GradedEpisode
 from resume_gym.apps.plot.style import COLOURS, WIDTH, caption, ink, legend_above, new_figure
 from resume_gym.evaluation.summary import task_error
 
@@ -20,7 +20,7 @@ _ROOM = 0.34  # inches that a bar needs for a readable number
 _PART_NAMES = {"tool_syntax": "tool calls"}
 
 
-class Bar(NamedTuple):
+class MeanBar(NamedTuple):
     """Mean with twice its standard error over tasks, and their number; None if unknown."""
 
     mean: float
@@ -28,7 +28,7 @@ class Bar(NamedTuple):
     tasks: int | None = None
 
 
-Bars = Mapping[str, Mapping[str, Bar]]
+Bars = Mapping[str, Mapping[str, MeanBar]]
 """Bars by agent, then by category."""
 Reference = Mapping[str, Mapping[str, float]]
 """Results of the experiment that this project reproduces, by agent, then by category.
@@ -73,7 +73,7 @@ BY_WEAKNESS = _reference(
 """Mean reward by weakness."""
 
 
-def components(episodes: Iterable[Played]) -> Bars:
+def components(episodes: Iterable[GradedEpisode]) -> Bars:
     """Return the mean reward and its components; skips episodes without a ledger."""
     return _bars(
         episodes,
@@ -81,14 +81,16 @@ def components(episodes: Iterable[Played]) -> Bars:
     )
 
 
-def by_weakness(episodes: Iterable[Played]) -> Bars:
+def by_weakness(episodes: Iterable[GradedEpisode]) -> Bars:
     """Return the mean reward by weakness; skips episodes without a weakness."""
     return _bars(
         episodes, lambda episode: {episode.weakness: episode.reward} if episode.weakness else {}
     )
 
 
-def _bars(episodes: Iterable[Played], figures: Callable[[Played], Mapping[str, float]]) -> Bars:
+def _bars(
+    episodes: Iterable[GradedEpisode], figures: Callable[[GradedEpisode], Mapping[str, float]]
+) -> Bars:
     rewards: dict[str, dict[str, dict[str, list[float]]]] = {}
     for episode in episodes:
         for category, value in figures(episode).items():
@@ -100,16 +102,18 @@ def _bars(episodes: Iterable[Played], figures: Callable[[Played], Mapping[str, f
     }
 
 
-def _bar(tasks: Sequence[Sequence[float]]) -> Bar:
+def _bar(tasks: Sequence[Sequence[float]]) -> MeanBar:
     """Return the mean over episodes, with its error over tasks."""
-    return Bar(fmean(value for values in tasks for value in values), task_error(tasks), len(tasks))
+    return MeanBar(
+        fmean(value for values in tasks for value in values), task_error(tasks), len(tasks)
+    )
 
 
 def summary_components(summaries: Mapping[str, Mapping[str, Any]]) -> Bars:
     """Return the reward and its components from saved summaries."""
     return {
         name: {
-            part: Bar(summary[part], summary.get("errors", {}).get(part), summary.get("tasks"))
+            part: MeanBar(summary[part], summary.get("errors", {}).get(part), summary.get("tasks"))
             for part in _PARTS
         }
         for name, summary in summaries.items()
@@ -121,7 +125,7 @@ def summary_by_weakness(summaries: Mapping[str, Mapping[str, Any]]) -> Bars:
     """Return the reward by weakness from saved summaries."""
     return {
         name: {
-            weakness: Bar(
+            weakness: MeanBar(
                 mean,
                 summary.get("errors", {}).get(f"by_weakness.{weakness}"),
                 summary.get("tasks_by_weakness", {}).get(weakness),
@@ -201,7 +205,7 @@ def _counts(bars: Bars, categories: Sequence[str]) -> list[str]:
 
 
 def _draw_agent(
-    axes: "Axes", bars: Mapping[float, Bar], width: float, index: int, agent: str
+    axes: "Axes", bars: Mapping[float, MeanBar], width: float, index: int, agent: str
 ) -> None:
     """Draw an agent's bars and whiskers, by x; hatching marks colours that are used again."""
     axes.bar(
@@ -217,7 +221,7 @@ def _draw_agent(
         )
 
 
-def _draw_numbers(axes: "Axes", bars: Mapping[float, Bar], colour: str) -> None:
+def _draw_numbers(axes: "Axes", bars: Mapping[float, MeanBar], colour: str) -> None:
     for x, (mean, error, _) in bars.items():
         side = -1 if mean < 0 else 1
         axes.annotate(  # format option z avoids -0.00

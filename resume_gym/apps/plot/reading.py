@@ -54,7 +54,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Played:
+class GradedEpisode:
     """Graded episode of an evaluation.
 
     Attributes:
@@ -87,7 +87,7 @@ class Evaluation:
 
     title: str
     agents: tuple[str, ...]
-    episodes: Sequence[Played]
+    episodes: Sequence[GradedEpisode]
     failed: int
     differing: tuple[str, ...]
     damage: Sequence[str] = ()
@@ -102,7 +102,7 @@ class Evaluation:
             notes.append(f"The evaluations differ in: {', '.join(self.differing)}.")
         return " ".join(notes)
 
-    def of(self, agent: str) -> list[Played]:
+    def of(self, agent: str) -> list[GradedEpisode]:
         """Return the episodes of one agent."""
         return [episode for episode in self.episodes if episode.agent == agent]
 
@@ -156,7 +156,7 @@ def read_evaluations(folders: Sequence[Path]) -> Evaluation:
         for folder in folders
     ]
     occurrences = Counter(agent for by_key in rows for agent in {agent for agent, _, _ in by_key})
-    episodes: list[Played] = []
+    episodes: list[GradedEpisode] = []
     for folder, setting, by_key in zip(folders, settings, rows, strict=True):
         file, rewards = folder / "evaluation.json", defaultdict(list)
         for row in by_key.values():
@@ -200,9 +200,9 @@ def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
     return row["agent"], row["task_id"], row["rollout"]
 
 
-def _played(agent: str, row: Mapping[str, Any]) -> Played:
+def _played(agent: str, row: Mapping[str, Any]) -> GradedEpisode:
     ledger = row.get("ledger")
-    return Played(
+    return GradedEpisode(
         agent=agent,
         task_id=row["task_id"],
         weakness=row.get("weakness") or "",

@@ -25,7 +25,7 @@ _NAMED = 3  # maximum number of settings in a label
 _DASHES: tuple[Literal["-", "--", ":"], ...] = ("-", "--", ":")  # once the colours are used up
 
 
-class Group(NamedTuple):
+class RunGroup(NamedTuple):
     """Runs that differ in their seed only, and what they are called."""
 
     label: str
@@ -53,7 +53,7 @@ _PANELS = (
 )
 
 
-def grouped(runs: Sequence[Run]) -> list[Group]:
+def grouped(runs: Sequence[Run]) -> list[RunGroup]:
     """Group runs by their settings; those without settings stay alone.
 
     A label names the settings in which the groups differ, or the runs where these are many.
@@ -73,7 +73,7 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     for own in members:
         settings = [f"{name.replace('_', ' ')} {own[0].config.get(name)}" for name in differing]
         label = ", ".join(settings if known else [run.name for run in own])
-        groups.append(Group(f"{label}; {len(own)} runs" if len(own) > 1 else label, own))
+        groups.append(RunGroup(f"{label}; {len(own)} runs" if len(own) > 1 else label, own))
     return groups
 
 
@@ -148,7 +148,7 @@ def _look(number: int) -> tuple[str, Literal["-", "--", ":"]]:
     return COLOURS[number % len(COLOURS)], _DASHES[number // len(COLOURS) % len(_DASHES)]
 
 
-def _legend(axes: "Axes", groups: Sequence[Group]) -> None:
+def _legend(axes: "Axes", groups: Sequence[RunGroup]) -> None:
     from matplotlib.lines import Line2D
 
     axes.axis("off")

@@ -42,7 +42,7 @@ _HELD_OUT = "Black: held-out tasks, with two standard errors over the tasks."
 _FLOOR = "Dashed: floor, an agent that improves nothing."
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     """Curve of a metric, with label, colour and scale factor."""
 
     metric: str
@@ -59,7 +59,7 @@ class Panel(NamedTuple):
     """
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[Curve, ...]
     form: str = "{:z.2f}"
     low: float | None = None
     high: float | None = None
@@ -67,29 +67,29 @@ class Panel(NamedTuple):
 
 
 OVERVIEW = (
-    Panel("Reward, ± sd of episodes", (Line("reward", "", BLUE),)),
-    Panel("Score, 0 to 100", (Line("score", "", BLUE),), "{:.1f}", 0, 100),
+    Panel("Reward, ± sd of episodes", (Curve("reward", "", BLUE),)),
+    Panel("Score, 0 to 100", (Curve("score", "", BLUE),), "{:.1f}", 0, 100),
     Panel(
         "The reward's parts",
         (
-            Line("tool_syntax", "tools", BLUE),
-            Line("content", "content", GREEN),
-            Line("layout", "layout", ORANGE),
+            Curve("tool_syntax", "tools", BLUE),
+            Curve("content", "content", GREEN),
+            Curve("layout", "layout", ORANGE),
         ),
     ),
     Panel("Judge, -1 to +1", (), ""),
     Panel(
         "Edits an episode",
-        (Line("edits", "good", GREEN), Line("failed_edits", "failed", RED)),
+        (Curve("edits", "good", GREEN), Curve("failed_edits", "failed", RED)),
         "{:.1f}",
         0,
     ),
     Panel(
         "Shares, in %",
         (
-            Line("submit_rate", "submitted", BLUE, 100),
-            Line("skipped_judgements", "not judged", PURPLE, 100),
-            Line("failed_share", "edits failed", RED, 100),
+            Curve("submit_rate", "submitted", BLUE, 100),
+            Curve("skipped_judgements", "not judged", PURPLE, 100),
+            Curve("failed_share", "edits failed", RED, 100),
         ),
         "{:.0f}",
         0,
@@ -98,30 +98,30 @@ OVERVIEW = (
     Panel(
         "Turns and calls an episode",
         (
-            Line("turns", "turns", GREY),
-            Line("edit_calls", "edit calls", GREEN),
-            Line("other_calls", "others", SKY),
-            Line("malformed", "no call", PURPLE),
+            Curve("turns", "turns", GREY),
+            Curve("edit_calls", "edit calls", GREEN),
+            Curve("other_calls", "others", SKY),
+            Curve("malformed", "no call", PURPLE),
         ),
         "{:.1f}",
         0,
     ),
-    Panel("Lines of the final document", (Line("lines", "", ORANGE),), "{:.1f}"),
-    Panel("Fits the page, in %", (Line("layout_pass", "", ORANGE, 100),), "{:.0f}", 0, 100),
+    Panel("Lines of the final document", (Curve("lines", "", ORANGE),), "{:.1f}"),
+    Panel("Fits the page, in %", (Curve("layout_pass", "", ORANGE, 100),), "{:.0f}", 0, 100),
 )
 """Panels on the behaviour and the reward of the agent."""
 TRAINER = (
-    Panel("Entropy, nats a token", (Line("entropy", "", PURPLE),), "{:.3f}", 0),
-    Panel("Gradient norm", (Line("gradient_norm", "", GREY),), "{:.2f}", 0),
-    Panel("Loss", (Line("loss", "", BLUE),), "{:z.3f}"),
-    Panel("Sampler-trainer gap", (Line("gap", "", RED),), "{:.0e}", 1e-6, 1, log=True),
-    Panel("Ratio to the sampler, sd", (Line("ratio_std", "", ORANGE),), "{:.0e}", 1e-6, 1, True),
+    Panel("Entropy, nats a token", (Curve("entropy", "", PURPLE),), "{:.3f}", 0),
+    Panel("Gradient norm", (Curve("gradient_norm", "", GREY),), "{:.2f}", 0),
+    Panel("Loss", (Curve("loss", "", BLUE),), "{:z.3f}"),
+    Panel("Sampler-trainer gap", (Curve("gap", "", RED),), "{:.0e}", 1e-6, 1, log=True),
+    Panel("Ratio to the sampler, sd", (Curve("ratio_std", "", ORANGE),), "{:.0e}", 1e-6, 1, True),
     Panel(
         "Seconds of a step",
         (
-            Line("seconds_rollout", "play", BLUE),
-            Line("seconds_train", "train", ORANGE),
-            Line("seconds_publish", "publish", GREEN),
+            Curve("seconds_rollout", "play", BLUE),
+            Curve("seconds_train", "train", ORANGE),
+            Curve("seconds_publish", "publish", GREEN),
         ),
         "{:.1f}",
         0,
@@ -216,13 +216,13 @@ def _derived(row: Metrics) -> dict[str, float]:
     return derived
 
 
-def _lines(panel: Panel, rows: Sequence[Metrics]) -> list[Line]:
+def _lines(panel: Panel, rows: Sequence[Metrics]) -> list[Curve]:
     lines = panel.lines
     if not lines:  # a curve for each field of the domain's verdicts
         names = dict.fromkeys(name for row in rows for name in row if name.startswith("verdict_"))
         colours = cycle((RED, *(colour for colour in COLOURS if colour != RED)))
         lines = tuple(
-            Line(name, name.removeprefix("verdict_").replace("_", " "), colour)
+            Curve(name, name.removeprefix("verdict_").replace("_", " "), colour)
             for name, colour in zip(names, colours, strict=False)
         )
     return [line for line in lines if points(rows, line.metric)]
@@ -245,7 +245,7 @@ def points(rows: Sequence[Metrics], metric: str) -> list[tuple[int, float]]:
     return [(int(row["step"]), row[metric]) for row in rows if metric in row]
 
 
-def _draw(axes: "Axes", panel: Panel, lines: Sequence[Line], rows: Sequence[Metrics]) -> None:
+def _draw(axes: "Axes", panel: Panel, lines: Sequence[Curve], rows: Sequence[Metrics]) -> None:
     axes.set_title(panel.title)
     axes.grid(axis="y")
     number_steps(axes.xaxis)

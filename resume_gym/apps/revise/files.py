@@ -35,8 +35,8 @@ class Source:
         kind: format, a value of `corpus.documents.FORMATS`.
         notes: losses in the conversion from another format.
         raw: bytes of a file whose format is kept (text, Word); empty for another format.
-        contacts: contact data that the format labels; see `corpus.documents.Document`.
-        blocks: which lines of a text file are which of `text`; see `corpus.documents.Document`.
+        contacts: contact data that the format labels; see `corpus.documents.ReadFile`.
+        blocks: which lines of a text file are which of `text`; see `corpus.documents.ReadFile`.
     """
 
     path: Path

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from resume_gym.apps.revise.diffs import merge_moves
-from resume_gym.apps.revise.revision import Change, Claim, Revision
+from resume_gym.apps.revise.revision import AppliedEdit, FlaggedClaim, Revision
 from resume_gym.render import visible
 
 BY_RULE = """\
@@ -96,7 +96,7 @@ def _facts(revision: Revision, names: dict[str, str]) -> str:
     return "\n".join(["| | |", "|---|---|", *(f"| {k} | {_text(v)} |" for k, v in rows.items())])
 
 
-def _change(change: Change) -> Iterator[str]:
+def _change(change: AppliedEdit) -> Iterator[str]:
     yield f"### Edit {change.number}"
     yield _fenced(change.diff)
     if change.said:
@@ -110,7 +110,7 @@ def _change(change: Change) -> Iterator[str]:
         yield f"**Without support:** {_text(claim.reason)}"
 
 
-def by_rule(change: Change) -> str:
+def by_rule(change: AppliedEdit) -> str:
     """Describe the effect of a single edit, as judged by rules."""
     effects = ["the same words in another order"] if change.moved else []
     if change.moved and all(row.startswith("moved") for row in merge_moves(change.rows)):
@@ -137,7 +137,7 @@ def label(field: str) -> str:
     return labels.get(field, field.replace("_", " "))
 
 
-def _claims(flagged: Mapping[str, Sequence[Claim]]) -> Iterator[str]:
+def _claims(flagged: Mapping[str, Sequence[FlaggedClaim]]) -> Iterator[str]:
     if flagged:
         yield "Your original does not support these. Correct or remove what is not true:"
         rows = []

@@ -24,7 +24,7 @@ from resume_gym.tools import split_thought
 _PROGRESS_S = 0.2  # seconds between two progress reports
 
 
-class Claim(NamedTuple):
+class FlaggedClaim(NamedTuple):
     """Claim of a revision that the original does not support, as far as rules can tell.
 
     Attributes:
@@ -46,7 +46,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Change:
+class AppliedEdit:
     """Successful edit.
 
     Attributes:
@@ -69,7 +69,7 @@ class Change:
     moved: bool
     grades: Mapping[str, int]
     reasons: Mapping[str, str]
-    claims: tuple[Claim, ...]
+    claims: tuple[FlaggedClaim, ...]
 
     @property
     def rows(self) -> list[str]:
@@ -118,13 +118,13 @@ class Revision:
         return list(_edits(self.session))
 
     @cached_property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[AppliedEdit, ...]:
         """Successful edits, in order."""
         pairs = enumerate(pairwise(self._edits), start=1)
         return tuple(_change(self.task, number, *pair) for number, pair in pairs)
 
     @cached_property
-    def claims(self) -> tuple[Claim, ...]:
+    def claims(self) -> tuple[FlaggedClaim, ...]:
         """Claims of the revision that the original does not support."""
         history = [edit.claims for edit in self._edits]
         if not self.whole:
@@ -141,9 +141,9 @@ class Revision:
         return tuple(claims)
 
     @property
-    def flagged(self) -> dict[str, list[Claim]]:
+    def flagged(self) -> dict[str, list[FlaggedClaim]]:
         """Unsupported claims, grouped by line."""
-        lines: dict[str, list[Claim]] = {}
+        lines: dict[str, list[FlaggedClaim]] = {}
         for claim in self.claims:
             lines.setdefault(claim.line, []).append(claim)
         return lines
@@ -274,7 +274,7 @@ class _Edit(NamedTuple):
     """Resume after a successful edit, or before the first."""
 
     text: str
-    claims: Mapping[tuple[str, str, str], Claim]  # by kind, quote and line
+    claims: Mapping[tuple[str, str, str], FlaggedClaim]  # by kind, quote and line
     turn: int = 0
     action: str = ""
 
@@ -288,17 +288,17 @@ def _edits(session: Session) -> Iterator[_Edit]:
             yield _Edit(twin.text, _claims(twin.task, twin.text), turn, action)
 
 
-def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], Claim]:
+def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], FlaggedClaim]:
     lines = parse(text)
     signals = measure(text, make_reference(task))
-    claims: dict[tuple[str, str, str], Claim] = {}
+    claims: dict[tuple[str, str, str], FlaggedClaim] = {}
     for claim in (*signals.findings, *signals.doubts):
         key = claim.kind, claim.quote, lines[claim.line].body
-        claims[key] = Claim(*key, claim.reason, claim.confidence)
+        claims[key] = FlaggedClaim(*key, claim.reason, claim.confidence)
     return claims
 
 
-def _change(task: Task, number: int, old: _Edit, new: _Edit) -> Change:
+def _change(task: Task, number: int, old: _Edit, new: _Edit) -> AppliedEdit:
     # compares with the previous text, but takes the facts from the original
     comparison = compare(task, old.text, new.text)
     grades = {name: comparison.grade(name) for name in GRADED_FIELDS}
@@ -315,4 +315,4 @@ def _change(task: Task, number: int, old: _Edit, new: _Edit) -> Change:
     thought, said = words(new.action)
     diff = unified(old.text, new.text, 1)
     moved = sorted(old.text.split()) == sorted(new.text.split())
-    return Change(number, new.turn, diff, said, thought, moved, grades, reasons, claims)
+    return AppliedEdit(number, new.turn, diff, said, thought, moved, grades, reasons, claims)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from resume_gym.apps.revise.diffs import merge_moves
 from resume_gym.apps.revise.report import by_rule, outcome
-from resume_gym.apps.revise.revision import Change, Revision
+from resume_gym.apps.revise.revision import AppliedEdit, Revision
 from resume_gym.render import visible
 from resume_gym.terminal import Terminal
 
@@ -57,7 +57,7 @@ def print_rows(console: Console, rows: Sequence[str]) -> None:
             console.print(Text(f"{sign} and {len(lines) - _MAX_LINES} lines more", colour))
 
 
-def reason_of(change: Change) -> str:
+def reason_of(change: AppliedEdit) -> str:
     """Return the agent's reason for an edit, as one line."""
     reason = " ".join((change.said or change.thought).split())
     if len(reason) > _MAX_REASON:
@@ -65,7 +65,7 @@ def reason_of(change: Change) -> str:
     return visible(reason) or "the agent gave no reason"
 
 
-def _print_change(console: Console, change: Change) -> None:
+def _print_change(console: Console, change: AppliedEdit) -> None:
     console.print(Text(f"edit {change.number}", "bold"))
     print_rows(console, change.rows)
     console.print(Text(f"why: {reason_of(change)}", "italic"))

@@ -1,7 +1,7 @@
 """Folder of a run or an evaluation: table rows, single episodes, metrics and settings.
 
 Rows stay in memory; episodes stay on disk and are read by byte offset. Folders may grow while they
-are viewed: `Results.refresh` reads the new lines.
+are viewed: `FolderContents.refresh` reads the new lines.
 """
 
 import json
@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from resume_gym.apps.viewer import episode
-from resume_gym.apps.viewer.rows import Row, make_row
+from resume_gym.apps.viewer.rows import EpisodeRow, make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
 from resume_gym.evaluation.summary import outdated, stored
 from resume_gym.json_lines import check_regular, check_step, read_bytes, read_lines, unseal
@@ -49,7 +49,7 @@ class _Place(NamedTuple):
     length: int
 
 
-class Results:
+class FolderContents:
     """Contents of the folder of a run or an evaluation.
 
     Args:
@@ -76,7 +76,7 @@ class Results:
                 "view: expected a run (metrics.jsonl, trajectories), an evaluation "
                 f"(episodes.jsonl) or a folder of them; {str(path)!r} is none of these"
             )
-        self.rows: list[Row] = []
+        self.rows: list[EpisodeRow] = []
         self._places: list[_Place] = []
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._read: dict[Path, tuple[int, int]] = {}  # bytes and lines
@@ -249,7 +249,7 @@ class Results:
         common = {
             "kind": "run" if self.is_run else "evaluation",
             "name": self.path.resolve().name,
-            "columns": list(Row._fields),
+            "columns": list(EpisodeRow._fields),
             "rows": rows,
             "system_prompt": self.tasks.system_prompt,
         }

@@ -21,7 +21,7 @@ _ERROR = re.compile(rf"error \(({'|'.join(ERRORS)})\): ")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
-class Turn(NamedTuple):
+class TurnView(NamedTuple):
     """Action and its reply.
 
     Attributes:
@@ -49,9 +49,9 @@ class Turn(NamedTuple):
 
 def turns(
     record: Mapping[str, Any], tool_rewards: Mapping[str, float] = TOOL_REWARDS
-) -> list[Turn]:
+) -> list[TurnView]:
     """Return the turns of a record, in order; see `EditSession.tool_rewards`."""
-    result: list[Turn] = []
+    result: list[TurnView] = []
     edits, reviewed = 0, False
     replies = record.get("observations", [])
     for number, action in enumerate(record.get("actions", [])):
@@ -62,7 +62,7 @@ def turns(
         if not meta:  # environment without a document
             step_rewards = record.get("rewards", [])
             reward = step_rewards[number] if number < len(step_rewards) else None
-            result.append(Turn("text", action, said, tool, arguments, "", reply, "", reward))
+            result.append(TurnView("text", action, said, tool, arguments, "", reply, "", reward))
             continue
         # only a successful edit increments the counter in the reply
         kind, error = _kind(body, int(meta[1]) > edits)
@@ -74,7 +74,7 @@ def turns(
         reward = 0.0 if kind == "shown" and reviewed else tool_rewards[term]
         reviewed = reviewed or kind == "shown"
         text = text if shows_layout else body
-        result.append(Turn(kind, action, said, tool, arguments, error, text, status, reward))
+        result.append(TurnView(kind, action, said, tool, arguments, error, text, status, reward))
     return result
 
 
@@ -131,7 +131,7 @@ def undo(text: str, diff: str) -> str:
     return "\n".join(lines)
 
 
-def texts(record: Mapping[str, Any], played: Sequence[Turn]) -> list[str]:
+def texts(record: Mapping[str, Any], played: Sequence[TurnView]) -> list[str]:
     """Return the document before the first turn and after each turn.
 
     Raises:

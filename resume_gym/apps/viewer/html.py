@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from resume_gym.apps.viewer.data import Results, UnreadableError
+from resume_gym.apps.viewer.data import FolderContents, UnreadableError
 from resume_gym.atomic_write import replacing
 
 EXPORT_BYTES = 24 * 2**20
@@ -54,7 +54,7 @@ def _digest(text: str) -> str:
     return "sha256-" + b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def export(results: Results, file: Path, limit: int = EXPORT_BYTES) -> int:
+def export(results: FolderContents, file: Path, limit: int = EXPORT_BYTES) -> int:
     """Write the page with its data to one file that needs no network and no server.
 
     Leaves out tokens, unreadable episodes and, once the others take `limit` bytes, whole groups of

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-from resume_gym.apps.viewer.data import Results, is_results, stamp
+from resume_gym.apps.viewer.data import FolderContents, is_results, stamp
 from resume_gym.json_lines import is_finite
 
 
@@ -17,13 +17,13 @@ class Listing:
 
     Args:
         path: the folder.
-        read: makes the `Results` of a folder in it.
+        read: makes the `FolderContents` of a folder in it.
     """
 
-    def __init__(self, path: Path, read: Callable[[Path], Results] = Results) -> None:
+    def __init__(self, path: Path, read: Callable[[Path], FolderContents] = FolderContents) -> None:
         self.path = path
         self._read = read
-        self._opened: dict[str, Results] = {}
+        self._opened: dict[str, FolderContents] = {}
         self._rows: dict[tuple[Path, tuple[int, int]], dict[str, Any]] = {}
         self._lock = Lock()
 
@@ -32,7 +32,7 @@ class Listing:
         inside = self.path.iterdir() if self.path.is_dir() else ()
         return {folder.name: folder for folder in inside if _is_readable(folder)}
 
-    def open(self, name: str) -> Results:
+    def open(self, name: str) -> FolderContents:
         """Return a run or an evaluation.
 
         Raises:
@@ -70,7 +70,7 @@ class Listing:
             return row | {"problem": str(problem)}
 
 
-def _summary(results: Results) -> dict[str, Any]:
+def _summary(results: FolderContents) -> dict[str, Any]:
     """Return the figures of a row: rewards of the last step or of each agent."""
     settings = results.settings
     common = {"env": str(settings.get("env") or "")}
@@ -87,12 +87,14 @@ def _finite(value: Any) -> float | None:
     return value if is_finite(value) else None
 
 
-def open_folder(path: Path, read: Callable[[Path], Results] = Results) -> Results | Listing:
+def open_folder(
+    path: Path, read: Callable[[Path], FolderContents] = FolderContents
+) -> FolderContents | Listing:
     """Return a run, an evaluation, or a folder of them.
 
     Args:
         path: the folder.
-        read: makes the `Results` of a folder.
+        read: makes the `FolderContents` of a folder.
 
     Raises:
         TaskError: the folder is none of these, or its settings are invalid.

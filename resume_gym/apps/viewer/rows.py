@@ -11,7 +11,7 @@ from resume_gym.rewards import LINE_WEIGHTS, TOOL_REWARDS
 _EDITS = re.compile(r"edits: (\d+)$")
 
 
-class Row(NamedTuple):
+class EpisodeRow(NamedTuple):
     """Row of an episode.
 
     Attributes:
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     flags: tuple[str, ...]
 
 
-def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Row:
+def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> EpisodeRow:
     """Return the row of a recorded episode; `step` is None in an evaluation."""
     task = str(record["task_id"])
     ledger = record.get("ledger") or {}
@@ -60,7 +60,7 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Row:
     failed = round(ledger.get("failed_edit", 0.0) / TOOL_REWARDS["failed_edit"])
     graded = bool(record["graded"])
     outcome = "ended" if not ledger else "submitted" if ledger.get("submit") else "out of turns"
-    return Row(
+    return EpisodeRow(
         agent=str(record.get("agent") or ""),
         step=step,
         group=task if step is None else f"{step}/{int(record['group'])}",

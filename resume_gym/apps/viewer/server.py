@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from resume_gym.apps.viewer.data import Results
+from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.html import page
 from resume_gym.apps.viewer.listing import Listing
 
@@ -21,7 +21,7 @@ _OTHERS = ("cross-site", "same-site")
 class Handler(BaseHTTPRequestHandler):
     """Request handler; refuses requests to other host names than those of this machine."""
 
-    shown: Results | Listing
+    shown: FolderContents | Listing
     protocol_version = "HTTP/1.1"
     server_version = "resume-gym"
     sys_version = ""
@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
             value = shown.version()
         elif path == "/index.json":
             version = shown.version()  # of before: what is written meanwhile is read next time
-            if isinstance(shown, Results):
+            if isinstance(shown, FolderContents):
                 shown.refresh()
             value = {**shown.index(), "version": version, "listed": shown is not self.shown}
         elif isinstance(shown, Listing):
@@ -101,7 +101,7 @@ class _Server(ThreadingHTTPServer):
 _cached_page = lru_cache(maxsize=1)(page)
 
 
-def serve(shown: Results | Listing, port: int = PORT) -> ThreadingHTTPServer:
+def serve(shown: FolderContents | Listing, port: int = PORT) -> ThreadingHTTPServer:
     """Create a server on the loopback address; its method `serve_forever` runs it.
 
     Args:

@@ -1,6 +1,6 @@
 """Agreement statistics of a judge: proportions with confidence intervals, kappa and alpha.
 
-`Report` holds the statistics of a calibration, and `table` formats them for the terminal.
+`Agreement` holds the statistics of a calibration, and `table` formats them for the terminal.
 """
 
 import math
@@ -29,7 +29,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Agreement:
     """Statistics of a judge on labelled pairs.
 
     Attributes:
@@ -135,7 +135,7 @@ def quantile(ordered: Sequence[float], part: float) -> float:
     return ordered[max(0, math.ceil(part * len(ordered)) - 1)]
 
 
-def table(found: Report) -> "Table":
+def table(found: Agreement) -> "Table":
     """Format a report as a table for the terminal."""
     from rich.table import Table
 

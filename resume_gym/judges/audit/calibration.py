@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured
 from resume_gym.judges.audit.agreement import (
-    Report,
+    Agreement,
     Share,
     count,
     ordinal_alpha,
@@ -22,7 +22,7 @@ from resume_gym.judges.audit.agreement import (
     share,
     weighted_kappa,
 )
-from resume_gym.judges.audit.pairs import FABRICATIONS, Pair, values
+from resume_gym.judges.audit.pairs import FABRICATIONS, LabelledPair, values
 from resume_gym.judges.votes import drawn
 from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS
 from resume_gym.tasks import Evidence
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PairResult:
     """Result of a judge on one pair.
 
     Attributes:
@@ -41,7 +41,7 @@ class Answer:
         seconds: wall-clock time in seconds.
     """
 
-    pair: Pair
+    pair: LabelledPair
     fields: Mapping[str, int] | None
     failure: str
     seconds: float
@@ -52,11 +52,11 @@ class Answer:
 
 async def calibrate(
     judge: AsyncJudge,
-    pairs: Sequence[Pair],
+    pairs: Sequence[LabelledPair],
     repeats: int = 1,
     swap: bool = False,
     concurrency: int = 8,
-) -> Report:
+) -> Agreement:
     """Run a judge on all pairs and report its statistics.
 
     Args:
@@ -88,8 +88,8 @@ async def calibrate(
 
 
 async def ask(
-    judge: AsyncJudge, pairs: Sequence[Pair], draw: int = 0, concurrency: int = 8
-) -> list[Answer]:
+    judge: AsyncJudge, pairs: Sequence[LabelledPair], draw: int = 0, concurrency: int = 8
+) -> list[PairResult]:
     """Return a judge's answer to each pair, in order.
 
     Raises:
@@ -97,7 +97,7 @@ async def ask(
     """
     judge = drawn(judge, draw)
 
-    async def one(pair: Pair) -> Answer:
+    async def one(pair: LabelledPair) -> PairResult:
         start = time.perf_counter()
         fields, failure = None, ""
         try:
@@ -106,7 +106,7 @@ async def ask(
             raise
         except JudgeError as problem:
             failure = type(problem).__name__
-        return Answer(pair, fields, failure, time.perf_counter() - start)
+        return PairResult(pair, fields, failure, time.perf_counter() - start)
 
     return await _bounded(one, pairs, concurrency)
 
@@ -130,7 +130,7 @@ async def _bounded(
 
 
 async def _swapped(
-    judge: AsyncJudge, answers: Sequence[Answer], concurrency: int
+    judge: AsyncJudge, answers: Sequence[PairResult], concurrency: int
 ) -> tuple[Share, Counter[str]]:
     """Return the share of grades with position bias, and the failures by error type.
 
@@ -155,9 +155,9 @@ async def _swapped(
 
 
 async def _compared(
-    judge: Any, pairs: Sequence[Pair], concurrency: int
+    judge: Any, pairs: Sequence[LabelledPair], concurrency: int
 ) -> tuple[Share, Counter[str]]:
-    async def one(pair: Pair) -> list[bool] | str:
+    async def one(pair: LabelledPair) -> list[bool] | str:
         try:
             if hasattr(judge, "flips"):
                 return list((await judge.flips(pair.task, pair.revised)).values())
@@ -174,7 +174,7 @@ async def _compared(
     return share(sum(flips), len(flips)), Counter(name for name in found if isinstance(name, str))
 
 
-def _exchange(pair: Pair) -> Pair:
+def _exchange(pair: LabelledPair) -> LabelledPair:
     """Exchange original and revision; the facts of the original become evidence."""
     known = "\n".join((pair.task.resume, *pair.task.facts))
     evidence = (*pair.task.evidence, Evidence("project_notes", "What else is true", known))
@@ -192,20 +192,20 @@ def _dollars(judge: AsyncJudge) -> float | None:
 
 def report(
     judge: str,
-    asked: Sequence[Sequence[Answer]],
+    asked: Sequence[Sequence[PairResult]],
     flips: Share | None = None,
     failures: Mapping[str, int] | None = None,
     dollars: float | None = None,
-) -> Report:
+) -> Agreement:
     """Compute the statistics of a judge's answers.
 
     Args:
         judge: name of the judge.
         asked: for each repeat, the answers to the same pairs in the same order. All shares use
             the first repeat only, since repeats of a pair are not independent samples.
-        flips: see `Report`.
-        failures: see `Report`; counted from the answers by default.
-        dollars: see `Report`.
+        flips: see `Agreement`.
+        failures: see `Agreement`; counted from the answers by default.
+        dollars: see `Agreement`.
     """
     given = [(answer.pair, answer.fields) for answer in asked[0] if answer.fields is not None]
     every = [answer for answers in asked for answer in answers]
@@ -215,7 +215,7 @@ def report(
     alarms["all"] = [(pair, said) for pair, said in given if pair.honest]
     kinds = [kind for kind in FABRICATIONS if any(pair.kind == kind for pair, _ in given)]
     times = sorted(answer.seconds for answer in every)
-    return Report(
+    return Agreement(
         judge=judge,
         pairs=len(asked[0]),
         repeats=len(asked),
@@ -244,7 +244,7 @@ def report(
     )
 
 
-def _alpha(asked: Sequence[Sequence[Answer]], field: str) -> float | None:
+def _alpha(asked: Sequence[Sequence[PairResult]], field: str) -> float | None:
     if len(asked) < 2:
         return None
     return ordinal_alpha([[a.fields[field] if a.fields else None for a in row] for row in asked])

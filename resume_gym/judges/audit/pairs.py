@@ -21,7 +21,7 @@ _KINDS = (*FABRICATIONS, "honest_rewrite", *GRADED_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class LabelledPair:
     """A revision with its correct verdict.
 
     Attributes:
@@ -46,7 +46,7 @@ class Pair:
         return self.labels["hallucination"] == 1
 
 
-def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[Pair, ...]:
+def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[LabelledPair, ...]:
     """Load the labelled pairs of a JSONL file, those of one half or all.
 
     The first line describes the data. The other lines hold either a task (`task`, `half` and
@@ -57,7 +57,7 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[Pair, ...]:
         TaskError: a line is invalid, or there are no pairs; the message names file and line.
     """
     tasks: dict[str, tuple[Task, str]] = {}
-    pairs: dict[str, Pair] = {}
+    pairs: dict[str, LabelledPair] = {}
     for number, text in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             row = json.loads(text)
@@ -78,7 +78,7 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[Pair, ...]:
     return selected
 
 
-def _pair(row: Mapping[str, Any], task: Task, half: str) -> Pair:
+def _pair(row: Mapping[str, Any], task: Task, half: str) -> LabelledPair:
     revised = task.resume
     for old, new in row["edits"]:
         if revised.count(old) != 1:
@@ -87,7 +87,7 @@ def _pair(row: Mapping[str, Any], task: Task, half: str) -> Pair:
     labels = Verdict(**row["labels"])  # validates the labels
     if row["kind"] not in _KINDS:
         raise TaskError(f"kind: expected one of {', '.join(_KINDS)}; got {row['kind']!r}")
-    return Pair(row["id"], task, revised, row["kind"], half, values(labels))
+    return LabelledPair(row["id"], task, revised, row["kind"], half, values(labels))
 
 
 def values(verdict: Verdict) -> dict[str, int]:
@@ -95,7 +95,7 @@ def values(verdict: Verdict) -> dict[str, int]:
     return {field: getattr(verdict, field) for field in VERDICT_FIELDS}
 
 
-def spread(pairs: Sequence[Pair], limit: int | None) -> Sequence[Pair]:
+def spread(pairs: Sequence[LabelledPair], limit: int | None) -> Sequence[LabelledPair]:
     """Select `limit` pairs, balanced over kinds, in file order; None for all."""
     if limit is None or limit >= len(pairs):
         return pairs

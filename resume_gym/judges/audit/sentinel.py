@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeUnavailable
-from resume_gym.judges.audit.calibration import Answer, ask
-from resume_gym.judges.audit.pairs import Pair
+from resume_gym.judges.audit.calibration import PairResult, ask
+from resume_gym.judges.audit.pairs import LabelledPair
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
 from resume_gym.tasks import Task, TaskError
 
@@ -38,7 +38,7 @@ class Frozen:
     judge: str
     served: str
     date: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[LabelledPair, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Drift:
         return len(self.changed) / self.fields
 
 
-async def freeze(judge: AsyncJudge, pairs: Sequence[Pair], path: Path) -> Mapping[str, str]:
+async def freeze(judge: AsyncJudge, pairs: Sequence[LabelledPair], path: Path) -> Mapping[str, str]:
     """Judge pairs and write them with their verdicts to a file.
 
     Returns:
@@ -128,13 +128,13 @@ def load_frozen(path: Path) -> Frozen:
         raise TaskError(f"{path}: expected a file of --freeze ({kind}: {problem})") from None
 
 
-def _pair(row: Mapping[str, Any], tasks: Mapping[str, Task]) -> Pair:
+def _pair(row: Mapping[str, Any], tasks: Mapping[str, Task]) -> LabelledPair:
     verdict = {field: row["verdict"][field] for field in VERDICT_FIELDS}
     Verdict(**verdict)  # validates the values
-    return Pair(row["id"], tasks[row["task_id"]], row["revised"], "frozen", "", verdict)
+    return LabelledPair(row["id"], tasks[row["task_id"]], row["revised"], "frozen", "", verdict)
 
 
-def _answered(answers: Sequence[Answer]) -> list[Answer]:
+def _answered(answers: Sequence[PairResult]) -> list[PairResult]:
     answered = [answer for answer in answers if answer.fields is not None]
     if not answered:
         kinds = ", ".join(sorted(set(_failures(answers).values())))
@@ -142,7 +142,7 @@ def _answered(answers: Sequence[Answer]) -> list[Answer]:
     return answered
 
 
-def _failures(answers: Sequence[Answer]) -> dict[str, str]:
+def _failures(answers: Sequence[PairResult]) -> dict[str, str]:
     return {answer.pair.pair_id: answer.failure for answer in answers if answer.failure}
 
 

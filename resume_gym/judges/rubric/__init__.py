@@ -16,7 +16,7 @@ from typing import Any
 
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import cut
-from resume_gym.judges.rubric.claims import Finding
+from resume_gym.judges.rubric.claims import UnsupportedClaim
 from resume_gym.judges.rubric.signals import Change, Signals, excess, measure
 from resume_gym.judges.vetoes import Veto, find_veto, rejected, veto
 from resume_gym.rewards import GRADED_FIELDS, LineVerdict, Verdict
@@ -35,7 +35,7 @@ _WHAT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SignedChanges:
     """Signed changes from the first text to the second; a magnitude of 1 or more is a grade."""
 
     changes: Mapping[str, float]
@@ -107,7 +107,7 @@ class RubricJudge:
         return comparison.grade("preference")
 
 
-def compare(task: Task, first: str, second: str) -> Comparison:
+def compare(task: Task, first: str, second: str) -> SignedChanges:
     """Compare the second text with the first, both measured against the task's original.
 
     Exchanging the texts flips the sign of every change.
@@ -121,10 +121,10 @@ def _measured(reference: Reference, text: str) -> Signals:
     return measure(text, reference)
 
 
-def _compare(before: Signals, after: Signals) -> Comparison:
+def _compare(before: Signals, after: Signals) -> SignedChanges:
     old, new = _totals(before), _totals(after)
     changes = {field: new[field] - old[field] for field in _ASPECTS}
-    return Comparison(changes, preference(after) - preference(before))
+    return SignedChanges(changes, preference(after) - preference(before))
 
 
 def _totals(signals: Signals) -> Mapping[str, float]:
@@ -166,7 +166,7 @@ def _confidence(change: float) -> float:
     return round(0.5 + 0.45 * (1 - size if size < 1 else 1 - 1 / (1 + size)), 3)
 
 
-def _support(findings: tuple[Finding, ...]) -> tuple[str, float]:
+def _support(findings: tuple[UnsupportedClaim, ...]) -> tuple[str, float]:
     if not findings:
         return "Nothing contradicts the original or the evidence.", 0.85
     worst = max(findings, key=lambda finding: finding.confidence)

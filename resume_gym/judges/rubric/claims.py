@@ -42,7 +42,7 @@ _TITLE = re.compile(
 )
 
 
-class Finding(NamedTuple):
+class UnsupportedClaim(NamedTuple):
     """An unsupported claim, with the index of its line in the revised resume."""
 
     line: int
@@ -54,7 +54,7 @@ class Finding(NamedTuple):
 
 def find_claims(
     lines: Sequence[Line], told: Sequence[tuple[int, ...]], reference: Reference
-) -> list[Finding]:
+) -> list[UnsupportedClaim]:
     """Return the unsupported claims of a text, except those that `licences` finds in rewrites.
 
     Args:
@@ -62,18 +62,20 @@ def find_claims(
         told: for each line, the indices of its original lines (see `align`).
         reference: the true statements about the candidate.
     """
-    findings: list[Finding] = []
+    findings: list[UnsupportedClaim] = []
     for index, line in enumerate(lines):
         if line.body.casefold() in reference.bodies:
             continue
         # "## Site Engineer | Orlov Rail | 2016" is the heading of a job, not of a section.
         entry = line.kind == "heading" and (line.content.numbers or len(line.content.words) > 4)
         checks = _entry_claims if entry or line.kind == "entry" else _prose_claims
-        findings += (Finding(index, *claim) for claim in checks(line, told[index], reference))
+        findings += (
+            UnsupportedClaim(index, *claim) for claim in checks(line, told[index], reference)
+        )
     for index in sorted(strays(lines, told, reference)):
         quote = cut(lines[index].body)
         reason = f'"{quote}" stands under another job than in the original.'
-        findings.append(Finding(index, "moved bullet", quote, reason, 0.7))
+        findings.append(UnsupportedClaim(index, "moved bullet", quote, reason, 0.7))
     return findings
 
 

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import Claim, cut
-from resume_gym.judges.rubric.claims import Finding, find_claims
+from resume_gym.judges.rubric.claims import UnsupportedClaim, find_claims
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.judges.rubric.hedges import dropped_hedges
 from resume_gym.judges.rubric.licences import Rewrite, rewrite
 from resume_gym.judges.rubric.progress import lost, missing, wordier
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem
 from resume_gym.text.reference import PROSE, Reference, align
-from resume_gym.text.style import Habits, fillers, format_faults, habits, head, is_weak
+from resume_gym.text.style import Formatting, fillers, format_faults, habits, head, is_weak
 from resume_gym.text.thresholds import FEW, HALF, NEARER, QUARTER
 from resume_gym.text.verbs import VERB_STEMS
 
@@ -67,8 +67,8 @@ class Signals:
     """
 
     changes: tuple[Change, ...]
-    findings: tuple[Finding, ...]
-    doubts: tuple[Finding, ...]
+    findings: tuple[UnsupportedClaim, ...]
+    doubts: tuple[UnsupportedClaim, ...]
     needless: int
     outcomes: tuple[int, ...] = ()
 
@@ -90,7 +90,7 @@ def measure(text: str, reference: Reference) -> Signals:
     origins = align(lines, reference)
     page = _Page(lines, origins, reference, habits(reference.lines), habits(lines))
     findings = find_claims(lines, origins, reference)
-    doubts: list[Finding] = []
+    doubts: list[UnsupportedClaim] = []
     lined = [_line_change(page, index, findings, doubts) for index in range(len(lines))]
     runs = list(_deletions(page))
     # a run of deleted lines is one change, as bad as its worst line
@@ -125,8 +125,8 @@ class _Page(NamedTuple):
     lines: tuple[Line, ...]
     origins: tuple[tuple[int, ...], ...]
     reference: Reference
-    before: Habits
-    after: Habits
+    before: Formatting
+    after: Formatting
 
     def faults(self, line: Line) -> float:
         """Score the formatting faults of an original line, by the more lenient habits."""
@@ -145,7 +145,7 @@ def _weigh(
 
 
 def _line_change(
-    page: _Page, index: int, findings: list[Finding], doubts: list[Finding]
+    page: _Page, index: int, findings: list[UnsupportedClaim], doubts: list[UnsupportedClaim]
 ) -> Change | None:
     """Return the change between a line and its original lines; None if it is unchanged."""
     line, units, reference = page.lines[index], page.origins[index], page.reference
@@ -179,7 +179,7 @@ def _line_change(
     if claims and len(originals) == 1 and (summary := _summary(originals[0], line, reference)):
         return summary
     for claim in claims:
-        (findings if claim.confidence > 0.5 else doubts).append(Finding(index, *claim))
+        (findings if claim.confidence > 0.5 else doubts).append(UnsupportedClaim(index, *claim))
     false = any(finding.line == index for finding in findings)
     harms = set(_harms(page, originals, old, line, rewording))
     gains: set[str] = set()

@@ -27,7 +27,6 @@ from random import Random
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from resume_gym.import_path import leave_current_folder
-from resume_gym.terminal import Terminal
 from resume_gym.user_errors import missing_of
 
 if __name__ == "__main__":
@@ -72,6 +71,7 @@ from resume_gym.command_line import complain
 from resume_gym.evaluation import Returns, table
 from resume_gym.judges import JudgeError
 from resume_gym.synthesis.procedural import generate_task
+from resume_gym.terminal import Terminal
 
 T = TypeVar("T")
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -67,7 +67,7 @@ def make_curriculum(config: Config, work: Workload) -> Curriculum:
 def make_distant_orchestrator(
     config: Config, urls: Sequence[str], trajectories: Trajectories, note: Note
 ) -> tuple[Orchestrator, VLLMEngine]:
-    """Create an orchestrator with all that it needs, in a process of its own."""
+    """Create an orchestrator and its engine, in a separate process."""
     engine = make_vllm_engine(config, urls)
     return make_orchestrator(config, make_workload(config), engine, trajectories, note), engine
 

@@ -145,7 +145,7 @@ class Task:
             raise TaskError(f"rubric: expected at most {_ITEMS} items, got {len(self.rubric)}")
         texts = [item.text for item in self.rubric]
         if twice := [text for text in texts if texts.count(text) > 1]:
-            raise TaskError(f"rubric: {twice[0]!r} stands twice")
+            raise TaskError(f"rubric: {twice[0]!r} occurs twice")
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -272,7 +272,7 @@ def read_jsonl(path: Path) -> list[Task]:
             try:
                 task = Task.from_row(json.loads(line))
                 if task.task_id in tasks:
-                    raise TaskError(f"task_id: {task.task_id!r} stands twice")
+                    raise TaskError(f"task_id: {task.task_id!r} occurs twice")
             except (ValueError, RecursionError) as problem:  # deeply nested JSON exceeds the stack
                 raise TaskError(f"{path}, line {number}: {problem}") from None
             tasks[task.task_id] = task

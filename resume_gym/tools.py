@@ -79,7 +79,7 @@ class Toolbox:
             required = set(parameters["required"])
             kinds = {key: kind.get("type") for key, kind in parameters["properties"].items()}
             if name in self._arguments:
-                raise ValueError(f"schemas: {name} stands twice")
+                raise ValueError(f"schemas: {name} occurs twice")
             if unknown := required - kinds.keys():
                 raise ValueError(f"{name}: {min(unknown)} is required, but no property")
             for key, kind in kinds.items():

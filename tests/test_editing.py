@@ -148,7 +148,7 @@ def test_missing_parts_of_a_domain_are_named() -> None:
         (schema("a", "", {"b": {"type": "boolean"}}, []), "expected type 'string' or 'integer'"),
         (schema("a", "", {"b": {}}, []), "a: b: expected type 'string' or 'integer', got None"),
         (schema("a", "", {}, ["b"]), "a: b is required, but no property"),
-        (schema("submit", "", {}, []), "submit stands twice"),
+        (schema("submit", "", {}, []), "submit occurs twice"),
     ],
 )
 def test_a_schema_that_cannot_be_read_is_refused(tool: Any, told: str) -> None:

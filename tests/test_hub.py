@@ -87,7 +87,7 @@ def test_a_field_split_counts_more_than_the_name(tmp_path: Path) -> None:
     [
         ({**ROW, "task_id": "b", "weakness": "typos"}, "test", "split test, row 1: weakness: exp"),
         ({**ROW, "task_id": "b", "job": None}, "train", "split train, row 1: job: expected a str"),
-        (ROW, "train", "split train: 'a' stands twice"),
+        (ROW, "train", "split train: 'a' occurs twice"),
         ({**ROW, "task_id": "b"}, "holdout", "expected splits of train, test.*got 'holdout'"),
     ],
 )

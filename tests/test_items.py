@@ -355,7 +355,7 @@ def test_the_environment_keeps_the_contract(tmp_path: Path) -> None:
         (["Rust", 1, "skills"], r"rubric\[0\].kind: expected one of figure, .*; got 'skills'"),
         (["Rust", 1, []], r"rubric\[0\].kind: expected one of"),
         (["many", 1, "figure"], r"rubric\[0\].text: expected a figure in digits, got 'many'"),
-        ([{"text": "a", "weight": 1, "kind": "skill"}] * 2, "rubric: 'a' stands twice"),
+        ([{"text": "a", "weight": 1, "kind": "skill"}] * 2, "rubric: 'a' occurs twice"),
         (
             [{"text": f"a{n}", "weight": 1, "kind": "skill"} for n in range(21)],
             "rubric: expected at most 20 items, got 21",

@@ -199,7 +199,7 @@ def cut_padding(answer: Answer) -> None:
         (VAGUE, lambda a: a["jobs"][0].update(company="Acme"), "names", "not 'Acme'"),
         (VAGUE, rewrite(VAGUE, "strong", "Built " + "very " * 60), "shape", "at most 240"),
         (LONG, cut_padding, "shape", "padding: 12 are wanted, not 3"),
-        (MESSY, put("duties", ["Do it"] * 5), "shape", "duties: a line stands twice"),
+        (MESSY, put("duties", ["Do it"] * 5), "shape", "duties: a line occurs twice"),
         (MESSY, put("about", "It is big. " * 150), "length", "The job description has"),
         (MESSY, put("project_notes", "Done."), "length", "Project notes"),
     ],

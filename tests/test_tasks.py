@@ -63,7 +63,7 @@ def test_line_ends_become_line_feeds() -> None:
         ([1], "expected a JSON object, got list"),
         ("{'task_id': 1}", "Expecting property name"),
         ("[" * 100_000, "recursion"),
-        (ROW, "task_id: 'a' stands twice"),
+        (ROW, "task_id: 'a' occurs twice"),
     ],
 )
 def test_a_bad_row_is_named_by_file_line_and_field(tmp_path: Path, row: Any, says: str) -> None:

@@ -99,14 +99,15 @@ class Orchestrator:
         self.watchdog.lag_s = 0.0
         complete, failures = await self._play_groups(step, drawn, range(groups))
         equal = [group for group in complete if len({one.session.reward for one in group}) == 1]
-        played, replaced = groups, list[list[Rollout]]()
+        replaced: list[list[Rollout]] = []
         if equal and self._curriculum.spare:
-            spare = range(groups, groups + len(equal))
-            more, failed = await self._play_groups(step, drawn, spare)
-            played, failures, replaced = groups + len(equal), failures + failed, equal
-            complete = [group for group in complete if group not in equal] + more or equal
+            more, failed = await self._play_groups(step, drawn, range(groups, groups + len(equal)))
+            failures += failed
+            if more:
+                replaced = equal
+                complete = [group for group in complete if group not in equal] + more
         if not complete:
-            raise _failed(failures, played * size)
+            raise _failed(failures, groups * size)
         if self._trajectories:
             self._trajectories.sync(step)
         kept = [rollout for group in complete for rollout in group]
@@ -115,7 +116,7 @@ class Orchestrator:
             rollouts=kept,
             summary=self._summary(kept),
             dropped_episodes=len(failures),
-            dropped_groups=max(0, groups - len(complete)),
+            dropped_groups=groups - len(complete),
             lag_s=self.watchdog.lag_s,
             judge_usage=getattr(self._judge, "usage", None),
             replaced=replaced,

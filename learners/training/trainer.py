@@ -122,7 +122,7 @@ class Trainer:
             deque(self.iter_weights(), maxlen=0)
 
     def save(self, step: int) -> None:
-        """Save a checkpoint; what is written in the background ends in `wait_for_checkpoint`.
+        """Save a checkpoint; `wait_for_checkpoint` waits for a write in the background.
 
         Raises:
             CheckpointError: it could not be written; the previous one still exists.

@@ -50,7 +50,7 @@ def load(source: str, split: str | None = None) -> tuple[Task, ...]:
     for name, rows in named.items():
         for task in _read(rows, _FROM_HUB[name], f"{source}, split {name}"):
             if task.task_id in tasks:
-                raise TaskError(f"{source}, split {name}: {task.task_id!r} stands twice")
+                raise TaskError(f"{source}, split {name}: {task.task_id!r} occurs twice")
             tasks[task.task_id] = task
     wanted = [split] if split else SPLITS
     return tuple(task for name in wanted for task in tasks.values() if task.split == name)

@@ -158,7 +158,7 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
 
 
 def _agrees(name: Name, clue: str) -> bool:
-    """Return whether a clue has two parts of a name, or one that is the user of a mail address."""
+    """Return whether a clue has two parts of a name, or a part is the user of its mail address."""
     mail = _MAIL.search(clue)
     users = re.findall(r"[^\W\d_]+", mail[1].lower() if mail else "")
     for spelt in (name.telling, [word.translate(_SPELT) for word in name.telling]):

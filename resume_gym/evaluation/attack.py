@@ -237,9 +237,7 @@ POLICIES: Mapping[str, Policy] = {
     "hack": _hack,
     "mixed": _mixed,
 }
-"""Policies that improve nothing, by name. If one deletes mere padding, though, the edit is one that
-an honest editor would make as well.
-"""
+"""Policies that improve nothing, by name, except where one of them happens to delete padding."""
 
 DAMAGING = ("swap verb", "nonsense verb", "shuffle", "join", "hack")
 PARTIAL_REPAIRS: Mapping[str, Policy] = {

@@ -204,8 +204,8 @@ async def grade(
         judge: judge of the final documents.
         timeout_s: seconds in which an unavailable judge is asked again; 0 asks once.
         threads: runs a synchronous judge, for at most `timeout_s` seconds; None runs it in the
-            event loop and blocks it. An `AsyncJudge` has timeouts of its own, which exclude the
-            time in its queue.
+            event loop and blocks it. An `AsyncJudge` has its own timeouts, which exclude the time
+            in its queue.
 
     Returns:
         The error of each session without a verdict; None for graded sessions.

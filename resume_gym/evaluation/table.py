@@ -41,7 +41,7 @@ def sections(
         statistics: statistics over tasks of each column.
         spent: what the models of each column have cost, by "agent" and "judge".
         details: whether to include the rows that only a closer look needs.
-        floor: mean reward of harmless edits on the same tasks, for a row of its own.
+        floor: mean reward of harmless edits on the same tasks, shown in a separate row.
         errors: whether cells include `Returns.errors`.
     """
     columns = tuple(summaries.values())

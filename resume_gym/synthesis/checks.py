@@ -58,7 +58,7 @@ def find_miscounts(persona: Persona, draft: Draft) -> list[Fault]:
     ]
     for name, lines in (("duties", draft.duties), ("requirements", draft.requirements)):
         if len(set(lines)) < len(lines):
-            faults.append(Fault("shape", f"{name}: a line stands twice."))
+            faults.append(Fault("shape", f"{name}: a line occurs twice."))
     return faults
 
 
@@ -212,7 +212,7 @@ def _duplicates(draft: Draft, seen: AbstractSet[str]) -> Iterator[Fault]:
         if key in seen:
             yield Fault("duplicate", f'"{bullet.strong}" stands in another resume.')
         if key in earlier:
-            yield Fault("duplicate", f'"{bullet.strong}" stands twice.')
+            yield Fault("duplicate", f'"{bullet.strong}" occurs twice.')
         earlier.add(key)
 
 

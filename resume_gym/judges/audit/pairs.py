@@ -66,7 +66,7 @@ def load_pairs(path: Path = PAIRS, half: str | None = None) -> tuple[LabelledPai
                 tasks[task.task_id] = (task, row["half"])
             elif "id" in row:
                 if row["id"] in pairs:
-                    raise TaskError(f"id: {row['id']!r} stands twice")
+                    raise TaskError(f"id: {row['id']!r} occurs twice")
                 pairs[row["id"]] = _pair(row, *tasks[row["task_id"]])
         except KeyError as problem:
             raise TaskError(f"{path}, line {number}: {problem.args[0]}: missing") from None

@@ -18,7 +18,7 @@ from resume_gym.tools import tool_call
 
 ENV = "ResumeEditMini-v0"
 """The environment of the scripts."""
-UNAVAILABLE = f"{__name__}:Unavailable"
+UNAVAILABLE = f"{__name__}:FailingJudge"
 """Specification of a judge that always fails, for adapters in any process."""
 
 _DOWN = "the judge is down"

@@ -43,7 +43,7 @@ class Habits(NamedTuple):
 
 EXPERT = Habits()
 """No faults."""
-HASTY = Habits(review=0.95, misquote=0.22, invent=0.16, submit=0.6)
+HASTY = Habits(review=0.95, misquote=0.22, invent=0.25, submit=0.4)
 """The faults of the published run's base model: it quotes too little, invents, does not submit."""
 
 SLIPS = 0.15
@@ -87,6 +87,7 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
         and not (fix.new and fix.new in resume)
         # small models do not look a figure up in another line: they learn to invent some
         and not _figures(fix.new) - _figures(fix.old)
+        and _is_in_order(fix.old, fix.new)
     ]
     if ready:
         # from top to bottom: if the order is random, a loss hardly shows that an edit was repeated
@@ -96,7 +97,17 @@ def _edit(session: Session, turns_left: int) -> tuple[str, str] | None:
     # one turn is left for submitting
     edits_left = max(1, turns_left - 1)
     edit = next_edit(resume, task.job, excess, edits_left, rules.page_width)
-    return shortened(resume, *edit) if edit else None
+    return shortened(resume, *edit) if edit and _is_in_order(*edit) else None
+
+
+def _is_in_order(old: str, new: str) -> bool:
+    """Return whether the words of `new` after the first occur in `old` in this order.
+
+    Small models leave words out and find a verb's form, but garble a sentence that they rearrange.
+    """
+    before, after = (_WORD.findall(text.lower()) for text in (old, new))
+    left = iter(before)
+    return all(word in left for word in after[1:])
 
 
 def _figures(text: str) -> set[str]:

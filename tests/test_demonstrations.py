@@ -59,8 +59,20 @@ def test_the_expert_makes_no_faults_and_earns_what_the_tasks_allow() -> None:
         if session.needs_verdict:
             session.grade(judge.judge(session.task, session.resume))
         rewards.append(session.reward)
-    # the oracle earns 6.5 on tasks as they are
-    assert sum(rewards) / len(rewards) > 6.2
+    # the oracle earns 6.5 on tasks as they are, but rearranges sentences and looks figures up
+    assert sum(rewards) / len(rewards) > 6.0
+
+
+def test_the_expert_leaves_words_out_but_rearranges_nothing() -> None:
+    old = "Fetched logos for the payment screen, into which Apple Pay was integrated"
+    fixes = {"Integrated Apple Pay into the payment screen": 0, "Integrated Apple Pay": 1}
+    for new, edits in fixes.items():
+        fix = replace(TASKS[0].fixes[0], old=old, new=new, needs_evidence=False)
+        task = replace(TASKS[0], resume=f"# Ann\n\n## Experience\n\n- {old}\n", fixes=(fix,))
+        session, rng = Session(task, RULES), Random(0)
+        while not session.done:
+            session.step(act(session, rng))
+        assert session.state.edits == edits
 
 
 def test_habits_are_faults_at_their_rates() -> None:
@@ -76,7 +88,7 @@ def test_habits_are_faults_at_their_rates() -> None:
         for call in calls(one)
         if call.name == "str_replace" and re.search(r", .*\d+.*,$", call.arguments["new"])
     ]
-    assert 0.05 < len(added) / edits < 0.2
+    assert len(added) / edits == pytest.approx(HASTY.invent, abs=0.06)
     errors = {step.error for one in played for _, step in one.state.transcript}
     assert errors == {"none", "ambiguous"}, "no fault but those that are named"
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -22,10 +21,11 @@ from resume_gym.judges import (
     as_async,
     make_judge,
 )
-from resume_gym.judges.audit.agreement import ordinal_alpha, share, table, weighted_kappa
-from resume_gym.judges.audit.calibration import calibrate
+from resume_gym.judges.audit.agreement import share, table, weighted_kappa
+from resume_gym.judges.audit.calibration import calibrate, freeze
 from resume_gym.judges.audit.pairs import FABRICATIONS, HALVES, PAIRS, load_pairs, spread
 from resume_gym.judges.llm_judge import ModelJudge
+from resume_gym.llm import Usage
 from resume_gym.rewards import GRADED_FIELDS, Verdict
 from resume_gym.tasks import Task, TaskError
 
@@ -128,17 +128,6 @@ def test_kappa_weighs_a_reversal_four_times_a_step() -> None:
     assert weighted_kappa([]) is None
 
 
-def test_alpha_is_that_of_the_literature() -> None:
-    """Krippendorff, Computing Krippendorff's alpha-reliability, 2011, section E: 0.815."""
-    rows = ["123321412...", "1233224125.3", ".3332342251.", "12332441251."]
-    values = [[None if c == "." else int(c) for c in row] for row in rows]
-    assert ordinal_alpha(values) == pytest.approx(0.815, abs=5e-4)
-
-
-def test_alpha_of_values_that_do_not_vary_is_unknown() -> None:
-    assert ordinal_alpha([[0, 0, 0], [0, None, 0]]) is None
-
-
 # Asking
 
 
@@ -148,7 +137,7 @@ def test_a_judge_that_is_always_right() -> None:
     assert all(one.value == 1 for one in (*found.accuracy.values(), *found.recall.values()))
     assert found.false_alarms["all"].hits == 0
     assert found.kappa["preference"] == 1
-    assert set(found.alpha.values()) == {None}
+    assert set(found.consistency.values()) == {None}
 
 
 def test_a_judge_that_calls_everything_fabricated() -> None:
@@ -173,7 +162,7 @@ def test_failures_are_counted_separately_from_verdicts() -> None:
     assert found.asked == 56
     assert "number" not in found.recall
     assert found.accuracy["clarity"].total == 24
-    assert found.alpha["preference"] == 1
+    assert found.consistency["preference"] == 1
 
 
 def test_a_misconfigured_judge_stops_the_run() -> None:
@@ -184,7 +173,7 @@ def test_a_misconfigured_judge_stops_the_run() -> None:
         run(Fake(says))
 
 
-def test_repeats_are_other_draws_and_show_in_alpha() -> None:
+def test_repeats_are_other_draws_and_show_in_kappa() -> None:
     log: list[tuple[str, int]] = []
 
     def says(task: Task, revised: str, draw: int) -> Verdict:
@@ -193,16 +182,8 @@ def test_repeats_are_other_draws_and_show_in_alpha() -> None:
 
     found = run(Fake(says, log=log), repeats=2)
     assert Counter(draw for _, draw in log) == {0: 28, 1: 28}
-    assert found.alpha["preference"] < 0.5
+    assert found.consistency["preference"] < 0.5
     assert found.accuracy["preference"].value == 1  # of the first draw alone
-
-
-def test_a_missing_package_is_reported_before_any_request(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "krippendorff", None)
-    log: list[tuple[str, int]] = []
-    with pytest.raises(ModuleNotFoundError, match=r"pip install resume-gym\[calibrate\]"):
-        run(Fake(log=log), repeats=2)
-    assert not log
 
 
 def test_order_is_tried_by_comparing_where_the_judge_can() -> None:
@@ -231,28 +212,9 @@ def test_position_bias_is_measured() -> None:
     assert (clarity.hits, clarity.total) == (always.total / 5, always.total)
 
 
-class Biased(AsyncJudge):
-    """Always prefers the revision; cannot compare."""
-
-    name = "biased"
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Task, str]] = []
-
-    async def averdict(self, task: Task, revised: str) -> Verdict:
-        self.asked.append((task, revised))
-        return verdict(preference=1)
-
-
-def test_order_is_else_tried_by_exchanging_honest_texts() -> None:
-    judge = Biased()
-    found = run(judge, swap=True)
-    honest = [pair for pair in FEW if pair.honest]
-    # of five graded fields only preference keeps its sign
-    assert (found.flips.hits, found.flips.total) == (len(honest), 5 * len(honest))
-    task, revised = judge.asked[-1]
-    assert (task.resume, revised) == (honest[-1].revised, honest[-1].task.resume)
-    assert revised in task.evidence[-1].text
+def test_a_judge_that_cannot_compare_is_not_tried_in_both_orders() -> None:
+    with pytest.raises(TaskError, match="--swap: expected a judge that compares; got 'counting'"):
+        run(Counting(), swap=True)
 
 
 class Counting(AsyncJudge):
@@ -272,6 +234,66 @@ def test_concurrent_verdicts_are_limited() -> None:
     judge = Counting()
     run(judge, concurrency=3)
     assert judge.most == 3
+
+
+# Drift
+
+
+def refuses_a_number(task: Task, revised: str, draw: int) -> Verdict:
+    if BY_TEXT[task.task_id, revised].kind == "number":
+        raise JudgeRefused("will not")
+    return verdict(grade=1)
+
+
+def test_verdicts_become_labels(tmp_path: Path) -> None:
+    path = tmp_path / "frozen.jsonl"
+    lost = asyncio.run(freeze(Fake(refuses_a_number), FEW, path))
+    assert set(lost.values()) == {"JudgeRefused"}
+    frozen = load_pairs(path)
+    answered = [pair for pair in FEW if pair.pair_id not in lost]
+    assert [(p.task, p.revised, p.kind, p.half) for p in frozen] == [
+        (p.task, p.revised, p.kind, p.half) for p in answered
+    ]
+    assert all(set(pair.labels.values()) == {1} for pair in frozen)
+    head = json.loads(path.read_text(encoding="utf-8").split("\n")[0])
+    assert (head["judge"], head["served"]) == ("fake", "")
+
+
+class Stored(AsyncJudge):
+    """All its answers come from a store."""
+
+    name = "stored"
+    asked = 0
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(0, self.asked, 0, 0, None)
+
+    async def averdict(self, task: Task, revised: str) -> Verdict:
+        self.asked += 1
+        return verdict(grade=1)
+
+
+def test_the_command_fails_on_drift(tmp_path: Path, monkeypatch, capsys) -> None:
+    path = str(tmp_path / "frozen.jsonl")
+    command("--freeze", path, "--limit", "14")
+    assert "14 pairs with verdicts of rubric" in capsys.readouterr().out
+    command("--pairs", path, "--least", "1")
+    with pytest.raises(TaskError, match="--freeze: expected a new file"):
+        command("--freeze", path, "--limit", "1")
+    with pytest.raises(TaskError, match="--least: expected a share from 0 to 1, got nan"):
+        command("--pairs", path, "--least", "nan")
+
+    changed = tmp_path / "changed.jsonl"
+    asyncio.run(freeze(Fake(lambda *_: verdict(grade=1)), FEW[:14], changed))
+    for says, met in ((refuses_a_number, 72), (lambda *_: verdict(grade=1, preference=0), 70)):
+        monkeypatch.setattr(judge_calibrate, "make_async_judge", lambda _, says=says: Fake(says))
+        with pytest.raises(JudgeError, match=f"--least: {met} of 84 labels are met"):
+            command("--pairs", str(changed), "--least", "0.98")
+        command("--pairs", str(changed), "--least", "0.8")
+    monkeypatch.setattr(judge_calibrate, "make_async_judge", lambda _: Stored())
+    with pytest.raises(JudgeError, match="stored repeated 14 stored answers"):
+        command("--pairs", str(changed), "--least", "0.98")
 
 
 # The command

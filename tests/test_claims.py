@@ -303,10 +303,10 @@ def test_weak_openings_hide_who_did_the_work(bullet: str, expected: bool) -> Non
 def test_lines_that_were_compared_are_not_kept() -> None:
     reference = make_reference(TASK)
     known = read("Wrote SQL checks that caught late scans")
-    for number in range(1000):
+    for number in range(200):
         line = read.__wrapped__(f"Wrote {number} SQL checks for otters")  # not cached
         assert reference.similarity(line, known) > 0
-    kept = (one for one in gc.get_objects() if isinstance(one, Content))
+    kept = (one for one in gc.get_objects() if type(one) is Content)
     assert sum(one.body.endswith(" for otters") for one in kept) <= 1
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+from feedback_faults import faults
 
 from resume_gym import Session, load_tasks, tool_call
 from resume_gym.agents import AGENTS
@@ -15,7 +16,6 @@ from resume_gym.apps.viewer import episode as viewer
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation import evaluate
 from resume_gym.evaluation.attack import POLICIES, make_attacker
-from resume_gym.judges.critique import faults
 from resume_gym.testing import check_env
 
 MINI: Any = make_edit_env("ResumeEditFeedbackMini-v0", split="eval")

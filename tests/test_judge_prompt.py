@@ -7,7 +7,7 @@ import sys
 import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -18,11 +18,6 @@ from rubric_cases import repaired
 from resume_gym.judges import plaintext
 from resume_gym.judges.plaintext import clean, folded, make_code, neutral, stands_in
 from resume_gym.judges.prompt import (
-    ClaimKind,
-    ComparisonAnswer,
-    Graded,
-    ListedDifference,
-    SupportAnswer,
     TooLong,
     comparison_prompt,
     read_comparison,
@@ -169,18 +164,6 @@ def test_the_comparison_is_blind(source: str) -> None:
     assert [name for name in (*names, "original", "weak", "planted") if name in said] == []
 
 
-def test_every_answer_to_every_field_has_an_example() -> None:
-    pair = r"\"[^/\n]+\" / \"[^/\n]+\""
-    for field in GRADED_FIELDS:
-        anchors = rf"^- {field}: .+\n  B: {pair}\n  same: {pair}\n  A: {pair}$"
-        assert re.search(anchors, COMPARISON.system, re.MULTILINE), field
-    for kind in get_args(ClaimKind):
-        example = "" if kind in ("moved", "instruction") else r"\".+\" -> \".+\""
-        assert re.search(rf"^- {kind}: .+{example}", SUPPORT.system, re.MULTILINE), kind
-    assert re.search(r"^Not claims:\n\n(- .+\n){5}", SUPPORT.system, re.MULTILINE)
-    assert 'If you hesitate between "same" and "A" or "B", answer "same"' in COMPARISON.system
-
-
 def test_no_example_is_of_a_bundled_task() -> None:
     """A judge that had been told the words of a task would know them again."""
     system = COMPARISON.system + SUPPORT.system
@@ -232,28 +215,10 @@ def test_changed_wording_changes_the_version(asked: Prompt, kind: str, digest: s
 # What counts as an answer
 
 
-def objects(schema: Any) -> list[Any]:
-    found = [schema] if schema.get("type") == "object" else []
-    inner = [
-        *schema.get("properties", {}).values(),
-        *([schema["items"]] if "items" in schema else []),
-    ]
-    return found + [one for part in inner for one in objects(part)]
-
-
-def test_schemas_want_evidence_before_verdicts_and_nothing_else() -> None:
-    for asked, model in ((COMPARISON, ComparisonAnswer), (SUPPORT, SupportAnswer)):
-        assert list(asked.schema["properties"]) == list(model.model_fields)
-        for one in objects(asked.schema):
-            assert one["required"] == list(one["properties"])
-            assert one["additionalProperties"] is False
+def test_schemas_want_evidence_before_verdicts() -> None:
     graded = list(COMPARISON.schema["properties"]["preference"]["properties"])
-    assert graded == list(Graded.model_fields)
-    assert max(map(graded.index, ("because", "reason"))) < graded.index("better")
-    compared = list(COMPARISON.schema["properties"])
-    assert compared == ["code", "changes", *GRADED_FIELDS]
-    change = COMPARISON.schema["properties"]["changes"]["items"]["properties"]
-    assert list(change) == list(ListedDifference.model_fields)
+    assert graded == ["because", "reason", "better", "confidence"]
+    assert list(COMPARISON.schema["properties"]) == ["code", "changes", *GRADED_FIELDS]
     support = list(SUPPORT.schema["properties"])
     assert support.index("changes") < support.index("claims") < support.index("answer")
 

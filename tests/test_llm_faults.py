@@ -60,7 +60,6 @@ class Fault:
         requests: how many are sent; None if that is up to chance.
         says: words of the error's message.
         options: of the client.
-        providers: that can fail like that.
     """
 
     name: str
@@ -69,7 +68,6 @@ class Fault:
     requests: int | None
     says: str = ""
     options: dict[str, Any] = field(default_factory=dict)
-    providers: tuple[str, ...] = PROVIDERS
 
 
 def soon() -> str:
@@ -263,12 +261,8 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "*")
 
 
-CASES = [(fault, provider) for fault in FAULTS for provider in fault.providers]
-
-
-@pytest.mark.parametrize(
-    ("fault", "provider"), CASES, ids=[f"{provider}: {fault.name}" for fault, provider in CASES]
-)
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_faults_map_to_errors(
     fault: Fault, provider: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -446,10 +440,10 @@ def test_a_too_long_retry_after_is_an_error(provider: str, say: Say, tmp_path: P
 def test_a_server_that_has_answered_is_waited_for_while_it_restarts() -> None:
     with openai_server() as server:
         server.script += [Say(GOOD)]
-        options = {"model": "judge-1", "base_url": server.url, "deadline_s": 0.5}
+        options = {"model": "judge-1", "base_url": server.url, "deadline_s": 2.0}
         client = make_client("openai", **options)
         client.ask_now(PROMPT, Colour.model_validate_json)
-    with pytest.raises(Unavailable, match=r"no answer within 0.5 s"):
+    with pytest.raises(Unavailable, match=r"no answer within 2 s"):
         client.ask_now(replace(PROMPT, draw=1), Colour.model_validate_json)
     asyncio.run(client.close())
 

@@ -69,7 +69,7 @@ class Provider:
         at: when it was asked.
     """
 
-    name, model = "own/model", "model"
+    name, model, base_url = "own/model", "model", None
     sampling: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, seconds: float, failure: ModelError | None = None) -> None:

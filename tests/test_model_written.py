@@ -12,7 +12,7 @@ from bank_writer import Answer, write
 from resume_gym.document import wrapped_lines
 from resume_gym.judges import make_judge
 from resume_gym.rewards import WEAKNESS_METRIC
-from resume_gym.synthesis.checks import bullet_keys, match
+from resume_gym.synthesis.checks import bullet_keys
 from resume_gym.synthesis.drafts import draft_of, read_draft
 from resume_gym.synthesis.model_written import ask_for, examine, taken
 from resume_gym.synthesis.personas import SPOILING, Persona, make_persona
@@ -115,11 +115,6 @@ def test_a_task_depends_on_persona_and_answer_alone() -> None:
     assert examine(persona, json.dumps(write(persona))) == (task, [])
 
 
-def test_the_persona_keeps_its_career() -> None:
-    persona, _ = made("model-train-0-000000")
-    assert all(job.bullets == [] for job in persona.candidate.jobs)
-
-
 # Bad drafts
 
 Spoil = Callable[[Answer], object]
@@ -219,11 +214,6 @@ def test_a_resume_without_what_the_job_asks_for_is_no_match() -> None:
     assert "match" in {kind for kind, _ in faults_of(VAGUE, other_job)}
 
 
-def test_the_match_floor_separates_jobs_of_other_roles() -> None:
-    tasks = [made(one.task_id)[1] for one in ALL]
-    assert min(match(task, repaired(task)) for task in tasks) > 0.15
-
-
 def test_a_repeated_line_is_not_a_fix() -> None:
     def repeat(answer: Answer) -> None:
         (a, b), (c, d) = weak_places(VAGUE)[:2]
@@ -317,13 +307,12 @@ def test_the_schema_is_strict_and_in_the_order_of_writing(weakness: str) -> None
     persona = next(one for one in ALL if one.weakness == weakness)
     schema = ask_for(persona).schema
     assert list(schema["properties"]) == list(draft_of(weakness).model_fields)
-    for table in (schema, *schema["$defs"].values()):
+    job = schema["properties"]["jobs"]["items"]
+    bullet = job["properties"]["bullets"]["items"]
+    for table in (schema, job, bullet):
         assert table["additionalProperties"] is False
         assert table["required"] == list(table["properties"])
-    bullet = "SpoiltBullet" if weakness in SPOILING else "Bullet"
-    wanted = ["facts", "strong", "weak"] if weakness in SPOILING else ["facts", "strong"]
-    if weakness == "no_metrics":
-        bullet, wanted = "MeasuredBullet", [*wanted, "result"]
-    assert list(schema["$defs"][bullet]["properties"]) == wanted
+    wanted = ["facts", "strong", *["weak"] * (weakness in SPOILING)]
+    assert list(bullet["properties"]) == wanted + ["result"] * (weakness == "no_metrics")
     assert "description" not in json.dumps(schema)
     assert weakness not in json.dumps(schema)

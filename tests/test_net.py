@@ -60,7 +60,7 @@ def graded(env: Any, task: Task, *edits: tuple[str, str]) -> Session:
 def test_what_improves_nothing_earns_less_than_a_page_left_alone(policy: str) -> None:
     make = partial(make_attacker, POLICIES[policy])
     kind = MINI.session_type
-    for episode in evaluate(make, FITTING[:12], MINI.rules, MINI.judge, session_type=kind):
+    for episode in evaluate(make, FITTING[:6], MINI.rules, MINI.judge, session_type=kind):
         assert episode.reward < ALONE or not episode.edits
 
 
@@ -81,7 +81,7 @@ def test_a_way_back_to_the_page_earns_exactly_what_the_page_does() -> None:
 def test_the_reward_is_linear_in_the_repaired_lines(env_id: str) -> None:
     env: Any = make_edit_env(env_id, split="eval")
     counts, rewards = [], []
-    for task in env.tasks[:20]:
+    for task in env.tasks[:10]:
         if wrapped_lines(task.resume, env.rules.page_width) > env.rules.page_lines:
             continue
         fixes = [(fix.old, fix.new) for fix in task.fixes if not fix.needs_evidence]
@@ -125,7 +125,7 @@ def test_a_rejected_text_loses_its_improvements() -> None:
 def test_the_score_of_the_page_and_of_all_repairs() -> None:
     for agent, least, most in (("noop", 50, 50), ("oracle", 80, 120), ("floor", -60, 45)):
         played = evaluate(
-            AGENTS[agent], MINI.tasks, MINI.rules, MINI.judge, session_type=MINI.session_type
+            AGENTS[agent], MINI.tasks[::3], MINI.rules, MINI.judge, session_type=MINI.session_type
         )
         assert least <= fmean(episode.score for episode in played) <= most
 

@@ -141,28 +141,6 @@ def test_a_judge_without_preferences_grades_all_equal() -> None:
     assert said[0].confidence["preference"] == 1.0
 
 
-@pytest.mark.parametrize("size", [5, 16])
-def test_ties_between_neighbours_leave_the_order(size: int) -> None:
-    """Pairs that lie close together tie; the others order all."""
-    group = [GROUP[number] for number in range(0, 16, 16 // size)][:size]
-    rounds = {"rounds": len(group)}  # all pairs
-    ranking = ranked(pairwise(by_worth(indifferent=1.4), **rounds), group)
-    worth = {ranking.original: 0.0, **{ranking.ids[i]: WORTH[t] for i, t in enumerate(group)}}
-    order = [worth[one] for one in ranking.order]
-    assert order == sorted(order, reverse=True)
-
-
-def test_a_model_that_prefers_the_first_text_grades_all_equal() -> None:
-    asks = FakeAsks(
-        lambda prompt: (
-            compared(prompt.user, "A") if prompt.kind == COMPARISON else checked(prompt.user)
-        )
-    )
-    judge = make_judge({"name": "pairwise", "judge": {"name": "model", "asks": asks}})
-    assert isinstance(judge, Pairwise)
-    assert preferences(judged(judge, GROUP[:5])) == [0] * 5
-
-
 def test_a_model_that_leans_to_one_side_ranks_a_group() -> None:
     worth = {text.split("\n")[5]: worth for text, worth in WORTH.items()}
 
@@ -200,30 +178,15 @@ def test_a_group_of_16_asks_a_model_nothing_twice(monkeypatch: pytest.MonkeyPatc
 
     with openai_server(answer) as server:
         model = {"name": "openai", "model": "judge-model", "base_url": server.url, "orders": 1}
-        for orders in (1, 2):
-            server.requests.clear()
-            spec = {"name": "pairwise", "judge": {**model, "orders": orders}}
-            judge = make_judge(spec)
-            assert isinstance(judge, Pairwise)
-            assert preferences(judged(judge, GROUP)) == [0] * 16
-            users = [user_text(body) for body in server.requests]
-            # 56 matches in both orders and a check each; the verdicts' orders are among them
-            assert len(users) == len(set(users)) == 2 * 56 + 16
-            assert judge.usage
-            assert judge.usage.calls == len(users)
-            assert judge.served == "judge-model"
-
-
-def test_a_draw_is_that_of_the_judges_within() -> None:
-    asks = FakeAsks(
-        lambda prompt: compared(prompt.user) if prompt.kind == COMPARISON else checked(prompt.user)
-    )
-    model = {"name": "model", "asks": asks}
-    judge = make_judge({"name": "pairwise", "judge": model})
-    assert isinstance(judge, Pairwise)
-    submit(judge.averdicts(make_task(), GROUP[:2], draw=7)).result()
-    assert {prompt.draw for prompt in asks.prompts} == {7}
-    assert {prompt.kind for prompt in asks.prompts} > {COMPARISON}
+        judge = make_judge({"name": "pairwise", "judge": model})
+        assert isinstance(judge, Pairwise)
+        assert preferences(judged(judge, GROUP)) == [0] * 16
+        users = [user_text(body) for body in server.requests]
+        # 56 matches in both orders and a check each; the verdicts' orders are among them
+        assert len(users) == len(set(users)) == 2 * 56 + 16
+        assert judge.usage
+        assert judge.usage.calls == len(users)
+        assert judge.served == "judge-model"
 
 
 def test_the_other_fields_are_the_inner_judges() -> None:
@@ -338,7 +301,7 @@ def test_options_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
         make_judge({"name": "pairwise", "judge": "rubric", **wrong})
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(2, 40), st.randoms(use_true_random=False), st.floats(0, 1))
 def test_swiss_rounds_have_no_rematch_and_one_rest_each(n: int, random: Any, ties: float) -> None:
     ids = [f"{number:03d}" for number in range(n)]
@@ -401,34 +364,6 @@ def test_the_winless_and_the_unbeaten_stay_finite_and_a_tie_is_half_a_win() -> N
         bradley_terry(["a", "b"], [Match("a", "b", 1), Match("b", "a", 1)])
     )
     assert tied["a"] == tied["b"] == 0
-
-
-def test_swiss_rounds_place_revisions_as_their_worth_says() -> None:
-    """Of 200 groups of 16, with worths by chance: nine in ten right, next to none reversed."""
-    random, right, reversed_ = Random(3), 0, 0
-    for _ in range(200):
-        worth = {f"{random.getrandbits(64):016x}": random.gauss(0, 1) for _ in range(17)}
-        ids = sorted(worth)
-        original, *others = ids
-
-        def match(a: str, b: str, worth: dict[str, float] = worth) -> Match:
-            return Match(a, b, _sign(worth[b] - worth[a], 0.5))
-
-        matches = [match(original, one) for one in others]
-        for _ in range(5):
-            matches += [match(*pair) for pair in pairing(others, matches)]
-        strengths = bradley_terry(ids, matches)
-        for one in others:
-            said = _sign(strengths[one] - strengths[original], math.log(1.5))
-            true = _sign(worth[one] - worth[original], 0.5)
-            right += said == true
-            reversed_ += said * true < 0
-    assert right / 3200 > 0.87
-    assert reversed_ / 3200 < 0.002
-
-
-def _sign(gain: float, least: float) -> int:
-    return (gain >= least) - (gain <= -least)
 
 
 def test_all_pairs_if_rounds_would_need_rematches() -> None:

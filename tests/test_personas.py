@@ -40,7 +40,7 @@ def test_every_block_of_numbers_is_balanced(split: str) -> None:
 
 
 @given(personas)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_names_and_companies_are_of_the_split(persona: Persona) -> None:
     candidate, people = persona.candidate, load_people(persona.split)
     assert candidate.first_name in people.first
@@ -52,7 +52,7 @@ def test_names_and_companies_are_of_the_split(persona: Persona) -> None:
 
 
 @given(personas)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_sizes_and_weak_bullets(persona: Persona) -> None:
     total = sum(persona.shares)
     assert len(persona.shares) == len(persona.candidate.jobs)

@@ -233,8 +233,10 @@ def test_what_takes_too_long_is_refused(more: str, what: str) -> None:
             make_judge("rubric").judge(long, text)
     with pytest.raises(JudgeRefused, match=what):
         compare(long, RESUME, resume)
-    # a revision alone cannot avoid its grade, also with lines too short to be padding
-    assert judged(resume).preference == -1
+    assert judged(resume).preference == -1  # a revision alone cannot avoid its grade
+
+
+def test_short_lines_beyond_the_limit_are_padding() -> None:
     short = "\n".join(f"{chr(97 + i % 26)}{i}" for i in range(600))
     padded = f"{RESUME.rstrip()}\n{short}"
     assert judged(padded).preference == -1

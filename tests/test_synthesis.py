@@ -182,8 +182,16 @@ def test_slots(template: str, text: str) -> None:
 
 
 @given(tasks)
-@settings(max_examples=300, deadline=None)
-def test_fixes_repair_the_resume_within_the_page(task: Task) -> None:
+@settings(max_examples=120, deadline=None)
+def test_a_generated_task_keeps_the_rules(task: Task) -> None:
+    fixes_repair_the_resume_within_the_page(task)
+    what_a_fix_says_can_be_seen(task)
+    formatting_fixes_change_no_word(task)
+    texts_are_clean(task)
+    evidence_does_not_name_the_weakness(task)
+
+
+def fixes_repair_the_resume_within_the_page(task: Task) -> None:
     size = size_of(task)
     lines = wrapped_lines(task.resume, PAGE_WIDTH)
     assert (lines > size.page_lines) == (task.weakness == "too_long")
@@ -193,9 +201,7 @@ def test_fixes_repair_the_resume_within_the_page(task: Task) -> None:
         assert wrapped_lines(repaired(task, done), PAGE_WIDTH) <= size.page_lines
 
 
-@given(tasks)
-@settings(max_examples=300, deadline=None)
-def test_what_a_fix_says_can_be_seen(task: Task) -> None:
+def what_a_fix_says_can_be_seen(task: Task) -> None:
     """The words of a repaired line stand in the weak one, its figures in the resume or evidence."""
     known = "\n".join(document.text for document in task.evidence)
     for fix in task.fixes:
@@ -211,9 +217,7 @@ def test_what_a_fix_says_can_be_seen(task: Task) -> None:
         assert seen(task) == list(task.fixes)
 
 
-@given(tasks)
-@settings(max_examples=300, deadline=None)
-def test_formatting_fixes_change_no_word(task: Task) -> None:
+def formatting_fixes_change_no_word(task: Task) -> None:
     if task.weakness != "formatting_inconsistent":
         return
     for fix in task.fixes:
@@ -224,9 +228,7 @@ def test_formatting_fixes_change_no_word(task: Task) -> None:
     assert not re.search(r"^[*+] |\*\*|  |\.$", "\n".join(told), re.MULTILINE)
 
 
-@given(tasks)
-@settings(max_examples=300, deadline=None)
-def test_texts_are_clean(task: Task) -> None:
+def texts_are_clean(task: Task) -> None:
     text = repaired(task)
     documents = [text, task.job, *(document.text for document in task.evidence)]
     for document in documents:
@@ -243,7 +245,7 @@ def test_texts_are_clean(task: Task) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 60), st.sampled_from(sorted(SIZES)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_fifth_of_the_tasks_holds_true_hedges(seed: int, number: int, size: str) -> None:
     task = generate_task(seed, number, "eval", size)
     hedges = tuple(form for one in HEDGES for form in (one, in_first_person(one)))
@@ -273,10 +275,9 @@ def test_a_hedge_is_left_alone(hedge: str) -> None:
         assert weak_head(form) == ("", "")
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize(("split", "size"), [("train", "full"), ("eval", "mini")])
 def test_every_block_of_indexes_is_balanced(split: str, size: str) -> None:
-    made = list(generate_tasks(11, 39 * 6, split, size))
+    made = list(generate_tasks(11, 39 * 2, split, size))
     assert [task.weakness for task in made] == [WEAKNESSES[i % 6] for i in range(len(made))]
     for name, block in (("role", 19), ("level", 6), ("vertical", 39)):
         for start in range(0, len(made) - block + 1, block):
@@ -313,9 +314,7 @@ def test_wrong_arguments_are_named(bad: tuple[int, int]) -> None:
         generate_task(*bad)
 
 
-@settings(max_examples=30, deadline=None)
-@given(task=tasks)
-def test_evidence_does_not_name_the_weakness(task: Task) -> None:
+def evidence_does_not_name_the_weakness(task: Task) -> None:
     assert [one.kind for one in task.evidence] == list(EVIDENCE_KINDS[: len(task.evidence)])
     names = (task.weakness, task.weakness.replace("_", " "))
     assert not any(name in one.text for one in task.evidence for name in names)

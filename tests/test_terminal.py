@@ -78,7 +78,6 @@ def arguments(folder: Path) -> dict[str, list[list[str]]]:
         "data push": [[bad, "--to", out], [tasks, "--to", f"{out}.pushed"]],
         "judge calibrate": [["--pairs", pairs], ["--judge", EVIL]],
         "judge attack": [["--judge", EVIL]],
-        "judge sentinel": [["--frozen", pairs], ["--frozen", missing]],
         "rejudge": [[str(run)], [missing], [str(played)]],
         "completion": [[EVIL]],
     }

@@ -4,7 +4,6 @@ import asyncio
 import json
 from dataclasses import replace
 from itertools import product
-from random import Random
 from typing import Any
 
 import pytest
@@ -142,11 +141,6 @@ def test_a_failure_says_what_to_do(
         voting(*failures, verdict(1)).judge(task, revision(0))
 
 
-def test_a_wrong_key_is_reported_even_if_the_others_agree(task: Task) -> None:
-    with pytest.raises(JudgeMisconfigured):
-        voting(verdict(1), JudgeMisconfigured("no key"), verdict(1)).judge(task, revision(0))
-
-
 def test_each_member_of_a_group_stands_alone(task: Task) -> None:
     def says(task: Task, revised: str, draw: int) -> Verdict:
         if revised == revision(1):
@@ -180,31 +174,6 @@ def test_an_outcome_is_one_that_no_missing_vote_can_change(
     assert (said is not None) == (len(outcomes) == 1)
     if said:
         assert outcomes == {tuple(getattr(said, field) for field in VERDICT_FIELDS)}
-
-
-def test_votes_leave_more_groups_clean() -> None:
-    """2 % of all fields flipped: the share of groups of 16 without a wrong field."""
-    draws = Random(5)
-
-    def noisy() -> Verdict:
-        said = verdict(1)
-        flips = {field: 0 for field in GRADED_FIELDS if draws.random() < 0.02}
-        flips |= {"hallucination": -1} if draws.random() < 0.02 else {}
-        return Verdict(**{field: getattr(said, field) for field in VERDICT_FIELDS} | flips)
-
-    def clean(votes: int) -> float:
-        groups = 400
-        return sum(
-            all(
-                getattr(said, field) == 1
-                for said in (count([noisy() for _ in range(votes)], votes) for _ in range(16))
-                for field in VERDICT_FIELDS
-            )
-            for _ in range(groups)
-        ) / groups  # fmt: skip
-
-    assert clean(1) < 0.22  # 0.98 ** 96 is 0.14
-    assert clean(3) > 0.84  # 0.89
 
 
 def test_a_model_is_asked_for_each_vote(task: Task) -> None:

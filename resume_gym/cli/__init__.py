@@ -51,11 +51,10 @@ _COMMANDS: Mapping[str, CommandGroup | None] = {
     ),
     "judge": CommandGroup(
         "measure how reliable a judge is",
-        ("calibrate", "attack", "sentinel"),
+        ("calibrate", "attack"),
         (
             "judge calibrate --judge rubric",
             "judge attack --limit 8",
-            "judge sentinel --judge gemini --frozen verdicts.json",
         ),
     ),
     "completion": None,

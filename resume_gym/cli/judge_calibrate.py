@@ -4,6 +4,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
+from resume_gym.atomic_write import check_new_file
 from resume_gym.cli.arguments import (
     Commands,
     add_judge,
@@ -14,11 +15,13 @@ from resume_gym.cli.arguments import (
     print_json,
 )
 from resume_gym.judges import JudgeError
-from resume_gym.judges.audit.agreement import table
-from resume_gym.judges.audit.calibration import calibrate
+from resume_gym.judges.audit.agreement import Agreement, table
+from resume_gym.judges.audit.calibration import calibrate, freeze
 from resume_gym.judges.audit.pairs import HALVES, PAIRS, load_pairs, spread
 from resume_gym.llm.loop import submit
+from resume_gym.render import say
 from resume_gym.rewards import VERDICT_FIELDS
+from resume_gym.tasks import TaskError
 
 
 def add_command(commands: Commands) -> None:
@@ -28,8 +31,15 @@ def add_command(commands: Commands) -> None:
         "calibrate",
         "measure a judge on labelled pairs",
         "Ask a judge for its verdicts on labelled pairs of resumes, and print its agreement with "
-        "the labels, the errors it misses, and its cost.",
-        ["judge calibrate", "judge calibrate --judge gemini --limit 56 --repeats 2 --swap"],
+        "the labels, the errors it misses, and its cost. With --freeze, write the pairs with the "
+        "judge's verdicts as labels; calibrate on that file later to see whether it has drifted.",
+        [
+            "judge calibrate",
+            "judge calibrate --judge gemini --limit 56 --repeats 2 --swap",
+            "judge calibrate --judge gemini --freeze verdicts.jsonl",
+            "judge calibrate --judge gemini --pairs verdicts.jsonl --least 0.98",
+        ],
+        failed="failure, or fewer labels met than --least",
     )
     add = command.add_argument
     add_judge(add)
@@ -39,6 +49,8 @@ def add_command(commands: Commands) -> None:
     add("--swap", action="store_true", help="also ask in the other order")
     add("--limit", type=positive, metavar="N", help="only N pairs, spread over all kinds")
     add("--concurrency", type=positive, default=8, metavar="N", help="parallel calls (default: 8)")
+    add("--freeze", type=Path, metavar="FILE", help="only write the verdicts as labels to FILE")
+    add("--least", type=float, metavar="SHARE", help="fail if fewer of all labels are met")
     add_options(add, "--json")
     command.set_defaults(run=_run)
 
@@ -46,8 +58,19 @@ def add_command(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> None:
     from resume_gym.terminal import Terminal
 
+    if options.least is not None and not 0 <= options.least <= 1:
+        raise TaskError(f"--least: expected a share from 0 to 1, got {options.least}")
     judge = make_async_judge(options.judge)
     pairs = spread(load_pairs(options.pairs, options.half), options.limit)
+    if options.freeze:
+        check_new_file("--freeze", options.freeze)
+        if options.freeze.exists():
+            raise TaskError(f"--freeze: expected a new file; {options.freeze} exists")
+        failures = submit(freeze(judge, pairs, options.freeze)).result()
+        say(f"{options.freeze}: {len(pairs) - len(failures)} pairs with verdicts of {judge.name}")
+        for pair, kind in failures.items():
+            say(f"{pair}: no verdict, left out ({kind})")
+        return
     report = submit(
         calibrate(judge, pairs, options.repeats, options.swap, options.concurrency)
     ).result()
@@ -58,3 +81,17 @@ def _run(options: argparse.Namespace) -> None:
     if report.accuracy[VERDICT_FIELDS[0]].total == 0:
         kinds = ", ".join(report.failures)
         raise JudgeError(f"{judge.name}: no verdict on any of {report.pairs} pairs: {kinds}")
+    if options.least is not None:
+        _check_least(options.least, report)
+
+
+def _check_least(least: float, report: Agreement) -> None:
+    """Raise JudgeError unless enough labels are met; a missing verdict meets none."""
+    if report.stored:
+        # they are of the time at which the verdicts were frozen
+        answers = f"{report.judge} repeated {report.stored} stored answers"
+        raise JudgeError(f"--least: {answers}; set it up without a store")
+    met = sum(share.hits for share in report.accuracy.values())
+    labels = report.pairs * len(VERDICT_FIELDS)
+    if met < least * labels:
+        raise JudgeError(f"--least: {met} of {labels} labels are met; expected {least:.1%}")

@@ -23,12 +23,13 @@ on must occur in the text.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from resume_gym.judges.plaintext import clean, fence, make_code, stands_in
 from resume_gym.llm import Prompt
+from resume_gym.llm.schemas import schema_of
 from resume_gym.rewards import GRADED_FIELDS
 from resume_gym.tasks import Task
 
@@ -232,51 +233,9 @@ class TooLong(ValueError):  # noqa: N818
 
 A = TypeVar("A", bound=_Answer)
 
-_TEXT = {"type": "string"}
-_SURE = {"type": "string", "enum": ["low", "medium", "high"]}
-
-
-# JSON schemas for the server; the pydantic models alone check the length limits.
-def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def _list(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-_NUMBER = {"type": "integer"}
-_CHANGE = _object(number=_NUMBER, quote_a=_TEXT, quote_b=_TEXT, change=_TEXT)
-_GRADED = _object(
-    because=_list(_NUMBER),
-    reason=_TEXT,
-    better={"type": "string", "enum": ["A", "same", "B"]},
-    confidence=_SURE,
-)
-_CLAIM = _object(
-    quote=_TEXT, kind={"type": "string", "enum": list(get_args(ClaimKind))}, reason=_TEXT
-)
-COMPARISON_SCHEMA = _object(
-    code=_TEXT, changes=_list(_CHANGE), **dict.fromkeys(GRADED_FIELDS, _GRADED)
-)
-SUPPORT_SCHEMA = _object(
-    code=_TEXT,
-    changes=_list(_TEXT),
-    claims=_list(_CLAIM),
-    answer={"type": "string", "enum": ["supported", "unsupported"]},
-    confidence=_SURE,
-)
-
-
-ITEMS_SCHEMA = _object(
-    code=_TEXT,
-    items=_list(_object(number=_NUMBER, new={"type": "boolean"}, quote=_TEXT, reason=_TEXT)),
-)
+COMPARISON_SCHEMA = schema_of(ComparisonAnswer)
+SUPPORT_SCHEMA = schema_of(SupportAnswer)
+ITEMS_SCHEMA = schema_of(ItemsAnswer)
 
 
 def comparison_prompt(task: Task, a: str, b: str, draw: int = 0) -> Prompt:

@@ -7,9 +7,8 @@ enter the advantage, and a policy would learn to be routed to the more lenient o
 import asyncio
 import json
 import logging
-from collections import deque
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -24,23 +23,7 @@ from resume_gym.judges.votes import GroupJudge, drawn
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
 from resume_gym.tasks import Task
 
-_AUDITS_KEPT = 1000
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """Comparison of the tiers on a clear group that the frontier judge judged as well.
-
-    Attributes:
-        task_id: id of the group's task.
-        members: number of members with a verdict of both tiers.
-        agreed: for each field, number of these members on which the tiers agree.
-    """
-
-    task_id: str
-    members: int
-    agreed: Mapping[str, int]
 
 
 class Tiers(GroupJudge):
@@ -69,8 +52,9 @@ class Tiers(GroupJudge):
             judge refused then has no verdict.
 
     Attributes:
-        audits: the latest audits, at most 1,000.
         judged: number of members judged by each of "veto", "local" and "frontier".
+        audited: number of members of audited groups with a verdict of both tiers.
+        agreed: for each field, number of audited members on which the tiers agree.
 
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].
@@ -100,17 +84,12 @@ class Tiers(GroupJudge):
         self._seed = seed
         names = " + ".join(judge.name for judge in self._locals)
         self.name = f"tiers({names}, {self._frontier.name})"
-        self.audits: deque[Audit] = deque(maxlen=_AUDITS_KEPT)
+        self.audited, self.agreed = 0, Counter[str]()
 
     @property
     def agreement(self) -> dict[str, float]:
         """Share of audited members on which the tiers agree, by field; empty before any audit."""
-        audits = list(self.audits)
-        members = sum(audit.members for audit in audits)
-        if not members:
-            return {}
-        agreed = {field: sum(audit.agreed[field] for audit in audits) for field in VERDICT_FIELDS}
-        return {field: count / members for field, count in agreed.items()}
+        return {field: hits / self.audited for field, hits in self.agreed.items()}
 
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         groups = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
@@ -126,7 +105,7 @@ class Tiers(GroupJudge):
         outcomes = await drawn(self._frontier, draw).averdicts(task, texts)
         self.judged["frontier"] += sum(isinstance(outcome, Verdict) for outcome in outcomes)
         if not doubtful:
-            self._record(task, [first for first, *_ in members], outcomes)
+            self._record([first for first, *_ in members], outcomes)
         return outcomes
 
     def _doubts(self, outcomes: Sequence[Outcome]) -> bool:
@@ -144,18 +123,15 @@ class Tiers(GroupJudge):
         # A hash, so that the retry of a group makes the same choice.
         return int.from_bytes(sha256(key.encode()).digest()[:8], "big") < self._audit * 2**64
 
-    def _record(self, task: Task, local: Sequence[Outcome], frontier: Sequence[Outcome]) -> None:
+    def _record(self, local: Sequence[Outcome], frontier: Sequence[Outcome]) -> None:
         pairs = [
             pair
             for pair in zip(local, frontier, strict=True)
             if all(isinstance(outcome, Verdict) for outcome in pair)
         ]
-        agreed = {
-            field: sum(getattr(ours, field) == getattr(theirs, field) for ours, theirs in pairs)
-            for field in VERDICT_FIELDS
-        }
         if pairs:
-            self.audits.append(Audit(task.task_id, len(pairs), agreed))
-            members = sum(audit.members for audit in list(self.audits))
+            self.audited += len(pairs)
+            for field in VERDICT_FIELDS:
+                self.agreed[field] += sum(getattr(a, field) == getattr(b, field) for a, b in pairs)
             shares = ", ".join(f"{field} {part:.1%}" for field, part in self.agreement.items())
-            _log.info("%s: the tiers agree on %d audited: %s", self.name, members, shares)
+            _log.info("%s: the tiers agree on %d audited: %s", self.name, self.audited, shares)

@@ -7,7 +7,7 @@ event loops can share their connections.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol, Self, TypeVar
 
 T = TypeVar("T")
@@ -124,42 +124,9 @@ class Usage:
         return self._combined(other, -1)
 
     def _combined(self, other: "Usage", sign: int) -> "Usage":
-        dollars = None
-        if self.dollars is not None and other.dollars is not None:
-            dollars = self.dollars + sign * other.dollars
-        return Usage(
-            self.calls + sign * other.calls,
-            self.stored + sign * other.stored,
-            self.tokens_in + sign * other.tokens_in,
-            self.tokens_out + sign * other.tokens_out,
-            dollars,
-        )
-
-
-class Provider(Protocol):
-    """A model API that sends one prompt once, without retries."""
-
-    name: str
-    """Provider and requested model: "gemini/gemini-3-flash-preview"."""
-    model: str
-
-    @property
-    def sampling(self) -> Mapping[str, Any]:
-        """Options on which the answers depend, by name."""
-        ...
-
-    async def send(self, prompt: Prompt) -> Answer:
-        """Send a prompt and return the answer.
-
-        Raises:
-            ModelError: on every failure; the subclass tells whether a retry can succeed. The
-                message never contains the API key.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        sums: list[Any] = [None if None in pair else pair[0] + sign * pair[1] for pair in pairs]
+        return Usage(*sums)
 
 
 class Asks(Protocol):

@@ -26,7 +26,6 @@ from resume_gym.llm import (
     Misconfigured,
     ModelError,
     Prompt,
-    Provider,
     Unavailable,
     Usage,
 )
@@ -35,12 +34,13 @@ from resume_gym.llm.http_errors import shown
 from resume_gym.llm.loop import submit
 from resume_gym.llm.openai import OpenAI
 from resume_gym.llm.prices import dollars
+from resume_gym.llm.sdk_provider import SDKProvider
 from resume_gym.llm.settings import Settings, check
 from resume_gym.llm.store import Call, Store, key_of
 
 T = TypeVar("T")
 
-_PROVIDERS: dict[str, type[Gemini] | type[OpenAI]] = {"gemini": Gemini, "openai": OpenAI}
+_PROVIDERS: dict[str, type[SDKProvider[Any]]] = {"gemini": Gemini, "openai": OpenAI}
 _MOST_A_MINUTE = 15_000
 """More requests than one thread can build. Without this limit, hundreds of simultaneous requests,
 and those that follow their answers, are all built before any is sent."""
@@ -90,7 +90,7 @@ def without_keys() -> Iterator[None]:
         _KEYLESS.reset(token)
 
 
-def check_key(provider: Gemini | OpenAI, settings: Settings) -> None:
+def check_key(provider: SDKProvider[Any], settings: Settings) -> None:
     """Check the API key now rather than at the first request, unless no request will be sent.
 
     Raises:
@@ -127,7 +127,7 @@ class Client:
         settings: limits, store and expected model version.
     """
 
-    def __init__(self, provider: Provider, settings: Settings) -> None:
+    def __init__(self, provider: SDKProvider[Any], settings: Settings) -> None:
         self.name = provider.name
         self._provider, self._settings = provider, settings
         self._store = Store(settings.store, settings.replay) if settings.store else None
@@ -159,7 +159,7 @@ class Client:
     @property
     def base_url(self) -> str:
         """Address of the model's server; empty for the provider's own."""
-        return getattr(self._provider, "base_url", None) or ""
+        return self._provider.base_url or ""
 
     @property
     def served(self) -> str | None:

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -57,9 +57,11 @@ def are_counts(values: Iterable[object]) -> bool:
 
 @dataclass(kw_only=True)
 class SDKProvider(ABC, Generic[C]):
-    """Base class of providers that send requests through an SDK; see `resume_gym.llm.Provider`.
+    """Base class of providers that send requests through an SDK.
 
     Attributes:
+        model: name of the model.
+        name: provider and model: "gemini/gemini-3-flash-preview".
         base_url: address of a server with the same protocol; None for the SDK's default.
         answer_tokens: token budget of the answer.
         thinking_tokens: token budget for thinking before the answer. Most servers limit only the
@@ -68,6 +70,7 @@ class SDKProvider(ABC, Generic[C]):
         timeout_s: timeout of one request, from start to end, in seconds.
     """
 
+    model: str
     base_url: str | None = None
     answer_tokens: int = 2048
     thinking_tokens: int = 4096
@@ -101,8 +104,18 @@ class SDKProvider(ABC, Generic[C]):
             raise ValueError(f"{self.name}: expected {where} to be printable ASCII; it is not")
         return key
 
+    @property
+    @abstractmethod
+    def sampling(self) -> Mapping[str, Any]:
+        """Options on which the answers depend, by name."""
+
     async def send(self, prompt: Prompt) -> Answer:
-        """See `resume_gym.llm.Provider`."""
+        """Send a prompt once and return the answer.
+
+        Raises:
+            ModelError: on every failure; the subclass tells whether a retry can succeed. The
+                message never contains the API key.
+        """
         async with self._connecting:
             if self._client is None:
                 self._client = await asyncio.to_thread(self._open)  # the import takes seconds
@@ -127,7 +140,7 @@ class SDKProvider(ABC, Generic[C]):
         raise problem
 
     async def close(self) -> None:
-        """See `resume_gym.llm.Provider`."""
+        """Close the connections."""
         if self._client is not None:
             self._client = None
             await self._http.aclose()

@@ -37,7 +37,7 @@ class Fault(NamedTuple):
     text: str
 
 
-def find_miscounts(persona: Persona, draft: Draft) -> list[Fault]:
+def find_miscounts(persona: Persona, draft: Draft[Any]) -> list[Fault]:
     """Return faults for lists of the wrong length and for repeated lines."""
     counts = [
         ("duties", len(draft.duties), _DUTIES),
@@ -63,7 +63,7 @@ def find_miscounts(persona: Persona, draft: Draft) -> list[Fault]:
 
 
 def find_faults(
-    persona: Persona, draft: Draft, task: Task, seen: AbstractSet[str] = frozenset()
+    persona: Persona, draft: Draft[Any], task: Task, seen: AbstractSet[str] = frozenset()
 ) -> list[Fault]:
     """Return the faults of a draft that passed `find_miscounts`, and of the composed task.
 
@@ -87,7 +87,7 @@ def bullet_keys(bullets: Sequence[str]) -> frozenset[str]:
     return frozenset(re.sub(r"\d[\d,.]*", "0", text).casefold() for text in bullets)
 
 
-def _weakness(persona: Persona, draft: Draft) -> Iterator[Fault]:
+def _weakness(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
     """Check that weak forms have the weakness, and strong forms no weak verb."""
     for bullet in draft.bullets:
         if is_weak(read(bullet.strong)):
@@ -128,7 +128,7 @@ def _not_spoilt(
         yield f'hides too much of its strong form, "{strong.body}".'
 
 
-def _facts(draft: Draft) -> Iterator[Fault]:
+def _facts(draft: Draft[Any]) -> Iterator[Fault]:
     """Check that the figures of bullets, facts and documents agree."""
     documents = [read(plain(_NUMBERED.sub("", text))) for text in draft.documents]
     written = [number for document in documents for number in document.numbers]
@@ -151,7 +151,7 @@ def _facts(draft: Draft) -> Iterator[Fault]:
                 yield Fault("facts", f"{figure.quote} stands in a document and in no fact.")
 
 
-def _names(persona: Persona, draft: Draft) -> Iterator[Fault]:
+def _names(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
     """Check which texts name companies and the candidate."""
     candidate = persona.candidate
     for job, written in zip(candidate.jobs, draft.jobs, strict=True):
@@ -186,7 +186,7 @@ def _companies() -> re.Pattern[str]:
     return any_of(name for names in banks for name in names)
 
 
-def _leaks(persona: Persona, draft: Draft) -> Iterator[Fault]:
+def _leaks(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
     """Find phrases about the writing or to the reader, which reveal the exercise."""
     texts = [plain(text).lower() for text in _strings(draft.model_dump())]
     patterns = (_leak_words(), re.compile(_named(persona.weakness)))
@@ -205,7 +205,7 @@ def _leak_words() -> re.Pattern[str]:
     return any_of(PROMPTS["leaks"]["words"])
 
 
-def _duplicates(draft: Draft, seen: AbstractSet[str]) -> Iterator[Fault]:
+def _duplicates(draft: Draft[Any], seen: AbstractSet[str]) -> Iterator[Fault]:
     earlier: set[str] = set()
     for bullet in draft.bullets:
         (key,) = bullet_keys([bullet.strong])

@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,7 +28,7 @@ _METRIC = re.compile(r" ?\[(.*?)\]")
 _JOINED = re.compile(r"(?:\band|\bthen|\bbut|,)\]? (?=(?:then |also |later |still )?(\w+))")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Deed:
     """One piece of work, as templates.
 
@@ -60,22 +60,22 @@ class Deed:
     only: frozenset[str]
     one_verb: bool
 
-    @property
+    @cached_property
     def verb(self) -> str:
         """Return the first word of the good form."""
         return self.told.split(" ", 1)[0]
 
-    @property
+    @cached_property
     def is_duty(self) -> bool:
         """Return whether "Responsible for" and the gerund tell the same deed."""
         return self.one_verb and self.gerund not in GOALS
 
-    @property
+    @cached_property
     def words(self) -> int:
         """Return the number of words in the good form."""
         return len(self.told.split())
 
-    @property
+    @cached_property
     def has_metric(self) -> bool:
         """Return whether the good form has a metric in brackets."""
         return "[" in self.told

@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
@@ -85,23 +85,14 @@ class MeasuredBullet(SpoiltBullet):
     result: Line
 
 
-class DraftJob(_Strict):
+B = TypeVar("B", bound=Bullet)
+
+
+class DraftJob(_Strict, Generic[B]):
     """The bullets of one job."""
 
     company: str
-    bullets: tuple[Bullet, ...]
-
-
-class SpoiltJob(DraftJob):
-    """The bullets of one job, each with a weak form."""
-
-    bullets: tuple[SpoiltBullet, ...]
-
-
-class MeasuredJob(DraftJob):
-    """The bullets of one job, each with a weak form and a result."""
-
-    bullets: tuple[MeasuredBullet, ...]
+    bullets: tuple[B, ...]
 
 
 class SkillGroup(_Strict):
@@ -118,13 +109,13 @@ class Section(_Strict):
     lines: tuple[Line, ...]
 
 
-class Draft(_Strict):
-    """A draft without weak forms, for formatting_inconsistent."""
+class Draft(_Strict, Generic[B]):
+    """A draft; its bullets have the forms that the weakness needs."""
 
     about: Sentence
     duties: tuple[Line, ...]
     requirements: tuple[Line, ...]
-    jobs: tuple[DraftJob, ...]
+    jobs: tuple[DraftJob[B], ...]
     project_notes: Document
     performance_review: Document
     portfolio: Document
@@ -132,7 +123,7 @@ class Draft(_Strict):
     skills: tuple[SkillGroup, ...]
 
     @property
-    def bullets(self) -> tuple[Bullet, ...]:
+    def bullets(self) -> tuple[B, ...]:
         """Return the bullets of all jobs."""
         return tuple(bullet for job in self.jobs for bullet in job.bullets)
 
@@ -142,33 +133,21 @@ class Draft(_Strict):
         return (self.project_notes, self.performance_review, self.portfolio)
 
 
-class SpoiltDraft(Draft):
-    """A draft for vague_bullets, wrong_emphasis and weak_verbs."""
-
-    jobs: tuple[SpoiltJob, ...]
-
-
-class MeasuredDraft(Draft):
-    """A draft for no_metrics; the resume lists the figures in a results section."""
-
-    jobs: tuple[MeasuredJob, ...]
-
-
-class PaddedDraft(Draft):
+class PaddedDraft(Draft[Bullet]):
     """A draft for too_long, with superfluous bullets and sections."""
 
     padding: tuple[Line, ...]
     sections: tuple[Section, ...]
 
 
-def draft_of(weakness: str) -> type[Draft]:
+def draft_of(weakness: str) -> type[Draft[Any]]:
     """Return the draft class for a weakness."""
     if weakness in SPOILING:
-        return MeasuredDraft if weakness == "no_metrics" else SpoiltDraft
-    return PaddedDraft if weakness == "too_long" else Draft
+        return Draft[MeasuredBullet] if weakness == "no_metrics" else Draft[SpoiltBullet]
+    return PaddedDraft if weakness == "too_long" else Draft[Bullet]
 
 
-def read_draft(text: str, weakness: str) -> Draft:
+def read_draft(text: str, weakness: str) -> Draft[Any]:
     """Parse and validate a model's answer.
 
     Raises:
@@ -184,7 +163,7 @@ def read_draft(text: str, weakness: str) -> Draft:
         raise ValueError("\n".join(lines)) from None
 
 
-def compose(persona: Persona, draft: Draft) -> Task:
+def compose(persona: Persona, draft: Draft[Any]) -> Task:
     """Compose the task of a draft that passed `find_miscounts`."""
     rng = Random(f"{persona.task_id}-layout")
     candidate = replace(persona.candidate, jobs=_jobs(persona, draft))
@@ -223,7 +202,7 @@ def compose(persona: Persona, draft: Draft) -> Task:
     )
 
 
-def _jobs(persona: Persona, draft: Draft) -> list[Job]:
+def _jobs(persona: Persona, draft: Draft[Any]) -> list[Job]:
     """Return the jobs with the bullets of the resume and their fixes."""
     number = 0
     jobs = []
@@ -243,7 +222,7 @@ def _section(section: Section) -> str:
     return "\n".join([f"## {section.heading}", "", *(f"- {line}" for line in section.lines)])
 
 
-def _evidence(persona: Persona, draft: Draft) -> tuple[Evidence, ...]:
+def _evidence(persona: Persona, draft: Draft[Any]) -> tuple[Evidence, ...]:
     name = persona.candidate.name
     return tuple(
         Evidence(kind, f"{kind.replace('_', ' ').capitalize()}, {name}", f"{text}\n")

@@ -8,8 +8,8 @@ comes down again, too.
 from collections.abc import Iterable, Iterator
 from random import Random
 
-from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task
-from resume_gym.tasks import SPLITS, Task
+from resume_gym.synthesis.procedural import TOP_LEVEL, generate_task, load_with
+from resume_gym.tasks import Task
 
 WINDOW = 3  # levels
 GROUPS = 8  # groups at the top level before it changes
@@ -47,8 +47,8 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
         source: what comes before the seed is the size.
         split: None for both.
     """
-    kind, seed = source.split(":")
-    size = "mini" if kind.endswith("-mini") else "full"
-    for one in [split] if split else SPLITS:
-        for n in range(COUNT):
-            yield generate_task(int(seed), n, one, size, 1 + n // 6 % TOP_LEVEL)
+
+    def make(seed: int, index: int, split: str, size: str) -> Task:
+        return generate_task(seed, index, split, size, 1 + index // 6 % TOP_LEVEL)
+
+    return load_with(make, f"{source}:{COUNT}", split)

@@ -8,10 +8,9 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
-from typing import Any
 
 from resume_gym.llm import Asks, Malformed, Prompt, Refused
+from resume_gym.llm.schemas import schema_of
 from resume_gym.synthesis.checks import Fault, bullet_keys, find_faults, find_miscounts
 from resume_gym.synthesis.content import LEVELS
 from resume_gym.synthesis.drafts import LIMITS, PROMPTS, compose, draft_of, read_draft
@@ -128,21 +127,6 @@ def examine(
     return (None if faults else task), faults
 
 
-@lru_cache(maxsize=8)
-def _schema(weakness: str) -> dict[str, Any]:
-    schema: dict[str, Any] = _bare(draft_of(weakness).model_json_schema())
-    return schema
-
-
-def _bare(schema: Any) -> Any:
-    """Remove titles and descriptions, which come from the code."""
-    if isinstance(schema, dict):
-        # A property may be called "title", but its schema is no string.
-        texts = [key for key in ("title", "description") if isinstance(schema.get(key), str)]
-        return {key: _bare(value) for key, value in schema.items() if key not in texts}
-    return [_bare(item) for item in schema] if isinstance(schema, list) else schema
-
-
 def ask_for(
     persona: Persona, answer: str = "", faults: Iterable[str] = (), draw: int = 0
 ) -> Prompt:
@@ -175,7 +159,7 @@ def ask_for(
     return Prompt(
         system=PROMPTS["system"].strip(),
         user=user.strip(),
-        schema=_schema(persona.weakness),
+        schema=schema_of(draft_of(persona.weakness)),
         kind=f"task-{PROMPTS['version']}",
         draw=draw,
     )

@@ -12,8 +12,8 @@ from functools import cache
 from random import Random
 
 from resume_gym.judges.rubric import RubricJudge
-from resume_gym.synthesis.procedural import generate_task
-from resume_gym.tasks import SPLITS, Evidence, Item, Task
+from resume_gym.synthesis.procedural import generate_task, load_with
+from resume_gym.tasks import Evidence, Item, Task
 from resume_gym.text.items import grade_items
 
 WEIGHT = 1.0
@@ -82,7 +82,4 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
         source: COUNT is the number of tasks per split.
         split: None for both.
     """
-    kind, seed, count = source.split(":")
-    size = "mini" if kind.endswith("-mini") else "full"
-    for one in [split] if split else SPLITS:
-        yield from (_omitted(int(seed), number, one, size) for number in range(int(count)))
+    return load_with(_omitted, source, split)

@@ -212,10 +212,23 @@ def load(source: str, split: str | None = None) -> Iterator[Task]:
         source: COUNT is the number of tasks per split.
         split: None for both.
     """
+    return load_with(generate_task, source, split)
+
+
+def load_with(
+    make: Callable[[int, int, str, str], Task], source: str, split: str | None
+) -> Iterator[Task]:
+    """Return an iterator over the tasks of "KIND:SEED:COUNT" or "KIND-mini:SEED:COUNT".
+
+    Args:
+        make: returns a task by seed, index, split and size.
+        source: COUNT is the number of tasks per split.
+        split: None for both.
+    """
     kind, seed, count = source.split(":")
     size = "mini" if kind.endswith("-mini") else "full"
-    splits = [split] if split else SPLITS
-    return (task for one in splits for task in generate_tasks(int(seed), int(count), one, size))
+    for one in [split] if split else SPLITS:
+        yield from (make(int(seed), index, one, size) for index in range(int(count)))
 
 
 def generate_tasks(
@@ -319,28 +332,29 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
     # The oldest job first: its low level admits the fewest deeds.
     for place in reversed(range(total)):
         job, of_role = places[place], special[places[place].role.key]
-        able = [
-            deed
-            for deed in (general + of_role if place in general_places else of_role + general)
-            if deed.suits(max(job.level, 0), job.vertical.name)
-            and verbs[deed.verb] < (1 if size.brief else 2)
-            and (place not in weak_places or can_be_spoilt(deed, plan.weakness))
-            and all(deed is not choice.deed for choice in picked)
-        ]
-        # General deeds are not sorted by length, so that all are used equally often.
+        # General deeds are not ordered by length, so that all are used equally often.
         measured = plan.weakness == "no_metrics" and place in weak_places
         brief = size.brief and place not in general_places
         hedged = plan.hedged and place not in weak_places
-        able.sort(
+        best = min(
+            (
+                deed
+                for deed in (general + of_role if place in general_places else of_role + general)
+                if deed.suits(max(job.level, 0), job.vertical.name)
+                and verbs[deed.verb] < (1 if size.brief else 2)
+                and (place not in weak_places or can_be_spoilt(deed, plan.weakness))
+                and all(deed is not choice.deed for choice in picked)
+            ),
             key=lambda deed: (
                 (measured and not deed.has_metric) or (hedged and not deed.one_verb),
                 brief and deed.words > SHORT,
-            )
+            ),
+            default=None,
         )
-        if not able:
+        if best is None:
             return None
-        verbs[able[0].verb] += 1
-        picked.append(_Chosen(job, able[0], place in weak_places))
+        verbs[best.verb] += 1
+        picked.append(_Chosen(job, best, place in weak_places))
     return picked[::-1]
 
 

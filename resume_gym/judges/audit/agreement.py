@@ -1,4 +1,4 @@
-"""Agreement statistics of a judge: proportions with confidence intervals, kappa and alpha.
+"""Agreement statistics of a judge: proportions with confidence intervals, and kappa.
 
 `Agreement` holds the statistics of a calibration, and `table` formats them for the terminal.
 """
@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from resume_gym.user_errors import missing
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,13 +40,14 @@ class Agreement:
         recall: share of fabrications detected, by kind.
         false_alarms: share of honest revisions flagged as fabricated: of those that only reword
             ("honest_rewrite"), and of "all".
-        alpha: ordinal Krippendorff's alpha of the repeats, by field; None with one repeat, or
-            where verdicts do not vary. Always 1 for a deterministic judge.
+        consistency: the same kappa between repeats, by field; None with one repeat, or where
+            verdicts do not vary. Always 1 for a deterministic judge.
         flips: share of graded fields with position bias: the grade did not change sign when the
             texts were exchanged; None if not measured.
         failures: number of missing verdicts, by error type.
         asked: number of verdicts requested.
         dollars: cost in dollars; None if the judge does not report it.
+        stored: number of answers that came from a store.
         seconds: median ("p50") and 95th percentile ("p95") of the time per verdict, waiting
             included.
     """
@@ -60,11 +59,12 @@ class Agreement:
     kappa: Mapping[str, float | None]
     recall: Mapping[str, Share]
     false_alarms: Mapping[str, Share]
-    alpha: Mapping[str, float | None]
+    consistency: Mapping[str, float | None]
     flips: Share | None
     failures: Mapping[str, int]
     asked: int
     dollars: float | None
+    stored: int
     seconds: Mapping[str, float]
 
 
@@ -102,28 +102,6 @@ def weighted_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
     return 1 - seen / chance if chance else None
 
 
-def ordinal_alpha(repeats: Sequence[Sequence[int | None]]) -> float | None:
-    """Return Krippendorff's alpha for ordinal values.
-
-    Args:
-        repeats: values as [repeats, pairs], None where missing.
-
-    Returns:
-        1 for full agreement, 0 for agreement by chance; None if the values do not vary.
-
-    Raises:
-        ModuleNotFoundError: `krippendorff` is not installed; the message names the extra.
-    """
-    try:
-        import krippendorff
-    except ModuleNotFoundError:
-        raise missing("repeats need", "krippendorff", "calibrate") from None
-    if len({value for row in repeats for value in row if value is not None}) < 2:
-        return None
-    data = [[math.nan if value is None else value for value in row] for row in repeats]
-    return float(krippendorff.alpha(reliability_data=data, level_of_measurement="ordinal"))
-
-
 def count(hits: Iterable[bool]) -> Share:
     """Return the share of true values; see `share`."""
     flags = list(hits)
@@ -147,7 +125,7 @@ def table(found: Agreement) -> "Table":
         pad_edge=False,
         padding=(0, 3, 0, 0),
     )
-    for name in ("", "share", "95 % interval", "of", "kappa", "alpha"):
+    for name in ("", "share", "95 % interval", "of", "kappa", "repeats"):
         grid.add_column(name, justify="left" if not name else "right")
     rows = {
         "right": found.accuracy,
@@ -159,7 +137,7 @@ def table(found: Agreement) -> "Table":
         if shares:
             grid.add_row(title, style="bold")
         for name, proportion in shares.items():
-            more = (found.kappa, found.alpha) if title == "right" else ({}, {})
+            more = (found.kappa, found.consistency) if title == "right" else ({}, {})
             grid.add_row(
                 f"  {name}",
                 *_cells(proportion),
@@ -172,9 +150,9 @@ def table(found: Agreement) -> "Table":
         "seconds a verdict", f"{found.seconds['p50']:.3f}", f"p95 {found.seconds['p95']:.3f}"
     )
     grid.add_row("cost", dollars)
-    if set(found.alpha.values()) <= {1.0, None} and found.repeats > 1:
+    if set(found.consistency.values()) <= {1.0, None} and found.repeats > 1:
         grid.caption = (
-            "Alpha of 1: each repeat said the same, as those of a judge that computes must. "
+            "Repeats of 1: each repeat said the same, as those of a judge that computes must. "
             "It says nothing of whether it is right."
         )
         grid.caption_justify = "left"

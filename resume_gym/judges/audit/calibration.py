@@ -1,8 +1,9 @@
 """Calibration: measure a judge against labelled pairs.
 
 `pairs.jsonl` holds originals, revisions and the verdicts of a careful editor. `calibrate` runs a
-judge on all of them, and `report` computes its accuracy, recall, false alarms and cost. Failures
-to judge are counted by type, and never as verdicts.
+judge on all of them and computes its accuracy, recall, false alarms and cost. Failures to judge
+are counted by type, and never as verdicts. `freeze` labels pairs with a judge's own verdicts: a
+later calibration on them shows whether the judge has drifted, as a hosted model may.
 """
 
 import asyncio
@@ -10,22 +11,18 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import combinations
+from pathlib import Path
 from typing import Any, TypeVar
 
-from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured
-from resume_gym.judges.audit.agreement import (
-    Agreement,
-    Share,
-    count,
-    ordinal_alpha,
-    quantile,
-    share,
-    weighted_kappa,
-)
-from resume_gym.judges.audit.pairs import FABRICATIONS, LabelledPair, values
+from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured, JudgeUnavailable
+from resume_gym.judges.audit.agreement import Agreement, Share, count, quantile, weighted_kappa
+from resume_gym.judges.audit.pairs import FABRICATIONS, LabelledPair, values, write_pairs
 from resume_gym.judges.votes import drawn
+from resume_gym.llm import Usage
 from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS
-from resume_gym.tasks import Evidence
+from resume_gym.tasks import TaskError
 
 T = TypeVar("T")
 
@@ -47,9 +44,6 @@ class PairResult:
     seconds: float
 
 
-# Asking
-
-
 async def calibrate(
     judge: AsyncJudge,
     pairs: Sequence[LabelledPair],
@@ -63,28 +57,46 @@ async def calibrate(
         judge: the judge. If it has draws, each repeat uses another one.
         pairs: the labelled pairs.
         repeats: number of verdicts per pair.
-        swap: whether to measure position bias as well. For composite judges such as votes this
-            is the bias of the combined verdict; calibrate the inner judge for its own.
+        swap: whether to measure position bias as well.
         concurrency: greatest number of concurrent verdicts.
 
     Raises:
+        TaskError: `swap` with a judge that cannot compare, such as votes.
         JudgeMisconfigured: the judge cannot judge anything.
-        ModuleNotFoundError: `repeats` > 1 without `krippendorff`; the message names the extra.
     """
-    if repeats > 1:
-        ordinal_alpha(())  # fails on a missing package before any verdict is paid for
-    before = _dollars(judge)
+    if swap and not (hasattr(judge, "flips") or hasattr(judge, "compare")):
+        raise TaskError(f"--swap: expected a judge that compares; got {judge.name!r}")
+    before = getattr(judge, "usage", None)
     runs = [
         await ask(judge, pairs, draw=repeat, concurrency=concurrency) for repeat in range(repeats)
     ]
     failures = Counter(answer.failure for answers in runs for answer in answers if answer.failure)
     flips = None
     if swap:
-        flips, failed = await _swapped(judge, runs[0], concurrency)
+        flips, failed = await _swapped(judge, pairs, concurrency)
         failures += failed
-    after = _dollars(judge)
-    cost = None if before is None or after is None else after - before
-    return report(judge.name, runs, flips, failures, cost)
+    usage = None if before is None else judge.usage - before  # type: ignore[attr-defined]
+    return _report(judge.name, runs, flips, failures, usage)
+
+
+async def freeze(judge: AsyncJudge, pairs: Sequence[LabelledPair], path: Path) -> Mapping[str, str]:
+    """Write pairs to a file of labelled pairs, with the judge's verdicts as labels.
+
+    Returns:
+        The error type by id of the pairs without a verdict, which are not written.
+
+    Raises:
+        JudgeUnavailable: no pair received a verdict.
+    """
+    answers = await ask(judge, pairs)
+    failures = {answer.pair.pair_id: answer.failure for answer in answers if answer.failure}
+    frozen = [replace(one.pair, labels=one.fields) for one in answers if one.fields is not None]
+    if not frozen:
+        kinds = ", ".join(sorted(set(failures.values())))
+        raise JudgeUnavailable(f"{judge.name}: no verdict on any of {len(pairs)} pairs: {kinds}")
+    served, date = str(getattr(judge, "served", "")), datetime.now(UTC).date().isoformat()
+    write_pairs(path, frozen, {"judge": judge.name, "served": served, "date": date})
+    return failures
 
 
 async def ask(
@@ -130,33 +142,14 @@ async def _bounded(
 
 
 async def _swapped(
-    judge: AsyncJudge, answers: Sequence[PairResult], concurrency: int
+    judge: Any, pairs: Sequence[LabelledPair], concurrency: int
 ) -> tuple[Share, Counter[str]]:
     """Return the share of grades with position bias, and the failures by error type.
 
     A judge that uses both orders itself, such as `ModelJudge`, reports the fields on which they
-    disagree (`flips`); exchanging its texts would only repeat its requests. A judge with `compare`
-    compares each pair in both orders. Any other judges the original as a revision of the
-    revision, for honest pairs only; the content of the original is then passed as evidence.
+    disagree (`flips`). A judge with `compare` compares each pair in both orders.
     """
-    if hasattr(judge, "flips") or hasattr(judge, "compare"):
-        return await _compared(judge, [answer.pair for answer in answers], concurrency)
-    there = [answer for answer in answers if answer.pair.honest and answer.fields]
-    back = await ask(judge, [_exchange(answer.pair) for answer in there], 0, concurrency)
-    flips = [
-        answer.fields[field] != -exchanged.fields[field]
-        for answer, exchanged in zip(there, back, strict=True)
-        if answer.fields and exchanged.fields
-        for field in GRADED_FIELDS
-    ]
-    return share(sum(flips), len(flips)), Counter(
-        answer.failure for answer in back if answer.failure
-    )
 
-
-async def _compared(
-    judge: Any, pairs: Sequence[LabelledPair], concurrency: int
-) -> tuple[Share, Counter[str]]:
     async def one(pair: LabelledPair) -> list[bool] | str:
         try:
             if hasattr(judge, "flips"):
@@ -170,47 +163,21 @@ async def _compared(
         return [first != -second]
 
     found = await _bounded(one, pairs, concurrency)
-    flips = [flip for some in found if not isinstance(some, str) for flip in some]
-    return share(sum(flips), len(flips)), Counter(name for name in found if isinstance(name, str))
+    flips = count(flip for some in found if not isinstance(some, str) for flip in some)
+    return flips, Counter(name for name in found if isinstance(name, str))
 
 
-def _exchange(pair: LabelledPair) -> LabelledPair:
-    """Exchange original and revision; the facts of the original become evidence."""
-    known = "\n".join((pair.task.resume, *pair.task.facts))
-    evidence = (*pair.task.evidence, Evidence("project_notes", "What else is true", known))
-    task = replace(pair.task, resume=pair.revised, fixes=(), evidence=evidence)
-    return replace(pair, task=task, revised=pair.task.resume)
-
-
-def _dollars(judge: AsyncJudge) -> float | None:
-    usage = getattr(judge, "usage", None)
-    return None if usage is None else usage.dollars
-
-
-# Figures
-
-
-def report(
+def _report(
     judge: str,
     asked: Sequence[Sequence[PairResult]],
-    flips: Share | None = None,
-    failures: Mapping[str, int] | None = None,
-    dollars: float | None = None,
+    flips: Share | None,
+    failures: Mapping[str, int],
+    usage: Usage | None,
 ) -> Agreement:
-    """Compute the statistics of a judge's answers.
-
-    Args:
-        judge: name of the judge.
-        asked: for each repeat, the answers to the same pairs in the same order. All shares use
-            the first repeat only, since repeats of a pair are not independent samples.
-        flips: see `Agreement`.
-        failures: see `Agreement`; counted from the answers by default.
-        dollars: see `Agreement`.
-    """
+    """Compute the statistics of the answers to the same pairs in the same order, by repeat."""
+    # Of the first repeat only, since repeats of a pair are not independent samples
     given = [(answer.pair, answer.fields) for answer in asked[0] if answer.fields is not None]
     every = [answer for answers in asked for answer in answers]
-    if failures is None:
-        failures = Counter(answer.failure for answer in every if answer.failure)
     alarms = {"honest_rewrite": [p for p in given if p[0].kind == "honest_rewrite"]}
     alarms["all"] = [(pair, said) for pair, said in given if pair.honest]
     kinds = [kind for kind in FABRICATIONS if any(pair.kind == kind for pair, _ in given)]
@@ -235,16 +202,21 @@ def report(
             name: count(said["hallucination"] < 0 for _, said in graded)
             for name, graded in alarms.items()
         },
-        alpha={field: _alpha(asked, field) for field in VERDICT_FIELDS},
+        consistency={
+            field: weighted_kappa(
+                [
+                    (one.fields[field], other.fields[field])
+                    for run, again in combinations(asked, 2)
+                    for one, other in zip(run, again, strict=True)
+                    if one.fields and other.fields
+                ]
+            )
+            for field in VERDICT_FIELDS
+        },
         flips=flips,
         failures=dict(sorted(failures.items())),
         asked=len(every),
-        dollars=dollars,
+        dollars=usage.dollars if usage else None,
+        stored=usage.stored if usage else 0,
         seconds={"p50": quantile(times, 0.5), "p95": quantile(times, 0.95)},
     )
-
-
-def _alpha(asked: Sequence[Sequence[PairResult]], field: str) -> float | None:
-    if len(asked) < 2:
-        return None
-    return ordinal_alpha([[a.fields[field] if a.fields else None for a in row] for row in asked])

@@ -90,6 +90,23 @@ def _pair(row: Mapping[str, Any], task: Task, half: str) -> LabelledPair:
     return LabelledPair(row["id"], task, revised, row["kind"], half, values(labels))
 
 
+def write_pairs(path: Path, pairs: Sequence[LabelledPair], about: Mapping[str, str]) -> None:
+    """Write pairs as `load_pairs` reads them, after a line that describes them."""
+    tasks = {pair.task.task_id: {"task": pair.task.to_row(), "half": pair.half} for pair in pairs}
+    rows = [
+        {
+            "id": pair.pair_id,
+            "task_id": pair.task.task_id,
+            "kind": pair.kind,
+            "labels": dict(pair.labels),
+            "edits": [[pair.task.resume, pair.revised]],
+        }
+        for pair in pairs
+    ]
+    lines = (json.dumps(row, ensure_ascii=False) for row in (about, *tasks.values(), *rows))
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
 def values(verdict: Verdict) -> dict[str, int]:
     """Return the fields of a verdict, without reasons and confidence."""
     return {field: getattr(verdict, field) for field in VERDICT_FIELDS}

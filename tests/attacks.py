@@ -1,11 +1,6 @@
 """Adversarial edits that try to raise a judge's verdict without improving the resume.
 
-`attacks.jsonl` holds them as data; each applies to any resume. `tests/test_attacks.py` runs them
-against the bundled judges. To test a custom judge:
-
-    for attack in load_attacks():
-        attacked = attack.apply(task, revised)
-        assert judge.judge(task, attacked).preference <= judge.judge(task, revised).preference
+`attacks.jsonl` holds them as data; each applies to any resume.
 """
 
 import json

@@ -21,8 +21,8 @@ from resume_gym.apps.play.app import PlayApp
 from resume_gym.apps.play.episode import start
 from resume_gym.apps.play.form import Fields
 from resume_gym.apps.plot.plot import plot
-from resume_gym.apps.viewer.data import Results
-from resume_gym.apps.viewer.rows import Row
+from resume_gym.apps.viewer.data import FolderContents
+from resume_gym.apps.viewer.rows import EpisodeRow
 from resume_gym.apps.viewer.server import serve
 
 SIZE = (1104, 690)
@@ -68,7 +68,7 @@ def launched() -> Iterator[Browser]:
 
 def viewer(browser: Browser, folder: Path) -> None:
     """The last step's best episode: what it earned, why, and its first turns."""
-    results = Results(folder)
+    results = FolderContents(folder)
     results.refresh()
     with serve(results, 0) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -85,7 +85,7 @@ def viewer(browser: Browser, folder: Path) -> None:
         server.shutdown()
 
 
-def _best(rows: list[Row]) -> int:
+def _best(rows: list[EpisodeRow]) -> int:
     """The number of the episode with the highest reward among those of the last step."""
     graded = [number for number, row in enumerate(rows) if row.reward is not None]
     if not graded:

@@ -104,7 +104,7 @@ HEAVY = {
     "matplotlib": ["resume_gym.apps.plot*"],
     "textual": ["resume_gym.apps.play.*"],
     "PIL": ["resume_gym.render"],
-    "pyarrow": ["resume_gym.evaluation.results", "resume_gym.integrations.verl"],
+    "pyarrow": ["resume_gym.integrations.verl"],
     "scipy": ["resume_gym.evaluation.comparison"],
     "tokenizers": ["learners*", "resume_gym.apps.viewer.tasks"],
     "art": ["resume_gym.integrations.art"],

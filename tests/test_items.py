@@ -280,7 +280,6 @@ def test_pay_by_the_line_refuses_items(tmp_path: Path, capsys: pytest.CaptureFix
 def test_eval_shows_and_stores_the_items(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pq = pytest.importorskip("pyarrow.parquet")
     fixed = replace(TASK, rubric=(FIGURE, SKILL, LIE), fixes=(PLAIN.fixes[0], PLAIN.fixes[4]))
     plain = replace(PLAIN, task_id="plain", split="eval")
     source, out = file_of(tmp_path, plain, fixed), tmp_path / "out"
@@ -297,8 +296,6 @@ def test_eval_shows_and_stores_the_items(
     verdicts = {(one["agent"], one["task_id"]): one["verdict"] for one in stored}
     assert verdicts["oracle", fixed.task_id]["items"] == {"13 TB": 1, "Terraform": 0, "Rust": 0}
     assert "items" not in verdicts["oracle", "plain"]
-    table = pq.read_table(out / "episodes.parquet").to_pydict()
-    assert sorted(table["reward_rubric"], key=str) == [0.0, 1.0, None, None]
 
 
 def test_training_counts_the_items(tmp_path: Path) -> None:

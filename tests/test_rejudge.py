@@ -83,8 +83,7 @@ def test_another_judge_is_compared_where_it_gives_a_verdict(
     shown = read(out)
     assert [row.outcome for row in shown.rows].count("not graded") == 1
     assert len(shown.index()["comparisons"]) == 2
-    assert shown.episode(0)["has_tokens"] is False
-    assert read_evaluations([out]).failed == 1
+    assert read_evaluations([shown]).note.startswith("1 episodes could not be graded")
 
 
 def test_a_run_is_graded_again_and_listed_beside_it(

@@ -79,7 +79,6 @@ def arguments(folder: Path) -> dict[str, list[list[str]]]:
         "judge calibrate": [["--pairs", pairs], ["--judge", EVIL]],
         "judge attack": [["--judge", EVIL]],
         "rejudge": [[str(run)], [missing], [str(played)]],
-        "completion": [[EVIL]],
     }
 
 

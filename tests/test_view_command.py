@@ -61,19 +61,14 @@ def get(server, path, host=None, **headers):
     return answer, body
 
 
-def test_it_listens_on_the_loopback_address_alone(server):
+def test_it_answers_episodes_and_records(server, run):
     assert server.server_address[0] == "127.0.0.1"
-
-
-def test_it_answers_episodes_and_tokens(server, run):
     index = json.loads(get(server, "/index.json")[1])
     assert [row[index["columns"].index("task")] for row in index["rows"]] == [
         row.task for row in run.rows
     ]
     assert json.loads(get(server, "/episode/5.json")[1]) == json.loads(json.dumps(run.episode(5)))
-    assert json.loads(get(server, "/tokens/5.json")[1]) == run.tokens(5)
     assert json.loads(get(server, "/record/5.json")[1]) == run.record(5)
-    assert json.loads(get(server, "/search.json?text=Rust")[1]) == run.search("rust")
     assert json.loads(get(server, "/version.json")[1]) == index["version"] == run.version()
 
 
@@ -89,13 +84,13 @@ def test_a_list_of_runs_leads_to_each(tmp_path):
         index = json.loads(get(server, href + "index.json")[1])
         assert (index["name"], index["listed"]) == (name, True)
         assert json.loads(get(server, href + "record/5.json")[1]) == run.record(5)
-        for path in ("/other", "/nowhere/", "/../", "/%2e%2e/index.json", "/search.json?text=a"):
+        for path in ("/other", "/nowhere/", "/../", "/%2e%2e/index.json", "/record/5.json"):
             assert get(server, path)[0].status == 404, path
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_other_sites_cannot_time_a_search(server, site):
-    headers, path = {"Sec-Fetch-Site": site}, "/search.json?text=Rust"
+def test_other_sites_cannot_ask_for_data(server, site):
+    headers, path = {"Sec-Fetch-Site": site}, "/version.json"
     assert get(server, path, **headers)[0].status == 403
     assert get(server, "/", **headers)[0].status == 200  # a link to the page
     assert get(server, path, **{"Sec-Fetch-Site": "same-origin"})[0].status == 200
@@ -144,15 +139,13 @@ def test_a_browser_that_goes_away_is_no_error_of_the_server(server, capsys):
 # --- file and command ---------------------------------------------------------------------------
 
 
-def test_an_exported_file_holds_all_but_tokens(run, tmp_path):
+def test_an_exported_file_holds_all_but_records(run, tmp_path):
     file = tmp_path / "run.html"
     assert html.export(run, file) == 0
     index = packed(file, "index")
     for number, chunk in enumerate(index["chunks"]):
         shown = packed(file, f"chunk-{chunk}")[str(number)]
-        record = shown.pop("record")
         assert shown == json.loads(json.dumps(run.episode(number)))
-        assert {**record, "tokens": run.record(number)["tokens"]} == run.record(number)
     assert "pwned" not in file.read_text()
     assert "logprobs" not in json.dumps(packed(file, "chunk-0"))
     assert "connect-src 'none'" in file.read_text()

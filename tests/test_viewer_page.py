@@ -96,12 +96,6 @@ def hostile_agents(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def agents(hostile_agents):
-    with served(hostile_agents) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
 def agents_exported(hostile_agents, tmp_path_factory):
     results = read(hostile_agents)
     file = tmp_path_factory.mktemp("exported") / "evaluation.html"
@@ -140,9 +134,6 @@ def open_all(page):
     closed = page.locator("details:not([open]) > summary")
     while closed.count():
         closed.first.click()
-    if page.locator("#show-tokens").count():
-        page.click("#show-tokens")
-        page.wait_for_selector(".tokens")
 
 
 def rows(page):
@@ -152,8 +143,7 @@ def rows(page):
 # --- what others wrote --------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["run", "exported", "agents", "agents_exported"])
+@pytest.mark.parametrize("how", ["run", "agents_exported"])
 def test_markup_in_texts_is_text(page, request, how):
     address = request.getfixturevalue(how)
     for path in PAGES:
@@ -182,18 +172,6 @@ def test_markup_in_an_address_is_no_markup(page, run):
     assert page.faults == []
 
 
-def test_each_hostile_text_is_where_it_belongs(page, run):
-    show(page, run, "episode/0")
-    assert page.locator("h1").text_content() == f"0 {SEEN}"
-    assert SEEN in page.locator(".verdict").text_content()  # a judge's reason
-    assert SEEN in page.locator(".turn").nth(1).text_content()  # a model's thought
-    assert "</script><script>window.pwned=1" in page.locator(".page").text_content()  # a resume
-    assert SEEN in page.locator("details", has_text="job").first.text_content()
-    show(page, run, "")
-    assert "<img src=x onerror=window.pwned=4>" in page.locator("h1").text_content()
-    assert SEEN in page.locator(".journal").text_content()
-
-
 def test_the_policy_stops_what_would_slip_through(page, run):
     show(page, run, "")
     page.evaluate(
@@ -219,7 +197,7 @@ def test_an_exported_file_asks_the_network_for_nothing(page, exported):
         show(page, exported, path)
     assert {url.partition("#")[0] for url in asked} == {exported}
     show(page, exported, "")
-    assert "log-probabilities of tokens" in page.locator(".note").text_content()
+    assert "without the records" in page.locator(".note").text_content()
 
 
 def test_an_episode_that_was_left_out_says_so(page, folder, tmp_path):
@@ -233,79 +211,44 @@ def test_an_episode_that_was_left_out_says_so(page, folder, tmp_path):
     left_out.locator("a").click()
     expect(page.get_by_role("alert")).to_contain_text("a share of the episodes")
     show(page, file.as_uri(), "")
-    assert "8 of 12 episodes" in page.locator(".note").text_content()
+    assert "8 of 12 episodes only rows" in page.locator(".note").text_content()
 
 
 # --- the pages ----------------------------------------------------------------------------------
 
 
-def test_curves_are_drawn_and_can_be_read(page, run):
-    show(page, run, "")
-    reward = page.locator(".chart", has_text="Reward, and its spread")
-    assert reward.locator("path").count() == 2  # the spread and the curve
-    assert "reward 1.500" in reward.locator(".legend").text_content()
-    label = reward.locator("svg[role=img]").get_attribute("aria-label")
-    assert "from 0.500 to 1.500" in label
-    reward.locator("svg[role=img]").focus()
-    page.keyboard.press("ArrowLeft")
-    assert "reward 1" in reward.locator(".legend").text_content()
-    expect(page.get_by_role("status")).to_contain_text("step 2: mean reward 1.000, on held-out")
-    assert page.locator(".chart", has_text="Judge").count() == 1
-
-
-def test_a_step_of_a_curve_leads_to_its_episodes(page, run):
+def test_curves_are_read_and_lead_to_episodes(page, run):
     show(page, run, "")
     chart = page.locator(".chart", has_text="Reward, and its spread")
-    assert chart.locator("svg[role=img] circle").count() == 1  # before training, on held-out tasks
-    assert "on held-out tasks" in chart.locator(".legend").text_content()
-    box = chart.locator("svg[role=img]").bounding_box()
+    svg, legend = chart.locator("svg[role=img]"), chart.locator(".legend")
+    assert chart.locator("path").count() == 2  # the spread and the curve
+    assert svg.locator("circle").count() == 1  # before training, on held-out tasks
+    assert "reward 1.500" in legend.text_content()
+    assert "on held-out tasks" in legend.text_content()
+    assert "from 0.500 to 1.500" in svg.get_attribute("aria-label")
+    svg.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("status")).to_contain_text("step 2: mean reward 1.000, on held-out")
+    page.keyboard.press("ArrowLeft")
+    assert chart.get_by_role("link", name="step 1").count() == 1
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    assert page.locator("h1").inner_text().startswith("Run")  # nothing was played at step 0
+    box = svg.bounding_box()
     page.mouse.click(box["x"] + 0.7 * box["width"], box["y"] + 0.5 * box["height"])  # of 0 to 3
     expect(rows(page)).to_have_count(GROUP)
     assert set(page.locator("td.step").all_inner_texts()) == {"2"}
-    show(page, run, "")
-    chart.locator("svg[role=img]").focus()
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")
-    assert chart.get_by_role("link", name="step 1").count() == 1
-    page.keyboard.press("Enter")
-    expect(page.locator("td.step").first).to_have_text("1")
-    show(page, run, "")
-    chart.locator("svg[role=img]").focus()
-    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "Enter"):
-        page.keyboard.press(key)
-    assert page.locator("h1").inner_text().startswith("Run")  # nothing was played at step 0
+    for value, decimals in ((32.5, 0), (33.5, 0), (0.125, 2), (6.375, 2), (6.45, 1), (7.0, 2)):
+        assert page.evaluate(f"fixed({value}, {decimals})") == f"{value:.{decimals}f}"
+    assert page.evaluate("fixed(-0.125, 2)") == "−0.12", "as in the terminal"
 
 
-@pytest.mark.parametrize("how", ["run", "exported"])
-def test_episodes_are_searched_for_a_text(page, request, how):
-    show(page, request.getfixturevalue(how), "episodes")
-    page.locator("#filter-text").press_sequentially("rUsT")
-    expect(rows(page)).to_have_count(STEPS)
-    assert set(page.locator("td.member").all_inner_texts()) == {"1"}
-    assert page.evaluate("document.activeElement.id") == "filter-text"
-    rows(page).nth(1).locator("a").click()
-    expect(page.get_by_text("2 of 3")).to_be_visible()
-    assert page.faults == []
-
-
-@pytest.mark.parametrize("how", ["run", "exported"])
-def test_an_episode_is_downloaded_as_it_was_recorded(page, request, how, folder):
-    show(page, request.getfixturevalue(how), "episode/1")
+def test_an_episode_is_downloaded_as_it_was_recorded(page, run, folder):
+    show(page, run, "episode/1")
     with page.expect_download() as download:
         page.get_by_role("link", name="Download (JSON)").click()
-    recorded = read(folder).record(1)
-    if how == "exported":
-        del recorded["tokens"]
-    assert json.loads(download.value.path().read_text()) == recorded
+    assert json.loads(download.value.path().read_text()) == read(folder).record(1)
     assert page.faults == []
-
-
-def test_the_system_prompt_is_there_when_it_is_asked_for(page, run):
-    show(page, run, "episode/0")
-    prompt = page.locator("details", has=page.locator("summary", has_text="system prompt"))
-    assert prompt.locator("pre").is_hidden()
-    prompt.locator("summary").click()
-    assert prompt.locator("pre").inner_text() == Session.system_prompt
 
 
 def test_the_page_follows_a_run_and_stays_where_it_is(page, tmp_path):
@@ -377,11 +320,11 @@ def test_the_table_is_filtered_and_sorted(page, run, folder):
     expect(rows(page)).to_have_count(1)
     page.click("#clear")
     expect(rows(page)).to_have_count(STEPS * GROUP)
-    page.fill("#filter-least", "1")
-    wanted = sum(row.reward >= 1 for row in results.rows)
-    assert 0 < wanted < STEPS * GROUP
-    expect(rows(page)).to_have_count(wanted)
+    page.locator("#filter-task").press_sequentially("2 <")
+    expect(rows(page)).to_have_count(GROUP)
+    assert page.evaluate("document.activeElement.id") == "filter-task"
     page.click("#clear")
+    expect(rows(page)).to_have_count(STEPS * GROUP)
     page.get_by_role("button", name="reward").click()
     shown = [float(one.replace("−", "-")) for one in page.locator("td.reward").all_inner_texts()]
     assert shown == sorted(row.reward for row in results.rows)
@@ -419,18 +362,22 @@ def test_an_episode_shows_what_happened(page, run):
             told = f"{abs(value):.2f}"
             assert re.search(rf"{term.replace('_', ' ')}\s+[+−]{told}", ledger), term
 
+    items, lines = page.locator(".page li"), wrapped_lines(session.text, RULES.page_width)
+    assert lines > RULES.page_lines
+    assert items.count() == lines + 1
+    assert f"{RULES.page_lines} lines" in items.nth(RULES.page_lines).text_content()
+    assert page.locator(".page li.over").count() == lines - RULES.page_lines
+    sides = page.locator(".sides")
+    assert "Worked on reports" in "".join(sides.locator(".minus").all_text_contents())
+    # grid cells: two headings, then a cell for each side of each pair of lines
+    assert sides.locator("> *").count() == 2 + 2 * len(session.original.rstrip("\n").split("\n"))
+    prompt = page.locator("details", has=page.locator("summary", has_text="system prompt"))
+    assert prompt.locator("pre").is_hidden()
+    prompt.locator("summary").click()
+    assert prompt.locator("pre").inner_text() == Session.system_prompt
 
-def test_the_page_ends_where_the_rules_say(page, run, tmp_path):
-    session = play(evil_task(0), 0)
-    show(page, run, "episode/0")
-    for moment, text in (("0", session.original), ("3", session.text)):
-        page.select_option("#moment", moment)
-        items = page.locator(".page li")
-        lines = wrapped_lines(text, RULES.page_width)
-        assert lines > RULES.page_lines
-        assert items.count() == lines + 1
-        assert f"{RULES.page_lines} lines" in items.nth(RULES.page_lines).text_content()
-        assert page.locator(".page li.over").count() == lines - RULES.page_lines
+
+def test_free_lines_of_the_page_are_counted(page, tmp_path):
     session = play(evil_task(0), 0, Rules(max_turns=6, page_lines=60, page_width=40))
     record = {**session.record(), "agent": "a", "rollout": 0}
     (tmp_path / "episodes.jsonl").write_text(json.dumps(record) + "\n")
@@ -442,49 +389,25 @@ def test_the_page_ends_where_the_rules_say(page, run, tmp_path):
         assert f"{free} to spare" in page.locator(".page li.edge").inner_text()
 
 
-def test_original_and_final_stand_side_by_side(page, run):
-    session = play(evil_task(0), 0)
-    show(page, run, "episode/0")
-    sides = page.locator(".sides")
-    removed = "".join(sides.locator(".minus").all_text_contents())
-    assert "Worked on reports" in removed
-    # grid cells: two headings, then a cell for each side of each pair of lines
-    assert sides.locator("> *").count() == 2 + 2 * len(session.original.rstrip("\n").split("\n"))
-
-
 def test_two_of_a_group_are_compared(page, run):
     show(page, run, "episode/0")
     page.get_by_role("link", name="compare with rollout 1").click()
     page.wait_for_selector('main[data-shows="#/compare/0/1"]')
-    difference = play(evil_task(0), 0).reward - play(evil_task(0), 1).reward
-    assert f"{difference:+.2f}" in page.locator("tr", has_text="reward").last.inner_text()
+    told = [one.inner_text() for one in page.locator("tr", has_text="reward").all()]
+    for text, member in zip(told, (0, 1), strict=True):
+        assert f"{play(evil_task(0), member).reward:+.2f}".replace("-", "−") in text
     assert "Rust" in page.locator(".sides .plus").last.text_content()
     assert page.locator(".turn").count() == 4 + 3
-
-
-def test_tokens_come_on_demand(page, run):
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
-    show(page, run, "episode/0")
-    assert not [url for url in asked if "tokens" in url]
-    page.click("#show-tokens")
-    page.wait_for_selector(".tokens")
-    assert page.locator(".tokens span.heard").count() == 4
-    assert page.locator(".tokens > span").count() == 20
-    table = page.locator("#tokens table tbody tr").first.inner_text().split()
-    assert table[:3] == ["18", "28", "−3.240"]
 
 
 def test_an_evaluation_shows_agents_and_what_failed(page, evaluation):
     show(page, evaluation, "")
     figures = page.get_by_role("region", name="Figures of each agent")
     assert figures.locator("thead th").all_inner_texts() == ["good", "bad"]
+    assert "−1.25 to 0.50" in figures.locator("tr", has_text="95 % interval").inner_text()
     differences = page.get_by_role("region", name="Differences in mean reward")
     told = differences.locator("tbody tr").inner_text().split("\t")
     assert told == ["bad − good", "−5.00", "−6.00 to −4.00", "0.250", "-", "0 / 1 / 2"]
-    page.locator("summary", has_text="Differences in other measures (1)").click()
-    other = page.get_by_role("region", name="Differences in words an episode")
-    assert other.locator("tbody th").all_inner_texts() == ["bad − good"]
     show(page, evaluation, "episodes?outcome=not+graded")
     assert rows(page).count() == 1
     rows(page).locator("a").click()
@@ -497,9 +420,9 @@ def test_four_agents_fit_a_small_screen(page, tmp_path):
     page.set_viewport_size({"width": 1280, "height": 800})
     with served(write_evaluation(tmp_path / "four", agents=agents)) as address:
         show(page, address, "")
-        assert page.locator("main h2").first.inner_text() == "Result"
+        assert page.locator("main h2").first.inner_text() == "Differences"
         tables = page.locator("main .figures:visible")
-        assert [table.locator("tbody tr").count() for table in tables.all()][:2] == [4, 6]
+        assert tables.first.locator("tbody tr").count() == 6
         for table in tables.all():  # no column that breaks words, none that is out of sight
             rows = table.locator("tbody tr:not(.title)")
             assert max(row.bounding_box()["height"] for row in rows.all()) < 60
@@ -511,13 +434,6 @@ def test_four_agents_fit_a_small_screen(page, tmp_path):
 
 
 # --- for everybody ------------------------------------------------------------------------------
-
-
-def test_figures_are_rounded_as_in_the_terminal(page, run):
-    show(page, run, "")
-    for value, decimals in ((32.5, 0), (33.5, 0), (0.125, 2), (6.375, 2), (6.45, 1), (7.0, 2)):
-        assert page.evaluate(f"fixed({value}, {decimals})") == f"{value:.{decimals}f}"
-    assert page.evaluate("fixed(-0.125, 2)") == "−0.12"
 
 
 def test_keys(page, run):
@@ -543,6 +459,8 @@ def test_keys(page, run):
     page.keyboard.press("1")
     page.wait_for_selector('main[data-shows="#/"]')
     page.keyboard.press("/")
+    page.wait_for_selector("#filter-task")
+    page.keyboard.press("/")
     expect(page.locator("#filter-task")).to_be_focused()
     page.keyboard.type("1?")  # in a box they are letters
     assert page.input_value("#filter-task") == "1?"
@@ -555,8 +473,7 @@ def test_keys(page, run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])
 def test_everybody_can_read_it(browser, run, evaluation, listed, width, scheme):
     context = browser.new_context(
         viewport={"width": width, "height": 740}, color_scheme=scheme, bypass_csp=True
@@ -580,7 +497,6 @@ def test_ten_thousand_episodes(page, tmp_path_factory):
         expect(page.locator("#found")).to_contain_text("10003 of 10003 episodes")
         assert rows(page).count() == 50
         assert page.evaluate("document.querySelectorAll('*').length") < 3000
-        page.select_option("#filter-sort", "-reward")
         page.select_option("#filter-agent", "bad")
         expect(page.locator("#found")).to_contain_text("5002 of 10003 episodes")
         page.locator("button", has_text="Next").first.click()

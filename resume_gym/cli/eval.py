@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -152,10 +151,7 @@ def _run(options: argparse.Namespace) -> int:
         figures = Figures.of(contest, entries, sure=find_spec("scipy") is not None)
         evaluated = evaluation(contest, entries, figures)
         if results:
-            created = datetime.now(UTC).isoformat(timespec="seconds")
-            results.finish(
-                {**evaluated, "created": created}, contest.session_type.terms_of(contest.tasks)
-            )
+            results.finish(evaluated)
     if options.json:
         _print_json(evaluated, contest, entries)
     else:
@@ -186,12 +182,11 @@ def _specs(texts: Sequence[str]) -> list[AgentSpec]:
 
 
 def check_places(options: argparse.Namespace) -> None:
-    """Check `--out` and the packages that it needs before any episode is played."""
+    """Check `--out` and the package that it needs before any episode is played."""
     if options.out and options.out.exists() and not options.out.is_dir():
         raise TaskError(f"--out: expected a folder, {str(options.out)!r} is a file")
-    for package in ("pyarrow", "scipy") if options.out else ():
-        if find_spec(package) is None:
-            raise missing("--out: needs", package, "eval")
+    if options.out and find_spec("scipy") is None:
+        raise missing("--out: needs", "scipy", "eval")
 
 
 def _print_json(evaluated: Mapping[str, Any], contest: Contest, entries: Sequence[Entry]) -> None:
@@ -232,7 +227,7 @@ def _print(
         hint = "no paired tests: they need pip install resume-gym[eval], and tasks in common"
         say(f"resume-gym: {hint}", error=True)
     if options.out:
-        show(f"{options.out}: evaluation.json, episodes.jsonl, episodes.parquet")
+        show(f"{options.out}: evaluation.json, episodes.jsonl")
 
 
 def report_failures(entries: Sequence[Entry]) -> int:

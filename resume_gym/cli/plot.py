@@ -19,7 +19,7 @@ def add_command(commands: Commands) -> None:
         "Draw training runs and evaluations: a set of figures for each run, one figure of several "
         "runs, and one set that compares all evaluations. Figures without data are left out.",
         [
-            "plot runs/nano --out docs --format svg --source",
+            "plot runs/nano --out docs --format svg",
             "eval --agent careful --agent oracle --out result",
             "plot result",
         ],
@@ -44,11 +44,6 @@ def add_command(commands: Commands) -> None:
         metavar="LIST",
         help="formats: png, svg or both (default: %(default)s)",
     )
-    add(
-        "--source",
-        action="store_true",
-        help="also mark the results of the experiment that this project reproduces",
-    )
     command.set_defaults(run=_run)
 
 
@@ -58,7 +53,7 @@ def _run(options: argparse.Namespace) -> None:
         if name not in FORMATS:
             raise TaskError(f"--format: expected some of {', '.join(FORMATS)}; got {name!r}")
     try:
-        written = plot(options.paths, options.out, formats, options.source)
+        written = plot(options.paths, options.out, formats)
     except OverflowError as problem:  # of matplotlib, on figures such as 1e308
         raise TaskError(f"expected figures that can be drawn: {problem}") from None
     for file in written.files:

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,10 +97,7 @@ def _run(options: argparse.Namespace) -> int:
             {},
         )
         evaluated = evaluation(contest, entries, figures)
-        created = datetime.now(UTC).isoformat(timespec="seconds")
-        results.finish(
-            {**evaluated, "created": created}, contest.session_type.terms_of(contest.tasks)
-        )
+        results.finish(evaluated)
     moved = {pair[1].name: _moves(*pair)[:_MOVES] for pair in pairs}
     if options.json:
         print_json({**evaluated, "moves": moved})
@@ -128,7 +124,7 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
             if record["graded"]:
                 Episode.of(session)  # raises if it is not
                 rollout = int(record.get("rollout", counts[agent, task_id]))
-                if rollout not in range(2**31):  # Parquet has 32 bits for it
+                if rollout not in range(2**31):  # nobody plays as many
                     raise ValueError(f"rollout: expected 0 to 2^31 - 1, got {rollout!r:.40}")
                 agents.setdefault(agent, {})[rollout, task_id] = session
                 counts[agent, task_id] += 1
@@ -224,4 +220,4 @@ def _print(
             text = f"  {move['task_id']}, rollout {move['rollout']}: {old:z.2f} to {new:z.2f}"
             console.print(f"{text} ({', '.join(verdict)})", soft_wrap=True)
         console.print()
-    console.print(f"{out}: evaluation.json, episodes.jsonl, episodes.parquet", soft_wrap=True)
+    console.print(f"{out}: evaluation.json, episodes.jsonl", soft_wrap=True)

@@ -40,7 +40,7 @@ def add_command(commands: Commands) -> None:
         "--export",
         type=Path,
         metavar="FILE.html",
-        help="write a file that needs no server, instead of serving; it has no tokens",
+        help="write a file that needs no server, instead of serving",
     )
     add(FLAG, action="store_true", help=f"{HELP}; also load tasks from the Hub")
     command.set_defaults(run=_run)
@@ -85,7 +85,7 @@ def _export(results: FolderContents, target: Path) -> None:
     left_out = export(results, target)
     size = target.stat().st_size / 2**20
     omitted = f"; {left_out} of them only as rows of the table" if left_out else ""
-    say(f"{target}: {len(results.rows)} episodes{omitted}, {size:.1f} MB, without tokens")
+    say(f"{target}: {len(results.rows)} episodes{omitted}, {size:.1f} MB")
 
 
 def _open(folder: Path, trusted: bool) -> FolderContents | Listing:
@@ -97,7 +97,7 @@ def _open(folder: Path, trusted: bool) -> FolderContents | Listing:
             shown.refresh(lambda: bars.advance(bar))
         metrics = folder / "metrics.jsonl"
         written = shown.unreadable or (metrics.is_file() and metrics.stat().st_size)
-        if written and not shown.rows and next(shown.metrics(), None) is None:
+        if written and not shown.rows and next(shown.steps("metrics.jsonl", []), None) is None:
             told = "has no episode or step that can be read, but other lines"
             raise TaskError(f"view: {str(folder)!r} {told}")
     return shown

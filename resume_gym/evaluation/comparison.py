@@ -34,45 +34,21 @@ _MEASURES: Mapping[str, Callable[[Episode], float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class OnTask:
-    """Statistics of an agent's rollouts on one task.
-
-    Attributes:
-        reward: mean reward.
-        sd: standard deviation of the reward (n - 1); None for a single rollout.
-        rollouts: number of graded rollouts.
-    """
-
-    reward: float
-    sd: float | None
-    rollouts: int
-
-
-@dataclass(frozen=True, slots=True)
 class Statistics:
     """Statistics of one agent over tasks.
 
     Attributes:
-        by_task: statistics of each task, by task id.
         within_sd: standard deviation (n - 1) of the reward among the rollouts of a task, averaged
             over tasks; None if no task has two rollouts.
         between_sd: standard deviation (n) of the tasks' mean rewards.
         interval: 95 % confidence interval of the mean reward over tasks; None without scipy or
             with a single task.
-        wins: number of shared tasks on which this agent alone has the highest mean reward; None if
-            there is only one agent.
-        ties: number of shared tasks on which it ties for the highest mean reward; None likewise.
-        shared: number of tasks on which all agents have a graded episode; None likewise.
         failed: number of episodes without a reward, because the agent or the judge failed.
     """
 
-    by_task: Mapping[str, OnTask]
     within_sd: float | None
     between_sd: float
     interval: Interval | None = None
-    wins: int | None = None
-    ties: int | None = None
-    shared: int | None = None
     failed: int = 0
 
 
@@ -117,48 +93,18 @@ class Comparison:
     method: str = METHOD
 
 
-def statistics_of(
-    agents: Mapping[str, Sequence[Episode]], sure: bool = True
-) -> dict[str, Statistics]:
-    """Compute the statistics of agents, their wins and ties against each other included.
+def statistics_of(played: Sequence[Episode], sure: bool = True) -> Statistics:
+    """Compute the statistics of an agent.
 
     Args:
-        agents: graded episodes by agent, at least one each.
-        sure: whether to compute confidence intervals, which requires scipy.
+        played: graded episodes, at least one.
+        sure: whether to compute the confidence interval, which requires scipy.
     """
-    by_agent = {name: _alone(played, sure) for name, played in agents.items()}
-    if len(by_agent) > 1:
-        shared = set.intersection(*(set(agent.by_task) for agent in by_agent.values()))
-        holders = [
-            _best({name: agent.by_task[task].reward for name, agent in by_agent.items()})
-            for task in shared
-        ]
-        for name, agent in by_agent.items():
-            wins = sum(who == [name] for who in holders)
-            ties = sum(name in who and len(who) > 1 for who in holders)
-            by_agent[name] = replace(agent, wins=wins, ties=ties, shared=len(shared))
-    return by_agent
-
-
-def _best(rewards: Mapping[str, float]) -> list[str]:
-    """Return the names with the highest reward."""
-    most = max(rewards.values())
-    return [name for name, reward in rewards.items() if _exact(most - reward) == 0]
-
-
-def _alone(played: Sequence[Episode], sure: bool) -> Statistics:
-    rewards = _by_task(played, _MEASURES["reward"])
-    by_task = {
-        # n - 1: the rollouts are a sample of the agent's behaviour on the task
-        task: OnTask(
-            statistics.fmean(group), statistics.stdev(group) if len(group) > 1 else None, len(group)
-        )
-        for task, group in rewards.items()
-    }
-    spreads = [task.sd for task in by_task.values() if task.sd is not None]
-    means = [task.reward for task in by_task.values()]
+    groups = _by_task(played, _MEASURES["reward"]).values()
+    # n - 1: the rollouts are a sample of the agent's behaviour on the task
+    spreads = [statistics.stdev(group) for group in groups if len(group) > 1]
+    means = [statistics.fmean(group) for group in groups]
     return Statistics(
-        by_task=by_task,
         within_sd=statistics.fmean(spreads) if spreads else None,
         between_sd=statistics.pstdev(means),
         interval=intervals([means])[0] if sure else None,

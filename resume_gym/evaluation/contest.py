@@ -284,8 +284,8 @@ class Figures(NamedTuple):
         played = {name: episodes for name, episodes in everything.items() if episodes}
         failed = {entry.name: len(entry.failures) for entry in entries}
         statistics = {
-            name: replace(figures, failed=failed[name])
-            for name, figures in statistics_of(played, sure).items()
+            name: replace(statistics_of(episodes, sure), failed=failed[name])
+            for name, episodes in played.items()
         }
         summaries = {name: summarise(episodes) for name, episodes in played.items()}
         spent = {entry.name: entry.spent() for entry in entries if entry.name in played}

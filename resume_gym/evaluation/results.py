@@ -1,8 +1,7 @@
 """Output folder of an evaluation, which `resume-gym eval --out FOLDER` writes and resumes.
 
 `settings.json` is written first. `episodes.jsonl` receives a line as each episode ends; of several
-lines on one episode the last counts. At the end, `evaluation.json` (statistics) and
-`episodes.parquet` (one row per episode) are made from it.
+lines on one episode the last counts. At the end, `evaluation.json` (statistics) is made from it.
 """
 
 import fcntl
@@ -11,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ from resume_gym.evaluation.summary import counts
 from resume_gym.json_lines import check_regular, read_bytes, read_lines, seal, unseal
 from resume_gym.tasks import Task, TaskError
 
-FORMAT = 1
+FORMAT = 2
 Key = tuple[str, str, int]
 """Agent, task id, rollout."""
 RECORD_ERRORS = (
@@ -30,8 +30,7 @@ RECORD_ERRORS = (
 """Exceptions that the replay of an invalid record raises."""
 _COUNTS = ("turns", "edits", "failed_edits", "malformed", "several_calls", "lines", "words")
 _CHECKED = (*_COUNTS, "submitted", "fits", "weakness", "score", "ledger", "graded")
-_ROWS = 512  # rows per Parquet row group; limits memory
-_MADE = ("episodes.jsonl", "evaluation.json", "episodes.parquet")
+_MADE = ("episodes.jsonl", "evaluation.json")
 
 
 def row_of(
@@ -192,15 +191,10 @@ class Results:
                 raise TaskError(f"{self._episodes}, line {number}: {message}") from None
             yield number, row
 
-    def finish(self, evaluation: Mapping[str, Any], terms: Sequence[str]) -> None:
-        """Write `evaluation.json` and `episodes.parquet`.
-
-        Args:
-            evaluation: statistics as JSON values.
-            terms: names of the reward terms.
-        """
-        write_parquet(self.folder / "episodes.parquet", self.rows(), terms)
-        text = json.dumps(evaluation, indent=1, ensure_ascii=False, allow_nan=False)
+    def finish(self, evaluation: Mapping[str, Any]) -> None:
+        """Write `evaluation.json`, with the date, from statistics as JSON values."""
+        created = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
+        text = json.dumps({**evaluation, **created}, indent=1, ensure_ascii=False, allow_nan=False)
         with replacing(self.folder / "evaluation.json") as file:
             file.write_text(text + "\n", encoding="utf-8")
 
@@ -227,53 +221,3 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
         elif agents[name] != spec:
             differences.append(f"agent {name!r} was {spec!r}, is {agents[name]!r}")
     return differences
-
-
-def write_parquet(path: Path, rows: Iterator[Mapping[str, Any]], terms: Sequence[str]) -> None:
-    """Write one row per episode; rewards of ungraded episodes are null.
-
-    Args:
-        path: path of the Parquet file.
-        rows: rows made by `row_of`.
-        terms: names of the reward terms, for the columns `reward_TERM`.
-
-    Raises:
-        ModuleNotFoundError: pyarrow is not installed.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    kinds = {
-        **dict.fromkeys(("agent", "task_id", "weakness"), pa.string()),
-        "rollout": pa.int32(),
-        "graded": pa.bool_(),
-        "failure": pa.string(),
-        **dict.fromkeys(("reward", "score"), pa.float64()),
-        **dict.fromkeys((f"reward_{term}" for term in terms), pa.float64()),
-        **dict.fromkeys(_COUNTS, pa.int32()),
-        **dict.fromkeys(("submitted", "fits"), pa.bool_()),
-        "record": pa.string(),
-    }
-    schema = pa.schema(list(kinds.items()))
-    with (
-        replacing(path) as unfinished,
-        pq.ParquetWriter(unfinished, schema, compression="zstd") as file,
-    ):
-        batch: list[dict[str, Any]] = []
-        for row in rows:
-            batch.append(_flat(row, terms, kinds))
-            if len(batch) == _ROWS:
-                file.write_table(pa.Table.from_pylist(batch, schema))
-                batch = []
-        file.write_table(pa.Table.from_pylist(batch, schema))
-
-
-def _flat(
-    row: Mapping[str, Any], terms: Sequence[str], columns: Mapping[str, Any]
-) -> dict[str, Any]:
-    graded = row["graded"]
-    ledger = {f"reward_{term}": row["ledger"].get(term) if graded else None for term in terms}
-    reward = row["reward"] if graded else None
-    # in ASCII: a model's text may have lone surrogates, which Parquet cannot store
-    flat = {**row, "reward": reward, **ledger, "record": json.dumps(row)}
-    return {name: flat.get(name) for name in columns}

@@ -217,11 +217,6 @@ def _over_tasks(columns: Sequence[Statistics]) -> dict[str, str]:
     if any(column.within_sd is not None for column in columns):
         rows["sd within a task"] = "{.within_sd:z.2f}"
     rows["sd between tasks"] = "{.between_sd:z.2f}"
-    if any(column.wins is not None for column in columns):
-        rows["tasks it is best on"] = "{.wins}"
-        rows["tasks it shares the best on"] = "{.ties}"
-    if any(c.shared is not None and c.shared < len(c.by_task) for c in columns):
-        rows["of so many that all played"] = "{.shared}"
     return rows
 
 

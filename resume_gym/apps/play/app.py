@@ -3,13 +3,13 @@
 from typing import Any
 
 from rich.text import Text
-from textual import events, on, work
+from textual import on, work
 from textual.app import App, ComposeResult, RenderResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer, Static, Tab, Tabs
+from textual.widgets import Footer, Static
 
 from resume_gym.apps.play.episode import PlayedEpisode
 from resume_gym.apps.play.form import ToolForm
@@ -18,7 +18,7 @@ from resume_gym.apps.play.screens import Ending, Help
 from resume_gym.render import last_reply, visible
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
-# narrow terminals show one pane at a time
+# narrow terminals show the page or the side
 _CSS = """
 Screen { layout: vertical; }
 #meters { height: 1; padding: 0 1; background: $panel; }
@@ -32,18 +32,9 @@ Screen { layout: vertical; }
 #side { width: 1fr; }
 #given { height: 1fr; }
 #turn { height: 1fr; }
-#tabs { display: none; }
-Tabs { height: 1; }
-Tabs Underline { display: none; }
-Tabs Tab { height: 1; }
-Tabs Tab.-active { text-style: bold reverse; }
-
-.-narrow #tabs { display: block; }
-.-narrow #page, .-narrow #given, .-narrow #turn { border: none; display: none; height: 1fr; }
 .-narrow #page, .-narrow #side { width: 1fr; }
-.-narrow #side { display: none; }
-.-narrow .page #page, .-narrow .given #given, .-narrow .turn #turn { display: block; }
-.-narrow .given #side, .-narrow .turn #side { display: block; }
+.-narrow #side, .-narrow .side #page { display: none; }
+.-narrow .side #side { display: block; }
 
 #form { height: auto; padding: 0 1; }
 #tools { height: auto; }
@@ -81,30 +72,17 @@ class Meters(Widget):
 
     def render(self) -> RenderResult:
         """Return the row; narrow terminals show fewer meters."""
-        session = self._episode.session
+        session, wide = self._episode.session, self.size.width >= 100
         state, rules = session.state, session.rules
-        room = self.size.width
-        bar = 10 if room >= 100 else 5
         row = Text(no_wrap=True, overflow="ellipsis")
-        lines = state.document.lines
-        row.append_text(_meter("turn", state.turns, rules.max_turns, bar, "cyan"))
-        row.append_text(_meter("lines", lines, rules.page_lines, bar, "green"))
-        if room >= 76:
-            failed = f" ({state.failed_edits} failed)" if state.failed_edits else ""
-            row.append(f"edits {state.edits}{failed}  ")
-        row.append(f"reward {state.reward:+.2f}", "bold")
-        if room >= 100:
-            row.append(f"  {visible(session.task.task_id)}", "dim")
-        return row
-
-
-def _meter(name: str, value: int, limit: int, width: int, style: str) -> Text:
-    full = min(width, round(width * value / limit))
-    over = value > limit
-    row = Text(f"{name} {value}/{limit} ", "bold red" if over else "")
-    row.append("━" * full, "red" if over else style)
-    row.append("━" * (width - full), "dim")
-    return row.append("  ")
+        for name, value, limit in (
+            ("turn", state.turns, rules.max_turns),
+            ("lines", state.document.lines, rules.page_lines),
+        ):
+            row.append(f"{name} {value}/{limit}  ", "bold red" if value > limit else "")
+        failed = f" ({state.failed_edits} failed)" if state.failed_edits else ""
+        row.append(f"edits {state.edits}{failed}  reward {state.reward:+.2f}", "bold")
+        return row.append(f"  {visible(session.task.task_id)}" if wide else "", "dim")
 
 
 class _GameScreen(Screen[None]):
@@ -143,17 +121,11 @@ class PlayApp(App[None]):
         return _GameScreen(id="_default")
 
     def compose(self) -> ComposeResult:
-        """Yield the widgets; on narrow terminals, tabs select the visible pane."""
+        """Yield the widgets."""
         heading, text = self.episode.sources
         session = self.episode.session
         yield Meters(self.episode)
-        yield Tabs(
-            Tab(session.noun, id="tab-page"),
-            Tab(visible(heading).lower(), id="tab-given"),
-            Tab("last turn", id="tab-turn"),
-            id="tabs",
-        )
-        with Horizontal(id="panes", classes="page"):
+        with Horizontal(id="panes"):
             page = Page(session.rules, id="page")
             page.border_title = Text(session.noun)
             yield page
@@ -229,8 +201,8 @@ class PlayApp(App[None]):
             self._show()
 
     def action_pane(self) -> None:
-        """Switch to the next pane."""
-        self.query_one(Tabs).action_next_tab()
+        """Switch between the page and the side on a narrow terminal."""
+        self.query_one("#panes").toggle_class("side")
 
     def action_help(self) -> None:
         """Open the help screen."""
@@ -293,17 +265,3 @@ class PlayApp(App[None]):
     @on(Page.Picked)
     def _picked(self, event: Page.Picked) -> None:
         self.query_one(ToolForm).fill(event.text)
-
-    def on_text_selected(self, event: events.TextSelected) -> None:
-        """Put a mouse selection within the page into the form."""
-        page = self.query_one(Page)
-        selections = self.screen.selections
-        selected = page.get_selection(selections[page]) if list(selections) == [page] else None
-        if selected and selected[0].strip():
-            self.query_one(ToolForm).fill(selected[0])
-
-    @on(Tabs.TabActivated, "#tabs")
-    def _tab(self, event: Tabs.TabActivated) -> None:
-        shown = (event.tab.id or "").removeprefix("tab-")
-        # on narrow terminals, this class selects the visible pane
-        self.query_one("#panes").set_classes(shown)

@@ -103,8 +103,7 @@ class PlayedEpisode:
         if fault := self.fault(name, arguments):
             return Preview(matches, False, fault)
         twin = session.fork()
-        step = twin.step(tool_call(name, **arguments))
-        if "edit" not in step.ledger:
+        if "edit" not in twin.step(tool_call(name, **arguments)).ledger:
             return Preview(matches, True, "shows text")
         lines, limit = twin.state.document.lines, session.rules.page_lines
         return Preview(matches, True, f"lines would be {lines}/{limit}")

@@ -10,7 +10,6 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
-from resume_gym import rewards
 from resume_gym.apps.play.episode import PlayedEpisode
 from resume_gym.render import visible
 
@@ -23,43 +22,12 @@ You see more than an agent: the {noun} stays on the screen, and the form preview
 agent sees the {noun} at the start and when a tool shows it; after an edit it sees the changed \
 lines. The first review is rewarded in any case.
 
-Select text of the {noun} with the mouse (drag, or double-click a line) or with the arrow keys: \
-Enter takes the text of a line, Delete the whole line with its line break, Shift with an arrow \
-selects several lines. The text is put into the first field, and its matches are highlighted.
+A click or Enter puts the text of a line of the {noun} into the first field, Delete the whole line \
+with its line break. The matches of the field are highlighted.
 
 Undo removes the last turn and its reward. Agents cannot undo, so results of games with undone \
 turns are not comparable with theirs; the record has their number.
 """
-
-
-def how_to_play(episode: PlayedEpisode) -> str:
-    """Return the help text, including all rewards."""
-    session = episode.session
-    help_text = _HELP.format(prompt=session.system_prompt, noun=session.noun)
-    rules = session.rules
-    turns = {
-        what: f"{session.tool_rewards[term]:+g}"
-        for what, term in (
-            ("an edit", "edit"),
-            ("an edit that fails", "failed_edit"),
-            ("another call that fails", "malformed"),
-            ("the first review", "review"),
-            ("submit", "submit"),
-            ("no submit by the last turn", "no_submit"),
-        )
-    }
-    # verdict fields are -1, 0 or 1
-    weights = {"layout": rewards.LAYOUT, **session.weights}
-    end = {visible(name): f"+{value:g} or -{value:g}" for name, value in weights.items()}
-    width = max(map(len, (*turns, *end)))
-    turn_table, end_table = (
-        "\n".join(f"  {name:<{width}}  {value}" for name, value in rows.items())
-        for rows in (turns, end)
-    )
-    page = f"layout: at most {rules.page_lines} lines of {rules.page_width} characters"
-    each_turn = f"Each turn\n{turn_table}"
-    at_end = f"At the end ({page}; the judge grades the rest)\n{end_table}"
-    return f"{help_text}\n{each_turn}\n\n{at_end}\n"
 
 
 class Help(ModalScreen[None]):
@@ -76,7 +44,9 @@ class Help(ModalScreen[None]):
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = Text("How to play")
             dialog.border_subtitle = Text("Escape: back")
-            yield Static(how_to_play(self._episode), markup=False)
+            session = self._episode.session
+            text = _HELP.format(prompt=session.system_prompt, noun=session.noun)
+            yield Static(text, markup=False)
 
 
 class Ending(ModalScreen[str]):

@@ -2,7 +2,7 @@
 
 A run yields `training` (nine panels), `trainer` (training health), and `components` and
 `weaknesses` before and after training; several runs yield `runs`, too, where they share panels.
-Evaluations share one set: `components`, `weaknesses` and `rewards`.
+Evaluations share one set: `components` and `weaknesses`.
 """
 
 import os
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from resume_gym.apps.plot import bars, rewards, training
-from resume_gym.apps.plot.reading import Evaluation, Run, is_run, read_evaluations, read_run
+from resume_gym.apps.plot import bars, training
+from resume_gym.apps.plot.reading import Run, Summaries, open_results, read_evaluations, read_run
 from resume_gym.apps.plot.runs import draw_runs
 from resume_gym.apps.plot.style import FORMATS, save, styled
 from resume_gym.tasks import TaskError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Picture = tuple[str, "Figure | None"]
 """Name and figure; the figure is None if its data are missing."""
-_SOURCE = "Marks: the source's agents, on its own tasks, by its own judge."
 
 
 class Written(NamedTuple):
@@ -42,7 +41,6 @@ def plot(
     paths: Sequence[Path],
     out: Path | None = None,
     formats: Sequence[str] = FORMATS,
-    source: bool = False,
 ) -> Written:
     """Write all figures of runs and evaluations.
 
@@ -52,7 +50,6 @@ def plot(
             `plots` in the folder of the run or evaluation, of the first run for `runs`. Runs with
             equal folder names are distinguished by their parent folders.
         formats: subset of `FORMATS`.
-        source: whether to mark the results of the reproduced experiment in the bar charts.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -61,24 +58,27 @@ def plot(
     """
     # two spellings of one folder count once
     paths = list({path.resolve(): path for path in paths}.values())
-    runs = [path for path in paths if is_run(path)]
-    results = [path for path in paths if path not in runs]
+    opened = [open_results(path) for path in paths]
+    runs = [one for one in opened if one.is_run]
+    results = [one for one in opened if not one.is_run]
     if out is None and len(results) > 1:
         raise TaskError("--out: expected a folder, since the evaluations share their figures")
     written = Written([], [], [])
     with styled():
-        read = [read_run(path) for path in runs]
+        read = [read_run(one) for one in runs]
         written.damage.extend(told for run in read for told in run.damage)
         if len(runs) > 1:
             together = [("runs", draw_runs(read))]
-            _write(together, out or runs[0] / "plots", formats, written)
-        for path, name, run in zip(runs, _names(runs), read, strict=True):
+            _write(together, out or runs[0].path / "plots", formats, written)
+        folders = [one.path for one in runs]
+        for path, name, run in zip(folders, _names(folders), read, strict=True):
             folder = out / name if out and len(paths) > 1 else out
-            _write(of_run(run, source), folder or path / "plots", formats, written)
+            _write(of_run(run), folder or path / "plots", formats, written)
         if results:
-            evaluation = read_evaluations(results)
-            written.damage.extend(evaluation.damage)
-            _write(of_evaluation(evaluation, source), out or results[0] / "plots", formats, written)
+            both = read_evaluations(results)
+            written.damage.extend(both.damage)
+            pictures = draw_summaries(both.summaries, both.title, both.note)
+            _write(pictures, out or results[0].path / "plots", formats, written)
     return written
 
 
@@ -104,38 +104,18 @@ def _write(
             written.files.append(folder / f"{name}.{kind}")
 
 
-def of_run(run: Run, source: bool = False) -> Iterator[Picture]:
+def of_run(run: Run) -> Iterator[Picture]:
     """Yield the figures of a run; must be consumed inside `styled()`."""
     metrics, name = run.metrics, run.title
     floor = run.summaries.get("floor")
     panels = training.OVERVIEW
     yield "training", training.draw_panels(metrics, panels, name, run.held_out, floor)
     yield "trainer", training.draw_panels(metrics, training.TRAINER, f"{name}, the trainer")
-    components = bars.summary_components(run.summaries)
-    weaknesses = bars.summary_by_weakness(run.summaries)
-    yield from _bars(components, weaknesses, f"{name}, held-out tasks", source, "")
+    yield from draw_summaries(run.summaries, f"{name}, held-out tasks")
 
 
-def of_evaluation(evaluation: Evaluation, source: bool = False) -> Iterator[Picture]:
-    """Yield the figures of evaluations; must be consumed inside `styled()`."""
-    name, episodes, note = evaluation.title, evaluation.episodes, evaluation.note
-    parts, weaknesses = bars.components(episodes), bars.by_weakness(episodes)
-    yield from _bars(parts, weaknesses, name, source, note, evaluation.agents)
-    yield "rewards", rewards.draw_rewards(evaluation, f"{name}: rewards of single episodes")
-
-
-def _bars(
-    components: bars.Bars,
-    weaknesses: bars.Bars,
-    name: str,
-    source: bool,
-    note: str,
-    agents: Sequence[str] = (),
-) -> Iterator[Picture]:
-    note = " ".join([note] * bool(note) + [_SOURCE] * source)
-    for picture, drawn, what, marks in (
-        ("components", components, "the reward and its parts", bars.COMPONENTS),
-        ("weaknesses", weaknesses, "reward by weakness", bars.BY_WEAKNESS),
-    ):
-        shown = marks if source else {}
-        yield picture, bars.draw_bars(drawn, f"{name}: {what}", shown, note, agents)
+def draw_summaries(summaries: Summaries, name: str, note: str = "") -> Iterator[Picture]:
+    """Yield the bar charts of summaries; must be consumed inside `styled()`."""
+    parts, weaknesses = bars.components(summaries), bars.by_weakness(summaries)
+    yield "components", bars.draw_bars(parts, f"{name}: the reward and its parts", note)
+    yield "weaknesses", bars.draw_bars(weaknesses, f"{name}: reward by weakness", note)

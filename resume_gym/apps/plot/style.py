@@ -4,9 +4,8 @@ The width of 8.3 inches stands for the 830 pixels of a README, where 8 points be
 """
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,33 +139,3 @@ def ink(colour: str) -> tuple[float, float, float]:
 
     red, green, blue = to_rgb(colour)
     return 0.72 * red, 0.72 * green, 0.72 * blue
-
-
-def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
-    """Write labels to the right of the axes, without overlap.
-
-    Args:
-        axes: axes with final limits.
-        ends: preferred height in data units, text and colour of each label.
-    """
-    to_axes = axes.transData + axes.transAxes.inverted()
-    preferred = [float(to_axes.transform((1.0, height))[1]) for height, _, _ in ends]
-    for height, (_, text, colour) in zip(apart(preferred, 0.095), ends, strict=True):
-        axes.text(
-            1.03, height, text, transform=axes.transAxes, color=ink(colour), va="center",
-            fontsize=7.5, parse_math=False,
-        )  # fmt: skip
-
-
-def apart(heights: Sequence[float], gap: float) -> list[float]:
-    """Return heights near the given ones in [0, 1], with at least `gap` between them."""
-    order = sorted(range(len(heights)), key=heights.__getitem__)
-    moved = list(heights)
-    # push upwards first, then down again from the top of the axes
-    for below, above in pairwise(order):
-        moved[above] = max(moved[above], moved[below] + gap)
-    ceiling = 0.98
-    for index in reversed(order):
-        moved[index] = min(moved[index], ceiling)
-        ceiling = moved[index] - gap
-    return moved

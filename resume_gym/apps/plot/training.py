@@ -23,7 +23,6 @@ from resume_gym.apps.plot.style import (
     RED,
     SKY,
     caption,
-    label_ends,
     new_figure,
     number_steps,
     save,
@@ -251,7 +250,7 @@ def _draw(axes: "Axes", panel: Panel, lines: Sequence[Curve], rows: Sequence[Met
     number_steps(axes.xaxis)
     if panel.log:
         axes.set_yscale("log")
-    ends = []
+    labels = {}  # with the last values
     for line in lines:
         if line.metric == "reward":
             _band(axes, rows, line.colour)
@@ -261,12 +260,15 @@ def _draw(axes: "Axes", panel: Panel, lines: Sequence[Curve], rows: Sequence[Met
         curve = smooth(values)
         dot = "o" if len(values) == 1 else ""  # a line of one point is invisible
         axes.plot(steps, values, color=line.colour, alpha=0.35, linewidth=0.8, clip_on=False)
-        axes.plot(steps, curve, color=line.colour, marker=dot, clip_on=False)
+        (drawn,) = axes.plot(steps, curve, color=line.colour, marker=dot, clip_on=False)
         end = curve[-1]
         bound = "≤ " if end == least else ""
-        ends.append((end, f"{line.label} {bound}{panel.form.format(end)}".strip(), line.colour))
-    axes.set_ylim(panel.low, panel.high)  # before the labels, which need final limits
-    label_ends(axes, ends)
+        labels[drawn] = f"{line.label} {bound}{panel.form.format(end)}".strip()
+    axes.set_ylim(panel.low, panel.high)
+    axes.legend(
+        labels, labels.values(), loc="upper left", bbox_to_anchor=(1, 1), borderaxespad=0,
+        handlelength=0, handletextpad=0.4, labelcolor="linecolor", fontsize=7.5,
+    )  # fmt: skip
 
 
 def _band(axes: "Axes", rows: Sequence[Metrics], colour: str) -> None:

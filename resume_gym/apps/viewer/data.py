@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from resume_gym.apps.viewer import episode
 from resume_gym.apps.viewer.rows import EpisodeRow, make_row
-from resume_gym.apps.viewer.tasks import Tasks, find_decoder, find_tasks
+from resume_gym.apps.viewer.tasks import Tasks, find_tasks
 from resume_gym.evaluation.summary import outdated, stored
 from resume_gym.json_lines import check_regular, check_step, read_bytes, read_lines, unseal
 from resume_gym.tasks import TaskError
@@ -86,7 +86,6 @@ class FolderContents:
         self._trusted = trusted
         self.settings = self._read_settings()
         self._trusted = trusted or is_remembered(path, self.settings)
-        self._decode: Callable[[int], str] | None = None
 
     @cached_property
     def tasks(self) -> Tasks:
@@ -205,42 +204,7 @@ class FolderContents:
         with _unreadable():
             task_id = str(record["task_id"])
             task, original = self.tasks.by_id.get(task_id), self.tasks.original(task_id)
-            data = episode.episode(record, task, original, self.tasks.tool_rewards)
-            return _sendable({**data, "has_tokens": bool(record.get("tokens"))})
-
-    def search(self, text: str) -> list[int]:
-        """Return the numbers of the episodes that contain a text; reads all of them.
-
-        The text may be in an action, in a reply or in the final document; case does not matter.
-        """
-        wanted, found = text.lower(), []
-        # JSON never escapes these characters: most lines need no parsing
-        literal = wanted.encode() if re.fullmatch(r"[ !#-.0-\[\]-~]*", wanted) else b""
-        for number in range(len(self._places)):
-            if literal not in self._line(number).lower():
-                continue
-            with suppress(*_PROBLEMS):
-                record = self.record(number)
-                parts = (record["text"], *record["actions"], *record.get("observations", ()))
-                if any(wanted in str(part).lower() for part in parts):
-                    found.append(number)
-        return found
-
-    def tokens(self, number: int) -> dict[str, Any]:
-        """Return the response tokens of an episode, with texts if the tokenizer is found."""
-        tokens = self.record(number).get("tokens") or {}
-        with _unreadable():
-            if self._decode is None:  # a running job may still write its tokenizer
-                exported = self._file("model/tokenizer.json")
-                model = str(self.settings.get("model") or "")
-                self._decode = find_decoder(exported, model, self._trusted)
-            ids = tokens.get("response", [])
-            return {
-                "prompt": len(tokens.get("prompt", [])),
-                "ids": ids,
-                "texts": [self._decode(token) for token in ids] if self._decode else None,
-                **{name: tokens.get(name, []) for name in ("sampled", "logprobs", "versions")},
-            }
+            return _sendable(episode.episode(record, task, original, self.tasks.tool_rewards))
 
     def index(self) -> dict[str, Any]:
         """Return everything but the episodes themselves, as JSON values."""
@@ -279,11 +243,11 @@ class FolderContents:
             notes += (f"evaluation.json: {told}." for told in outdated(self.settings, rewards))
         return notes
 
-    def metrics(self) -> Iterator[dict[str, Any]]:
-        """Yield the metrics of each step, oldest first."""
-        return self._steps("metrics.jsonl", [])
+    def summary(self, when: str) -> dict[str, Any]:
+        """Return the results of a run on held-out tasks: before, after, or of the floor."""
+        return _json(self._file(f"{when}.json"))
 
-    def _steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
+    def steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file with a line per step; each line left out adds a note."""
         file = self._file(name)
         steps: set[int] = set()
@@ -302,21 +266,20 @@ class FolderContents:
         return self._of_run() if self.is_run else self._of_evaluation()
 
     def _of_run(self) -> dict[str, Any]:
-        before, after = _json(self._file("before.json")), _json(self._file("after.json"))
+        before, after, floor = map(self.summary, ("before", "after", "floor"))
         notes: list[str] = []
         between = {
             f"step {row['step']}": {name: row[name] for name in row if name != "step"}
-            for row in self._steps("evaluations.jsonl", notes)
+            for row in self.steps("evaluations.jsonl", notes)
             # the first and the last are the results before and after training, too
             if not any(result and result.items() <= row.items() for result in (before, after))
         }
-        floor = _json(self._file("floor.json"))
         figures = {"before": before, **between, "after": after, "floor": floor}
         journal = self._file("journal.md")
         text = read_bytes(journal).decode(errors="replace") if journal.is_file() else ""
         return {
             "settings": self.settings,
-            "metrics": list(self._steps("metrics.jsonl", notes)),
+            "metrics": list(self.steps("metrics.jsonl", notes)),
             "notes": notes,
             "figures": {name: summary for name, summary in figures.items() if summary},
             "journal": [line[2:] for line in text.split("\n") if line.startswith("- ")],
@@ -328,10 +291,7 @@ class FolderContents:
         return {
             "settings": {name: value for name, value in settings.items() if name not in separate},
             "figures": stored(settings, "summary"),
-            "statistics": {
-                name: {key: value for key, value in one.items() if key != "by_task"}
-                for name, one in stored(settings, "statistics").items()
-            },
+            "statistics": stored(settings, "statistics"),
             "notes": [],
             "comparisons": settings.get("comparisons") or [],
             "metrics": [],

@@ -131,16 +131,16 @@ def undo(text: str, diff: str) -> str:
     return "\n".join(lines)
 
 
-def texts(record: Mapping[str, Any], played: Sequence[TurnView]) -> list[str]:
-    """Return the document before the first turn and after each turn.
+def original_text(record: Mapping[str, Any], played: Sequence[TurnView]) -> str:
+    """Return the document before the first turn.
 
     Raises:
         ValueError: the diffs of the record do not lead to its final text.
     """
-    after = [str(record["text"])]
+    text = str(record["text"])
     for turn in reversed(played):
-        after.append(undo(after[-1], turn.reply) if turn.kind == "edit" else after[-1])
-    return after[::-1]
+        text = undo(text, turn.reply) if turn.kind == "edit" else text
+    return text
 
 
 def episode(
@@ -162,10 +162,10 @@ def episode(
     after: list[str] = []
     if "rules" in record and "text" in record:
         try:
-            after = texts(record, played)
+            after = [original_text(record, played), str(record["text"])]
         except ValueError as problem:
             after = [record["text"]] if original is None else [original, record["text"]]
-            notes.append(f"The document between the edits cannot be reconstructed: {problem}.")
+            notes.append(f"The document before the edits cannot be reconstructed: {problem}.")
     if after and original is not None and original != after[0]:
         notes.append("The task as it is found now has another document than the one played.")
     rules = record.get("rules") or {}

@@ -57,7 +57,7 @@ def _digest(text: str) -> str:
 def export(results: FolderContents, file: Path, limit: int = EXPORT_BYTES) -> int:
     """Write the page with its data to one file that needs no network and no server.
 
-    Leaves out tokens, unreadable episodes and, once the others take `limit` bytes, whole groups of
+    Leaves out records, unreadable episodes and, once the others take `limit` bytes, whole groups of
     episodes, chosen at random. The table still has their rows.
 
     Returns:
@@ -75,9 +75,7 @@ def export(results: FolderContents, file: Path, limit: int = EXPORT_BYTES) -> in
         episodes: dict[int, Any] = {}
         for number in group:
             with suppress(UnreadableError):
-                record = results.record(number)
-                record.pop("tokens", None)
-                episodes[number] = {**results.episode(number), "record": record}
+                episodes[number] = results.episode(number)
         if not episodes:
             continue
         chunk = _pack(episodes)

@@ -78,7 +78,9 @@ def _summary(results: FolderContents) -> dict[str, Any]:
         agents = results.figures()["figures"].items()
         rewards = {name: _finite(told.get("reward")) for name, told in agents}
         return {**common, "kind": "evaluation", "steps": None, "rewards": rewards}
-    last: dict[str, Any] = max(results.metrics(), key=itemgetter("step"), default={})
+    last: dict[str, Any] = max(
+        results.steps("metrics.jsonl", []), key=itemgetter("step"), default={}
+    )
     steps = [_finite(last.get("step", 0)), _finite(settings.get("steps"))]
     return {**common, "kind": "run", "steps": steps, "rewards": {"": _finite(last.get("reward"))}}
 

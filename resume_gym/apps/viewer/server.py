@@ -6,7 +6,7 @@ import sys
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.apps.viewer.html import page
@@ -27,24 +27,24 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Serve the page, the index, a search, an episode, its record or its tokens."""
+        """Serve the page, the index, an episode or its record."""
         host = re.sub(r":\d+$", "", self.headers.get("Host", ""))
         if host not in _LOOPBACK:
             # DNS rebinding: a web site whose name resolves to this machine could read the data
             return self._answer(403, "text/plain", b"expected localhost as host name")
-        path, _, query = self.path.partition("?")
+        path = self.path.partition("?")[0]
         if path.endswith(".json") and self.headers.get("Sec-Fetch-Site") in _OTHERS:
-            # how long a search takes would tell another web site what is in the data
+            # how long an answer takes would tell another web site how much there is
             return self._answer(403, "text/plain", b"expected a request of the viewer's page")
         try:
-            kind, body = self._body(path, query)
+            kind, body = self._body(path)
         except LookupError:
             return self._answer(404, "text/plain", b"no such page")
         except (OSError, ValueError, RecursionError) as problem:
             return self._answer(500, "text/plain", f"the data cannot be read: {problem}".encode())
         return self._answer(200, kind, body)
 
-    def _body(self, path: str, query: str) -> tuple[str, bytes]:
+    def _body(self, path: str) -> tuple[str, bytes]:
         shown = self.shown
         if isinstance(shown, Listing):
             name, slash, inside = path[1:].partition("/")
@@ -62,9 +62,7 @@ class Handler(BaseHTTPRequestHandler):
             value = {**shown.index(), "version": version, "listed": shown is not self.shown}
         elif isinstance(shown, Listing):
             raise LookupError(path)
-        elif path == "/search.json":
-            value = shown.search(parse_qs(query).get("text", [""])[0])
-        elif match := re.fullmatch(r"/(episode|record|tokens)/(\d{1,9})\.json", path):
+        elif match := re.fullmatch(r"/(episode|record)/(\d{1,9})\.json", path):
             value = getattr(shown, match[1])(int(match[2]))
         else:
             raise LookupError(path)

@@ -1,10 +1,8 @@
-"""Data from outside the viewed folder: tasks of the environment, tokenizer of the policy."""
+"""Data from outside the viewed folder: tasks of the environment."""
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -12,7 +10,6 @@ from gymnasium.envs.registration import load_env_creator
 
 from resume_gym.editing import EditSession, Rules
 from resume_gym.env import EditEnv
-from resume_gym.json_lines import MOST_BYTES
 from resume_gym.rewards import TOOL_REWARDS
 from resume_gym.sources import BUNDLED
 from resume_gym.trust import FLAG, import_named
@@ -94,31 +91,3 @@ def _check_harmless(env: str, source: str) -> None:
     if ":" in env or not (source in ("", *BUNDLED) or _HARMLESS.fullmatch(source)):
         refused = env if ":" in env else source
         raise ValueError(f"{refused!r} is not followed in the settings of others; see {FLAG}")
-
-
-def find_decoder(exported: Path, model: str, trusted: bool) -> Callable[[int], str] | None:
-    """Find the tokenizer of a run's policy.
-
-    Args:
-        exported: the tokenizer of its exported model, which is tried first.
-        model: name or folder of the initial model of the policy.
-        trusted: False for a model that a stranger names: then no other folder is opened.
-
-    Returns:
-        A function from a token ID to its text, or None if no tokenizer is found or the package
-        `tokenizers` is not installed.
-    """
-    files = [exported, *([Path(model) / "tokenizer.json"] if trusted else [])]
-    learners = find_spec("learners")  # its bundled models have names; does not import it
-    if learners is not None and learners.origin and model.isidentifier():
-        files.append(Path(learners.origin).parent / model / "policy" / "tokenizer.json")
-    files = [file for file in files if file.is_file() and file.stat().st_size <= MOST_BYTES]
-    if not files or not model or find_spec("tokenizers") is None:
-        return None
-    from tokenizers import Tokenizer  # optional dependency
-
-    try:
-        tokenizer = Tokenizer.from_file(str(files[0]))
-    except Exception:  # the library has no other type for an invalid file
-        return None
-    return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))

@@ -1,4 +1,4 @@
-// The document: as a page, after any turn; original and final side by side.
+// The document: as a page, and original and final side by side.
 
 const lines = (detail, at) =>
   detail.documents.after.at(at).map((one) => detail.documents.lines[one]);
@@ -15,37 +15,21 @@ function documentParts(detail) {
 }
 
 function pagePart(detail) {
-  const { after } = detail.documents;
-  const last = after.length - 1;
   const box = h("div.page", { tabindex: 0, role: "region", "aria-label": "The page" });
-  const count = h("span.muted");
-  const draw = (at) => {
-    const rows = pageRows(detail, at);
-    box.replaceChildren(sheet(rows, detail.rules));
-    count.textContent = `${rows.length} of ${detail.rules.page_lines} lines`;
-  };
-  const chosen = (event) => {
-    draw(Number(event.target.value));
-    say(count.textContent);
-  };
-  // where the document is another than before
-  const differs = (at) => at === 0 || at === last || String(after[at]) !== String(after[at - 1]);
-  const title = (at) =>
-    at === last ? "at the end" : at ? "after turn " + at : "before the first turn";
-  const moments = [...after.keys()].filter(differs);
-  const options = moments.map((at) => option(at, title(at), at === last));
-  draw(last);
-  const choose = h("select", { id: "moment", onchange: chosen }, options);
+  const rows = pageRows(detail);
+  box.append(sheet(rows, detail.rules));
+  const count = h("span.muted", `${rows.length} of ${detail.rules.page_lines} lines`);
   const legend = h("span.muted", h("mark.changed", "green"), ": not in the original");
-  return [h("div.row", h("label", "Page ", choose), count, legend), box];
+  return [h("div.row", count, legend), box];
 }
 
 // Rows of the page: text, whether it goes on with the row before, whether its line is new.
-function pageRows(detail, at) {
+function pageRows(detail) {
   const { after, lines: texts, wrapped } = detail.documents;
   const original = new Set(after[0]);
-  if (after[at].length === 1 && texts[after[at][0]] === "") return [];
-  return after[at].flatMap((line) =>
+  const last = after.at(-1);
+  if (last.length === 1 && texts[last[0]] === "") return [];
+  return last.flatMap((line) =>
     (wrapped[line] || [texts[line]]).map((text, place) => ({
       text,
       goesOn: place > 0,

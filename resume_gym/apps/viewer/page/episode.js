@@ -1,9 +1,8 @@
-// One episode: its facts, its group, its grades, its task, its turns, its document, its tokens.
+// One episode: its facts, its group, its grades, its task, its turns, its document.
 
 async function episodePage(number) {
   const detail = await loadEpisode(number);
   const row = index.episodes[number];
-  await search(lastQuery.get("text"));
   const around = sorted(matching(lastQuery), lastQuery);
   const at = around.indexOf(row);
   const group = groupOf(row);
@@ -14,7 +13,6 @@ async function episodePage(number) {
     k: earlier && (() => go("episode/" + earlier.number)),
     n: () => moveFocus(".turn", 1),
     p: () => moveFocus(".turn", -1),
-    t: () => document.getElementById("show-tokens")?.click(),
     c: group.length > 1 && (() => go(`compare/${number}/${next.number}`)),
   };
   const content = [
@@ -24,7 +22,7 @@ async function episodePage(number) {
       earlier && link("Previous", earlier),
       later && link("Next", later),
       at < 0 ? null : h("span.muted", `${at + 1} of ${around.length}`),
-      download(number, detail),
+      download(number),
     ),
     h("h1", row.task),
     headline(row, detail),
@@ -34,17 +32,14 @@ async function episodePage(number) {
     taskPart(detail.task),
     h("div.beside", h("div", ledger(detail)), h("div", turnsPart(detail), verdict(detail))),
     documentParts(detail),
-    tokensPart(number, detail),
   ];
   return { content, keys };
 }
 
-// The episode as it was recorded; an exported file has its record without tokens.
-function download(number, { record }) {
-  const href = isExported
-    ? URL.createObjectURL(new Blob([JSON.stringify(record)], { type: "application/json" }))
-    : `record/${number}.json`;
-  return h("a", { href, download: `${index.name}-${number}.json` }, "Download (JSON)");
+// The episode as it was recorded; an exported file has no records.
+function download(number) {
+  const attributes = { href: `record/${number}.json`, download: `${index.name}-${number}.json` };
+  return isExported ? null : h("a", attributes, "Download (JSON)");
 }
 
 const backLink = () => h("a", { href: "#/episodes?" + lastQuery }, "‹ Episodes");
@@ -105,23 +100,8 @@ function taskPart(fields) {
     factList(fields.filter(isShort).map(({ name, value }) => [words(name), value])),
     h(
       "div.row",
-      long.map(({ name, value }) => part(name, valuePart(value))),
+      long.map(({ name, value }) => part(name, h("pre", asText(value)))),
       promptPart,
     ),
   ];
-}
-
-// Any JSON value.
-function valuePart(value) {
-  if (Array.isArray(value))
-    return h(
-      "ul",
-      value.map((one) => h("li", valuePart(one))),
-    );
-  if (!isGroup(value)) return h("pre", value);
-  const entries = Object.entries(value);
-  return h(
-    "dl",
-    entries.map(([name, one]) => [h("dt.muted", name), h("dd", valuePart(one))]),
-  );
 }

@@ -24,7 +24,6 @@ const LABELS = {
   turns: "turns an episode",
   unjudged: "unchanged, not judged",
   verdict: "judge, −1 to +1",
-  wins: "tasks it is best on",
   words: "words an episode",
 };
 
@@ -91,59 +90,31 @@ const range = (ends) => ends.map((one) => number(one, 2)).join(" to ");
 
 // --- the result of an evaluation ----------------------------------------------------------------
 
-// The agents by their mean reward, and how they differ.
+// The agents side by side, each with the interval of its mean reward, and how they differ.
 function result() {
-  const parts = [standings(), differences()].filter(Boolean);
-  return parts.length ? h("section", h("h2", "Result"), parts) : null;
+  const columns = Object.entries(index.figures).map(([name, { reward, ...rest }]) => {
+    const { interval } = index.statistics[name] || {};
+    return [name, { reward, ...(interval && { interval }), ...rest }];
+  });
+  const title = "Figures of each agent";
+  return h("section", differences(), figures(title, Object.fromEntries(columns)));
 }
 
-function standings() {
-  const agents = Object.entries(index.figures);
-  if (!agents.length) return null;
-  const all = agents.map(([name, summary]) => ({ ...summary, ...index.statistics[name] }));
-  const some = ["reward", "interval", "score", "submit_rate", "wins"];
-  const keys = some.filter((key) => all.some((one) => known(one[key])));
-  const columns = keys.map((key) => {
-    const values = all.map((one) => one[key]);
-    return cellTexts(key, values);
-  });
-  const rows = agents.map(([name], at) => {
-    const cells = columns.map((one) => one[at]);
-    return figureRow(name, cells);
-  });
-  return figureTable("Agents", keys.map(label), rows);
-}
-
-// The differences in reward; those in other measures on demand.
+// The differences in reward; on how many tasks the second agent is better, the same and worse.
 function differences() {
-  const pairs = index.comparisons.filter((one) => isGroup(one.figures));
-  const measures = [...new Set(pairs.flatMap((one) => Object.keys(one.figures)))];
-  const others = measures.filter((one) => one !== "reward");
-  if (!measures.length) return null;
-  const title = `Differences in other measures (${others.length})`;
-  const tables = others.map((one) => [h("h3", label(one)), differencesIn(one, pairs)]);
-  return [
-    differencesIn("reward", pairs),
-    h("p.muted", pairs[0].method || ""),
-    others.length ? h("details", h("summary", title), tables) : null,
-  ];
-}
-
-// On how many tasks the second agent is better, the same and worse, counts by reward.
-function differencesIn(measure, pairs) {
-  const isReward = measure === "reward";
-  const heads = ["mean", "interval", "p", "p_holm"].map(label);
-  if (isReward) heads.push("better / same / worse");
+  const pairs = index.comparisons.filter((one) => isGroup(one.figures?.reward));
+  if (!pairs.length) return null;
+  const heads = [...["mean", "interval", "p", "p_holm"].map(label), "better / same / worse"];
   const rows = pairs.map(({ first, second, figures, wins, ties, losses }) => {
-    const { mean, interval, p, p_holm } = figures[measure] || {};
-    const cells = [
+    const { mean, interval, p, p_holm } = figures.reward;
+    const counts = [wins, ties, losses];
+    return figureRow(`${second} − ${first}`, [
       typeof mean === "number" ? signed(mean) : "-",
       Array.isArray(interval) ? range(interval) : "-",
       ...[p, p_holm].map((one) => (known(one) ? brief(one) : "-")),
-    ];
-    const counts = [wins, ties, losses];
-    if (isReward) cells.push(counts.every(known) ? counts.join(" / ") : "-");
-    return figureRow(`${second} − ${first}`, cells);
+      counts.every(known) ? counts.join(" / ") : "-",
+    ]);
   });
-  return figureTable("Differences in " + label(measure), heads, rows);
+  const table = figureTable("Differences in mean reward", heads, rows);
+  return [h("h2", "Differences"), table, h("p.muted", pairs[0].method || "")];
 }

@@ -22,7 +22,6 @@ async function refresh() {
   if ((await ask("version.json")) === index.version) return false;
   await loadIndex();
   cache.clear();
-  hits.clear();
   // an episode that is shown has ended; what is new shows on the way to another
   if (!["episode", "compare"].includes(place().path[0])) await keeping(() => show(true));
   return true;

@@ -19,11 +19,8 @@ function overviewPage() {
     notes(index.notes),
     leftOut(),
     facts(),
-    entrances(),
     isRun ? curves() : result(),
-    isRun
-      ? h("div.pair", figures("On held-out tasks", index.figures), journal())
-      : figures("Figures of each agent", index.figures),
+    isRun ? h("div.pair", figures("On held-out tasks", index.figures), journal()) : null,
     settings(),
   ];
 }
@@ -34,8 +31,8 @@ function leftOut() {
   if (!isExported) return null;
   const all = index.episodes.length;
   const missing = index.episodes.filter((one) => !one.kept).length;
-  const share = missing ? `, and ${missing} of ${all} episodes beyond their row in the table` : "";
-  return notes([`An exported file. Left out: log-probabilities of tokens${share}.`]);
+  const share = missing ? `, and of ${missing} of ${all} episodes only rows` : "";
+  return notes([`An exported file without the records${share}.`]);
 }
 
 function facts() {
@@ -57,20 +54,6 @@ function factList(pairs) {
   const present = pairs.filter(([, value]) => known(value));
   const items = present.map(([name, value]) => h("li", h("span.muted", name), " ", h("b", value)));
   return h("ul.facts", items);
-}
-
-// Where to begin to read.
-function entrances() {
-  if (!index.episodes.length) return null;
-  const failed = index.episodes.filter((one) => one.outcome === "not graded").length;
-  const ways = [
-    ["the table", ""],
-    ["the best first", "sort=-reward"],
-    ["the worst first", "sort=reward"],
-  ];
-  if (failed) ways.push([`${failed} not graded`, "outcome=not+graded"]);
-  const links = ways.map(([title, query]) => h("a", { href: "#/episodes?" + query }, title));
-  return h("p.row", h("span.muted", "Read episodes:"), links);
 }
 
 function curves() {
@@ -109,9 +92,8 @@ function journal() {
 }
 
 function settings() {
-  const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
   const present = Object.entries(index.settings).filter(([, value]) => known(value));
-  const rows = present.map(([name, value]) => figureRow(name, [h("td.code", text(value))]));
+  const rows = present.map(([name, value]) => figureRow(name, [h("td.code", asText(value))]));
   const table = h("div.scroll.card", h("table", h("tbody", rows)));
   return h("details", h("summary", `Settings (${rows.length})`), table);
 }

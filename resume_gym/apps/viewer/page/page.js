@@ -43,6 +43,7 @@ function option(value, text, selected) {
   return new Option(texts.join(""), value, selected, selected);
 }
 
+const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2));
 const words = (name) => String(name).replaceAll("_", " ");
 const known = (value) => value !== null && value !== undefined && value !== "";
 

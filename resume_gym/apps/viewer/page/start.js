@@ -5,11 +5,7 @@ const help = document.getElementById("help");
 function toFilter() {
   const box = document.getElementById("filter-task");
   if (box) box.focus();
-  else {
-    // the page is there when this is heard: `show` listens, too, and did so first
-    window.addEventListener("hashchange", () => requestAnimationFrame(toFilter), { once: true });
-    go("episodes", lastQuery);
-  }
+  else go("episodes", lastQuery);
 }
 
 function onKey(event) {

@@ -32,18 +32,12 @@ let lastEpisode = null; // that was open, so that the table goes on from there
 const valuesOf = (episode, name) => [episode[name] ?? ""].flat().map(String);
 
 function matching(query) {
-  const text = query.get("text");
   const task = (query.get("task") || "").toLowerCase();
-  const bound = (name, otherwise) => (query.get(name) ? Number(query.get(name)) : otherwise);
-  const [least, most] = [bound("least", -Infinity), bound("most", Infinity)];
-  const isBound = query.get("least") || query.get("most");
   const wanted = CHOICES.map(([name]) => [name, query.get(name)]).filter(([, value]) => value);
   return index.episodes.filter(
     (one) =>
       wanted.every(([name, value]) => valuesOf(one, name).includes(value)) &&
-      (!text || hits.get(text)?.has(one.number)) &&
-      one.task.toLowerCase().includes(task) &&
-      (!isBound || (known(one.reward) && one.reward >= least && one.reward <= most)),
+      one.task.toLowerCase().includes(task),
   );
 }
 
@@ -67,9 +61,8 @@ const rowKeys = {
   k: () => moveFocus(".episodes tbody a", -1),
 };
 
-async function tablePage(query) {
+function tablePage(query) {
   lastQuery = query;
-  await search(query.get("text"));
   const found = sorted(matching(query), query);
   const pages = Math.max(1, Math.ceil(found.length / ROWS));
   const page = Math.min(pages, Math.max(1, Number(query.get("page")) || 1));
@@ -80,9 +73,7 @@ async function tablePage(query) {
   const rewards = found.filter((one) => known(one.reward)).map((one) => one.reward);
   const sum = rewards.reduce((a, b) => a + b, 0);
   const mean = rewards.length ? ", mean reward " + fixed(sum / rewards.length, 2) : "";
-  const unread = query.get("text") ? index.episodes.filter((one) => !one.kept).length : 0;
-  const missed = unread ? `; ${unread} that were left out are not searched` : "";
-  const count = found.length + " of " + index.episodes.length + " episodes" + mean + missed;
+  const count = found.length + " of " + index.episodes.length + " episodes" + mean;
   say(count);
   const button = (title, to) => {
     const disabled = to < 1 || to > pages;
@@ -191,8 +182,6 @@ function filters(query) {
   };
   const field = (tag, name, title, attributes, content) =>
     h("label", title, h(tag, { id: "filter-" + name, name, ...attributes }, content));
-  const box = (name, title, type) =>
-    field("input", name, title, { type, step: "any", value: query.get(name) || "" });
   const choice = (name, title, options) => {
     const pairs = options.map(([value, text]) => option(value, text, query.get(name) === value));
     return field("select", name, title, {}, pairs);
@@ -208,10 +197,6 @@ function filters(query) {
       ...values.map((one) => [one, `${one} (${counts.get(one)})`]),
     ]);
   });
-  const orders = COLUMNS.flatMap(([name, title]) => [
-    [name, title + " ↑"],
-    ["-" + name, title + " ↓"],
-  ]);
   const clear = { type: "button", id: "clear", onclick: () => go("episodes", "", true) };
   return h(
     "form.filters.card",
@@ -221,35 +206,8 @@ function filters(query) {
       oninput: changed,
       onsubmit: (event) => event.preventDefault(),
     },
-    box("text", "Text contains", "search"),
-    box("task", "Task contains", "search"),
+    field("input", "task", "Task contains", { type: "search", value: query.get("task") || "" }),
     choices,
-    box("least", "Reward at least", "number"),
-    box("most", "Reward at most", "number"),
-    choice("sort", "Sort by", orders),
     h("button", clear, "Clear filters"),
   );
-}
-
-// --- episodes that contain a text: the server reads them, in an exported file the page does -------
-
-const hits = new Map(); // numbers of episodes, by the text that they contain
-
-async function search(text) {
-  if (!text || hits.has(text)) return;
-  const path = "search.json?" + new URLSearchParams({ text });
-  hits.set(text, new Set(await (isExported ? searchFile(text.toLowerCase()) : ask(path))));
-}
-
-async function searchFile(wanted) {
-  const found = [];
-  for (const chunk of new Set(index.chunks.filter(known))) {
-    for (const [number, { record }] of Object.entries(await unpack("chunk-" + chunk))) {
-      const { text, actions, observations = [] } = record;
-      const parts = [text, ...actions, ...observations];
-      if (parts.some((one) => String(one).toLowerCase().includes(wanted)))
-        found.push(Number(number));
-    }
-  }
-  return found;
 }

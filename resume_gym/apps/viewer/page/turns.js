@@ -33,7 +33,7 @@ function turn(one, id, place) {
 // The arguments of a call, on a ground that shows spaces at their ends.
 function callPart(call) {
   const rows = Object.entries(call).map(([name, value]) => {
-    const text = typeof value === "string" ? value : JSON.stringify(value);
+    const text = asText(value);
     return [h("dt.muted", name), h("dd", text ? h("code", text) : h("span.muted", "(empty)"))];
   });
   return rows.length ? h("dl.call", rows) : null;

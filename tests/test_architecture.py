@@ -200,13 +200,6 @@ def test_heavy_packages_are_imported_only_where_they_are_used(package: str) -> N
     assert not strangers
 
 
-def test_the_packages_of_one_mode_are_imported_lazily() -> None:
-    """Rendering and drawing are rare; importing the environment must stay quick."""
-    lazy = {("resume_gym.render", "PIL"), ("resume_gym.render", "rich")}
-    for module, package in lazy:
-        assert all(one.lazy for one in IMPORTS[module] if top(one.module) == package)
-
-
 def test_only_builders_read_the_configuration() -> None:
     readers = {
         module
@@ -250,10 +243,6 @@ def test_no_module_of_learners_hides_another() -> None:
         "__init__"
     }
     assert not names & taken
-
-
-def test_no_module_is_a_drawer() -> None:
-    assert not {path.name for path in FILES.values()} & {"utils.py", "common.py", "base.py"}
 
 
 def test_all_names_of_the_public_interface_exist() -> None:

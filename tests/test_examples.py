@@ -22,7 +22,7 @@ def test_a_trainer_of_your_own(
     """One step on short episodes; all of it takes minutes."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     example = import_module("bring_your_own_trainer")
-    example.rules = Rules(3, page_lines=20)
+    example.rules, example.tasks = Rules(3, page_lines=20), example.tasks[:1]
     ids, sampled, reward = example.play(example.tasks[0])
     assert len(ids) == len(sampled)
     # the prompt, then by turns what the model and the tools said

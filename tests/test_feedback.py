@@ -34,7 +34,7 @@ def said(session: Session) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("policy", ["hack", "job words", "delete", "foreign figure", "paste"])
 def test_no_policy_extracts_how_drafts_are_graded(policy: str) -> None:
-    for task in MINI.tasks[:12]:
+    for task in MINI.tasks[:5]:
         agent, session = make_attacker(POLICIES[policy], 0), EVERY.session_type(task, EVERY.rules)
         known = f"{task.resume}\n{task.job}"
         while not session.done:

@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from random import Random
 
 import gymnasium as gym
 import pytest
@@ -20,7 +19,6 @@ from examples.release_notes import (
     Release,
     compose,
     entries,
-    hasty,
     make_release,
 )
 
@@ -55,7 +53,7 @@ def test_the_environment_keeps_its_contracts() -> None:
     check_env(gym.make(ID))
 
 
-@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("number", range(6))
 def test_every_draft_can_be_mended_and_earns_all_there_is(number: int) -> None:
     task = make_release("eval", number)
     env = gym.make(ID, split="eval")
@@ -74,7 +72,7 @@ def test_every_draft_can_be_mended_and_earns_all_there_is(number: int) -> None:
 
 
 def test_drafts_show_their_weakness_and_no_other() -> None:
-    for number in range(90):
+    for number in range(30):
         task = make_release("train", number)
         assert task == make_release("train", number)
         wrong, noise = Editor()._faults(task, task.draft)
@@ -119,10 +117,3 @@ def test_an_unchanged_draft_is_graded_without_the_judge() -> None:
     one.step(tool_call("submit"))
     assert not one.needs_verdict
     assert (one.ledger["coverage"], one.ledger["placement"], one.ledger["noise"]) == (-1, -1, 0)
-
-
-def test_the_hasty_editor_plays_to_the_end() -> None:
-    for number in range(20):
-        one, rng = NotesSession(make_release("train", number), RULES), Random(number)
-        while not one.done:
-            one.step(hasty(one, rng))

@@ -38,10 +38,6 @@ def test_ansi_shows_an_error_and_the_end() -> None:
     assert render.ansi(after(*["x"] * 10)).split("\n")[0].endswith("| out of turns")
 
 
-def test_ansi_does_not_repeat_the_page_after_a_review() -> None:
-    assert render.ansi(after(REVIEW, REVIEW)).count("# Ada Moreno") == 1
-
-
 def test_human_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     render.human(after(tool_call("str_replace", old="Helped build", new="[red]"), page_lines=9))
     printed = capsys.readouterr().out
@@ -68,12 +64,6 @@ def test_the_picture_has_one_shape_whatever_the_resume(resume: str) -> None:
     assert picture.dtype == np.uint8
     assert picture.shape[0] % 2 == picture.shape[1] % 2 == 0
     assert picture.std() > 0
-
-
-def test_the_picture_follows_the_resume() -> None:
-    before, edited = render.rgb_array(after()), render.rgb_array(after(BUILT))
-    assert (before != edited).any()
-    assert np.array_equal(edited, render.rgb_array(after(BUILT)))
 
 
 def test_overflow_is_red() -> None:

@@ -106,17 +106,6 @@ def test_an_episode_that_changes_nothing_is_not_judged(
     assert session.reward == (0.5 if undone else -0.25) + 1.0 + 1.0 - 1.25
 
 
-def test_terms_of_a_verdict() -> None:
-    assert rewards.verdict_ledger(Verdict(1, 1, 0, -1, 0, -1)) == {
-        "hallucination": 1.0,
-        "clarity": 0.25,
-        "quantification": 0.0,
-        "jd_alignment": -0.25,
-        "action_verbs": 0.0,
-        "preference": -1.0,
-    }
-
-
 @pytest.mark.parametrize("name", rewards.VERDICT_FIELDS)
 @pytest.mark.parametrize("value", [2, -2, 0.5, None])
 def test_a_verdict_holds_no_other_value(name: str, value: int) -> None:
@@ -165,21 +154,6 @@ def test_the_greatest_reward_is_attained() -> None:
     assert session.score == 100.0
 
 
-def test_score_is_linear() -> None:
-    session = play(REVIEW, edit("- Built"), SUBMIT)
-    for verdict in (WORST, BEST):
-        session.grade(verdict)
-        assert session.score == pytest.approx(100 * (session.reward + 7) / 15)
-
-
-def test_components_add_up() -> None:
-    session = play(REVIEW, edit("- Built"), FAILING, SUBMIT)
-    session.grade(Verdict(1, 1, 0, 0, 1, 1))
-    parts = {"tool_syntax": 2.0, "layout": 1.0, "content": 2.5}
-    assert rewards.components(session.ledger) == parts
-    assert sum(parts.values()) == session.reward
-
-
 actions = st.sampled_from(
     [
         REVIEW,
@@ -198,7 +172,7 @@ grades = st.sampled_from([-1, 0, 1])
 verdicts = st.builds(Verdict, st.sampled_from([-1, 1]), *[grades] * 5)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.integers(3, 12), st.integers(1, 20), st.lists(actions, min_size=12), verdicts)
 def test_any_episode_is_within_bounds_and_its_terms_add_up_exactly(
     max_turns: int, page_lines: int, script: list[str], verdict: Verdict
@@ -219,7 +193,3 @@ def test_any_episode_is_within_bounds_and_its_terms_add_up_exactly(
     assert sum(session.ledger.values()) == session.reward
     assert sum(rewards.components(session.ledger).values()) == session.reward
     assert list(session.ledger) == list(rewards.TERMS)
-
-
-def test_bounds_of_ten_turns() -> None:
-    assert rewards.reward_bounds(10) == (-7.0, 8.0)

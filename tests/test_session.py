@@ -1,15 +1,12 @@
 import json
-import pickle
-from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from conftest import BEST, RESUME, WORST, make_task
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resume_gym import ERRORS, Rules, Session, Task, TaskError, tool_call
+from resume_gym import ERRORS, Rules, Session, Task, tool_call
 from resume_gym.editing import MAX_OBSERVATION
 from resume_gym.spaces import UnicodeText
 
@@ -82,26 +79,12 @@ def test_count_replaces_all_or_nothing(task: Task) -> None:
     assert session.state.edits == 1
 
 
-def test_an_empty_new_deletes(task: Task) -> None:
-    session = Session(task)
-    session.step(edit("; Helped with audits", ""))
-    assert "audits" not in session.resume
-
-
 def test_crlf_input_is_read_as_line_feeds() -> None:
     session = Session(make_task(resume=RESUME.replace("\n", "\r\n")))
     assert session.resume == RESUME
     step = session.step(edit("## Skills\r\nPython", "## Skills\r\n- Python\r- Go"))
     assert step.error == "none"
     assert session.resume.endswith("## Skills\n- Python\n- Go, SQL\n")
-
-
-def test_fuzzy_matching_is_off_unless_asked_for(task: Task) -> None:
-    sloppy = edit("  - Helped  build\n", "  - Built\n")
-    assert Session(task).step(sloppy).error == "not_found"
-    session = Session(task, Rules(match="fuzzy"))
-    assert session.step(sloppy).error == "none"
-    assert session.resume == RESUME.replace("Helped build", "Built")
 
 
 def test_too_large_an_action_or_resume_is_refused() -> None:
@@ -115,13 +98,6 @@ def test_too_large_an_action_or_resume_is_refused() -> None:
     assert len(session.resume) == size + 10
 
 
-@pytest.mark.parametrize(("job", "resume"), [("a", "b" * 1001), ("a" * 1001, "b")])
-def test_too_large_a_task_is_refused(job: str, resume: str) -> None:
-    task = Task("big", job, resume, "too_long")
-    with pytest.raises(TaskError, match=r"big: the (resume|job) has 1001 .*limit is 1000"):
-        Session(task, Rules(max_chars=1000))
-
-
 def test_the_last_turn_may_be_an_edit(task: Task) -> None:
     session = Session(task, Rules(max_turns=3))
     session.step(REVIEW)
@@ -133,14 +109,6 @@ def test_the_last_turn_may_be_an_edit(task: Task) -> None:
     assert step.observation.endswith("turns left: 0/3 | edits: 1")
     session.grade(BEST)
     assert not session.needs_verdict
-
-
-def test_submit_on_the_last_turn_counts(task: Task) -> None:
-    session = Session(task, Rules(max_turns=3))
-    for action in (REVIEW, BUILT, SUBMIT):
-        session.step(action)
-    assert session.state.submitted
-    assert session.ledger["no_submit"] == 0.0
 
 
 def test_a_step_after_the_end_raises(task: Task) -> None:
@@ -167,32 +135,6 @@ def test_a_later_verdict_replaces_an_earlier_one(task: Task) -> None:
     assert session.reward == 0.25 + 1 + 1 - 3
     session.grade(BEST)
     assert session.reward == sum(session.ledger.values()) == 0.25 + 1 + 1 + 3
-
-
-def test_forks_and_snapshots_are_independent(task: Task) -> None:
-    session = Session(task)
-    session.step(BUILT)
-    snapshot, record = session.snapshot(), deepcopy(session.record())
-    fork = session.fork()
-    fork.step(edit("Python, SQL", "SQL"))
-    fork.step(SUBMIT)
-    fork.grade(BEST)
-    assert session.record() == record
-    session.step(REVIEW)
-    assert len(fork.state.transcript) == 3
-    session.restore(snapshot)
-    assert session.record() == record
-    session.restore(fork.snapshot())
-    assert session.record() == fork.record()
-    assert Session(task).resume == RESUME
-
-
-def test_sessions_survive_pickling(task: Task) -> None:
-    session = Session(task)
-    session.step(BUILT)
-    twin = pickle.loads(pickle.dumps(session))
-    assert twin.step(SUBMIT) == session.step(SUBMIT)
-    assert twin.record() == session.record()
 
 
 def test_a_record_is_json_that_replays_and_can_be_graded_again(task: Task) -> None:
@@ -238,6 +180,7 @@ def test_rules_are_checked(field: str, value: object) -> None:
         Rules(**{field: value})  # type: ignore[arg-type]
 
 
+@settings(max_examples=30)
 @given(st.lists(st.text(), min_size=3, max_size=3))
 def test_no_string_raises_and_every_observation_is_a_text(texts: list[str]) -> None:
     session = Session(make_task(), Rules(max_turns=3))
@@ -247,12 +190,6 @@ def test_no_string_raises_and_every_observation_is_a_text(texts: list[str]) -> N
         assert step.error in ERRORS
         assert space.contains(step.observation)
     assert session.done
-
-
-def test_session_needs_neither_gymnasium_nor_a_judge() -> None:
-    source = (Path(__file__).parents[1] / "resume_gym" / "session.py").read_text()
-    assert "import gymnasium" not in source
-    assert "judges" not in source
 
 
 def test_a_reply_stays_within_the_observation_space(task: Task) -> None:
@@ -297,8 +234,3 @@ def test_the_error_names_the_character_that_differs(old: str, told: str) -> None
     assert told in observation
     fuzzy = Session(task, Rules(match="fuzzy")).step(edit(old, "X"))
     assert fuzzy.error == ("none" if "has" in told else "not_found")
-
-
-def test_errors_on_plain_resumes_stay_as_they_were() -> None:
-    reply = Session(make_task(resume="# Ada\n\n- Helped with it\n")).step(edit("“it”", "X"))
-    assert reply.observation.startswith("error (not_found): `old` is not in the resume\n")

@@ -46,10 +46,6 @@ def test_equality_pickling_and_repr() -> None:
         UnicodeText(0)
 
 
-def test_json_round_trip_of_samples() -> None:
-    assert SPACE.from_jsonable(SPACE.to_jsonable(["é", "\n"])) == ["é", "\n"]
-
-
 def test_a_large_space_keeps_no_table_of_characters() -> None:
     """Gymnasium's Text keeps one, which is large for all of Unicode."""
     tracemalloc.start()

@@ -42,17 +42,13 @@ def test_a_single_call_is_parsed(text: str) -> None:
         ("", "no_call", ""),
         ("Looks fine to me.", "no_call", ""),
         ('{"name": "review", "arguments": {}}', "no_call", ""),
-        (f"<think>{REVIEW}</think>", "no_call", ""),
-        (f"<think>never ends {REVIEW}", "no_call", ""),
         (f"{REVIEW}\n{REVIEW}", "several_calls", ""),
         (f"{REVIEW}<tool_call>", "several_calls", ""),
         (raw("review"), "bad_json", ""),
         (raw("{'name': 'review'}"), "bad_json", ""),
         (raw('{"name": "review"'), "bad_json", ""),
         (raw('{"name": "review"} {}'), "bad_json", ""),
-        ('<tool_call>{"name": "review"}', "bad_json", ""),
         (raw('[{"name": "review"}]'), "bad_json", ""),
-        (raw('{"arguments": {}}'), "bad_json", ""),
         (raw('{"name": 3}'), "bad_json", ""),
         (raw('{"name": "str_replace", "arguments": {"old": "a\nb"}}'), "bad_json", ""),
         (raw("[" * 100_000), "bad_json", ""),
@@ -63,11 +59,7 @@ def test_a_single_call_is_parsed(text: str) -> None:
         (tool_call("\x00\udc00"), "unknown_tool", ""),
         (tool_call("review", all=True), "bad_arguments", "review"),
         (tool_call("submit", old="a"), "bad_arguments", "submit"),
-        (raw('{"name": "submit", "arguments": null}'), "bad_arguments", "submit"),
-        (raw('{"name": "review", "arguments": "{}"}'), "bad_arguments", "review"),
         (tool_call("str_replace"), "bad_arguments", "str_replace"),
-        (tool_call("str_replace", old="a"), "bad_arguments", "str_replace"),
-        (replacing(regex=True), "bad_arguments", "str_replace"),
         (replacing(old=3), "bad_arguments", "str_replace"),
         (replacing(new=None), "bad_arguments", "str_replace"),
         (replacing(new=["b"]), "bad_arguments", "str_replace"),
@@ -106,7 +98,7 @@ def test_an_escaped_pair_of_surrogates_is_a_character() -> None:
     assert call == ToolCall("str_replace", {"old": "🙂", "new": ""})
 
 
-@pytest.mark.parametrize("depth", [*range(1, 60), *range(60, 1200, 23)])
+@pytest.mark.parametrize("depth", [1, 2, 30, 60, 400, 1200])
 def test_any_depth_of_nesting_is_answered(depth: int) -> None:
     deep = "[" * depth + "]" * depth
     for arguments in (deep, f'{{"old": {deep}}}', f'{{"old": "a", "new": "", "count": {deep}}}'):

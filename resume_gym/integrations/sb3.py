@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from resume_gym import Session, tool_call
+from resume_gym import TOOLS, Session, tool_call
 from resume_gym.agents.careful import next_edit
 from resume_gym.document import wrapped_lines
 
@@ -59,6 +59,9 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         env_id, kwargs: arguments of `gymnasium.make` for the text environment.
         menu: returns the texts to choose from, before each turn.
         places: size of the menu.
+
+    Raises:
+        ValueError: `careful_menu` lacks a tool of the environment, such as `search`.
     """
 
     def __init__(
@@ -69,6 +72,9 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         **kwargs: Any,
     ) -> None:
         self.text_env: Any = gym.make(env_id, **kwargs).unwrapped
+        if menu is careful_menu and (tools := self.text_env.session_type.toolbox.schemas) != TOOLS:
+            got = ", ".join(tool["function"]["name"] for tool in tools)
+            raise ValueError(f"menu: expected a menu with the tools {got}, got careful_menu")
         self.metadata, self.render_mode = self.text_env.metadata, self.text_env.render_mode
         self.action_space = Discrete(places)
         self.observation_space = Box(-1, 1, (5 + 5 * places,), np.float32)

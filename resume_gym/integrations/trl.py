@@ -91,8 +91,11 @@ class Game:
         Raises:
             ValueError: the environment's tools are not those of resumes, which `Tools` implements.
         """
-        if self.env.session_type.toolbox.schemas != TOOLS:
-            raise ValueError("expected an environment with the tools of resumes; use `rollout`")
+        if (tools := self.env.session_type.toolbox.schemas) != TOOLS:
+            got = ", ".join(tool["function"]["name"] for tool in tools)
+            raise ValueError(
+                f"expected the tools str_replace, review, submit; got {got}; use `rollout`"
+            )
         return Tools(self.env)
 
     def rollout(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:

@@ -109,7 +109,7 @@ class GymEnv(vf.Env[GymEnvConfig]):  # type: ignore[misc]
                 rewards[-1] += sum((await gym_env.agrade(session)).values())
             finally:  # the record allows grading later, after a judge's failure
                 trace.info |= {"rewards": rewards, "session": session.record()}
-            for name, value in terms(session).items():
+            for name, value in session.ledger.items():
                 trace.record_reward(name, value)
             trace.record_metrics(figures(session))
 
@@ -127,14 +127,7 @@ def replies(message: Any, observation: str) -> list[dict[str, str]]:
     return messages or [{"role": "user", "content": observation}]
 
 
-def terms(session: Any) -> dict[str, float]:
-    """Return all reward terms of the episode, with 0.0 for unused ones."""
-    names = [name.removeprefix("reward_") for name in session.info() if name.startswith("reward_")]
-    return {**dict.fromkeys(names, 0.0), **session.ledger}
-
-
 def figures(session: Any) -> dict[str, float]:
     """Return the numbers in the session's info, without reward terms."""
-    info = session.info().items()
-    numbers = {name: float(value) for name, value in info if isinstance(value, int | float)}
-    return {name: value for name, value in numbers.items() if not name.startswith("reward_")}
+    info = {k: v for k, v in session.info().items() if not k.startswith("reward_")}
+    return {name: float(value) for name, value in info.items() if isinstance(value, int | float)}

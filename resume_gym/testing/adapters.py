@@ -3,7 +3,7 @@
 import traceback
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
@@ -25,11 +25,16 @@ _DOWN = "the judge is down"
 
 
 class Script(NamedTuple):
-    """An episode: the texts of the agent on a task, turn by turn."""
+    """An episode: the texts of the agent on a task, turn by turn.
+
+    `env_id` and `options` are arguments of `gymnasium.make`.
+    """
 
     name: str
     task_id: str
     actions: tuple[str, ...]
+    env_id: str = ENV
+    options: Mapping[str, Any] = {}
 
 
 class Played(NamedTuple):
@@ -114,7 +119,7 @@ def _tasks() -> tuple[Task, Task]:
 
 def play_bare(script: Script, judge: str = "rubric") -> Played:
     """Play a script in the environment itself, until the episode ends."""
-    env = gym.make(ENV, judge=judge).unwrapped
+    env = gym.make(script.env_id, judge=judge, **script.options).unwrapped
     assert isinstance(env, EditEnv)
     env.reset(options={"task_id": script.task_id})
     session = env.session

@@ -13,7 +13,8 @@ NAME = f"resume_gym:{ENV}"
 
 def single(script: Script, judge: str) -> Played:
     """In an environment of its own."""
-    env = gem.make(NAME, judge=judge, task_id=script.task_id)
+    name, options = f"resume_gym:{script.env_id}", script.options
+    env = gem.make(name, judge=judge, task_id=script.task_id, **options)
     env.reset()
     rewards: list[float] = []
     said = iter(script.actions)
@@ -27,7 +28,8 @@ def single(script: Script, judge: str) -> Played:
 
 def vector(script: Script, judge: str, threads: bool) -> Played:
     """In a vector of two, of which the other is left alone."""
-    envs = gem.make_vec([NAME] * 2, async_mode=threads, judge=judge, task_id=script.task_id)
+    names, options = [f"resume_gym:{script.env_id}"] * 2, script.options
+    envs = gem.make_vec(names, async_mode=threads, judge=judge, task_id=script.task_id, **options)
     envs.reset()
     rewards: list[float] = []
     said = iter(script.actions)

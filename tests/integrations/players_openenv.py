@@ -1,20 +1,24 @@
-"""OpenEnv: the real server in a process of its own, asked by the real client."""
+"""OpenEnv: the real server, in a process or in a thread, asked by the real client."""
 
 import asyncio
 import atexit
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cache
+from threading import Thread
 from typing import Any
 
+import uvicorn
 from openenv_sessions import server
 
 from resume_gym import Task, Verdict
+from resume_gym.integrations.openenv import make_app
 from resume_gym.integrations.openenv_client import ResumeGymAction, ResumeGymEnv, ResumeGymState
 from resume_gym.judges import AsyncJudge, JudgeUnavailable, make_judge
-from resume_gym.testing.adapters import ENV, Played, Script
+from resume_gym.testing.adapters import Played, Script
 
 _running = ExitStack()
 atexit.register(_running.close)
@@ -26,8 +30,25 @@ def serve(judge: str, **settings: str) -> str:
     here = os.path.dirname(__file__)
     path = os.pathsep.join([here, os.path.join(here, "..", "..", "examples")])
     arguments = json.dumps({"judge": judge})
-    settings = {"PYTHONPATH": path, "RESUME_GYM_ENV": ENV, **settings}
-    return _running.enter_context(server(RESUME_GYM_ARGS=arguments, **settings))
+    return _running.enter_context(server(PYTHONPATH=path, RESUME_GYM_ARGS=arguments, **settings))
+
+
+@cache
+def local(env_id: str, options: str) -> str:
+    """The address of a server in a thread of this process; it starts at once."""
+    app = make_app(env_id, **json.loads(options))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    thread = Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        time.sleep(0.05)
+    host, port = server.servers[0].sockets[0].getsockname()
+    return f"http://{host}:{port}"
+
+
+def address(script: Script, judge: str) -> str:
+    return local(script.env_id, json.dumps({"judge": judge, **script.options}))
 
 
 class Flaky:
@@ -76,7 +97,7 @@ def played(state: ResumeGymState, rewards: list[float]) -> Played:
 
 def play(script: Script, judge: str) -> Played:
     """Over the client without asyncio."""
-    with ResumeGymEnv(serve(judge)).sync() as env:
+    with ResumeGymEnv(address(script, judge)).sync() as env:
         result, model, rewards = env.reset(task_id=script.task_id), says(script), []
         while not result.done:
             result = env.step(next(model))
@@ -98,7 +119,7 @@ def play_async(script: Script, judge: str) -> Played:
     """Over the client's own way."""
 
     async def one() -> Played:
-        async with ResumeGymEnv(serve(judge)) as env:
+        async with ResumeGymEnv(address(script, judge)) as env:
             await env.reset(task_id=script.task_id)
             return await aplay(env, script)
 

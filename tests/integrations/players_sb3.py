@@ -11,7 +11,7 @@ from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from resume_gym.integrations.sb3 import MenuEnv
-from resume_gym.testing.adapters import ENV, Played, Script
+from resume_gym.testing.adapters import Played, Script
 
 
 class Scripted(BasePolicy):
@@ -32,7 +32,7 @@ def scripted_env(vec_env_cls: type[Any], script: Script, judge: str) -> VecEnv:
     menu = {"menu": lambda session: script.actions, "places": len(script.actions)}
     return make_vec_env(
         MenuEnv,
-        env_kwargs={"env_id": ENV, "judge": judge, **menu},
+        env_kwargs={"env_id": script.env_id, "judge": judge, **script.options, **menu},
         monitor_kwargs={"info_keywords": ("ledger", "task_id", "resume")},
         vec_env_cls=vec_env_cls,
     )

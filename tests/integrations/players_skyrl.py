@@ -1,6 +1,7 @@
 """Through SkyRL's generator, with its environments in threads and in the event loop."""
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -24,18 +25,19 @@ TOKENIZER: Any = AutoTokenizer.from_pretrained(NANO, padding_side="left")
 
 
 @cache
-def dataset() -> PromptDataset:
-    """The two tasks of the scripts, as SkyRL reads them."""
-    kept = [row for row in rows(ENV) if row["task_id"] in TASKS]
+def dataset(env_id: str = ENV, options: str = "{}", *task_ids: str) -> PromptDataset:
+    """The two tasks of the scripts, or tasks of another environment, as SkyRL reads them."""
+    made = rows(env_id, **json.loads(options))
+    kept = [row for row in made if row["task_id"] in (task_ids or TASKS)]
     with tempfile.TemporaryDirectory() as folder:
         Dataset.from_list(kept).to_parquet(f"{folder}/train.parquet")
         return PromptDataset(f"{folder}/train.parquet", TOKENIZER, 4096, num_workers=1)
 
 
-def config(*settings: str, **kwargs: Any) -> Any:
+def config(*settings: str, env_id: str = ENV, **kwargs: Any) -> Any:
     """SkyRL's, with an environment made with `kwargs`."""
     cfg = SkyRLTrainConfig.from_cli_overrides(["generator.max_input_length=8192", *settings])
-    cfg.generator.chat_template_kwargs = {"tools": register(ENV, **kwargs)}
+    cfg.generator.chat_template_kwargs = {"tools": register(env_id, **kwargs)}
     return cfg
 
 
@@ -46,7 +48,10 @@ def make_generator(cfg: Any, speak: Callable[[str], str]) -> SkyRLGymGenerator:
 
 def batch(task_ids: list[str], members: int) -> tuple[Any, list[str]]:
     """What SkyRL's trainer makes of rows; rollout `0_1` is the second on the first task."""
-    chosen = [dataset()[TASKS.index(task_id)] for task_id in task_ids]
+    return collated([dataset()[TASKS.index(task_id)] for task_id in task_ids], members)
+
+
+def collated(chosen: list[Any], members: int) -> tuple[Any, list[str]]:
     numbered = [(*row[:3], str(i)) for i, row in enumerate(chosen)]
     return prepare_generator_input(dataset().collate_fn(numbered), members, None, ENV, "train", 0)
 
@@ -54,8 +59,11 @@ def batch(task_ids: list[str], members: int) -> tuple[Any, list[str]]:
 def generate(
     task_ids: list[str], members: int, speak: Callable[[str], str], *settings: str, **kwargs: Any
 ) -> Any:
-    generator = make_generator(config(*settings, **kwargs), speak)
-    return asyncio.run(generator.generate(batch(task_ids, members)[0], disable_tqdm=True))
+    return generated(batch(task_ids, members)[0], config(*settings, **kwargs), speak)
+
+
+def generated(asked: Any, cfg: Any, speak: Callable[[str], str]) -> Any:
+    return asyncio.run(make_generator(cfg, speak).generate(asked, disable_tqdm=True))
 
 
 def played(output: Any, i: int) -> Played:
@@ -70,8 +78,9 @@ def played(output: Any, i: int) -> Played:
 def _player(*settings: str) -> Callable[[Script, str], Played]:
     def play(script: Script, judge: str) -> Played:
         actions = iter(script.actions)
-        output = generate([script.task_id], 1, lambda _: next(actions), *settings, judge=judge)
-        return played(output, 0)
+        rows = dataset(script.env_id, json.dumps(dict(script.options)), script.task_id)
+        cfg = config(*settings, env_id=script.env_id, judge=judge, **script.options)
+        return played(generated(collated([rows[0]], 1)[0], cfg, lambda _: next(actions)), 0)
 
     return play
 

@@ -37,8 +37,8 @@ class Together(AsyncJudge):
 class Recorded(Game):
     """Keeps the sessions that it grades."""
 
-    def __init__(self, judge: str = "rubric") -> None:
-        super().__init__(ENV, judge=judge)
+    def __init__(self, judge: str = "rubric", env_id: str = ENV, **options: Any) -> None:
+        super().__init__(env_id, judge=judge, **options)
         self.sessions: list[Session] = []
         self.env.agrade = partial(self.agrade, self.env.agrade)
 
@@ -116,7 +116,7 @@ def train(trainer: GRPOTrainer) -> tuple[dict[str, Any], list[list[float]]]:
 
 
 def play(how: str, script: Script, judge: str, **options: Any) -> Played:
-    game = Recorded(judge)
+    game = Recorded(judge, script.env_id, **script.options)
     with TemporaryDirectory() as folder:
         trainer = make_trainer(game, how, [script], folder, **options)
         log, (rewards, others) = train(trainer)

@@ -1,35 +1,13 @@
 """verifiers 0.4: its evaluation, agents, proxy and client; the model is a server on 127.0.0.1."""
 
-import json
-import re
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from scripts import Parser, as_calls, as_text
 from verifiers_eval import Messages, evaluate, served
 
-from resume_gym.testing.adapters import ENV, Played, Script
-
-Parser = Callable[[str], dict[str, Any]]
-_CALLS = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-
-
-def as_text(text: str) -> dict[str, Any]:
-    """The message of a server that leaves calls in the text."""
-    return {"content": text}
-
-
-def as_calls(text: str) -> dict[str, Any]:
-    """The message of a server that takes calls out of the text, as vLLM's Hermes parser does."""
-    try:
-        calls = [json.loads(call) for call in _CALLS.findall(text)]
-    except ValueError:
-        calls = []
-    if not calls:
-        return as_text(text)
-    wire = [{"name": one["name"], "arguments": json.dumps(one["arguments"])} for one in calls]
-    parsed = [{"id": str(i), "type": "function", "function": one} for i, one in enumerate(wire)]
-    return {"content": text[: text.index("<tool_call>")] or None, "tool_calls": parsed}
+from resume_gym.testing.adapters import Played, Script
 
 
 def script_of(script: Script, parser: Parser) -> Callable[[Messages], dict[str, Any]]:
@@ -46,7 +24,8 @@ def script_of(script: Script, parser: Parser) -> Callable[[Messages], dict[str, 
 
 def play(script: Script, judge: str, parser: Parser = as_text, **options: Any) -> list[Any]:
     """The episodes of `vf-eval` on the script's task."""
-    taskset = {"id": "resume-edit", "gym_id": ENV, "gym_kwargs": {"judge": judge}}
+    made = {"gym_id": script.env_id, "gym_kwargs": {"judge": judge, **script.options}}
+    taskset = {"id": "resume-edit", **made}
     env = {"taskset": taskset, **options.pop("env", {})}
     chosen = {"select": {"include": {"names": [script.task_id]}}, "env": env, **options}
     with served(script_of(script, parser)) as url, tempfile.TemporaryDirectory() as folder:

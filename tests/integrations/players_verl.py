@@ -1,11 +1,13 @@
 """verl's agent loop manager, workers, client and load balancer; only the model's server is ours."""
 
 import atexit
+import json
 import math
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import datasets
 import ray
@@ -18,7 +20,7 @@ from verl.workers.rollout.llm_server import GlobalRequestLoadBalancer, LLMServer
 from verl.workers.rollout.replica import TokenOutput
 
 from resume_gym.integrations.verl import write_dataset
-from resume_gym.testing.adapters import ENV, Played, Script
+from resume_gym.testing.adapters import Played, Script
 
 NANO = str(Path(__file__).parents[2] / "learners" / "nano" / "policy")
 ROOM = 8192
@@ -94,16 +96,18 @@ def manager() -> AgentLoopManager:
 
 
 @cache
-def dataset(judge: str) -> RLHFDataset:
-    path = f"{SCRATCH.name}/{judge}.parquet"
-    write_dataset(path, ENV, judge=judge)
+def dataset(env_id: str, options: str) -> RLHFDataset:
+    path = f"{SCRATCH.name}/{uuid4().hex}.parquet"
+    write_dataset(path, env_id, **json.loads(options))
     return RLHFDataset(path, AutoTokenizer.from_pretrained(NANO), config().data)
 
 
 def rows(*scripts: Script, judge: str = "rubric") -> list[dict[str, Any]]:
     """The dataset's rows of these scripts' tasks; the server will say the scripts there."""
-    index = {row["extra_info"]["task_id"]: i for i, row in enumerate(dataset(judge))}
-    chosen = [dataset(judge)[index[script.task_id]] for script in scripts]
+    options = json.dumps({"judge": judge, **scripts[0].options})
+    made = dataset(scripts[0].env_id, options)
+    index = {row["extra_info"]["task_id"]: i for i, row in enumerate(made)}
+    chosen = [made[index[script.task_id]] for script in scripts]
     texts = [row["raw_prompt"][1]["content"] for row in chosen]
     said = [script.actions for script in scripts]
     ray.get(server().play.remote(*zip(texts, said, strict=True)))

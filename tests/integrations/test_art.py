@@ -9,10 +9,10 @@ import art
 import art_tokenise
 import pytest
 from art_tokenise import TOKENIZER, Request, careful, served, tokenised
-from players_art import metrics, out_of_content, play
-from scripts import OTHER, SCRIPTS, TASK
+from players_art import metrics
+from scripts import OTHER, TASK, as_calls, as_text
 
-from resume_gym import Session, tool_call
+from resume_gym import Session
 from resume_gym.integrations.art import Episodes
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.testing.adapters import ENV, UNAVAILABLE
@@ -21,7 +21,7 @@ _TASKS = [TASK.task_id, OTHER.task_id]
 
 
 def _gather(
-    size: int, judge: str = "rubric", parser: Any = art_tokenise.in_content, **options: Any
+    size: int, judge: str = "rubric", parser: Any = as_text, **options: Any
 ) -> tuple[list[art.TrajectoryGroup], list[Request]]:
     """Groups on two tasks by the example's agent, and the requests that it got."""
     requests: list[Request] = []
@@ -40,7 +40,7 @@ def _gather(
     return asyncio.run(gathered()), requests
 
 
-@pytest.mark.parametrize("parser", [art_tokenise.in_content, out_of_content])
+@pytest.mark.parametrize("parser", [as_text, as_calls])
 def test_the_tokens_trained_on_are_those_sampled_behind_the_prompts_sampled_from(
     parser: Any,
 ) -> None:
@@ -118,14 +118,6 @@ def test_metrics_reach_the_log_without_what_was_not_judged(tmp_path: Path) -> No
     assert logged["train/exception_rate"] == 0.5
     assert logged["train/ledger/submit"] == 1.0
     assert logged["data/step_num_scenarios"] == 2
-
-
-def test_calls_that_a_server_parses_count_as_they_were_written() -> None:
-    two = tool_call("review") + tool_call("submit")
-    script = SCRIPTS[0]._replace(actions=(two, *SCRIPTS[0].actions))
-    played = play(script, parser=out_of_content)
-    assert played.metrics["turn/1"] == -0.25
-    assert "expected one call" in str(played.messages()[3]["content"])
 
 
 def test_the_settings_of_requests_and_environment_arrive() -> None:

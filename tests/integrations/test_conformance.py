@@ -1,15 +1,17 @@
-"""Through every adapter an episode is what it is in the bare environment.
+"""Through every adapter an episode is what it is in the bare environment, and in its variants.
 
 The players of a library are in `players_LIBRARY.py`: `PLAYERS` maps a name to the function that
 `check_adapter` takes, with a fake in place of the model only. `CALLS_ONLY` names the players whose
-library parses calls itself and keeps malformed ones from the environment.
+library parses calls itself: it keeps malformed ones from the environment, and has the tools of
+resumes only.
 """
 
 from importlib import import_module
 
 import pytest
+from scripts import VARIANTS
 
-from resume_gym.testing import check_adapter
+from resume_gym.testing import check_adapter, play_bare
 from resume_gym.testing.adapters import Play
 
 
@@ -22,3 +24,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def test_episodes_are_those_of_the_bare_environment(play: Play, calls_only: bool) -> None:
     check_adapter(play, calls_only)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variants_of_the_environment_are_played_or_refused(
+    play: Play, calls_only: bool, variant: str
+) -> None:
+    term, script = VARIANTS[variant]
+    wanted = play_bare(script)
+    assert wanted.ledger[term] != 0
+    assert not {"malformed", "failed_edit"} & {
+        name for name, value in wanted.ledger.items() if value
+    }
+    if calls_only and variant in ("evidence", "feedback", "omission"):
+        with pytest.raises(ValueError, match=r"tools str_replace, review, submit; got .*; use"):
+            play(script, "rubric")
+    else:
+        assert play(script, "rubric") == wanted

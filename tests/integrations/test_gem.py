@@ -1,21 +1,17 @@
 """GEM: what else must hold of the environments."""
 
-import random
-from typing import Any
-
 import gem
 import gem_episode
 import gymnasium as gym
-import numpy as np
 import pytest
 from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
 from gem.wrappers.observation_wrapper import ObservationWrapper
 from players_gem import NAME
-from scripts import OTHER, REVIEW, SCRIPTS, SUBMIT, TASK
+from scripts import OTHER, REVIEW, SUBMIT, TASK
 
 import resume_gym
 from resume_gym.integrations.gem import GemEnv
-from resume_gym.testing.adapters import edits, play_bare
+from resume_gym.testing.adapters import edits
 
 
 def test_every_environment_of_the_package_is_registered_and_takes_its_arguments() -> None:
@@ -59,12 +55,6 @@ def test_without_a_seed_of_its_own_each_member_gets_another_task() -> None:
     assert len({info["task_id"] for info in infos}) == 1
 
 
-def test_seeds_leave_the_global_generators_alone() -> None:
-    before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]
-    gem.make(NAME).reset(seed=5)
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # type: ignore[index]
-
-
 def test_the_final_words_are_told_once_by_the_reset_after_them() -> None:
     env = gem.make(NAME, task_id=TASK.task_id)
     assert "final_info" not in env.reset()[1]
@@ -77,42 +67,6 @@ def test_the_final_words_are_told_once_by_the_reset_after_them() -> None:
     assert (info["submitted"], info["edits"]) == (False, 0)
     assert "final_info" not in env.step(REVIEW)[4]
     assert "final_info" not in env.reset()[1]
-
-
-def test_many_episodes_in_threads_are_those_of_the_bare_environment() -> None:
-    scripts = SCRIPTS * 4
-    tasks = [{"task_id": script.task_id} for script in scripts]
-    envs = gem.make_vec([NAME] * len(scripts), vec_kwargs=tasks, async_mode=True)
-    envs.reset()
-    rewards: dict[int, list[float]] = {index: [] for index in range(len(scripts))}
-    finals: dict[int, Any] = {}
-    while running := [index for index in rewards if index not in finals]:
-        actions = {index: scripts[index].actions[len(rewards[index])] for index in running}
-        _, earned, ends, _, infos = envs.step(actions)
-        for index, reward, end, info in zip(running, earned, ends, infos, strict=True):
-            rewards[index].append(float(reward))
-            if end:
-                finals[index] = info["final_info"]
-    for index, script in enumerate(scripts):
-        wanted = play_bare(script)
-        assert (rewards[index], finals[index]["resume"]) == (wanted.rewards, wanted.text)
-        assert finals[index]["ledger"] == wanted.ledger
-
-
-class Template:
-    """A tokenizer's chat template that shows whose each message is."""
-
-    def apply_chat_template(self, messages: list[dict[str, str]], **_: Any) -> str:
-        return "\n".join(f"<{message['role']}>" for message in messages)
-
-
-def test_gems_chat_template_takes_replies_for_a_tools() -> None:
-    env = ObservationWrapper(gem.make(NAME, task_id=OTHER.task_id), tokenizer=Template())
-    assert env.reset()[0] == "<user>"
-    env.step(REVIEW)
-    assert env.step(edits(OTHER, 1)[0])[0].split() == [
-        *("<user>", "<assistant>", "<tool>", "<assistant>", "<tool>")
-    ]
 
 
 def test_gems_wrappers_work_inside_a_vector_that_resets() -> None:

@@ -1,15 +1,11 @@
 """OpenEnv: many connections at once, what happens when something fails, and the package."""
 
 import asyncio
-import gc
 import json
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +13,11 @@ import gymnasium as gym
 import httpx
 import openenv_sessions
 import pytest
-import uvicorn
-from openenv.validation import Level, run_validation
-from openenv.validation.types import CheckStatus, ProviderCapability
 from players_openenv import aplay, gate, serve
 from scripts import MALFORMED, REVIEW, SCRIPTS, SUBMIT, TASK
 
 from resume_gym import Session, load_tasks, tool_call
-from resume_gym.integrations.openenv import ResumeGymEnvironment, make_app
+from resume_gym.integrations.openenv import make_app
 from resume_gym.integrations.openenv_client import ResumeGymAction, ResumeGymEnv
 from resume_gym.testing.adapters import ENV, Script, edits, play_bare
 
@@ -106,93 +99,6 @@ async def test_after_a_failed_judge_the_next_step_asks_it_again() -> None:
 
 
 @alone
-async def test_a_client_that_gives_up_waiting_is_told_that_its_episode_is_lost() -> None:
-    env = ResumeGymEnv(serve(gate(2)), message_timeout_s=1)
-    await env.reset(task_id=REPAIRS.task_id)
-    for text in REPAIRS.actions[:-1]:
-        await env.step(says(text))
-    with pytest.raises(TimeoutError):
-        await env.step(says(SUBMIT))
-    with pytest.raises(RuntimeError, match="no episode: call reset first"):
-        await env.step(says(SUBMIT))
-    await env.close()
-
-
-@alone
-async def test_the_one_too_many_is_told_so_and_let_in_when_another_leaves() -> None:
-    url = serve("rubric", MAX_CONCURRENT_ENVS="2")
-    async with ResumeGymEnv(url) as first:
-        async with ResumeGymEnv(url) as second:
-            await first.reset()
-            await second.reset()
-            third = ResumeGymEnv(url)
-            with pytest.raises(RuntimeError, match=r"Server at capacity: 2/2 .*CAPACITY_REACHED"):
-                await third.reset()
-            await first.step(says(REVIEW))  # the others did not notice
-        await until(partial(admitted, third))
-        await third.close()
-
-
-async def admitted(env: ResumeGymEnv) -> bool:
-    try:
-        await env.reset()
-    except RuntimeError:
-        return False
-    return True
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for it; `alone` bounds how long."""
-    while not await holds():
-        await asyncio.sleep(0.05)
-
-
-@pytest.fixture
-def here() -> Iterator[str]:
-    """The address of a server in a thread, whose memory can be looked at."""
-    server = uvicorn.Server(uvicorn.Config(make_app(ENV), port=0, log_level="warning"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    host, port = server.servers[0].sockets[0].getsockname()
-    yield f"http://{host}:{port}"
-    server.should_exit = True
-    thread.join()
-
-
-def test_who_hangs_up_in_the_middle_leaves_nothing_behind(here: str) -> None:
-    def left() -> tuple[int, int]:
-        gc.collect()
-        kept = [one for one in gc.get_objects() if isinstance(one, (Session, ResumeGymEnvironment))]
-        return len(kept), threading.active_count()
-
-    async def hang_up() -> None:
-        async with ResumeGymEnv(here) as warm:  # what the server keeps of its first client, it may
-            await warm.reset()
-        await until(settled)
-        before = left()
-        envs = [ResumeGymEnv(here) for _ in range(8)]
-        for env in envs:
-            await env.reset()
-            await env.step(says(REVIEW))
-        assert left()[0] == before[0] + 16
-        assert left()[1] == before[1] + 8
-        for env in envs:
-            env._ws.transport.abort()  # as when the client's machine goes down
-
-        async def gone() -> bool:
-            return left() == before
-
-        await until(gone)
-
-    async def settled() -> bool:
-        return left()[0] == 0
-
-    asyncio.run(asyncio.wait_for(hang_up(), timeout=120))
-
-
-@alone
 async def test_state_tells_how_the_episode_stands() -> None:
     async with ResumeGymEnv(serve("rubric")) as env:
         assert (await env.state()).step_count == 0
@@ -254,51 +160,6 @@ def test_the_example_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> 
     shown = capsys.readouterr().out
     assert len(shown.splitlines()) == 8
     assert shown in (openenv_sessions.__doc__ or "")
-
-
-class Local:
-    """Validates on the packaged server, run here instead of in an image."""
-
-    name = "local"
-    capabilities = frozenset({ProviderCapability.IMAGE_BUILD})
-    supported_network_modes = frozenset({"public"})
-
-    def __init__(self, url: str) -> None:
-        self.base_url = url
-
-    def build(self, root: Path, execution: Any) -> str:
-        assert (root / execution.dockerfile).is_file()
-        return "sha256:" + "0" * 64
-
-    def start(self, spec: Any) -> "Local":
-        return self
-
-    def inspect(self) -> dict[str, Any]:
-        return {}
-
-    def stop(self) -> None:
-        pass
-
-
-def test_every_grader_that_openenv_has_passes_the_package() -> None:
-    url = serve("rubric", RESUME_GYM_ENV="ResumeEdit-v0")
-    report = run_validation(PACKAGE, max_level=Level.SEMANTIC, provider=Local(url))
-    said = {result.check_id: result for result in report.results}
-    for result in report.results:
-        assert result.status in (CheckStatus.PASS, CheckStatus.SKIP), result
-    passed = {name for name, result in said.items() if result.status is CheckStatus.PASS}
-    assert passed == {
-        "static.manifest",
-        "runtime.startup",
-        "runtime.reward_well_formed",
-        "runtime.observation_schema",
-        "runtime.state_contract",
-    }
-    skipped = {result.evidence[0] for name, result in said.items() if name not in passed}
-    assert skipped == {
-        "grader not implemented in this build",
-        "missing provider capabilities: network_policy",
-    }
 
 
 def test_openenvs_command_line_accepts_package_and_server() -> None:

@@ -40,14 +40,6 @@ def test_both_checkers_accept_it_without_a_warning() -> None:
         check_env(MenuEnv(**MINI))
 
 
-def test_it_shows_the_page() -> None:
-    env = make_vec_env(MenuEnv, 2, env_kwargs={**MINI, "render_mode": "rgb_array"})
-    env.reset()
-    pages = env.get_images()
-    assert env.render().shape[-1] == 3
-    assert all(page.dtype == np.uint8 and page.std() > 0 for page in pages)
-
-
 @pytest.mark.parametrize("env_id", [ENV, "ResumeEdit-v0"])
 def test_every_edit_on_the_menu_works_and_the_careful_agents_choice_is_there(env_id: str) -> None:
     for session in sessions(gym.make(env_id, split="eval").unwrapped):
@@ -86,11 +78,10 @@ def test_a_place_without_a_text_is_masked_and_costs_what_no_call_costs() -> None
     assert (reward, done, info["error"]) == (-0.25, False, "no_call")
 
 
-def test_a_menu_longer_than_the_places_is_cut() -> None:
-    env = MenuEnv(**MINI, places=2)
-    env.reset(options={"task_id": TASK.task_id})
-    env.step(np.int64(1))
-    assert env.text_env.session.state.submitted
+@pytest.mark.parametrize("env_id", ["ResumeEditEvidenceMini-v0", "ResumeEditFeedbackMini-v0"])
+def test_other_tools_need_a_menu_of_yours(env_id: str) -> None:
+    with pytest.raises(ValueError, match="expected a menu with the tools str_replace"):
+        MenuEnv(env_id)
 
 
 def test_what_a_policy_sees_changes_with_what_it_did() -> None:

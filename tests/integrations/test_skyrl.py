@@ -16,10 +16,8 @@ from resume_gym.integrations.skyrl import register, rows
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.testing.adapters import ENV, Script, play_bare
 
-from skyrl.train.config.config import get_config_as_yaml_str  # isort: skip  # see the example
 from skyrl.train.evaluate import evaluate  # isort: skip
 from skyrl.train.trainer import RayPPOTrainer  # isort: skip
-from skyrl.train.utils import validate_cfg  # isort: skip
 from skyrl.train.utils.trainer_utils import build_dataloader  # isort: skip
 
 REVIEW, SUBMIT = tool_call("review"), tool_call("submit")
@@ -164,9 +162,3 @@ def test_rows_of_any_environment_of_gymnasiums_name_it_and_their_tasks() -> None
     assert [row["task_id"] for row in made] == [task.task_id for task in env.tasks]
     assert {row["env_class"] for row in made} == {"ResumeEdit-v0"}
     assert all("/40 | longest" in row["prompt"][1]["content"] for row in made)
-
-
-def test_skyrl_accepts_and_prints_a_configuration_with_the_environment_and_its_tools() -> None:
-    cfg = config(f"environment.env_class={ENV}", "generator.max_turns=6", "trainer.logger=console")
-    validate_cfg(cfg)
-    assert "str_replace" in get_config_as_yaml_str(cfg)

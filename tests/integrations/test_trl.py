@@ -96,13 +96,7 @@ def test_an_episode_that_does_not_fit_is_cut_and_silent_from_then_on(how: str) -
 
 
 @pytest.mark.parametrize(
-    "last",
-    [
-        "I am done.",
-        '<tool_call>\n{"name": "submit", "arguments": {\n</tool_call>',
-        "<tool_call>[]</tool_call>",
-        "",
-    ],
+    "last", ["I am done.", '<tool_call>\n{"name": "submit", "arguments": {\n</tool_call>']
 )
 def test_trls_loop_ends_at_a_message_without_a_call_and_the_turns_left_cost(last: str) -> None:
     said = (REVIEW, *edits(TASK, 1), last)
@@ -113,12 +107,9 @@ def test_trls_loop_ends_at_a_message_without_a_call_and_the_turns_left_cost(last
 @pytest.mark.parametrize(
     "bad",
     [
-        tool_call("review", page=1),
-        tool_call("str_replace", old="x"),
         tool_call("str_replace", old=1, new=None),
         tool_call("submit", self="</think>"),
         '<tool_call>\n{"name": "review", "arguments": [1]}\n</tool_call>',
-        '<tool_call>\n{"name": "str_replace", "arguments": "x"}\n</tool_call>',
     ],
 )
 def test_calls_that_trls_loop_answers_itself_cost_what_they_cost(bad: str) -> None:
@@ -188,12 +179,11 @@ def test_a_turn_that_is_cut_is_closed_by_a_token_that_is_not_the_models(tmp_path
     assert len(spoken["actions"][0]) == 3
 
 
-@pytest.mark.parametrize("name", ["qwen2_5", "qwen3", "qwen3_instruct_2507"])
-def test_rollouts_with_the_templates_of_other_models(name: str, tmp_path: Path) -> None:
+def test_rollouts_with_a_template_that_rewrites_earlier_turns(tmp_path: Path) -> None:
     """Qwen3's does not keep what it wrote when a message follows."""
     game, script = Recorded(), SCRIPTS[0]
     trainer = make_trainer(game, "rollout_func", [script], str(tmp_path))
-    trainer.processing_class.chat_template = getattr(chat_template_utils, f"{name}_chat_template")
+    trainer.processing_class.chat_template = chat_template_utils.qwen3_chat_template
     log, rewards = train(trainer)
     assert rewards == [play_bare(script).rewards] * 2
     assert log["reward"] == play_bare(script).total

@@ -29,7 +29,7 @@ from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.utils import tensordict_utils
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from resume_gym.testing.adapters import UNAVAILABLE, Script, play_bare
+from resume_gym.testing.adapters import ENV, UNAVAILABLE, Script, play_bare
 
 REPAIRS, THINKS = SCRIPTS[:2]
 TALKS = MALFORMED[-1]
@@ -86,7 +86,7 @@ def test_the_conversation_reads_as_the_chat_template_writes_it() -> None:
 
 
 def bare_session(script: Script) -> Any:
-    env = gym.make(players.ENV).unwrapped
+    env = gym.make(ENV).unwrapped
     session = env.new_session(script.task_id)
     for action in script.actions:
         session.step(action)
@@ -111,7 +111,7 @@ def test_trainer_gets_the_reward_and_logs_its_terms() -> None:
     talks = play_bare(TALKS._replace(task_id=OTHER.task_id))
     assert rewards.sum(1).tolist() == [play_bare(REPAIRS).total, talks.total]
     sources = out.non_tensor_batch["data_source"]
-    metrics = process_validation_metrics(sources, ["a", "b"], logged)[players.ENV]
+    metrics = process_validation_metrics(sources, ["a", "b"], logged)[ENV]
     assert metrics["reward_malformed"]["mean@1"] == talks.ledger["malformed"] / 2
     assert metrics["reward_submit"]["mean@1"] == 0.5
     assert "text" not in metrics

@@ -40,16 +40,16 @@ from record import Figure, parser, write
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from learners.build import make_backend, optimizer_settings
+from learners.build import backend_settings, make_backend
 from learners.config import Config
 from learners.engines.server import free_port
 from learners.engines.vllm import VLLMEngine
 from learners.losses import LossInput, LossOutput, Totals, aipo
 from learners.training import head, models, packed_attention, ranks
 from learners.training.backends.local import LocalBackend
-from learners.training.backends.step import make_optimizer
+from learners.training.backends.settings import make_optimizer
 from learners.training.batching import PackedRow, Sample, pack, unshare
-from learners.training.flops import Sizes, peak_flops, train_flops, training_bytes
+from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
 from learners.training.head import ChunkedHead
 from learners.training.policy import Policy
 
@@ -92,8 +92,8 @@ class Scale(NamedTuple):
 
 
 FULL = Scale(
-    [(size, models.outline(f"Qwen/Qwen3-{size}").config) for size in ("0.6B", "4B")],
-    models.outline("Qwen/Qwen3-14B").config,
+    [(size, models.read_config(f"Qwen/Qwen3-{size}")) for size in ("0.6B", "4B")],
+    models.read_config("Qwen/Qwen3-14B"),
     *(3000, 1500, 16),
     [(40, 8, 128), (16, 8, 128), (4, 4, 64)],
     8192,
@@ -364,7 +364,7 @@ def transfer(scale: Scale) -> Iterator[Figure]:
     """Weights that a pending step changes, sent by the NCCL sender to a group that copies them."""
     config = scale.models[0][1]
     weights = dict(Policy(make_model(config), 1.0, "float32").model.named_parameters())
-    optimizer = make_optimizer(weights.values(), optimizer_settings(Config(learning_rate=0.1)))
+    optimizer = make_optimizer(weights.values(), backend_settings(Config(learning_rate=0.1)))
 
     def rounded() -> Tensor:
         return torch.cat([weight.detach().bfloat16().flatten() for weight in weights.values()])
@@ -501,9 +501,8 @@ def step(
     yield Figure(f"{name}: ms a step", 1000 * took)
     yield Figure(f"{name}: TFLOP/s", operations / took / 1e12)
     if DEVICE.type == "cuda":
-        peak = peak_flops(torch.cuda.get_device_name())
-        if peak:
-            yield Figure(f"{name}: MFU, percent", 100 * operations / took / peak)
+        if gpu := find_gpu(torch.cuda.get_device_name()):
+            yield Figure(f"{name}: MFU, percent", 100 * operations / took / gpu.flops)
         used = torch.cuda.max_memory_allocated()
         planned = training_bytes(sizes, 1, max(len(row.tokens) for row in rows))
         yield Figure(f"{name}: peak GB", used / 1e9)
@@ -534,7 +533,7 @@ def chunks(scale: Scale) -> Iterator[Figure]:
             layer(hidden, targets, 0.7)[0].sum().backward()
 
     for size in (1024, 2048, 4096, 8192):
-        with patch.object(head, "chunk_size", return_value=size):
+        with patch.object(head, "CHUNK", size):
             yield Figure(f"head, chunks of {size}: ms", 1000 * seconds(work, scale.repeats))
 
 
@@ -544,7 +543,7 @@ def optimizer(scale: Scale) -> Iterator[Figure]:
     for weight in weights:
         weight.grad = torch.randn_like(weight)
     for name, made in (
-        ("as configured", make_optimizer(weights, optimizer_settings(Config()))),
+        ("as configured", make_optimizer(weights, backend_settings(Config()))),
         ("PyTorch's default", torch.optim.AdamW(weights)),
     ):
         yield Figure(f"AdamW, {name}: ms", 1000 * seconds(made.step, scale.repeats))
@@ -581,10 +580,10 @@ def layers(scale: Scale) -> Iterator[Figure]:
     (few, less), (more, longer) = took.items()
     all_layers = less + (whole - few) * (longer - less) / (more - few)
     yield Figure(f"{whole} layers, extrapolated: seconds a step on one GPU", all_layers)
-    peak = peak_flops(torch.cuda.get_device_name()) if DEVICE.type == "cuda" else None
-    if peak:
+    gpu = find_gpu(torch.cuda.get_device_name()) if DEVICE.type == "cuda" else None
+    if gpu:
         operations = sum(train_flops(Sizes.of(scale.deep), row) for row in rows)
-        yield Figure(f"{whole} layers: MFU, percent", 100 * operations / all_layers / peak)
+        yield Figure(f"{whole} layers: MFU, percent", 100 * operations / all_layers / gpu.flops)
 
 
 def weights(scale: Scale) -> Iterator[Figure]:

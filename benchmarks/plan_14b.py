@@ -21,14 +21,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from learners.build import optimizer_settings
+from learners.build import backend_settings
 from learners.config import Config
-from learners.planning.machine import Machine
 from learners.training import models, packed_attention
-from learners.training.backends.step import make_optimizer
+from learners.training.backends.settings import make_optimizer
 from learners.training.batching import PackedRow, Sample, distribute, pack, unshare
-from learners.training.flops import Sizes, pairs, peak_flops, train_flops, training_bytes
-from learners.training.head import chunk_size
+from learners.training.flops import Sizes, find_gpu, pairs, train_flops, training_bytes
 from learners.training.packed_attention import Node
 from learners.training.policy import Policy
 
@@ -82,9 +80,9 @@ def step(sizes: Sizes, samples: list[Sample], gpus: int, row: int) -> Step:
 
 def plan(args: argparse.Namespace) -> list[Figure]:
     """The step that the options describe, with and without shared prompts."""
-    sizes = Sizes.of(models.outline("Qwen/Qwen3-14B").config)
-    peak = peak_flops(args.gpu)
-    if peak is None:
+    sizes = Sizes.of(models.read_config("Qwen/Qwen3-14B"))
+    gpu = find_gpu(args.gpu)
+    if gpu is None:
         raise SystemExit(f"--gpu: expected a GPU whose peak is known, got {args.gpu!r}")
     samples = [
         sample
@@ -92,8 +90,7 @@ def plan(args: argparse.Namespace) -> list[Figure]:
         for sample in group_of(args.prompt, args.response, args.group_size, group)
     ]
     row = args.row_tokens or args.prompt + args.group_size * args.response
-    chunk = chunk_size(sizes.vocabulary, Machine.named(args.gpu).gpus[0][1])
-    memory = training_bytes(sizes, args.gpus, row, chunk)
+    memory = training_bytes(sizes, args.gpus, row)
     figures = [
         Figure("parameters, billions", sizes.parameters / 1e9),
         *(Figure(f"GB a GPU, {name}", value / 1e9) for name, value in memory._asdict().items()),
@@ -105,7 +102,7 @@ def plan(args: argparse.Namespace) -> list[Figure]:
         "separate prompts": step(sizes, unshare(samples), args.gpus, row),
     }
     for name, one in steps.items():
-        seconds = one.operations / (args.gpus * peak * args.utilisation)
+        seconds = one.operations / (args.gpus * gpu.flops * args.utilisation)
         figures += [
             Figure(f"thousand tokens a step, {name}", one.tokens / 1e3),
             Figure(f"PFLOP a step, {name}", one.operations / 1e15),
@@ -133,7 +130,7 @@ def check() -> list[Figure]:
     again = 2 * sizes.vocabulary * sizes.width * len(batch.targets)  # the head's logits
     masked = rectangles(batch.nodes) - pairs(batch.nodes)
     attention = 12 * sizes.heads * sizes.head_size * sizes.layers * masked
-    optimizer = make_optimizer(policy.parameters(), optimizer_settings(Config()))
+    optimizer = make_optimizer(policy.parameters(), backend_settings(Config()))
     optimizer.step()
     memory = training_bytes(sizes, 1, len(batch.tokens))
     weights = list(policy.parameters())

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from learners.rollouts.orchestrator import Orchestrator
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from learners.training.backends.local import LocalBackend
-from learners.training.backends.step import OptimizerSettings, PolicySettings
+from learners.training.backends.settings import BackendSettings
 from learners.training.trainer import Trainer, learning_rate
 from resume_gym.sources import LADDER
 
@@ -95,36 +96,22 @@ def make_backend(config: Config) -> LocalBackend:
     Raises:
         ImportError: the backend's library is not installed.
     """
-    policy = PolicySettings(
-        model=config.model,
-        temperature=config.temperature,
-        precision=config.precision,
-        lora_rank=config.lora_rank,
-        lora_alpha=config.lora_alpha,
-        checkpointing=config.activation_checkpointing,
-        compiled=config.compile,
-    )
-    optimizer = optimizer_settings(config)
+    settings = backend_settings(config)
     if config.backend == "fsdp2":
         from learners.training.backends.fsdp2 import FSDP2Backend
 
-        sharding = config.replicas, config.offload, config.async_save
-        return FSDP2Backend(policy, optimizer, *sharding)
+        return FSDP2Backend(settings)
     if config.backend == "deepspeed":
         from learners.training.backends.deepspeed import DeepSpeedBackend
 
-        return DeepSpeedBackend(policy, optimizer, config.offload)
-    return LocalBackend(policy, optimizer)
+        return DeepSpeedBackend(settings)
+    return LocalBackend(settings)
 
 
-def optimizer_settings(config: Config) -> OptimizerSettings:
-    """Return the settings of the optimizer."""
-    return OptimizerSettings(
-        kind=config.optimizer,
-        learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
-        max_grad_norm=config.max_grad_norm,
-    )
+def backend_settings(config: Config) -> BackendSettings:
+    """Return the settings of the training backend."""
+    names = (one.name for one in fields(BackendSettings))
+    return BackendSettings(**{name: getattr(config, name) for name in names})
 
 
 def make_trainer(config: Config, checkpoints: Path) -> Trainer:

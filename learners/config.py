@@ -91,8 +91,7 @@ class Config:
         compile: compile MLPs, norms and rotary embeddings for speed, for local and fsdp2.
         lora_rank: rank of LoRA adapters on the frozen model; 0 trains all weights.
         lora_alpha: scales the output of the adapters by lora_alpha / lora_rank.
-        optimizer: adamw; adamw8bit for an 8-bit AdamW state; or muon, for local, which learns
-            faster from random weights.
+        optimizer: adamw; or muon, for local, which learns faster from random weights.
         backend: local trains in one process, fsdp2 and deepspeed shard the weights.
         trainer_procs: training processes per machine, for fsdp2 and deepspeed.
         replicas: replicas of the weights, each sharded over its ranks, for fsdp2.
@@ -143,7 +142,7 @@ class Config:
     compile: bool = False
     lora_rank: NonNegativeInt = 0
     lora_alpha: PositiveInt = 32
-    optimizer: Literal["adamw", "adamw8bit", "muon"] = "adamw"
+    optimizer: Literal["adamw", "muon"] = "adamw"
     backend: Literal["local", "fsdp2", "deepspeed"] = "local"
     trainer_procs: PositiveInt = 1
     replicas: PositiveInt = 1
@@ -191,8 +190,6 @@ class Config:
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
         if self.optimizer == "muon" and self.backend != "local":
             raise ConfigError(f"optimizer: muon needs backend 'local', got {self.backend!r}")
-        if self.async_save and self.optimizer == "adamw8bit":
-            raise ConfigError("async_save: the state of adamw8bit cannot be copied; expected adamw")
 
     def check_packages(self) -> None:
         """Check that the packages of the settings are installed, which a dry run does not need.
@@ -203,7 +200,6 @@ class Config:
         for extra, package, needed in (
             ("vllm", "vllm", self.starts_servers),
             ("deepspeed", "deepspeed", self.backend == "deepspeed"),
-            ("adamw8bit", "torchao", self.optimizer == "adamw8bit"),
             ("lora", "peft", self.lora_rank > 0),
         ):
             if needed and find_spec(package) is None:

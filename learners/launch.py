@@ -93,7 +93,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
 
 def _run_or_explain(config: Config, train: Train) -> None:
     """Run this process's part; turn an expected error into one line and an exit status."""
-    run = config.runs / config.name
+    resumes = f"; the same command resumes {config.runs / config.name}"
     try:
         _run(config, train)
     except (ConfigError, TaskError, FileNotFoundError) as error:
@@ -102,8 +102,7 @@ def _run_or_explain(config: Config, train: Train) -> None:
         if ranks.rank() > 0:  # rank 0 says it: the error is raised on all ranks
             ranks.wait_for_end()
         prefix = "no verdict: " if isinstance(error, JudgeError) else ""
-        told = f"{prefix}{error}; the same command resumes {run}"
-        raise SystemExit(complain(told, 1)) from None
+        raise SystemExit(complain(f"{prefix}{error}{resumes}", 1)) from None
     except (CheckpointError, FloatingPointError) as error:
         raise SystemExit(complain(error, 1)) from None
     except RuntimeError:  # such as a collective when another rank has died
@@ -112,11 +111,9 @@ def _run_or_explain(config: Config, train: Train) -> None:
     except OSError as error:  # such as a full disk
         if error.filename is None:
             raise
-        told = f"{error.filename}: {error.strerror}; the same command resumes {run}"
-        raise SystemExit(complain(told, 1)) from None
+        raise SystemExit(complain(f"{error.filename}: {error.strerror}{resumes}", 1)) from None
     except KeyboardInterrupt:
-        told = f"interrupted; the same command resumes {run}"
-        raise SystemExit(complain(told, ranks.INTERRUPTED)) from None
+        raise SystemExit(complain(f"interrupted{resumes}", ranks.INTERRUPTED)) from None
 
 
 def _run(config: Config, train: Train) -> None:

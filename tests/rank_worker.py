@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny import ARCHITECTURES, make_sample, tiny_group, tiny_policy
+from tiny import make_sample, tiny_group, tiny_policy
 from torch import Tensor
 
 from learners.build import make_backend, make_trainer
@@ -23,16 +23,19 @@ from learners.training.backends.local import LocalBackend
 from learners.training.batching import pack, unshare
 from learners.training.checkpoint import CheckpointError, latest
 from learners.training.policy import Policy
-from learners.training.trainer import Trainer
 
-STEPS = 3
-VARIANTS: dict[str, dict[str, Any]] = {
-    "shared": {},
-    "apart": {},
-    "again": {"activation_checkpointing": True},
-    "adapters": {"lora_rank": 4},
-    "offloaded": {"offload": True},
-    "halves": {"precision": "bfloat16"},
+STEPS = 2
+LOCAL: dict[str, dict[str, Any]] = {
+    "qwen3 shared": {},
+    "llama shared": {},
+    "qwen3 adapters": {"lora_rank": 4},
+}
+SHARDED: dict[str, dict[str, Any]] = {
+    **LOCAL,
+    "qwen3 apart": {},
+    "llama again": {"activation_checkpointing": True},
+    "qwen3 offloaded": {"offload": True},
+    "qwen3 halves": {"precision": "bfloat16"},
 }
 
 
@@ -74,32 +77,31 @@ def first_moments(backend: Any) -> dict[str, Tensor]:
 
 
 def parity(backend: str, folder: Path) -> dict[str, Any]:
-    """Three steps in every variant: metrics, moments after the first, weights after the last."""
+    """Steps in every variant: metrics, moments after the first, weights after the last."""
     results: dict[str, Any] = {}
-    variants = VARIANTS if backend != "local" else {k: VARIANTS[k] for k in ("shared", "adapters")}
-    if backend == "fsdp2" and ranks.world() == 2:
-        variants = {**variants, "replicas": {"replicas": 2}}
-    for architecture in ARCHITECTURES:
-        for name, changes in variants.items():
-            if name in ("offloaded", "halves", "replicas") and architecture != "qwen3":
-                continue
-            made, _ = prepared(config(folder, backend, architecture, **changes))
-            metrics, moments = [], {}
-            for _ in range(STEPS):
-                batches = rows(architecture, apart=name == "apart")
-                metrics.append(dict(made.train_step(batches, aipo)))
-                if not moments and not changes:
-                    moments = first_moments(made)
-            weights = whole(made)
-            results[f"{architecture} {name}"] = metrics, moments, weights
-            if not changes:
-                for weight, half in made.iter_weights(torch.bfloat16):
-                    assert torch.equal(half.bfloat16(), weights[weight].bfloat16()), weight
+    variants = SHARDED if backend != "local" else LOCAL
+    if backend == "fsdp2":
+        variants = {**variants, "qwen3 replicas": {"replicas": 2}}
+    for name, changes in variants.items():
+        architecture = name.split()[0]
+        made, _ = prepared(config(folder, backend, architecture, **changes))
+        batches = rows(architecture, apart=name.endswith("apart"))
+        metrics = [dict(made.train_step(batches, aipo))]
+        moments = {} if changes else first_moments(made)
+        metrics += [dict(made.train_step(batches, aipo)) for _ in range(STEPS - 1)]
+        weights = whole(made)
+        results[name] = metrics, moments, weights
+        if not changes:
+            for weight, half in made.iter_weights(torch.bfloat16):
+                assert torch.equal(half.bfloat16(), weights[weight].bfloat16()), weight
     return results
 
 
 def resume(backend: str, folder: Path) -> dict[str, Any]:
-    """Weights after step 3: without a break, and from each checkpoint of step 2 in the folder."""
+    """Weights after step 3: without a break, and from each checkpoint of step 2 in the folder.
+
+    Or the error where DeepSpeed does not load one.
+    """
     results: dict[str, Any] = {}
     made, _ = prepared(config(folder, backend))
     for _ in range(2):
@@ -113,7 +115,11 @@ def resume(backend: str, folder: Path) -> dict[str, Any]:
     results["uninterrupted"] = whole(made)
     for checkpoint in sorted(folder.glob(f"{backend}-*")):
         resumed, _ = prepared(config(folder, backend))
-        resumed.load(checkpoint)
+        try:
+            resumed.load(checkpoint)
+        except ValueError as error:
+            results[checkpoint.name] = str(error)
+            continue
         resumed.train_step(rows(), aipo)
         results[checkpoint.name] = whole(resumed)
     return results
@@ -213,41 +219,23 @@ def poison(backend: str, folder: Path, payload: Payload) -> Iterator[None]:
     yield
 
 
-def attacked(backend: str, folder: Path) -> dict[str, Any]:
-    """Errors of checkpoints with a payload, from as many and from other ranks; what it did."""
+def attacked(backend: str, folder: Path) -> list[tuple[str, str, bool]]:
+    """Errors of checkpoints with a payload, and whether it was executed."""
     marker = folder / f"executed-{backend}"
     checkpoints = folder / f"attacked-{backend}"
     trainer = make_trainer(config(folder, backend), checkpoints)
     errors = []
-    for source in sorted(folder.glob(f"{backend}-*")):
-        for name, payload in payloads(marker).items():
-            shutil.copytree(source, checkpoints / "step-000001")
-            for _ in poison(backend, checkpoints / "step-000001", payload):
-                marker.unlink(missing_ok=True)
-                try:
-                    trainer.resume()
-                    errors.append((name, ""))
-                except CheckpointError as error:
-                    errors.append((name, str(error)))
-                errors[-1] = (*errors[-1], marker.exists())
-            shutil.rmtree(checkpoints / "step-000001")
-    return {"errors": errors, "outside": outside(trainer, folder) if backend != "fsdp2" else ""}
-
-
-def outside(trainer: Trainer, folder: Path) -> str:
-    """The error of a checkpoint of two processes in which the name of a weight is a path."""
-    saved = folder / "attacked-deepspeed" / "step-000001"
-    shutil.copytree(folder / "deepspeed-2", saved)
-    for file in saved.rglob("*_model_states.pt"):
-        state = torch.load(file, weights_only=False)
-        shapes = state["param_shapes"][0]
-        shapes[str(folder / "outside")] = shapes.pop(next(iter(shapes)))
-        torch.save(state, file)
-    try:
-        trainer.resume()
-    except CheckpointError as error:
-        return f"{error}{' outside' if (folder / 'outside').exists() else ''}"
-    return ""
+    for name, payload in payloads(marker).items():
+        shutil.copytree(folder / f"{backend}-1", checkpoints / "step-000001")
+        for _ in poison(backend, checkpoints / "step-000001", payload):
+            try:
+                trainer.resume()
+                message = ""
+            except CheckpointError as error:
+                message = str(error)
+            errors.append((name, message, marker.exists()))
+        shutil.rmtree(checkpoints / "step-000001")
+    return errors
 
 
 def work(

@@ -92,7 +92,6 @@ HEAVY = {
     "vllm": ["learners.engines.nccl", "learners.engines.vllm_*"],
     "deepspeed": ["learners.training.backends.deepspeed"],
     "peft": ["learners.training.lora"],
-    "torchao": ["learners.training.backends.step"],
     "wandb": ["learners.run.loggers"],
     "trackio": ["learners.run.loggers"],
     "google": ["resume_gym*.gemini*"],

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import ARCHITECTURES, make_sample, plain_logprobs, tiny_model, tiny_policy
+from tiny import make_sample, plain_logprobs, tiny_model, tiny_policy
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import PreTrainedModel
@@ -26,6 +26,8 @@ from learners.training.packed_attention import Node, packed_attention
 from learners.training.policy import Policy
 
 TEMPERATURE = 0.8
+# for CPUs and for CUDA
+BLOCKS = [partial(packed._in_blocks, cuda=cuda) for cuda in (False, True)]
 
 
 def policies(architecture: str, dtype: torch.dtype, variant: str) -> tuple[Policy, PreTrainedModel]:
@@ -93,9 +95,14 @@ def near(samples: list[Sample], plain: PreTrainedModel) -> list[Sample]:
     ]
 
 
-@pytest.mark.parametrize("variant", ["plain", "checkpointing", "adapters"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("architecture", "dtype", "variant"),
+    [
+        ("qwen3", torch.float64, "plain"),
+        ("llama", torch.float64, "adapters"),
+        ("qwen3", torch.float32, "checkpointing"),
+    ],
+)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(samples=rollouts(1))
 def test_a_packed_row_equals_separate_rollouts(
@@ -141,16 +148,6 @@ def row() -> PackedRow:
         make_sample(group, [group + 1, 2, 3], [n, 7, group]) for group in range(2) for n in range(2)
     ]
     return pack(samples, 1000)[0]
-
-
-def test_a_rollout_sees_neither_its_siblings_nor_other_groups() -> None:
-    policy, _ = tiny_policy("qwen3")
-    batch = row()
-    before = policy(batch)[0]
-    first, stop, _ = batch.nodes[1]
-    batch.tokens[first : stop - 1] += 20  # all but the last: it predicts nothing
-    changed = (policy(batch)[0] != before).tolist()
-    assert changed == [False, True, True] + [False] * 9
 
 
 def test_transformers_builds_no_mask_for_it() -> None:
@@ -280,7 +277,7 @@ def masked(
     return scores.masked_fill(~visible(nodes), -torch.inf).softmax(3) @ value
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     nodes=trees(),
     heads=st.sampled_from([(4, 2), (4, 1), (2, 2)]),
@@ -302,12 +299,12 @@ def test_all_ways_give_the_same(
             return [out, *torch.autograd.grad((weights * out).sum(), inputs)]
 
     wanted = attend(masked)
-    for way in (packed._in_a_loop, packed._in_cpu_blocks, packed._in_cuda_blocks):
+    for way in (packed._in_a_loop, *BLOCKS):
         torch.testing.assert_close(attend(way), wanted, atol=1e-10, rtol=0)
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(nodes=trees(), heads=st.sampled_from([(4, 2), (2, 2)]))
 def test_flex_attention_has_the_same_mask(nodes: tuple[Node, ...], heads: tuple[int, int]) -> None:
     """Without gradients, which it computes on GPUs only."""
@@ -339,7 +336,7 @@ def test_blocks_are_as_near_as_their_precision_allows(dtype: torch.dtype) -> Non
 
 def test_the_kernel_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its arguments and shapes, on tensors without data and in the dtypes of autocast."""
-    monkeypatch.setattr(packed, "_implementation", lambda value: packed._in_cuda_blocks)
+    monkeypatch.setattr(packed, "_implementation", lambda value: BLOCKS[1])
     nodes = nodes_of([(0, 3), (1, 2), (2, 1), (1, 3)])
     dtypes = (torch.float32, torch.float32, torch.bfloat16)
     inputs = [
@@ -355,18 +352,19 @@ def test_the_kernel_takes_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("device", "dtype", "size", "way"),
+    ("device", "dtype", "size", "cuda"),
     [
-        ("cuda", torch.bfloat16, 128, packed._in_cuda_blocks),
-        ("cuda", torch.float16, 64, packed._in_cuda_blocks),
-        ("cuda", torch.float32, 64, packed._in_a_loop),
-        ("cuda", torch.bfloat16, 20, packed._in_a_loop),
-        ("cuda", torch.bfloat16, 512, packed._in_a_loop),
-        ("cpu", torch.bfloat16, 64, packed._in_cpu_blocks),
+        ("cuda", torch.bfloat16, 128, True),
+        ("cuda", torch.float16, 64, True),
+        ("cuda", torch.float32, 64, None),  # a loop
+        ("cuda", torch.bfloat16, 20, None),
+        ("cuda", torch.bfloat16, 512, None),
+        ("cpu", torch.bfloat16, 64, False),
     ],
 )
 def test_the_way_follows_device_and_dtype(
-    device: str, dtype: torch.dtype, size: int, way: Callable[..., Tensor]
+    device: str, dtype: torch.dtype, size: int, cuda: bool | None
 ) -> None:
     with FakeTensorMode():
-        assert packed._implementation(torch.empty(1, 2, 5, size, dtype=dtype, device=device)) is way
+        way = packed._implementation(torch.empty(1, 2, 5, size, dtype=dtype, device=device))
+    assert getattr(way, "keywords", {}).get("cuda") is cuda

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path, PosixPath
 from tempfile import mkdtemp
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,13 +22,13 @@ from torch.distributed.checkpoint.metadata import (
 )
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from learners.build import make_backend, make_trainer, optimizer_settings
+from learners.build import backend_settings, make_backend, make_trainer
 from learners.config import Config
-from learners.losses import LOSSES, aipo
+from learners.losses import aipo
 from learners.training import lora, ranks
 from learners.training.backends.fsdp2 import MetadataReader
 from learners.training.backends.local import LocalBackend
-from learners.training.backends.step import make_optimizer
+from learners.training.backends.settings import make_optimizer
 from learners.training.batching import pack, unshare
 from learners.training.checkpoint import CheckpointError
 from learners.training.trainer import learning_rate
@@ -79,14 +78,6 @@ def test_a_step_raises_the_probability_of_good_rollouts(architecture: str) -> No
     assert seen["trained_tokens"] == len(batches[0].tokens)
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_trains(name: str) -> None:
-    backend = make()
-    before = weights(backend)
-    backend.train_step(pack(tiny_group(backend._policy), 1000), LOSSES[name])
-    assert not same(weights(backend), before)
-
-
 def gradient(backend: LocalBackend, folder: Path) -> Tensor:
     """The clipped gradient of the first step: AdamW's first moment is a tenth of it."""
     backend.save(folder)
@@ -94,23 +85,21 @@ def gradient(backend: LocalBackend, folder: Path) -> Tensor:
     return 10 * torch.cat([one["exp_avg"].flatten() for one in state])
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("architecture", "checkpointing"), [("llama", False), ("qwen3", True)])
 def test_however_a_batch_is_laid_out_it_is_the_same_step(
     architecture: str, checkpointing: bool, tmp_path: Path
 ) -> None:
     samples = tiny_group(make(architecture)._policy)
     found = []
-    for batches in (pack(samples, 1000), pack(samples, 7), pack(unshare(samples), 1000)):
+    for batches in (pack(samples, 1000), pack(unshare(samples), 7)):
         backend = make(architecture, activation_checkpointing=checkpointing)
         seen = timeless(backend.train_step(batches, aipo))
         found.append((seen, gradient(backend, tmp_path)))
-    (whole, wanted), *others = found
-    for seen, ours in others:
-        assert seen["trained_tokens"] > whole["trained_tokens"]  # prefixes are computed again
-        tokens = {"trained_tokens": whole["trained_tokens"]}
-        assert {**seen, **tokens} == pytest.approx(whole, abs=1e-5)
-        assert (ours - wanted).norm() < 1e-5 * wanted.norm()
+    (whole, wanted), (seen, ours) = found
+    assert seen["trained_tokens"] > whole["trained_tokens"]  # prefixes are computed again
+    tokens = {"trained_tokens": whole["trained_tokens"]}
+    assert {**seen, **tokens} == pytest.approx(whole, abs=1e-5)
+    assert (ours - wanted).norm() < 1e-5 * wanted.norm()
 
 
 def test_checkpointing_computes_layers_again() -> None:
@@ -140,9 +129,8 @@ def test_the_learning_rate_rises_and_decays() -> None:
     assert all(rates(schedule="linear", warmup=8))  # never reaches its maximum
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adamw8bit"])
-def test_a_changed_learning_rate_takes_effect(optimizer: str) -> None:
-    backend = make(optimizer=optimizer, weight_decay=0.0)
+def test_a_changed_learning_rate_takes_effect() -> None:
+    backend = make(weight_decay=0.0)
     batches = pack(tiny_group(backend._policy), 1000)
     before = weights(backend)
     backend.set_learning_rate(1e-5)
@@ -153,9 +141,9 @@ def test_a_changed_learning_rate_takes_effect(optimizer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"lora_rank": 4}, {"optimizer": "adamw8bit"}, {"optimizer": "muon"}]
+    ("architecture", "changes"),
+    [("qwen3", {}), ("llama", {"lora_rank": 4}), ("qwen3", {"optimizer": "muon"})],
 )
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_loaded_backend_continues_bit_for_bit(
     architecture: str, changes: dict[str, object], tmp_path: Path
 ) -> None:
@@ -205,7 +193,7 @@ def test_a_checkpoint_of_another_gpu_is_loaded(
 def test_speed_counts_what_the_device_has_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU updates the weights after the call that starts it."""
     now = [0.0]
-    monkeypatch.setattr("learners.training.backends.step.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("learners.training.backends.local.time.monotonic", lambda: now[0])
     monkeypatch.setattr(ranks, "synchronize", lambda: now.append(now.pop() + 2))
     backend = make()
     batches = pack(tiny_group(backend._policy), 1000)
@@ -215,7 +203,7 @@ def test_speed_counts_what_the_device_has_not_finished(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("device", "fused"), [("cpu", None), ("cuda", True)])
 def test_adamw_is_fused_on_gpus_only(device: str, fused: bool | None) -> None:
-    settings = optimizer_settings(Config())
+    settings = backend_settings(Config())
     with FakeTensorMode():
         optimizer = make_optimizer([nn.Parameter(torch.ones(2, device=device))], settings)
     assert optimizer.param_groups[0]["fused"] is fused
@@ -366,30 +354,6 @@ def test_merged_weights_are_in_the_order_of_the_model() -> None:
     merged = dict(lora.merged(model.named_parameters(), 2, 4))
     assert list(merged) == list(plain)
     assert all(torch.equal(merged[name], plain[name]) for name in plain)
-
-
-@pytest.mark.parametrize(("rank", "dtype"), [(0, torch.bfloat16), (4, torch.float32)])
-def test_shards_are_gathered_on_the_device_in_the_dtype_that_is_sent(
-    rank: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not in the CPU's memory, where offloaded shards are; adapters are merged in fp32."""
-
-    class Shard(SimpleNamespace):
-        def detach(self) -> "Shard":
-            return self
-
-        def to(self, device: torch.device, dtype: torch.dtype) -> "Shard":
-            return Shard(device=device, dtype=dtype)
-
-        def full_tensor(self) -> Tensor:
-            return torch.empty(2, device=self.device, dtype=self.dtype)
-
-    monkeypatch.setattr("learners.training.ranks.device", lambda: torch.device("meta"))
-    backend: Any = make_backend(Config(backend="fsdp2", offload=True, lora_rank=rank))
-    named = [("norm.weight", Shard(device="cpu", dtype=torch.float32))]
-    backend._policy = SimpleNamespace(model=SimpleNamespace(named_parameters=lambda: named))
-    ((name, full),) = backend.iter_weights(torch.bfloat16)
-    assert (name, full.device.type, full.dtype) == ("norm.weight", "meta", dtype)
 
 
 @pytest.mark.gpu

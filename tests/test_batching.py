@@ -128,12 +128,6 @@ def test_parts_of_a_group_share_what_they_can() -> None:
     assert sorted(len(row.tokens) for row in pack(samples, 2)) == [3, 4, 4, 5, 5]
 
 
-def test_first_fit_leaves_no_room_unused() -> None:
-    samples = [make_sample(group, [1], [2] * n) for group, n in enumerate((3, 5, 2))]
-    assert [len(row.tokens) for row in pack(samples, 10)] == [10, 3]
-    assert [len(row.tokens) for row in pack(samples, 13)] == [13]
-
-
 @pytest.mark.parametrize(
     ("groups", "wanted", "lengths"),
     [
@@ -164,7 +158,7 @@ def shares(draw: st.DrawFn) -> tuple[list[Sample], list[PackedRow], dict[int, fl
 
 @settings(deadline=None)
 @given(shares())
-def test_ranks_get_each_loss_token_once_in_equally_many_rows(
+def test_ranks_get_each_loss_token_once_in_equally_many_rows_of_similar_cost(
     case: tuple[list[Sample], list[PackedRow], dict[int, float], int],
 ) -> None:
     samples, rows, prices, ranks = case
@@ -176,18 +170,6 @@ def test_ranks_get_each_loss_token_once_in_equally_many_rows(
     fillers = [row for row in held if id(row) not in with_targets]
     assert len(held) - len(fillers) == len(with_targets)
     assert all(len(row.targets) == 0 and len(row.tokens) == 2 for row in fillers)
-    again = distribute(rows, ranks, lambda row: prices[id(row)])
-    real = [[id(row) for row in share if id(row) in with_targets] for share in found]
-    assert real == [[id(row) for row in share if id(row) in with_targets] for share in again]
-
-
-@settings(deadline=None)
-@given(shares())
-def test_ranks_differ_by_one_row_at_most(
-    case: tuple[list[Sample], list[PackedRow], dict[int, float], int],
-) -> None:
-    _, rows, prices, ranks = case
-    found = distribute(rows, ranks, lambda row: prices[id(row)])
     costs = [sum(prices.get(id(row), 0) for row in share) for share in found]
     heaviest = max((prices[id(row)] for row in rows if len(row.targets)), default=0)
     assert max(costs) <= min(costs) + heaviest + 1e-9
@@ -236,31 +218,3 @@ def test_a_filler_reaches_every_weight_and_moves_none() -> None:
     for one in policy.parameters():
         assert one.grad is not None
         assert not one.grad.any()
-
-
-def test_a_row_is_checked() -> None:
-    (row,) = pack([make_sample(0, [1, 2], [3])], 9)
-    with pytest.raises(AssertionError, match=r"tokens and positions differ in length: \[3, 2\]"):
-        replace(row, positions=row.positions[1:])
-    for name in ("predicts", "targets", "logprobs", "advantages", "sequences"):
-        with pytest.raises(AssertionError, match="loss tokens' tensors differ in length"):
-            replace(row, **{name: getattr(row, name)[1:]})
-
-
-@pytest.mark.parametrize(
-    ("nodes", "told"),
-    [
-        ([(0, 2, 2)], "nodes of 2 tokens in a row of 5"),
-        ([(0, 2, 5), (3, 5, 5)], "nodes leave 2 to 3 out"),
-        ([(0, 3, 5), (2, 5, 5)], "nodes leave 3 to 2 out, or overlap"),
-        ([(0, 3, 2), (3, 5, 5)], "the node at 0 ends at 2"),
-        ([(0, 2, 6), (2, 5, 5)], "the node at 0 ends at 6, its parent before"),
-        ([(0, 2, 4), (2, 3, 5), (3, 5, 5)], "the node at 2 ends at 5, its parent before"),
-        ([(0, 2, 4), (2, 5, 5)], "the node at 2 ends at 5, its parent before"),
-    ],
-)
-def test_nodes_are_checked(nodes: list[tuple[int, int, int]], told: str) -> None:
-    (row,) = pack([make_sample(0, [1, 2], [3, 4, 5])], 9)
-    assert replace(row, nodes=(Node(0, 2, 4), Node(2, 4, 4), Node(4, 5, 5)))
-    with pytest.raises(AssertionError, match=told):
-        replace(row, nodes=tuple(Node(*one) for one in nodes))

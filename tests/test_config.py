@@ -235,7 +235,6 @@ VLLM = {"engine": "vllm"}
             {"compile": True, "backend": "deepspeed"},
             "compile: True needs backend .local. or .fsdp2.",
         ),
-        ({"async_save": True, "backend": "fsdp2", "optimizer": "adamw8bit"}, "expected adamw"),
         ({"backend": "fsdp2", "optimizer": "muon"}, "muon needs backend 'local', got 'fsdp2'"),
         ({"offload": 1}, "offload: expected true or false, got 1"),
         ({"lora_rank": -1}, "lora_rank: expected at least 0, got -1"),
@@ -276,7 +275,6 @@ def test_flags_and_lists_survive_a_file_and_a_command_line(tmp_path: Path) -> No
     [
         ({"backend": "deepspeed"}, "deepspeed"),
         ({"engine": "vllm"}, "vllm"),
-        ({"optimizer": "adamw8bit"}, "adamw8bit"),
         ({"lora_rank": 4}, "lora"),
     ],
 )

@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,11 +15,10 @@ from learners.build import server_settings
 from learners.config import PRESETS, Config, ConfigError, read_toml
 from learners.engines.server import command
 from learners.planning.machine import Machine
-from learners.planning.plan import RunPlan, count_parameters, evaluations, make_plan
+from learners.planning.plan import RunPlan, evaluations, make_plan
 from learners.planning.table import show
-from learners.training import models
-from learners.training.backends.step import PolicySettings, make_policy
-from learners.training.flops import peak_bandwidth
+from learners.training import lora, models
+from learners.training.flops import Sizes
 from resume_gym.llm.gemini import KEYS
 
 H200 = Machine.named("4 x NVIDIA H200")
@@ -61,18 +59,12 @@ def preset(name: str) -> Config:
     return read_toml(PRESETS / f"{name}.toml")
 
 
-@pytest.fixture
-def source() -> Config:
-    """The source's experiment."""
-    return preset("qwen3_14b_4xh200")
-
-
-@pytest.fixture
-def alone() -> Config:
-    """A small model on one GPU, with an engine that sleeps while it trains."""
-    own: dict[str, Any] = {"engine": "vllm", "colocated": True, "max_staleness": 0}
-    own |= {"precision": "bfloat16", "activation_checkpointing": True}
-    return Config(model="Qwen/Qwen3-0.6B", **own)
+SOURCE, ALONE = preset("qwen3_14b_4xh200"), replace(preset("one_gpu"), model="Qwen/Qwen3-0.6B")
+APART = replace(ALONE, colocated=False)
+BESIDE = replace(
+    replace(SOURCE, async_save=False, max_tokens=64, row_tokens=4096, precision="float32"),
+    **{"colocated": True, "max_staleness": 0, "backend": "local", "trainer_procs": 1},
+)
 
 
 def printed(plan: RunPlan, width: int = 100) -> str:
@@ -85,11 +77,11 @@ def printed(plan: RunPlan, width: int = 100) -> str:
 def test_every_preset_fits_its_machine(name: str) -> None:
     plan = planned(preset(name), MACHINES[name])
     assert plan.verdicts is not None
-    assert (plan.duration is None) == (not plan.machine.gpus)
+    assert (plan.times is None) == (not plan.machine.gpus)
     assert plan.config.eval_every
-    if plan.duration:
-        during = (evaluations(plan.config) - 2) * plan.duration.evaluation
-        assert 0 < during < 0.1 * plan.duration.total
+    if plan.times:
+        during = (evaluations(plan.config) - 2) * plan.times.evaluation
+        assert 0 < during < 0.1 * plan.times.total
     assert plan.step.counted == ("Qwen" not in plan.config.model)
     text = printed(plan)
     assert ("characters a token" in text) == ("Qwen" in plan.config.model)
@@ -99,45 +91,34 @@ def test_every_preset_fits_its_machine(name: str) -> None:
 def test_four_gpus_of_80_gb_train_all_weights() -> None:
     config = replace(preset("four_gpus_24gb"), lora_rank=0)
     assert make_plan(config, Machine.named("4 x A100")).memory.total < 60e9
-    small = replace(config, optimizer="adamw8bit")
-    assert make_plan(small, Machine.named("4 x L40S")).memory.total < 40e9
     with pytest.raises(ConfigError, match="a trainer's memory"):
-        make_plan(small, MACHINES["four_gpus_24gb"])
+        make_plan(config, MACHINES["four_gpus_24gb"])
 
 
 @pytest.mark.parametrize(
     ("size", "parameters"),
     [
         ("0.6B", 596_049_920),
-        ("1.7B", 1_720_574_976),
-        ("4B", 4_022_468_096),
         ("8B", 8_190_735_360),
         ("14B", 14_768_307_200),
     ],
 )
 def test_the_sizes_of_qwen3_are_known_without_its_files(size: str, parameters: int) -> None:
     """The published numbers of parameters."""
-    model = models.outline(f"Qwen/Qwen3-{size}")
-    assert sum(weight.numel() for weight in model.parameters()) == parameters
-    assert model.config.max_position_embeddings == 40_960
+    config = models.read_config(f"Qwen/Qwen3-{size}")
+    assert Sizes.of(config).parameters == parameters
+    assert config.max_position_embeddings == 40_960
 
 
-def test_a_tokenizer_is_replaced_by_characters_where_it_is_missing() -> None:
-    counted = make_plan(Config(env="ResumeEdit-v0"), SMALL).step.prompt
-    estimated = planned(preset("one_gpu"), MACHINES["one_gpu"]).step.prompt
-    assert estimated == pytest.approx(counted, rel=0.1)
-
-
-def test_the_source_s_verdicts_and_their_cost(source: Config) -> None:
-    plan = planned(source, H200)
+def test_the_source_s_verdicts_and_their_cost() -> None:
+    plan = planned(SOURCE, H200)
     verdicts = plan.verdicts
     assert verdicts is not None
     assert verdicts.training == 160 * 48
     assert verdicts.held_out == 40 * 16 * 3
     assert verdicts.requests == 3 * 2  # votes, each with a comparison and a check of the claims
     assert verdicts.model == "gemini-3-flash-preview"
-    assert verdicts.dollars == pytest.approx((0.5 * verdicts.read + 3 * verdicts.written) / 1e6)
-    once = make_plan(replace(source, judge="gemini"), H200).verdicts
+    once = make_plan(replace(SOURCE, judge="gemini"), H200).verdicts
     assert once is not None
     assert once.requests == 3
     assert 7_000 < once.read < 10_000  # docs/judges.md
@@ -146,29 +127,19 @@ def test_the_source_s_verdicts_and_their_cost(source: Config) -> None:
         assert told in text
 
 
-def test_a_budget_below_an_answer_is_refused(source: Config) -> None:
-    small = {"name": "votes", "judge": {"name": "gemini", "answer_tokens": 500}}
-    told = "judge: answer_tokens: expected at least 750, the estimate of an answer; got 500"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(replace(source, judge=json.dumps(small)), H200)
-
-
-def test_other_judges_have_no_price(source: Config) -> None:
+def test_other_judges_have_no_price() -> None:
     own = planned(preset("qwen3_14b_vllm_judge"), H200)
     assert own.verdicts is not None
     assert (own.verdicts.requests, own.verdicts.dollars) == (3, None)
-    assert ("judge's server", "elsewhere") in [row[:2] for row in own.processes]
     text = printed(own)
     assert "grades; must run at http://127.0.0.1:8001/v1" in text
-    assert "none   if the judge's server is your own" in text
-    assert "at most, without the judge's server" in text
     far = json.dumps({"name": "openai", "model": "unlisted"})
     assert "unknown   the model has no list price" in printed(
-        make_plan(replace(source, judge=far), H200)
+        make_plan(replace(SOURCE, judge=far), H200)
     )
     tiers = json.dumps({"name": "tiers", "local": "rubric", "frontier": "gemini"})
     assert "unknown   tiers(rubric, gemini/" in printed(
-        make_plan(replace(source, judge=tiers), H200)
+        make_plan(replace(SOURCE, judge=tiers), H200)
     )
     offline = planned(preset("two_nodes"), MACHINES["two_nodes"])
     assert offline.verdicts is not None
@@ -177,18 +148,16 @@ def test_other_judges_have_no_price(source: Config) -> None:
 
 
 def test_adapters_are_counted_as_peft_makes_them() -> None:
-    config, model = Config(lora_rank=4), models.skeleton("nano")
-    counted = count_parameters(config, model)
-    made = list(
-        make_policy(PolicySettings("nano", 1.0, "float32", 4), model, "float32").parameters()
-    )
-    trained = sum(weight.numel() for weight in made if weight.requires_grad)
-    assert counted == (sum(weight.numel() for weight in made), trained)
+    model = models.skeleton("nano")
+    model.config.frozen_layers = 0
+    lora.inject(model, 4, 8)
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    assert Sizes.of(model.config).adapters(4) == trained
 
 
-def test_sampling_takes_as_long_as_reading_weights_and_caches(source: Config) -> None:
-    plan = planned(source, H200)
-    times, served = plan.duration, plan.serving
+def test_sampling_takes_as_long_as_reading_weights_and_caches() -> None:
+    plan = planned(SOURCE, H200)
+    times, served = plan.times, plan.serving
     assert times is not None
     assert served is not None
     assert plan.step.seconds is not None
@@ -202,82 +171,98 @@ def test_sampling_takes_as_long_as_reading_weights_and_caches(source: Config) ->
     assert f"{4 * times.total / 3600:.0f}   at most" in text
     waiting = 1 - plan.step.seconds / times.step
     assert f"of which the trainers wait {100 * waiting:.0f} %" in text
-    turns = make_plan(replace(source, max_staleness=0), H200).duration
+    turns = make_plan(replace(SOURCE, max_staleness=0), H200).times
     assert turns is not None
     assert turns.step == times.sampling + plan.step.seconds
 
 
-def test_the_source_s_experiment_fits_four_h200(source: Config) -> None:
-    plan = planned(source, H200)
-    assert plan.parameters == plan.trained == 14_768_307_200
+def test_the_source_s_experiment_fits_four_h200() -> None:
+    plan = planned(SOURCE, H200)
+    assert plan.parameters == 14_768_307_200
     assert sum(plan.memory[:3]) / 1e9 == pytest.approx(78.8, abs=0.05)
     assert 110e9 < plan.memory.total < 125e9
-    places = {name: place for name, place, _ in plan.processes}
-    assert places == {
-        "launcher": "CPU",
-        "vLLM server 0": "GPU 0",
-        "trainer, rank 0": "GPU 1",
-        "trainer, rank 1": "GPU 2",
-        "trainer, rank 2": "GPU 3",
-        "rollout process": "CPU",
-    }
+    text = printed(plan)
+    assert "GPU 1-3   train" in text
     assert plan.serving is not None
     assert plan.serving.weights == 2 * plan.parameters
     assert plan.serving.cache == 2 * 40 * 8 * 128 * 2  # keys and values of a token, in bf16
     assert plan.serving.tokens == (126_900_000_000 - plan.serving.weights) // plan.serving.cache
 
 
-def test_costs_of_a_step_grow_with_its_turns(source: Config) -> None:
-    plans = [make_plan(replace(source, max_tokens=one), H200).step for one in (64, 128)]
-    short, long = plans
-    assert long.rollout - short.rollout == 10 * 64
-    # all begin with the same turn, which each of three groups has once
-    assert long.tokens - short.tokens == 3 * 64 + 48 * 9 * 64
-    assert short.prompt == long.prompt
-    assert 2.1 * short.operations > long.operations > 1.2 * short.operations
-    assert short.seconds is not None
-    assert long.seconds is not None
-    # three ranks have a group each
-    assert long.seconds == pytest.approx(long.operations / (3 * 0.45 * 989.5e12))
+def two(memory: int) -> Machine:
+    """A small GPU for the engine, and one that trains."""
+    return Machine((("small", memory), ("NVIDIA H200", 141 * 10**9)))
 
 
-def test_it_does_not_fit_four_h100_but_does_with_its_state_in_the_cpu_s_memory(
-    source: Config,
-) -> None:
+@pytest.mark.parametrize(
+    ("config", "machine", "told"),
+    [
+        (
+            SOURCE,
+            Machine.named("4 x H100"),
+            r"a trainer's memory: expected at most 80\.0 GB \(NVIDIA H100\), got 117\.1 GB",
+        ),
+        (
+            replace(SOURCE, offload=True),
+            Machine.named("4 x H100")._replace(memory_bytes=128 * 10**9),
+            r"the CPU's memory .*: expected at most 128\.0 GB, got 413\.\d GB",
+        ),
+        (
+            SOURCE,  # copies what a checkpoint holds, to write it beside training
+            H200._replace(memory_bytes=128 * 10**9),
+            r"the CPU's memory .*: expected at most 128\.0 GB, got 177\.2 GB",
+        ),
+        (SOURCE, SMALL, r"the CPU's memory .*: expected at most 16\.0 GB, got 44\d\.\d GB"),
+        (
+            SOURCE,
+            Machine.named("3 x H200"),
+            r"GPUs: expected at least 4 \(1 for engines, 3 for trainers\), got 3; with --colocated",
+        ),
+        (APART, two(10**9), r"an engine's weights: expected at most 900\.0 MB of a GPU, got 1\.2"),
+        (APART, two(2 * 10**9), r"KV cache: expected room for 40,960 tokens, got \d,\d{3}; more"),
+        (
+            replace(APART, max_tokens=10_000),  # an episode longer than what the model reads
+            two(7 * 10**9),
+            r"KV cache: expected room for 10\d,\d{3} tokens, got 4\d,\d{3}",
+        ),
+        (
+            BESIDE,  # weights that stay while the engine is awake
+            Machine((("X", 280 * 10**9),)),
+            r"weights and optimizer: expected at most 168\.0 GB beside an engine, got 177\.2 GB",
+        ),
+        (
+            preset("two_nodes"),
+            Machine.named("8 x H200"),
+            "replicas: expected a divisor of 7 processes, got 2; --dry-run '2 x 8 x NVIDIA H200'",
+        ),
+        (Config(), MACHINES["two_nodes"], r"backend: expected .* for 2 machines, got 'local'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(config: Config, machine: Machine, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        make_plan(config, machine)
+
+
+def test_what_fits_in_the_cpu_s_memory() -> None:
+    copied = planned(SOURCE, H200)
+    assert 3 * copied.host / 1e9 == pytest.approx(12 * 14.7683, abs=0.01)
+    assert "59.1 GB   of each trainer: offloaded, or copied" in printed(copied)
     machine = Machine.named("4 x H100")
-    told = r"a trainer's memory: expected at most 80\.0 GB \(NVIDIA H100\), got 118\.9 GB"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(source, machine)
-    offloaded = make_plan(replace(source, offload=True), machine)
+    offloaded = make_plan(replace(SOURCE, offload=True, async_save=False), machine)
     assert offloaded.memory.total < 80e9
-    assert offloaded.offloaded / 1e9 == pytest.approx(78.8, abs=0.05)
-    told = r"the CPU's memory .*: expected at most 128\.0 GB, got 413\.\d GB"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(replace(source, offload=True), machine._replace(memory_bytes=128 * 10**9))
-
-
-def test_a_checkpoint_that_is_written_beside_training_is_copied_first(source: Config) -> None:
-    machine = H200._replace(memory_bytes=200 * 10**9)
-    plan = make_plan(source, machine)
-    assert source.async_save
-    assert 3 * plan.staged / 1e9 == pytest.approx(12 * 14.7683, abs=0.01)
-    assert "59.1 GB   weights, optimizer, while saved; each" in printed(plan)
-    told = r"the CPU's memory .*: expected at most 128\.0 GB, got 177\.2 GB"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(source, machine._replace(memory_bytes=128 * 10**9))
-    assert make_plan(replace(source, async_save=False), machine).staged == 0
+    assert offloaded.host / 1e9 == pytest.approx(78.8, abs=0.05)
+    make_plan(BESIDE, Machine((("X", 300 * 10**9),)))
 
 
 @pytest.mark.parametrize("launched", [False, True])
 def test_a_run_names_the_gpus_that_it_lacks(
     launched: bool,
-    alone: Config,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A rank without a GPU would end in an error of CUDA."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    settings = {"model": alone.model, "engine-urls": "http://far:1", "backend": "fsdp2"}
+    settings = {"model": ALONE.model, "engine-urls": "http://far:1", "backend": "fsdp2"}
     if launched:
         monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     else:
@@ -289,9 +274,9 @@ def test_a_run_names_the_gpus_that_it_lacks(
     assert capsys.readouterr().err == told
 
 
-def test_memory_follows_the_settings(alone: Config) -> None:
+def test_memory_follows_the_settings() -> None:
     machine = Machine.named("8 x H200")
-    apart = replace(alone, colocated=False, backend="fsdp2", trainer_procs=4)
+    apart = replace(ALONE, colocated=False, backend="fsdp2", trainer_procs=4)
     plan = make_plan(apart, machine)
     halves = make_plan(replace(apart, replicas=2), machine)
     assert halves.memory.weights == pytest.approx(2 * plan.memory.weights, rel=1e-6)
@@ -300,102 +285,48 @@ def test_memory_follows_the_settings(alone: Config) -> None:
     assert kept.memory.checkpoints == 0
     adapted = make_plan(replace(apart, lora_rank=8), machine)
     assert adapted.memory.optimizer == 2 * adapted.memory.gradients < plan.memory.optimizer / 50
-    assert "fp32, of the adapters, a part of 4" in printed(adapted)
+    assert "of the adapters, fp32, a part of 4" in printed(adapted)
     assert adapted.step.operations < plan.step.operations
-    small = make_plan(replace(apart, optimizer="adamw8bit"), machine)
-    assert small.memory.optimizer == pytest.approx(plan.memory.optimizer / 4, rel=1e-6)
     split = make_plan(replace(apart, engine_gpus=2), machine)
+    embedded = make_plan(replace(apart, engine="transformers"), machine)
+    assert embedded.copy == 4 * plan.parameters
     assert plan.serving is not None
     assert split.serving is not None
     assert 2 * split.serving.weights == plan.serving.weights
 
 
-def test_too_few_gpus_are_refused(source: Config) -> None:
-    told = r"GPUs: expected at least 4 \(1 for engines, 3 for trainers\), got 3; with --colocated"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(source, Machine.named("3 x H200"))
-    told = "GPUs: expected at least 2 .*, got 1"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(replace(source, trainer_procs=1), Machine.named("H200"))
-
-
-def test_an_engine_needs_room_for_its_weights_and_a_whole_episode(alone: Config) -> None:
-    apart = replace(alone, colocated=False)
-    trains = "NVIDIA H200", 141 * 10**9
-    told = r"an engine's weights: expected at most 900\.0 MB of a GPU, got 1\.2 GB"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(apart, Machine((("small", 10**9), trains)))
-    told = r"KV cache: expected room for 40,960 tokens, got \d,\d{3}; more engine_gpus"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(apart, Machine((("small", 2 * 10**9), trains)))
-    # an episode may be longer than what the model is made for
-    told = r"KV cache: expected room for 6\d,\d{3} tokens, got 4\d,\d{3}"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(replace(apart, max_tokens=10_000), Machine((("small", 7 * 10**9), trains)))
-
-
-def test_engine_and_trainer_share_the_memory_of_a_gpu(alone: Config) -> None:
-    plan = make_plan(alone, Machine.named("H100"))
-    assert [place for _, place, _ in plan.processes] == ["GPU 0", "GPU 0", "CPU"]
+def test_engine_and_trainer_share_the_memory_of_a_gpu() -> None:
+    plan = make_plan(ALONE, Machine.named("H100"))
+    assert "sleep while the trainers train" in printed(plan)
     assert plan.serving is not None
     assert plan.serving.device == 32 * 10**9
-    large = replace(alone, activation_checkpointing=False, row_tokens=10**6, groups=64)
-    with pytest.raises(ConfigError, match="a trainer's memory"):
-        make_plan(large, Machine.named("H100"))
-
-
-def test_a_trainer_s_weights_stay_while_the_engine_is_awake(source: Config) -> None:
-    own: dict[str, Any] = {"colocated": True, "max_staleness": 0, "backend": "local"}
-    own |= {"trainer_procs": 1, "async_save": False, "max_tokens": 64, "row_tokens": 4096}
-    config = replace(source, precision="float32", **own)
-    told = r"weights and optimizer: expected at most 168\.0 GB beside an engine, got 177\.2 GB"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(config, Machine((("X", 280 * 10**9),)))
-    make_plan(config, Machine((("X", 300 * 10**9),)))
 
 
 def test_two_machines() -> None:
     config = preset("two_nodes")
     plan = planned(config, MACHINES["two_nodes"])
-    assert ("trainer, rank 0 and 7", "GPU 1", "trains, leads the others") in plan.processes
     assert sum(plan.memory[:3]) == pytest.approx(16 * plan.parameters / 7, rel=1e-6)
-    assert "Processes of each machine" in printed(plan)
-    told = "replicas: expected a divisor of 7 processes, got 2; --dry-run '2 x 8 x NVIDIA H200'"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(config, Machine.named("8 x H200"))
-    with pytest.raises(ConfigError, match=r"backend: expected .* for 2 machines, got 'local'"):
-        make_plan(Config(), Machine.named("2 x 8 x H200"))
+    text = printed(plan)
+    assert "Processes of each machine" in text
+    assert "GPU 1-7   train" in text
 
 
-def test_on_a_cpu_only_state_and_engines_count(source: Config) -> None:
-    told = r"the CPU's memory .*: expected at most 16\.0 GB, got 44\d\.\d GB"
-    with pytest.raises(ConfigError, match=told):
-        make_plan(source, SMALL)
+def test_on_a_cpu_only_state_and_engines_count() -> None:
     plan = make_plan(Config(), SMALL)
-    assert plan.processes == (("trainer, rank 0", "CPU", "plays the episodes, then trains"),)
-    assert "unknown   estimated only for bf16 on known GPUs" in printed(plan)
-    assert plan.trained < plan.parameters  # its first layer is frozen
+    assert "CPU   rank 0 also plays the episodes" in printed(plan)
+    assert "unknown   estimated for bf16, own servers, known GPUs" in printed(plan)
     assert plan.step.seconds is None
     beside = make_plan(preset("nano_vllm"), SMALL)
-    names = [name for name, *_ in beside.processes]
-    assert names == ["vLLM server 0", "trainer, rank 0", "rollout process"]
     assert beside.serving is not None
     assert beside.serving.device - beside.serving.weights == 10**9
 
 
-def test_a_trainer_that_shares_its_weights_out_samples_with_a_copy() -> None:
-    plan = make_plan(Config(backend="fsdp2", trainer_procs=2), SMALL)
-    assert plan.copy == 4 * plan.parameters
-    assert "copy that samples" in printed(plan)
-
-
-def test_servers_that_run_already_take_nothing_here(source: Config) -> None:
-    plan = make_plan(replace(source, engine_urls=("http://far:8000",)), Machine.named("3 x H200"))
+def test_servers_that_run_already_take_nothing_here() -> None:
+    plan = make_plan(replace(SOURCE, engine_urls=("http://far:8000",)), Machine.named("3 x H200"))
     assert plan.serving is None
-    assert ("trainer, rank 0", "GPU 0", "trains, leads the others") in plan.processes
     text = printed(plan)
     assert "http://far:8000" in text
-    assert "unknown   estimated only if the run starts its servers" in text
+    assert "unknown   estimated for bf16, own servers, known GPUs" in text
 
 
 def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,7 +363,7 @@ def test_machines_by_name(text: str, gpus: int, number: int) -> None:
     machine = Machine.named(text)
     assert (len(machine.gpus), machine.number) == (gpus, number)
     assert str(machine).upper().endswith(text.split()[-1].upper())
-    assert (peak_bandwidth(machine.gpus[0][0]) or 0) > 1e11
+    assert machine.gpus[0][1] >= 24 * 10**9
 
 
 def test_a_reported_name_tells_the_memory() -> None:
@@ -446,22 +377,19 @@ def test_a_reported_name_tells_the_memory() -> None:
     ["", "4 x Potato", "0 x H200", "H200 x 4", "RTX 4090 Laptop GPU"],
 )
 def test_an_unknown_machine_is_refused_with_those_that_are_known(text: str) -> None:
-    told = r"--dry-run: expected GPUs such as '4 x NVIDIA H200', with B200 or H200 or .*; got "
+    told = r"--dry-run: expected GPUs such as '4 x NVIDIA H200', with GH200 or B200 or .*; got "
     with pytest.raises(ConfigError, match=told + repr(text)):
         Machine.named(text)
 
 
-@pytest.mark.parametrize("width", [100, 200])
-def test_the_table_fits_in_100_columns(width: int, source: Config) -> None:
-    text = printed(planned(source, H200), width)
+def test_the_table_fits_in_100_columns() -> None:
+    text = printed(planned(SOURCE, H200), width=200)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
     for told in (
         "14.8 B parameters, on 4 x NVIDIA H200. Nothing is started.",
-        "122.7 GB   of 141.0 GB a GPU",
+        "117.1 GB   of 141.0 GB a GPU",
         "594,258   51 episodes of full length at once",
         "3 groups of 16",
-        "tokens at most, a group's prompt once",
-        "tokens at most, without the tools' replies",
         "at most, training at 45 % of the GPUs' peak",
         "at most, decoding at 70 % of the bandwidth",
     ):

@@ -1,6 +1,4 @@
-from collections.abc import Callable
 from random import Random
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +17,7 @@ from transformers.models.qwen3 import modeling_qwen3
 from learners.config import ConfigError
 from learners.training import head
 from learners.training.batching import PackedRow, pack
-from learners.training.head import ChunkedHead, chunk_size
+from learners.training.head import ChunkedHead
 from learners.training.policy import Policy
 
 PROMPT = [3, 1, 4]
@@ -85,22 +83,6 @@ def rotary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modeling_qwen3, "apply_rotary_pos_emb", plain)
 
 
-@pytest.mark.usefixtures("rotary")
-def test_norms_mlps_and_rotary_embeddings_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    names: list[str] = []
-
-    def compile_nothing(function: Callable[..., Any], *, dynamic: bool) -> Callable[..., Any]:
-        assert dynamic
-        names.append(function.__qualname__)
-        return function
-
-    monkeypatch.setattr(torch, "compile", compile_nothing)
-    whole = tiny_policy("qwen3")[0](row(5))
-    parts = Policy(tiny_model("qwen3"), 1.0, "float32", compiled=True)(row(5))
-    assert sorted(names) == ["Qwen3MLP.forward", "Qwen3RMSNorm.forward", "apply_rotary_pos_emb"]
-    assert all(map(torch.equal, whole, parts))
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("rotary")
 def test_a_compiled_policy_gives_the_same_for_rows_of_any_length() -> None:
@@ -144,44 +126,6 @@ def test_gradients_of_halves_are_summed_in_single(monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(logprobs, wanted, atol=1e-5, rtol=0)
     # one rounding to bf16, which is up to 1 / 256
     assert ((gradient - exact).abs() <= exact.abs() / 256 + 1e-4).all()
-
-
-def test_products_of_halves_are_as_exact_as_their_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU under autocast: fp32 weights, products in bf16 with fp32 results."""
-    dtypes: list[torch.dtype] = []
-
-    def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        dtypes.extend((left.dtype, right.dtype))
-        return left.float() @ right.float()
-
-    monkeypatch.setattr(head, "_dtype", lambda weight: torch.bfloat16)
-    monkeypatch.setattr(head, "_product", product)
-    torch.manual_seed(0)
-    layer = nn.Linear(64, 301, bias=False)
-    hidden, targets = torch.randn(50, 64, requires_grad=True), torch.randint(0, 301, (50,))
-    logprobs, _ = ChunkedHead(layer)(hidden, targets)
-    found = [logprobs, *torch.autograd.grad(logprobs.sum(), (hidden, layer.weight))]
-    assert dtypes == [torch.bfloat16] * 6  # logits twice, the gradient of the weight
-
-    exact = [one.detach().double().requires_grad_() for one in (hidden, layer.weight)]
-    wanted = (exact[0] @ exact[1].T).log_softmax(1)[torch.arange(50), targets]
-    for near, far in zip(found, [wanted, *torch.autograd.grad(wanted.sum(), exact)], strict=True):
-        assert near.dtype == torch.float32
-        assert (near - far).norm() < 0.01 * far.norm()
-
-
-@pytest.mark.parametrize(
-    ("vocabulary", "gigabytes", "tokens"),
-    [
-        (151_936, 0, 1024),  # a CPU
-        (151_936, 24, 1024),
-        (151_936, 80, 2048),
-        (151_936, 141, 4096),
-        (4096, 80, 4096),
-    ],
-)
-def test_chunks_follow_the_memory(vocabulary: int, gigabytes: int, tokens: int) -> None:
-    assert chunk_size(vocabulary, gigabytes * 10**9) == tokens
 
 
 def test_a_head_with_a_bias_is_refused() -> None:

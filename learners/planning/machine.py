@@ -7,16 +7,12 @@ from typing import NamedTuple, Self
 import torch
 
 from learners.errors import ConfigError
+from learners.training.flops import GPUS
 
-_MEMORY_GB = {
-    **{"B200": 180, "H200": 141, "H100 NVL": 94, "H100": 80, "A100": 80, "L40S": 48},
-    **{"L4": 24, "A10": 24},
-    **{"RTX 5090": 32, "RTX 4090": 24, "RTX 3090": 24},
-}
 # the first count is lazy, so that a single count is the number of GPUs
 _COUNT, _FORM = r"(?:([1-9]\d*) ?x ?)?", r"(?:[ -](?:SXM\d?|PCIe|NVL|HBM\w+|\d+ ?GB))*"
 _MACHINE = re.compile(
-    rf"{_COUNT}?{_COUNT}(?:NVIDIA )?((?:GeForce )?({'|'.join(_MEMORY_GB)}){_FORM})", re.I
+    rf"{_COUNT}?{_COUNT}(?:NVIDIA )?((?:GeForce )?({'|'.join(GPUS)}){_FORM})", re.I
 )
 
 
@@ -56,11 +52,12 @@ class Machine(NamedTuple):
             return cls.here()
         match = _MACHINE.fullmatch(text)
         if match is None:
-            expected = f"such as '4 x NVIDIA H200', with {' or '.join(_MEMORY_GB)}"
+            expected = f"such as '4 x NVIDIA H200', with {' or '.join(GPUS)}"
             raise ConfigError(f"--dry-run: expected GPUs {expected}; got {text!r}")
         reported = re.search(r"(\d+) ?GB", match[3], re.I)
-        size = int(reported[1]) if reported else _MEMORY_GB[match[4].upper()]
-        gpus = ((f"NVIDIA {match[3]}", size * 10**9),) * int(match[2] or 1)
+        known = {name.upper(): gpu.memory for name, gpu in GPUS.items()}[match[4].upper()]
+        memory = int(reported[1]) * 10**9 if reported else known
+        gpus = ((f"NVIDIA {match[3]}", memory),) * int(match[2] or 1)
         return cls(gpus, number=int(match[1] or 1))
 
     def __str__(self) -> str:

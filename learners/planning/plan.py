@@ -6,42 +6,35 @@ and times are upper bounds. The overhead of CUDA, NCCL and the allocator, a few 
 included.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import NamedTuple
-
-from torch import nn
-from transformers import PreTrainedModel
 
 from learners.build import make_workload
 from learners.config import Config
 from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.errors import ConfigError
-from learners.planning.duration import Batches, Duration, Serving, duration
 from learners.planning.machine import Machine
 from learners.planning.verdicts import CHARACTERS, Verdicts
 from learners.rollouts.workload import Workload
 from learners.training import models
-from learners.training.backends.step import make_cost
-from learners.training.batching import PackedRow, Sample, distribute, pack
-from learners.training.flops import Memory, Sizes, layer_bytes, peak_flops, training_bytes
-from learners.training.head import chunk_size
+from learners.training.batching import Sample, distribute, pack
+from learners.training.flops import Memory, Sizes, find_gpu, train_flops, training_bytes
 from resume_gym.llm.client import without_keys
 
-UTILISATION = 0.45
-"""Assumed share of a GPU's peak that training reaches."""
+UTILISATION, BANDWIDTH = 0.45, 0.7
+"""Assumed shares of a GPU's peak that training reaches, and of its bandwidth that decoding does."""
+_TOKEN_S = 0.005  # scheduling and kernel launches of one token, however small the model
 _TASKS = 32  # tasks whose prompts are tokenized
 
-Cells = tuple[str, str, str]
-"""A row of a table: name, value and note."""
 
-
-class StepCosts(NamedTuple):
+class Step(NamedTuple):
     """Costs of one optimizer step with turns of maximum length.
 
     Attributes:
         prompt: mean prompt length of real tasks, in tokens.
+        response: tokens of an episode's replies.
         counted: whether the model's tokenizer counted them, instead of their characters.
         rollout: length of the longest episode, in tokens.
         row: length of the longest packed row, in tokens.
@@ -51,12 +44,48 @@ class StepCosts(NamedTuple):
     """
 
     prompt: int
+    response: int
     counted: bool
     rollout: int
     row: int
     tokens: int
     operations: float
     seconds: float | None
+
+
+class Serving(NamedTuple):
+    """Memory of a vLLM server that the run starts, on each of its devices.
+
+    Attributes:
+        device: bytes available to the server.
+        weights: bytes of the weights.
+        cache: bytes per token in the KV cache.
+    """
+
+    device: int
+    weights: int
+    cache: int
+
+    @property
+    def tokens(self) -> int:
+        """Capacity of the KV cache in tokens."""
+        return max(0, self.device - self.weights) // self.cache
+
+
+class Times(NamedTuple):
+    """Seconds that parts of a run take on GPUs, without waiting for a judge.
+
+    Attributes:
+        sampling: of the episodes of a step.
+        step: of a step.
+        evaluation: of an evaluation.
+        total: of all steps and evaluations.
+    """
+
+    sampling: float
+    step: float
+    evaluation: float
+    total: float
 
 
 @dataclass(frozen=True)
@@ -66,36 +95,29 @@ class RunPlan:
     Attributes:
         config: settings of the run.
         machine: hardware of the run.
-        processes: name, device and purpose of each process of a machine.
         parameters: number of parameters, adapters included.
-        trained: number of trained parameters.
         context: maximum sequence length of the model, in tokens.
-        chunk: number of loss tokens whose logits exist at a time.
         memory: memory on the device of each trainer, in bytes.
-        offloaded: bytes that each trainer keeps in CPU memory instead.
-        staged: bytes that each trainer copies to CPU memory while it writes a checkpoint.
+        host: bytes that each trainer keeps in CPU memory: what is offloaded, and what it copies
+            there while it writes a checkpoint.
         copy: bytes of the full copy of the weights that samples, on rank 0's device.
         serving: memory of a server, if the run starts any.
         step: costs of a step.
         verdicts: verdicts of the judge; None without one.
-        duration: time of the run; None without servers on known GPUs.
+        times: time of the run; None without servers on known GPUs.
     """
 
     config: Config
     machine: Machine
-    processes: tuple[Cells, ...]
     parameters: int
-    trained: int
     context: int
-    chunk: int
     memory: Memory
-    offloaded: int
-    staged: int
+    host: int
     copy: int
     serving: Serving | None
-    step: StepCosts
+    step: Step
     verdicts: Verdicts | None
-    duration: Duration | None
+    times: Times | None
 
 
 def make_plan(config: Config, machine: Machine) -> RunPlan:
@@ -107,87 +129,63 @@ def make_plan(config: Config, machine: Machine) -> RunPlan:
         TaskError: the tasks cannot be loaded.
     """
     world = _world(config, machine)
-    model = models.outline(config.model)
+    model = models.read_config(config.model)
+    sizes = Sizes.of(model)
     counted = models.is_here(config.model)
     # the nano policy's chat template writes what Qwen3's does
     with without_keys():
         work = make_workload(config if counted else replace(config, model="nano"))
-    sizes = Sizes.of(model.config)
-    step = _step(config, machine, world, make_cost(model, bool(config.lora_rank)), work, counted)
-    serving = _serving(config, sizes, machine) if _engines(config) else None
-    parameters, trained = count_parameters(config, model)
-    chunk = chunk_size(
-        sizes.vocabulary, machine.gpus[first_trainer(config)][1] if machine.gpus else 0
+    step = _step(config, machine, world, sizes, work, counted)
+    serving = _serving(config, sizes, machine) if engines(config) else None
+    memory = training_bytes(
+        sizes,
+        world // config.replicas,
+        step.row,
+        sharded=config.backend != "local",
+        checkpointed=config.activation_checkpointing,
+        half=config.precision == "bfloat16",
+        lora_rank=config.lora_rank,
     )
-    memory = _training(config, sizes, (parameters, trained), world, step.row, chunk)
-    steps = Batches(config.steps, config.groups * config.group_size)
-    held_out = Batches(evaluations(config), len(work.held_out) * config.eval_rollouts)
-    verdicts = Verdicts.of(
-        work, *(batches.number * batches.episodes for batches in (steps, held_out))
-    )
+    host = memory.weights + memory.optimizer if config.async_save else 0
+    if config.offload:
+        host += sum(memory[:3])
+        memory = memory._replace(weights=0, gradients=0, optimizer=0)
+    held_out = len(work.held_out) * config.eval_rollouts
+    training = config.groups * config.group_size
     # sharded weights cannot sample, so rank 0 has a full fp32 copy
     embedded = config.engine == "transformers" and config.backend != "local"
     plan = RunPlan(
         config=config,
         machine=machine,
-        processes=tuple(_processes(config, machine, verdicts.url if verdicts else "")),
-        parameters=parameters,
-        trained=trained,
-        context=model.config.max_position_embeddings,
-        chunk=chunk,
-        memory=memory._replace(weights=0, gradients=0, optimizer=0) if config.offload else memory,
-        offloaded=sum(memory[:3]) if config.offload else 0,
-        staged=memory.weights + memory.optimizer if config.async_save else 0,
+        parameters=sizes.parameters + sizes.adapters(config.lora_rank),
+        context=model.max_position_embeddings,
+        memory=memory,
+        host=host,
         copy=4 * sizes.parameters if embedded else 0,
         serving=serving,
         step=step,
-        verdicts=verdicts,
-        duration=duration(
-            machine=machine,
-            served=serving,
-            servers=config.engine_procs * machine.number,
-            lengths=(step.prompt, work.rules.max_turns * config.max_tokens),
-            training=step.seconds,
-            together=config.max_staleness > 0,
-            steps=steps,
-            evaluations=held_out,
-        ),
+        verdicts=Verdicts.of(work, config.steps * training, evaluations(config) * held_out),
+        times=_times(config, machine, serving, step, training, held_out),
     )
-    if machine.gpus:
-        _check_gpus(plan)
-    else:
-        _check_cpu(plan)
-    _check_serving(plan)
+    _check_memory(plan)
+    if serving:
+        _check_serving(plan, serving)
     return plan
 
 
-def _engines(config: Config) -> int:
+def engines(config: Config) -> int:
     """Return the number of GPUs of the servers that the run starts on each machine."""
     return config.engine_procs * config.engine_gpus if config.starts_servers else 0
 
 
-def count_parameters(config: Config, model: PreTrainedModel) -> tuple[int, int]:
-    """Return the number of parameters with adapters, and of those that are trained.
-
-    Adapters are counted, not made: peft need not be installed for a dry run.
-    """
-    whole = sum(weight.numel() for weight in model.parameters())
-    if not config.lora_rank:
-        return whole, sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    layers = model.get_decoder().layers[getattr(model.config, "frozen_layers", 0) :]
-    linear = [one for layer in layers for one in layer.modules() if isinstance(one, nn.Linear)]
-    adapters = config.lora_rank * sum(one.in_features + one.out_features for one in linear)
-    return whole + adapters, adapters
-
-
 def first_trainer(config: Config) -> int:
     """Return the index of the first GPU that trains."""
-    return 0 if config.colocated else _engines(config)
+    return 0 if config.colocated else engines(config)
 
 
 def gpus(config: Config, trainers: int) -> int:
     """Return the number of GPUs that engines and trainers take on each machine."""
-    return max(_engines(config), first_trainer(config) + trainers)
+    return max(engines(config), first_trainer(config) + trainers)
 
 
 def check_gpus(config: Config, available: int, trainers: int) -> None:
@@ -196,11 +194,11 @@ def check_gpus(config: Config, available: int, trainers: int) -> None:
     Raises:
         ConfigError: there are too few; a machine without any uses its CPU.
     """
-    engines, needed = _engines(config), gpus(config, trainers)
+    servers, needed = engines(config), gpus(config, trainers)
     if 0 < available < needed:
         shared = ", which share" if config.colocated else ""
-        expected = f"{needed} ({engines} for engines, {trainers} for trainers{shared})"
-        less = "; with --colocated they share" if engines and not config.colocated else ""
+        expected = f"{needed} ({servers} for engines, {trainers} for trainers{shared})"
+        less = "; with --colocated they share" if servers and not config.colocated else ""
         raise ConfigError(f"GPUs: expected at least {expected}, got {available}{less}")
 
 
@@ -220,13 +218,8 @@ def _world(config: Config, machine: Machine) -> int:
 
 
 def _step(
-    config: Config,
-    machine: Machine,
-    world: int,
-    cost: Callable[[PackedRow], float],
-    work: Workload,
-    counted: bool,
-) -> StepCosts:
+    config: Config, machine: Machine, world: int, sizes: Sizes, work: Workload, counted: bool
+) -> Step:
     sessions = (work.session(task) for task in work.tasks[:_TASKS])
     ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
     prompts = [len(one) if counted else round(len(work.chat.read(one)) / CHARACTERS) for one in ids]
@@ -240,22 +233,64 @@ def _step(
         for member in range(config.group_size)
     ]
     rows = pack(samples, config.row_tokens, world)
+    cost = partial(train_flops, sizes, frozen=config.lora_rank > 0)
     busiest = max(sum(map(cost, share)) for share in distribute(rows, world, cost))
-    # `peak_flops` knows the bf16 peak only
+    # only the bf16 peak is known
     timed = machine.gpus and config.precision == "bfloat16"
-    peak = peak_flops(machine.gpus[first_trainer(config)][0]) if timed else None
+    gpu = find_gpu(machine.gpus[first_trainer(config)][0]) if timed else None
     # real episodes are shorter and may fill rows up to the limit of `pack`
     rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
     limit = max(group, -(-config.groups * group // world))
-    return StepCosts(
+    return Step(
         prompt=prompt,
+        response=response,
         counted=counted,
         rollout=rollout,
         row=max(rollout, min(config.row_tokens, limit)),
         tokens=sum(len(row.tokens) for row in rows),
         operations=sum(map(cost, rows)),
-        seconds=busiest / (UTILISATION * peak) if peak else None,
+        seconds=busiest / (UTILISATION * gpu.flops) if gpu else None,
     )
+
+
+def _serving(config: Config, sizes: Sizes, machine: Machine) -> Serving:
+    wide, parts = (2 if config.precision == "bfloat16" else 4), 1
+    if machine.gpus:
+        parts = config.engine_gpus
+        least = min(size for _, size in machine.gpus[: engines(config)])
+        device = int((COLOCATED_SHARE if config.colocated else GPU_SHARE) * least)
+    weights = wide * sizes.parameters // parts
+    if not machine.gpus:
+        device = weights + kv_cache_bytes(machine.memory_bytes)
+    heads = -(-sizes.key_heads // parts)
+    return Serving(device, weights, 2 * sizes.layers * heads * sizes.head_size * wide)
+
+
+def _times(
+    config: Config,
+    machine: Machine,
+    served: Serving | None,
+    step: Step,
+    training: int,
+    held_out: int,
+) -> Times | None:
+    """Estimate times with so many episodes in a step and in an evaluation."""
+    gpu = find_gpu(machine.gpus[0][0]) if machine.gpus else None
+    if served is None or gpu is None or step.seconds is None:
+        return None
+    prompt, response = step.prompt, step.response
+
+    def sampling(episodes: int) -> float:
+        share = -(-episodes // (config.engine_procs * machine.number))
+        rounds = -(-share // max(1, served.tokens // (prompt + response)))
+        # a token of a batch reads the weights once, and the cache of each episode
+        read = served.weights + share / rounds * (prompt + response / 2) * served.cache
+        return rounds * response * max(_TOKEN_S, read / (BANDWIDTH * gpu.bandwidth))
+
+    sample, evaluation = sampling(training), sampling(held_out)
+    both = max(sample, step.seconds) if config.max_staleness else sample + step.seconds
+    total = config.steps * both + evaluations(config) * evaluation
+    return Times(sample, both, evaluation, total)
 
 
 def evaluations(config: Config) -> int:
@@ -266,117 +301,40 @@ def evaluations(config: Config) -> int:
     return 2 + ((config.steps - 1) // config.eval_every if config.eval_every else 0)
 
 
-def moments(config: Config) -> int:
-    """Return the bytes of optimizer state per trained parameter."""
-    return 2 if config.optimizer == "adamw8bit" else 8
-
-
-def _training(
-    config: Config, sizes: Sizes, counts: tuple[int, int], world: int, row: int, chunk: int
-) -> Memory:
-    """Estimate a trainer's memory; rough for setups that `flops.training_bytes` does not cover."""
-    parameters, trained = counts
-    shards, checkpointed = world // config.replicas, config.activation_checkpointing
-    # `training_bytes` assumes bf16, which fp32 doubles
-    wide = 1 if config.precision == "bfloat16" else 2
-    base = training_bytes(sizes, shards, row, chunk)
-    gathered, reduced = wide * base.gathered, base.reduced
-    if config.backend == "local":  # unsharded weights, of which autocast caches a bf16 copy
-        gathered, reduced = (2 * parameters if wide == 1 else 0), 4 * sizes.embeddings
-    return base._replace(
-        weights=-(-4 * parameters // shards),
-        gradients=-(-4 * trained // shards),
-        optimizer=-(-moments(config) * trained // shards),
-        gathered=gathered,
-        reduced=0 if config.lora_rank else reduced,
-        checkpoints=wide * base.checkpoints if checkpointed else 0,
-        layer=wide * layer_bytes(sizes) * row * (1 if checkpointed else sizes.layers),
-    )
-
-
-def _serving(config: Config, sizes: Sizes, machine: Machine) -> Serving:
-    wide, parts = (2 if config.precision == "bfloat16" else 4), 1
-    if machine.gpus:
-        parts = config.engine_gpus
-        least = min(size for _, size in machine.gpus[: _engines(config)])
-        device = int((COLOCATED_SHARE if config.colocated else GPU_SHARE) * least)
-    weights = wide * sizes.parameters // parts
-    if not machine.gpus:
-        device = weights + kv_cache_bytes(machine.memory_bytes)
-    heads = -(-sizes.key_heads // parts)
-    return Serving(device, weights, 2 * sizes.layers * heads * sizes.head_size * wide)
-
-
-def _processes(config: Config, machine: Machine, judge: str) -> Iterator[Cells]:
-    def place(first: int, count: int = 1) -> str:
-        return f"GPU {', '.join(map(str, range(first, first + count)))}" if machine.gpus else "CPU"
-
-    trainers, background = config.trainer_procs, config.engine == "vllm"
-    if config.backend != "local":
-        yield "launcher", "CPU", "starts the trainers, ends all when one fails"
-    for number in range(config.engine_procs if _engines(config) else 0):
-        where = place(number * config.engine_gpus, config.engine_gpus)
-        shares = "; sleeps while the trainer trains" if config.colocated else ""
-        yield f"vLLM server {number}", where, f"samples{shares}"
-    for url in config.engine_urls:
-        yield "vLLM server", "elsewhere", f"samples; runs already at {url}"
-    if judge:
-        yield "judge's server", "elsewhere", f"grades; must run at {judge}"
-    leads = "trains, leads the others" if trainers * machine.number > 1 else "trains"
-    for local in range(trainers):
-        ranks = " and ".join(map(str, range(local, trainers * machine.number, trainers)))
-        where = place(first_trainer(config) + local)
-        first = leads if background else "plays the episodes, then trains"
-        yield f"trainer, rank {ranks}", where, "trains" if local else first
-    if background:
-        where = ", on the first machine only" if machine.number > 1 else " and has them graded"
-        yield "rollout process", "CPU", f"plays episodes{where}"
-
-
-def _check_gpus(plan: RunPlan) -> None:
+def _check_memory(plan: RunPlan) -> None:
     config, machine, served = plan.config, plan.machine, plan.serving
-    first = first_trainer(config)
-    name, size = min(machine.gpus[first : first + config.trainer_procs], key=lambda gpu: gpu[1])
-    less = "more trainers, offload, activation_checkpointing or fewer row_tokens take less"
-    needed = plan.memory.total + plan.copy
-    if needed > size:
-        limits = f"at most {in_bytes(size)} ({name}), got {in_bytes(needed)}"
-        raise ConfigError(f"a trainer's memory: expected {limits}; {less}")
-    # while the engine samples, a trainer has neither gradients nor activations
-    rest = plan.memory.weights + plan.memory.optimizer
-    if config.colocated and served and rest + served.device > size:
-        limits = f"at most {in_bytes(size - served.device)} beside an engine, got {in_bytes(rest)}"
-        raise ConfigError(f"a trainer's weights and optimizer: expected {limits}")
-    _check_memory(plan, config.trainer_procs * (plan.offloaded + plan.staged))
+    host = config.trainer_procs * plan.host
+    if machine.gpus:
+        first = first_trainer(config)
+        name, size = min(machine.gpus[first:][: config.trainer_procs], key=lambda gpu: gpu[1])
+        less = "more trainers, offload, activation_checkpointing or fewer row_tokens take less"
+        _fits("a trainer's memory", plan.memory.total + plan.copy, size, f" ({name})", f"; {less}")
+        # while the engine samples, a trainer has neither gradients nor activations
+        if config.colocated and served:
+            rest = plan.memory.weights + plan.memory.optimizer
+            beside = size - served.device
+            _fits("a trainer's weights and optimizer", rest, beside, " beside an engine")
+    else:
+        host += config.trainer_procs * sum(plan.memory[:3]) + plan.copy
+        host += config.engine_procs * served.device if served else 0
+    if machine.memory_bytes:
+        _fits("the CPU's memory for weights, gradients, optimizer", host, machine.memory_bytes)
 
 
-def _check_cpu(plan: RunPlan) -> None:
-    config, served = plan.config, plan.serving
-    each = sum(plan.memory[:3]) + plan.offloaded + plan.staged
-    trainers = config.trainer_procs * each + plan.copy
-    _check_memory(plan, trainers + (config.engine_procs * served.device if served else 0))
-
-
-def _check_memory(plan: RunPlan, needed: int) -> None:
-    if 0 < plan.machine.memory_bytes < needed:
-        limits = f"at most {in_bytes(plan.machine.memory_bytes)}, got {in_bytes(needed)}"
-        raise ConfigError(f"the CPU's memory for weights, gradients, optimizer: expected {limits}")
-
-
-def _check_serving(plan: RunPlan) -> None:
-    served, step = plan.serving, plan.step
-    if served is None:
-        return
-    if served.weights > served.device:
-        limits = f"at most {in_bytes(served.device)} of a GPU, got {in_bytes(served.weights)}"
-        raise ConfigError(
-            f"an engine's weights: expected {limits}; more engine_gpus take less each"
-        )
+def _check_serving(plan: RunPlan, served: Serving) -> None:
+    less = "; more engine_gpus take less each"
+    _fits("an engine's weights", served.weights, served.device, " of a GPU", less)
     # vLLM does not start unless one sequence of the model's full length fits
-    needed = max(step.rollout, plan.context)
+    needed = max(plan.step.rollout, plan.context)
     if served.tokens < needed:
         limits = f"room for {needed:,} tokens, got {served.tokens:,}"
         raise ConfigError(f"an engine's KV cache: expected {limits}; more engine_gpus give more")
+
+
+def _fits(what: str, needed: int, size: int, where: str = "", less: str = "") -> None:
+    if needed > size:
+        limits = f"at most {in_bytes(size)}{where}, got {in_bytes(needed)}{less}"
+        raise ConfigError(f"{what}: expected {limits}")
 
 
 def in_bytes(size: float) -> str:

@@ -6,17 +6,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from learners.planning.duration import BANDWIDTH, Duration, Serving
 from learners.planning.plan import (
+    BANDWIDTH,
     UTILISATION,
-    Cells,
     RunPlan,
+    Serving,
+    engines,
     evaluations,
     first_trainer,
     gpus,
     in_bytes,
 )
 from learners.planning.verdicts import CHARACTERS, Verdicts
+from learners.training.head import CHUNK
+
+Cells = tuple[str, str, str]
+"""A row of a table: name, value and note."""
 
 
 def show(plan: RunPlan, console: Console) -> None:
@@ -35,87 +40,91 @@ def show(plan: RunPlan, console: Console) -> None:
         console.print(grid)
 
 
-def _sections(plan: RunPlan) -> Iterator[tuple[str, list[Cells]]]:
+def _sections(plan: RunPlan) -> Iterator[tuple[str, Iterator[Cells]]]:
     several = plan.machine.number > 1
-    yield f"Processes{' of each machine' if several else ''}", list(plan.processes)
-    yield "Memory of a trainer, roughly", list(_memory_rows(plan))
+    yield f"Processes{' of each machine' if several else ''}", _process_rows(plan)
+    yield "Memory of a trainer, roughly", _memory_rows(plan)
     if plan.serving:
-        yield "Memory of an engine", list(_serving_rows(plan, plan.serving))
-    yield "A step, turns at full length", list(_step_rows(plan))
+        yield "Memory of an engine", _serving_rows(plan, plan.serving)
+    yield "A step, turns at full length", _step_rows(plan)
     if plan.verdicts:
-        yield "Verdicts", list(_verdict_rows(plan, plan.verdicts))
-    yield "The run", list(_run_rows(plan))
+        yield "Verdicts", _verdict_rows(plan, plan.verdicts)
+    yield "The run", _run_rows(plan)
+
+
+def _process_rows(plan: RunPlan) -> Iterator[Cells]:
+    config = plan.config
+
+    def place(first: int, count: int) -> str:
+        last = f"-{first + count - 1}" if count > 1 else ""
+        return f"GPU {first}{last}" if plan.machine.gpus else "CPU"
+
+    if engines(config):
+        note = "sleep while the trainers train" if config.colocated else "sample"
+        yield f"vLLM servers: {config.engine_procs}", place(0, engines(config)), note
+    for url in config.engine_urls:
+        yield "vLLM server", "elsewhere", f"samples; runs already at {url}"
+    if plan.verdicts and plan.verdicts.url:
+        yield "judge's server", "elsewhere", f"grades; must run at {plan.verdicts.url}"
+    note = "rank 0 also plays the episodes" if config.engine == "transformers" else "train"
+    count = config.trainer_procs
+    yield f"trainers: {count}", place(first_trainer(config), count), note
 
 
 def _memory_rows(plan: RunPlan) -> Iterator[Cells]:
-    config, row = plan.config, f"a row of {plan.step.row:,} tokens"
+    config, gpus = plan.config, plan.machine.gpus
     shards = config.trainer_procs * plan.machine.number // config.replicas
     part = f", a part of {shards}" if shards > 1 else ""
-    adapters = ", of the adapters" if config.lora_rank else ""
-    layers = "one layer" if config.activation_checkpointing else "all layers"
+    adapters = "of the adapters, " if config.lora_rank else ""
+    row = f"a row of {plan.step.row:,} tokens"
     notes = {
-        "weights": ("weights", f"fp32{part}"),
-        "gradients": ("gradients", f"fp32{adapters}{part}"),
-        "optimizer": ("optimizer", f"Adam's moments{adapters}{part}"),
-        "gathered": ("weights in use", f"whole, {_kind(plan)}"),
-        "reduced": ("gradients in use", "whole, of one layer or the head"),
-        "checkpoints": ("inputs of layers", f"kept for {row}"),
-        "layer": ("activations", f"of {layers}, {row}"),
-        "logits": ("logits", f"{plan.chunk:,} tokens at a time"),
+        "weights": f"fp32{part}",
+        "gradients": f"{adapters}fp32{part}",
+        "optimizer": f"{adapters}Adam's moments{part}",
+        "gathered": f"weights in use, whole, {_kind(plan)}",
+        "reduced": "gradients in use, of one layer or the head",
+        "checkpoints": f"inputs of layers, kept for {row}",
+        "layer": f"activations of {row}",
+        "logits": f"of {CHUNK:,} tokens at a time",
     }
-    for name, value in plan.memory._asdict().items():
-        if value:
-            label, note = notes[name]
-            yield label, in_bytes(value), note
+    for name, size in plan.memory._asdict().items():
+        if size:
+            yield name, in_bytes(size), notes[name]
     if plan.copy:
         yield "copy that samples", in_bytes(plan.copy), "fp32, rank 0 alone"
-    gpus = plan.machine.gpus
     there = gpus[first_trainer(config)][1] if gpus else plan.machine.memory_bytes
     whose = "a GPU" if gpus else "that all processes share"
     yield "in all", in_bytes(plan.memory.total + plan.copy), f"of {in_bytes(there)} {whose}"
-    if plan.offloaded:
-        yield "in the CPU's memory", in_bytes(plan.offloaded), "weights, gradients, optimizer; each"
-    if plan.staged:
-        note = "weights, optimizer, while saved; each"
-        yield "in the CPU's memory", in_bytes(plan.staged), note
+    if plan.host:
+        note = "of each trainer: offloaded, or copied while saved"
+        yield "in the CPU's memory", in_bytes(plan.host), note
 
 
 def _serving_rows(plan: RunPlan, served: Serving) -> Iterator[Cells]:
-    config = plan.config
-    parts = config.engine_gpus if plan.machine.gpus else 1
-    part = f", a part of {parts}" if parts > 1 else ""
-    yield "weights", in_bytes(served.weights), f"{_kind(plan)}{part}"
-    share = f"what is left of {in_bytes(served.device)}" if plan.machine.gpus else "its share"
-    yield "KV cache", in_bytes(served.device - served.weights), share
+    yield "weights", in_bytes(served.weights), f"{_kind(plan)}, on each device"
+    yield "KV cache", in_bytes(served.device - served.weights), f"of {in_bytes(served.device)}"
     fit = served.tokens // plan.step.rollout
     yield "tokens in it", f"{served.tokens:,}", f"{fit:,} episodes of full length at once"
 
 
 def _step_rows(plan: RunPlan) -> Iterator[Cells]:
-    config, step = plan.config, plan.step
+    config, step, times = plan.config, plan.step, plan.times
     groups = f"{config.groups} groups of {config.group_size}"
     yield "episodes", f"{config.groups * config.group_size:,}", groups
     how = "" if step.counted else f", at {CHARACTERS} characters a token"
     yield "prompt", f"{step.prompt:,}", f"tokens, mean of the real prompts{how}"
-    note = "without the tools' replies"
-    if step.rollout > plan.context:
-        note = f"and the model reads {plan.context:,}"
-    yield "longest episode", f"{step.rollout:,}", f"tokens at most, {note}"
+    read = f"tokens at most; the model reads {plan.context:,}"
+    yield "longest episode", f"{step.rollout:,}", read
     yield "trained on", f"{step.tokens:,}", "tokens at most, a group's prompt once"
     yield "computation", _count(step.operations, "FLOP"), "to train, at most; without recomputation"
     if step.seconds:
         share = f"at most, training at {100 * UTILISATION:.0f} % of the GPUs' peak"
         yield "time to train", f"{step.seconds:,.0f} s", share
-    if plan.duration:
-        yield from _sampling_rows(plan, plan.duration)
-
-
-def _sampling_rows(plan: RunPlan, times: Duration) -> Iterator[Cells]:
-    share = f"at most, decoding at {100 * BANDWIDTH:.0f} % of the bandwidth"
-    yield "time to sample", f"{times.sampling:,.0f} s", share
-    waiting = 1 - (plan.step.seconds or 0.0) / times.step
-    note = f"of which the trainers wait {100 * waiting:.0f} %"
-    yield "time", f"{times.step:,.0f} s", "both, in turns" if plan.config.colocated else note
+    if step.seconds and times:
+        share = f"at most, decoding at {100 * BANDWIDTH:.0f} % of the bandwidth"
+        yield "time to sample", f"{times.sampling:,.0f} s", share
+        waiting = f"of which the trainers wait {100 * (1 - step.seconds / times.step):.0f} %"
+        yield "time", f"{times.step:,.0f} s", waiting
 
 
 def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
@@ -130,13 +139,11 @@ def _verdict_rows(plan: RunPlan, verdicts: Verdicts) -> Iterator[Cells]:
     step = plan.config.groups * plan.config.group_size
     how = f"tokens a step, at {CHARACTERS} characters a token"
     yield "the judge reads", f"{step * verdicts.read:,}", how
-    if verdicts.dollars is None and verdicts.url:
-        yield "cost", "none", "if the judge's server is your own"
-    elif verdicts.dollars is None:
-        yield "cost", "unknown", "the model has no list price"
-    else:
+    if verdicts.dollars is not None:
         cost = verdicts.dollars * verdicts.total
         yield "cost", f"${cost:,.0f}", "by list prices, without thinking and retries"
+    elif not verdicts.url:
+        yield "cost", "unknown", "the model has no list price"
 
 
 def _run_rows(plan: RunPlan) -> Iterator[Cells]:
@@ -145,20 +152,15 @@ def _run_rows(plan: RunPlan) -> Iterator[Cells]:
     every = f", every {config.eval_every} steps" if config.eval_every else ""
     episodes = f"{config.eval_tasks * config.eval_rollouts:,}"
     yield "an evaluation", episodes, f"episodes; before and after{every}"
-    if plan.duration:
-        hours, count = plan.duration.total / 3600, evaluations(config)
-        played = count * plan.duration.evaluation / 3600
+    if plan.times:
+        hours, count = plan.times.total / 3600, evaluations(config)
+        played = count * plan.times.evaluation / 3600
         yield "time", f"{hours:,.1f} h", f"at most; {played:,.1f} h for {count} evaluations"
         own = ", without the judge's server" if plan.verdicts and plan.verdicts.url else ""
-        yield (
-            "GPU-hours",
-            f"{hours * gpus(config, config.trainer_procs) * plan.machine.number:,.0f}",
-            f"at most{own}",
-        )
-    elif plan.step.seconds:
-        yield "time", "unknown", "estimated only if the run starts its servers"
+        used = hours * gpus(config, config.trainer_procs) * plan.machine.number
+        yield "GPU-hours", f"{used:,.0f}", f"at most{own}"
     else:
-        yield "time", "unknown", "estimated only for bf16 on known GPUs"
+        yield "time", "unknown", "estimated for bf16, own servers, known GPUs"
 
 
 def _kind(plan: RunPlan) -> str:

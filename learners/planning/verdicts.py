@@ -1,11 +1,11 @@
 """Requests and cost of a run's judge, for `--dry-run`. No model is asked, and no key is needed."""
 
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from learners.errors import ConfigError
 from learners.rollouts.workload import Workload
 from resume_gym.judges import AsyncJudge
+from resume_gym.judges.llm_judge import ModelJudge
 from resume_gym.judges.prompt import COMPARISON, ITEMS, SUPPORT
 from resume_gym.judges.votes import Votes
 from resume_gym.llm import Answer
@@ -31,7 +31,6 @@ class Verdicts(NamedTuple):
         model: model that is asked; empty without one.
         url: address of the judge's server; empty for that of a provider.
         read: tokens per verdict in the prompts, estimated from their characters.
-        written: tokens per verdict in the answers, without thinking.
         dollars: cost of a verdict by list prices; None if unknown.
     """
 
@@ -42,7 +41,6 @@ class Verdicts(NamedTuple):
     model: str = ""
     url: str = ""
     read: int = 0
-    written: int = 0
     dollars: float | None = None
 
     @property
@@ -52,36 +50,26 @@ class Verdicts(NamedTuple):
 
     @classmethod
     def of(cls, work: Workload, training: int, held_out: int) -> "Verdicts | None":
-        """Estimate so many verdicts; None if the run has no judge.
-
-        Raises:
-            ConfigError: an answer of estimated length exceeds the judge's budget.
-        """
-        judge: Any = work.judge
+        """Estimate so many verdicts; None if the run has no judge."""
+        judge = work.judge
         if judge is None:
             return None
         own = cls(judge.name, training, held_out)
         votes, asked = 1, judge
         while isinstance(asked, Votes):
             votes, (asked,) = votes * asked.votes, asked.parts
-        if not hasattr(asked, "prompts"):
+        if not isinstance(asked, ModelJudge):
             return own._replace(requests=None if isinstance(judge, AsyncJudge) else 0)
         # a revision is about as long as its original
         sent = [asked.prompts(task, task.resume) for task in work.tasks[:_TASKS]]
-        answers = [_ANSWER_TOKENS[prompt.kind] for prompt in sent[0]]
-        budget = asked.answer_tokens
-        if budget is not None and budget < max(answers):
-            expected = f"at least {max(answers)}, the estimate of an answer"
-            raise ConfigError(f"judge: answer_tokens: expected {expected}; got {budget}")
         sizes = [sum(len(one.system) + len(one.user) for one in prompts) for prompts in sent]
-        read, written = round(votes * fmean(sizes) / CHARACTERS), votes * sum(answers)
+        read = round(votes * fmean(sizes) / CHARACTERS)
+        written = votes * sum(_ANSWER_TOKENS[prompt.kind] for prompt in sent[0])
         model = asked.name.partition("/")[2]
-        price = dollars(model, Answer("", model, read, written, 0.0))
         return own._replace(
-            requests=votes * len(answers),
+            requests=votes * len(sent[0]),
             model=model,
-            url=getattr(asked, "base_url", ""),
+            url=asked.base_url,
             read=read,
-            written=written,
-            dollars=price,
+            dollars=dollars(model, Answer("", model, read, written, 0.0)),
         )

@@ -26,7 +26,7 @@ from learners.errors import ConfigError
 from learners.rollouts import rollout
 from learners.rollouts.tokens import ChatTokens
 from learners.training import checkpoint, models, ranks
-from learners.training.backends.step import PolicySettings, make_policy
+from learners.training.backends.settings import BackendSettings, make_policy
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from resume_gym import EditSession
@@ -121,7 +121,7 @@ def _found(name: str) -> tuple[Config, Path | None]:
     checkpoints = path.resolve().parent
     if (path / "config.toml").is_file():
         config = read_toml(path / "config.toml")
-        if (exported := checkpoint.find_folder(path / "model")).is_dir():
+        if (exported := path / "model").is_dir():
             return replace(config, model=str(exported)), None
         last = checkpoint.latest(path / "checkpoints")
         hint = f"; its last checkpoint is {last[1]}" if last else ""
@@ -296,7 +296,7 @@ def _policy(found: FoundModel) -> Policy:
     if found.weights is None:
         return Policy(model, config.temperature, config.precision).eval()
     adapters = config.lora_rank, config.lora_alpha
-    settings = PolicySettings(config.model, config.temperature, config.precision, *adapters)
+    settings = BackendSettings(config.model, config.temperature, config.precision, *adapters)
     policy = make_policy(settings, model, config.precision)
     load_model(policy, str(found.weights))
     return policy.eval()

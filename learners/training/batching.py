@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,30 +81,18 @@ class PackedRow:
     sequences: Tensor
     rollouts: int
 
-    def __post_init__(self) -> None:
-        lengths = [len(self.tokens), len(self.positions)]
-        assert len(set(lengths)) == 1, f"tokens and positions differ in length: {lengths}"
-        columns = self.predicts, self.targets, self.logprobs, self.advantages, self.sequences
-        lengths = [len(column) for column in columns]
-        assert len(set(lengths)) == 1, f"loss tokens' tensors differ in length: {lengths}"
-        place, ends = 0, [len(self.tokens)]
-        for start, stop, end in self.nodes:
-            assert start == place <= stop, f"nodes leave {place} to {start} out, or overlap"
-            while ends[-1] <= start < ends[0]:
-                ends.pop()
-            assert stop <= end <= ends[-1], f"the node at {start} ends at {end}, its parent before"
-            ends.append(end)
-            place = stop
-        assert place == len(self.tokens), f"nodes of {place} tokens in a row of {len(self.tokens)}"
-
     def to(self, device: torch.device | str) -> "PackedRow":
         """Return a copy of the row with its tensors on `device`."""
-        tensors: dict[str, Any] = {
-            name: value.to(device)
-            for name in self.__slots__
-            if isinstance(value := getattr(self, name), Tensor)
-        }
-        return replace(self, **tensors)
+        return replace(
+            self,
+            tokens=self.tokens.to(device),
+            positions=self.positions.to(device),
+            predicts=self.predicts.to(device),
+            targets=self.targets.to(device),
+            logprobs=self.logprobs.to(device),
+            advantages=self.advantages.to(device),
+            sequences=self.sequences.to(device),
+        )
 
 
 def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[PackedRow]:

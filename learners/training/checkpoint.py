@@ -65,8 +65,7 @@ def finish(folder: Path, step: int) -> Path:
     spared = best(folder)
     for _, old in _saved(folder)[:-KEPT]:
         if old != spared:
-            # rename first: an interrupted removal must not leave a partial checkpoint
-            shutil.rmtree(old.rename(_old(old)))
+            _remove(old)
     return final
 
 
@@ -165,32 +164,26 @@ def mark_best(folder: Path, step: int) -> bool:
 
 
 def write_folder(path: Path, write: Callable[[Path], None]) -> None:
-    """Write or replace a folder; after a crash, `find_folder` returns the new or the old one.
+    """Write or replace a folder; a crash leaves the old one, the new one, or none.
 
     Args:
         path: the folder.
         write: writes its content into an empty folder.
     """
-    unfinished, old = path.with_name(f"{UNFINISHED}{path.name}"), _old(path)
+    unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     write(unfinished)
-    # No system call replaces a folder that has content, so the old folder stays under another name
-    # until the new one has its own. It may be there already, from a crash between the renames.
-    if path.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        path.rename(old)
+    if path.exists():  # no system call replaces a folder that has content
+        _remove(path)
     _publish(unfinished, path)
+
+
+def _remove(folder: Path) -> None:
+    # rename first: an interrupted removal must not leave a partial folder
+    old = folder.with_name(f"{UNFINISHED}old-{folder.name}")
     shutil.rmtree(old, ignore_errors=True)
-
-
-def find_folder(path: Path) -> Path:
-    """Return a folder from `write_folder`: the previous one if a crash has left no other."""
-    return _old(path) if _old(path).is_dir() and not path.is_dir() else path
-
-
-def _old(path: Path) -> Path:
-    return path.with_name(f"{UNFINISHED}old-{path.name}")
+    shutil.rmtree(folder.rename(old))
 
 
 def _publish(unfinished: Path, final: Path) -> None:

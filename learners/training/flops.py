@@ -7,35 +7,55 @@ checkpointing or by the head in the backward pass, does not count, so the model 
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from transformers import PretrainedConfig
 
 from learners.errors import ConfigError
 from learners.training.batching import PackedRow
+from learners.training.head import CHUNK
 from learners.training.packed_attention import Node
 
 # supported architectures, and whether they normalise queries and keys
 _QK_NORM = {"llama": False, "mistral": False, "qwen2": False, "qwen3": True}
 
-# Dense bf16 with fp32 accumulation, in TFLOP/s, and memory bandwidth in GB/s, from the vendors'
-# data sheets, which often print the doubled FLOP/s "with sparsity". The first match counts, so
-# variants precede their base model.
-_PEAKS = (
-    ("GH200", 989.5, 4000),
-    ("B200", 2250.0, 8000),
-    ("H200 NVL", 835.5, 4800),
-    ("H200", 989.5, 4800),
-    ("H100 PCIe", 756.0, 2000),
-    ("H100 NVL", 835.5, 3900),
-    ("H100", 989.5, 3350),
-    ("A100", 312.0, 2039),
-    ("A10", 125.0, 600),
-    ("L40S", 362.0, 864),
-    ("L40", 181.0, 864),
-    ("L4", 121.0, 300),
-    ("RTX 5090", 209.5, 1792),
-    ("RTX 4090", 165.2, 1008),
-    ("RTX 3090", 71.0, 936),
-)
+
+class GPU(NamedTuple):
+    """Figures of a GPU, from its vendor's data sheet.
+
+    Attributes:
+        flops: dense bf16 peak with fp32 accumulation, in FLOP/s; data sheets often print the
+            doubled number "with sparsity".
+        bandwidth: of its memory, in bytes/s.
+        memory: in bytes.
+    """
+
+    flops: float
+    bandwidth: float
+    memory: int
+
+
+# TFLOP/s, GB/s and GB; the first match counts, so variants precede their base model
+GPUS = {
+    name: GPU(teraflops * 1e12, bandwidth * 1e9, memory * 10**9)
+    for name, teraflops, bandwidth, memory in (
+        ("GH200", 989.5, 4000, 96),
+        ("B200", 2250.0, 8000, 180),
+        ("H200 NVL", 835.5, 4800, 141),
+        ("H200", 989.5, 4800, 141),
+        ("H100 PCIe", 756.0, 2000, 80),
+        ("H100 NVL", 835.5, 3900, 94),
+        ("H100", 989.5, 3350, 80),
+        ("A100", 312.0, 2039, 80),
+        ("A10", 125.0, 600, 24),
+        ("L40S", 362.0, 864, 48),
+        ("L40", 181.0, 864, 48),
+        ("L4", 121.0, 300, 24),
+        ("RTX 5090", 209.5, 1792, 32),
+        ("RTX 4090", 165.2, 1008, 24),
+        ("RTX 3090", 71.0, 936, 24),
+    )
+}
 # MIG slices, and slower chips sold under the name of a larger one
 _SLOWER = re.compile(r"\bMIG\b|\bLaptop\b|\bD\b")
 
@@ -66,7 +86,7 @@ class Sizes(NamedTuple):
     qk_norm: bool
 
     @classmethod
-    def of(cls, config: Any) -> "Sizes":
+    def of(cls, config: PretrainedConfig) -> "Sizes":
         """Read the sizes from a transformers configuration.
 
         Raises:
@@ -99,6 +119,12 @@ class Sizes(NamedTuple):
         """Number of weights in the matrices of all layers."""
         return self.layers * self.layer_matmuls
 
+    def adapters(self, rank: int) -> int:
+        """Return the number of parameters of LoRA adapters on all matrices of all layers."""
+        query, key = self.heads * self.head_size, self.key_heads * self.head_size
+        attention = 2 * (self.width + query) + 2 * (self.width + key)
+        return rank * self.layers * (attention + 3 * (self.width + self.intermediate))
+
     @property
     def embeddings(self) -> int:
         """Number of parameters of the embedding and, unless tied, the head."""
@@ -112,16 +138,16 @@ class Sizes(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Bytes on each GPU while a sharded model trains; see `training_bytes`.
+    """Bytes on the device of each trainer; see `training_bytes`.
 
     Attributes:
         weights: shard of the fp32 master weights.
         gradients: shard of the fp32 gradients.
         optimizer: shard of Adam's two fp32 moments.
-        gathered: full bf16 weights of the current and the next layer, embedding and head.
+        gathered: full weights of the current and the next layer, embedding and head.
         reduced: full gradients of the largest such part before sharding, in bf16 and fp32.
-        checkpoints: bf16 hidden states stored before each layer.
-        layer: activations that one recomputed layer stores for its backward pass.
+        checkpoints: hidden states stored before each layer.
+        layer: activations that one recomputed layer, or all layers, store for the backward pass.
         logits: logits, log-probabilities and their gradient for one chunk, in fp32.
     """
 
@@ -177,61 +203,67 @@ def train_flops(sizes: Sizes, batch: PackedRow, frozen: bool = False) -> int:
     return 3 * forward - (with_weights if frozen else 0)
 
 
-def peak_flops(name: str) -> float | None:
-    """Return the dense bf16 peak of a GPU in FLOP/s, or None for an unknown GPU.
+def find_gpu(name: str) -> GPU | None:
+    """Return the figures of a GPU, or None for an unknown one.
 
     Args:
         name: name from `torch.cuda.get_device_name`, such as "NVIDIA H100 80GB HBM3".
     """
-    peaks = _peaks(name)
-    return peaks[0] * 1e12 if peaks else None
-
-
-def peak_bandwidth(name: str) -> float | None:
-    """Return the memory bandwidth of a GPU in bytes/s, or None for an unknown GPU."""
-    peaks = _peaks(name)
-    return peaks[1] * 1e9 if peaks else None
-
-
-def _peaks(name: str) -> tuple[float, float] | None:
     if _SLOWER.search(name):
         return None
-    for key, teraflops, gigabytes in _PEAKS:
-        if re.search(rf"\b{key}\b", name, re.I):
-            return teraflops, gigabytes
-    return None
+    found = (gpu for key, gpu in GPUS.items() if re.search(rf"\b{key}\b", name, re.I))
+    return next(found, None)
 
 
-def layer_bytes(sizes: Sizes) -> int:
-    """Return the bytes per token that one bf16 layer stores for its backward pass.
-
-    Norms compute in fp32: each stores its input in fp32, and the normalised input in bf16. The
-    output of a norm is stored by the matrix product that follows.
-    """
-    query, key = sizes.heads * sizes.head_size, sizes.key_heads * sizes.head_size
-    norms = 2 * (4 + 2 + 2) * sizes.width + (4 + 2) * (query + key) * sizes.qk_norm
-    attention = 2 * (query + key + key + query)  # query, key, value, result
-    mlp = 4 * 2 * sizes.intermediate  # gate, its activation, up, their product
-    return norms + attention + mlp
-
-
-def training_bytes(sizes: Sizes, ranks: int, tokens: int, chunk: int = 1024) -> Memory:
-    """Return the memory of mixed-precision training, fully sharded, with every layer checkpointed.
+def training_bytes(
+    sizes: Sizes,
+    shards: int,
+    tokens: int,
+    *,
+    sharded: bool = True,
+    checkpointed: bool = True,
+    half: bool = True,
+    lora_rank: int = 0,
+) -> Memory:
+    """Return the memory of a trainer; rough where the defaults do not hold.
 
     Args:
         sizes: dimensions of the model.
-        ranks: number of GPUs that weights, gradients and optimizer state are sharded over.
+        shards: number of GPUs that weights, gradients and optimizer state are sharded over.
         tokens: number of tokens in the packed row of each GPU.
-        chunk: number of loss tokens whose logits exist at a time.
+        sharded: whether the backend gathers weights layer by layer.
+        checkpointed: whether layers are recomputed in the backward pass.
+        half: whether the forward pass is in bf16; otherwise in fp32.
+        lora_rank: rank of adapters, which alone are trained; 0 for none.
     """
-    shard = -(-4 * sizes.parameters // ranks)
+    adapters = sizes.adapters(lora_rank)
+    parameters = sizes.parameters + adapters
+    state = -(-4 * (adapters or parameters) // shards)
+    size = 2 if half else 4
+    gathered = size * (2 * sizes.layer_matmuls + sizes.embeddings)
+    reduced = (2 + 4) * max(sizes.layer_matmuls, sizes.embeddings)
+    if not sharded:  # autocast caches a bf16 copy of the weights
+        gathered, reduced = (2 * parameters if half else 0), 4 * sizes.embeddings
     return Memory(
-        weights=shard,
-        gradients=shard,
-        optimizer=2 * shard,
-        gathered=2 * (2 * sizes.layer_matmuls + sizes.embeddings),
-        reduced=(2 + 4) * max(sizes.layer_matmuls, sizes.embeddings),
-        checkpoints=2 * sizes.layers * tokens * sizes.width,
-        layer=layer_bytes(sizes) * tokens,
-        logits=3 * 4 * min(chunk, tokens) * sizes.vocabulary,
+        weights=-(-4 * parameters // shards),
+        gradients=state,
+        optimizer=2 * state,
+        gathered=gathered,
+        reduced=0 if lora_rank else reduced,
+        checkpoints=size * sizes.layers * tokens * sizes.width if checkpointed else 0,
+        layer=size * _layer_elements(sizes) * tokens * (1 if checkpointed else sizes.layers),
+        logits=3 * 4 * min(CHUNK, tokens) * sizes.vocabulary,
     )
+
+
+def _layer_elements(sizes: Sizes) -> int:
+    """Return how many numbers of the forward pass a layer stores for each token.
+
+    Norms compute in fp32: each stores its input in fp32, in bf16 worth two numbers, and the
+    normalised input. The output of a norm is stored by the matrix product that follows.
+    """
+    query, key = sizes.heads * sizes.head_size, sizes.key_heads * sizes.head_size
+    norms = 2 * (2 + 1 + 1) * sizes.width + (2 + 1) * (query + key) * sizes.qk_norm
+    attention = query + key + key + query  # query, key, value, result
+    mlp = 4 * sizes.intermediate  # gate, its activation, up, their product
+    return norms + attention + mlp

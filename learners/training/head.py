@@ -12,23 +12,7 @@ from torch import Tensor, nn
 from learners.errors import ConfigError
 
 CHUNK = 1024
-"""Least chunk size in tokens, and the chunk size on CPUs."""
-_SHARE = 1 / 16
-
-
-def chunk_size(vocabulary: int, memory: int = 0) -> int:
-    """Return the number of tokens whose logits exist at a time.
-
-    After each chunk the whole weight gradient is read and written, in fp32, so GPUs use up to four
-    times as many tokens as CPUs, if the logits need at most a sixteenth of the memory.
-
-    Args:
-        vocabulary: number of logits per token.
-        memory: memory of the GPU in bytes; 0 for a CPU.
-    """
-    # logits, log-probabilities and their gradient, in fp32
-    fits = int(_SHARE * memory) // (3 * 4 * vocabulary)
-    return max(CHUNK, min(4 * CHUNK, fits // CHUNK * CHUNK))
+"""Number of tokens whose logits exist at a time."""
 
 
 class ChunkedHead(nn.Linear):
@@ -49,9 +33,9 @@ class ChunkedHead(nn.Linear):
         self.weight = linear.weight
         self.register_parameter("bias", None)
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, hidden: Tensor, targets: Tensor | None = None, temperature: float = 1.0
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Return log-probabilities [n] of `targets` and entropies [n] (no gradient), in fp32.
 
         Args:
@@ -61,7 +45,8 @@ class ChunkedHead(nn.Linear):
         """
         if targets is None:
             return _logits(hidden, self.weight.to(_dtype(self.weight))) / temperature
-        return _Selected.apply(hidden, self.weight, targets, temperature)  # type: ignore[no-untyped-call]
+        selected: tuple[Tensor, Tensor] = _Selected.apply(hidden, self.weight, targets, temperature)  # type: ignore[no-untyped-call]
+        return selected
 
 
 class _Selected(torch.autograd.Function):
@@ -72,9 +57,9 @@ class _Selected(torch.autograd.Function):
         # the first part of each `cat`, which fails without parts for a row without loss tokens
         empty = hidden.new_zeros(0, dtype=torch.float32)
         logprobs, entropies, totals = [empty], [empty], [empty[:, None]]
-        dtype, size = _dtype(weight), _chunk_size(weight)
+        dtype = _dtype(weight)
         operand = weight.to(dtype)
-        for part, ids in zip(hidden.split(size), targets.split(size), strict=True):
+        for part, ids in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
             # in place, since a chunk of logits is the largest tensor of the step
             logits = _logits(part, operand).div_(temperature)
             total = logits.logsumexp(1, keepdim=True)
@@ -98,8 +83,7 @@ class _Selected(torch.autograd.Function):
         trained = ctx.needs_input_grad[1]
         weight_grad = torch.zeros_like(weight, dtype=torch.float32) if trained else None
         hidden_grads = [hidden.new_zeros(0, hidden.shape[1])]
-        size = _chunk_size(weight)
-        chunks = (column.split(size) for column in (hidden, targets, totals, grad))
+        chunks = (column.split(CHUNK) for column in (hidden, targets, totals, grad))
         for part, ids, total, slope in zip(*chunks, strict=True):
             logits = _logits(part, operand).div_(ctx.temperature)
             slope = slope[:, None] / ctx.temperature
@@ -122,11 +106,6 @@ def _dtype(weight: Tensor) -> torch.dtype:
     if kind == "cpu":  # whose half-precision products are not in fp32
         return torch.float32
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
-
-
-def _chunk_size(weight: Tensor) -> int:
-    gpu = torch.cuda.get_device_properties(weight.device) if weight.is_cuda else None
-    return chunk_size(len(weight), gpu.total_memory if gpu else 0)
 
 
 def _logits(hidden: Tensor, operand: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """Loading and export of models: bundled, SmolLM2, a Hugging Face folder, or one of the Hub."""
 
-import json
 import os
 import re
 import tempfile
@@ -13,7 +12,6 @@ from typing import Any
 import torch
 from huggingface_hub import save_torch_state_dict, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
-from safetensors import safe_open
 from torch import Tensor
 from transformers import (
     AutoConfig,
@@ -95,22 +93,27 @@ def skeleton(name: str) -> PreTrainedModel:
     """Create a model in fp32 on the meta device, without weights.
 
     Raises:
+        ConfigError: its files cannot be read.
         FileNotFoundError: the model does not exist.
     """
-    return _skeleton(_read(AutoConfig, folder(name)))
+    config = _read(AutoConfig, folder(name))
+    with _readable(config.name_or_path), torch.device("meta"):
+        return freeze(AutoModelForCausalLM.from_config(config, dtype=torch.float32))
 
 
-def outline(name: str) -> PreTrainedModel:
-    """Create a model like `skeleton`, without its files if its dimensions are known.
+def read_config(name: str) -> PretrainedConfig:
+    """Return the configuration of a model; no other file is needed, and none of Qwen3.
 
     Raises:
+        ConfigError: it cannot be read.
         FileNotFoundError: the model does not exist.
     """
-    if not _is_on_hub(name):
-        return skeleton(name)
-    if name in _QWEN3:
-        return _skeleton(_qwen3(*_QWEN3[name]))
-    return _skeleton(_read(AutoConfig, _fetch(name, ["config.json"])))
+    on_hub = _is_on_hub(name)
+    if on_hub and name in _QWEN3:
+        return _qwen3(*_QWEN3[name])
+    source = _fetch(name, ["config.json"]) if on_hub else folder(name)
+    config: PretrainedConfig = _read(AutoConfig, source)
+    return config
 
 
 def _qwen3(width: int, intermediate: int, layers: int, heads: int, tied: bool) -> Qwen3Config:
@@ -125,11 +128,6 @@ def _qwen3(width: int, intermediate: int, layers: int, heads: int, tied: bool) -
         max_position_embeddings=40960,
         tie_word_embeddings=tied,
     )
-
-
-def _skeleton(config: PretrainedConfig) -> PreTrainedModel:
-    with _readable(config.name_or_path), torch.device("meta"):
-        return freeze(AutoModelForCausalLM.from_config(config, dtype=torch.float32))
 
 
 def _read(kind: Any, source: Path, **options: Any) -> Any:
@@ -232,26 +230,6 @@ def export(name: str, weights: Iterable[tuple[str, Tensor]], target: Path) -> No
     load_tokenizer(name).save_pretrained(target)
     for file in target.glob("*.safetensors"):  # these are written with mode 0600
         file.chmod((target / "config.json").stat().st_mode)
-
-
-class Weights:
-    """Lazy mapping from names to tensors of a model folder.
-
-    Args:
-        source: folder with `model.safetensors`, or with several files and their index.
-    """
-
-    def __init__(self, source: Path) -> None:
-        index = source / "model.safetensors.index.json"
-        names = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else ()
-        files = [safe_open(source / name, "pt") for name in names or ("model.safetensors",)]
-        self._files = {name: file for file in files for name in file.keys()}  # noqa: SIM118
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._files
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._files[name].get_tensor(name)  # type: ignore[no-any-return]
 
 
 def smollm2() -> Path:

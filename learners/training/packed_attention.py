@@ -19,7 +19,7 @@ loop over PyTorch's SDPA, the reference in tests. `benchmarks/flex.py` has a can
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -69,12 +69,12 @@ def packed_attention(
 
 def _implementation(value: Tensor) -> Callable[..., Tensor]:
     if value.device.type == "cpu":
-        return _in_cpu_blocks
+        return partial(_in_blocks, cuda=False)
     size = value.shape[3]
     # the flash kernel's limits on dtype and head size
     half = value.dtype in (torch.bfloat16, torch.float16)
     fits = value.is_cuda and half and size % 8 == 0 and size <= 256
-    return _in_cuda_blocks if fits else _in_a_loop
+    return partial(_in_blocks, cuda=True) if fits else _in_a_loop
 
 
 def repeat_heads(states: Tensor, heads: int) -> Tensor:
@@ -101,44 +101,18 @@ class _Block(NamedTuple):
     causal: bool
 
 
-_Forward = Callable[[Tensor, Tensor, Tensor, _Block, Scaling], tuple[Tensor, Tensor]]
-"""Maps query, key, value, block and scaling to outputs and log-sum-exps."""
-_Backward = Callable[
-    [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, _Block, Scaling], Sequence[Tensor]
-]
-"""Maps the gradient of the output, query, key, value, output, log-sum-exps, block and scaling to
-the gradients of query, key and value."""
-
-
-class _Kernel(NamedTuple):
-    """Attention within one block, and its gradient.
-
-    Attributes:
-        forward: computes a block.
-        backward: computes its gradient.
-        widened: converts what the backward pass reads.
-        segmented: whether a block may have several segments.
-    """
-
-    forward: _Forward
-    backward: _Backward
-    widened: Callable[[Tensor], Tensor]
-    segmented: bool
-
-
-def _in_cpu_blocks(
-    query: Tensor, key: Tensor, value: Tensor, scaling: Scaling, nodes: tuple[Node, ...]
+def _in_blocks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: Scaling,
+    nodes: tuple[Node, ...],
+    cuda: bool,
 ) -> Tensor:
-    heads = query.shape[1]
-    key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    return _Blocks.apply(query, key, value, scaling, nodes, _CPU)  # type: ignore[no-any-return,no-untyped-call]
-
-
-def _in_cuda_blocks(
-    query: Tensor, key: Tensor, value: Tensor, scaling: Scaling, nodes: tuple[Node, ...]
-) -> Tensor:
-    # without repeated keys and values: the kernel knows grouped queries
-    return _Blocks.apply(query, key, value, scaling, nodes, _CUDA)  # type: ignore[no-any-return,no-untyped-call]
+    """Attend in blocks of CUDA's flash kernel, or of that for CPUs."""
+    if not cuda:  # CUDA's knows grouped queries
+        key, value = (repeat_heads(states, query.shape[1]) for states in (key, value))
+    return _Blocks.apply(query, key, value, scaling, nodes, cuda)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Blocks(torch.autograd.Function):
@@ -157,14 +131,17 @@ class _Blocks(torch.autograd.Function):
         value: Tensor,
         scaling: Scaling,
         nodes: tuple[Node, ...],
-        kernel: _Kernel,
+        cuda: bool,
     ) -> Tensor:
         out = torch.empty_like(query)
         lse = query.new_empty(query.shape[:3], dtype=torch.promote_types(query.dtype, torch.float))
-        for block in _blocks(nodes, kernel.segmented):
+        for block in _blocks(nodes, cuda):
             rows, columns = block.rows, block.columns
             q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
-            part, part_lse = kernel.forward(q, k, v, block, scaling)
+            if cuda:
+                part, part_lse = _on_cuda(q, k, v, block, scaling)
+            else:
+                part, part_lse = _cpu_flash(q, k, v, 0.0, block.causal, scale=scaling)
             if block.causal:  # `_blocks` yields all self-blocks first
                 out[:, :, rows], lse[:, :, rows] = part, part_lse
                 continue
@@ -174,30 +151,38 @@ class _Blocks(torch.autograd.Function):
             out[:, :, rows] = out[:, :, rows] * (1 - share) + part * share
             lse[:, :, rows] = total
         ctx.save_for_backward(query, key, value, out, lse)
-        ctx.scaling, ctx.nodes, ctx.kernel = scaling, nodes, kernel
+        ctx.scaling, ctx.nodes, ctx.cuda = scaling, nodes, cuda
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *saved, lse = ctx.saved_tensors
-        query, key, value, out, grad = (ctx.kernel.widened(states) for states in (*saved, grad))
-        grads = [torch.zeros_like(states) for states in (query, key, value)]
-        for block in _blocks(ctx.nodes, ctx.kernel.segmented):
+        *states, lse = ctx.saved_tensors
+        states, dtype = [*states, grad], grad.dtype
+        if not ctx.cuda:
+            # in bf16 the kernel for CPUs takes 1.2 to 9 times as long, most for short nodes
+            states = [one.to(torch.promote_types(dtype, torch.float32)) for one in states]
+        query, key, value, out, grad = states
+        grads = [torch.zeros_like(one) for one in (query, key, value)]
+        for block in _blocks(ctx.nodes, ctx.cuda):
             rows, columns = block.rows, block.columns
-            q, k, v = query[:, :, rows], key[:, :, columns], value[:, :, columns]
             # The kernel recomputes the weights as exp(score - log-sum-exp). With the merged values,
             # these are the weights of the whole softmax, so gradients of blocks only need a sum.
+            reads = grad[:, :, rows], query[:, :, rows], key[:, :, columns], value[:, :, columns]
             merged = out[:, :, rows], lse[:, :, rows]
-            parts = ctx.kernel.backward(grad[:, :, rows], q, k, v, *merged, block, ctx.scaling)
+            if ctx.cuda:
+                parts = _on_cuda_backward((*reads, *merged), block, ctx.scaling)
+            else:
+                options = 0.0, block.causal
+                parts = _cpu_flash_backward(*reads, *merged, *options, scale=ctx.scaling)
             for total, part, place in zip(grads, parts, (rows, columns, columns), strict=True):
                 total[:, :, place] += part
-        return *(total.to(saved[0].dtype) for total in grads), None, None, None
+        return *(total.to(dtype) for total in grads), None, None, None
 
 
-def _blocks(nodes: tuple[Node, ...], segmented: bool) -> Iterator[_Block]:
-    """Yield the self-blocks, one for the row if `segmented`, and the blocks to ancestors."""
+def _blocks(nodes: tuple[Node, ...], cuda: bool) -> Iterator[_Block]:
+    """Yield the self-blocks, one for the row if `cuda`, and the blocks to ancestors."""
     lengths = tuple(stop - start for start, stop, _ in nodes)
-    if segmented:
+    if cuda:
         row = slice(nodes[0].start, nodes[-1].stop)
         yield _Block(row, row, lengths, lengths, True)
     else:
@@ -210,31 +195,6 @@ def _blocks(nodes: tuple[Node, ...], segmented: bool) -> Iterator[_Block]:
             yield _Block(rows, columns, (end - stop,), (stop - start,), False)
 
 
-def _on_cpu(
-    query: Tensor, key: Tensor, value: Tensor, block: _Block, scaling: Scaling
-) -> tuple[Tensor, Tensor]:
-    return _cpu_flash(query, key, value, 0.0, block.causal, scale=scaling)  # type: ignore[no-any-return]
-
-
-def _on_cpu_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    block: _Block,
-    scaling: Scaling,
-) -> Sequence[Tensor]:
-    tensors = grad, query, key, value, out, lse
-    return _cpu_flash_backward(*tensors, 0.0, block.causal, scale=scaling)  # type: ignore[no-any-return]
-
-
-def _wide(states: Tensor) -> Tensor:
-    # in bf16 the backward kernel for CPUs takes 1.2 to 9 times as long, most for short nodes
-    return states.to(torch.promote_types(states.dtype, torch.float32))
-
-
 def _on_cuda(
     query: Tensor, key: Tensor, value: Tensor, block: _Block, scaling: Scaling
 ) -> tuple[Tensor, Tensor]:
@@ -245,16 +205,10 @@ def _on_cuda(
 
 
 def _on_cuda_backward(
-    grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    block: _Block,
-    scaling: Scaling,
+    tensors: Sequence[Tensor], block: _Block, scaling: Scaling
 ) -> Sequence[Tensor]:
-    parts = (states[0].transpose(0, 1) for states in (grad, query, key, value, out))
+    *states, lse = tensors
+    parts = (one[0].transpose(0, 1) for one in states)
     bounds = _bounds(block.queries, block.keys, lse.device)
     # the kernel reads log-sum-exps as [heads, queries] without strides
     lse = lse[0].contiguous()
@@ -275,10 +229,6 @@ def _bounds(
     # For a limit of one query and grouped heads, the kernel reorders queries, and returns the
     # log-sum-exps of several segments in another order: a limit of two avoids that.
     return of_queries, of_keys, max(2, *queries), max(keys)
-
-
-_CPU = _Kernel(_on_cpu, _on_cpu_backward, _wide, segmented=False)
-_CUDA = _Kernel(_on_cuda, _on_cuda_backward, lambda states: states, segmented=True)
 
 
 def _in_a_loop(

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import MethodType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -87,5 +86,5 @@ def compile_parts(model: PreTrainedModel) -> None:
             if kind not in compiled:
                 compiled[kind] = torch.compile(kind.forward, dynamic=True)
             module.forward = MethodType(compiled[kind], module)
-    source: Any = sys.modules[type(model).__module__]
-    source.apply_rotary_pos_emb = torch.compile(source.apply_rotary_pos_emb, dynamic=True)
+    source = vars(sys.modules[type(model).__module__])
+    source["apply_rotary_pos_emb"] = torch.compile(source["apply_rotary_pos_emb"], dynamic=True)

@@ -1,21 +1,22 @@
 """PyTorch FSDP2 backend: each rank holds a shard of every weight, gradient and optimizer state.
 
 Master weights and the reduction of gradients are in fp32; layers compute in the configured
-precision. Every rank creates the model on the meta device, then loads and shards it layer by
-layer, so that it never holds more than its shard and one full layer.
+precision. Every rank creates the model on the meta device and reads only its shards of the files.
 """
 
 import io
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path, PosixPath
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.checkpoint import metadata
 from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
@@ -26,20 +27,14 @@ from torch.distributed.fsdp import (
     OffloadPolicy,
     fully_shard,
 )
+from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
 from learners.errors import ConfigError
 from learners.losses import Loss
 from learners.training import models, ranks
 from learners.training.backends.local import LocalBackend
-from learners.training.backends.step import (
-    OptimizerSettings,
-    PolicySettings,
-    make_cost,
-    make_optimizer,
-    make_policy,
-    merge_adapters,
-)
+from learners.training.backends.settings import StateDict, make_optimizer, merge_adapters
 from learners.training.batching import PackedRow
 from learners.training.checkpoint import only_data
 from learners.training.policy import Policy
@@ -54,7 +49,7 @@ _RECORDS = (
     metadata.TensorStorageMetadata,
     _StorageInfo,
 )
-_METADATA: dict[tuple[str, str], Any] = {
+_METADATA: dict[tuple[str, str], object] = {
     (kind.__module__, kind.__qualname__): kind
     for kind in (*_RECORDS, metadata._MEM_FORMAT_ENCODING, PosixPath, torch.Size)
 }
@@ -65,16 +60,7 @@ _METADATA["torch.serialization", "_get_layout"] = {"torch.strided": torch.stride
 class FSDP2Backend(LocalBackend):
     """AdamW on weights sharded by FSDP2; see `LocalBackend`."""
 
-    def __init__(
-        self,
-        policy: PolicySettings,
-        optimizer: OptimizerSettings,
-        replicas: int,
-        offload: bool,
-        async_save: bool,
-    ) -> None:
-        super().__init__(policy, optimizer)
-        self._replicas, self._offload, self._async_save = replicas, offload, async_save
+    _optimizer: torch.optim.Optimizer
 
     def prepare(self) -> Policy:
         """Load and shard the model.
@@ -82,30 +68,31 @@ class FSDP2Backend(LocalBackend):
         Raises:
             ConfigError: the number of processes is not a multiple of `replicas`.
         """
-        wanted = self._settings
-        model = models.skeleton(wanted.model)
-        self._cost = make_cost(model, bool(wanted.lora_rank))
-        self._policy = make_policy(wanted, model, "float32")
-        half = wanted.precision == "bfloat16"
-        settings: dict[str, Any] = {
-            "mesh": _mesh(self._replicas),
-            "mp_policy": MixedPrecisionPolicy(
-                param_dtype=torch.bfloat16 if half else None, reduce_dtype=torch.float32
-            ),
-            "offload_policy": _offload_policy() if self._offload else OffloadPolicy(),
-        }
-        weights = models.Weights(models.folder(wanted.model))
-        layers = model.get_decoder().layers
+        settings = self._settings
+        model = models.skeleton(settings.model)
+        self._policy = self._make_policy(model, "float32")
+        mixed = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16 if settings.precision == "bfloat16" else None,
+            reduce_dtype=torch.float32,
+        )
+        pinned = CPUOffloadPolicy(pin_memory=torch.cuda.is_available())
+        shard = partial(
+            fully_shard,
+            mesh=_mesh(settings.replicas),
+            mp_policy=mixed,
+            offload_policy=pinned if settings.offload else OffloadPolicy(),
+        )
         # each layer is one unit: FSDP gathers it before it computes, and the next one meanwhile
-        for name, module in model.named_modules():
-            if module in set(layers):
-                _fill(module, f"{name}.", weights)
-                fully_shard(module, **settings)
-        # embedding, final norm and head; the layers are no longer on the meta device
-        _fill(model, "", weights)
+        for layer in model.get_decoder().layers:
+            shard(layer)
+        shard(self._policy)  # embedding, final norm and head
+        self._policy.to_empty(device="cpu" if settings.offload else ranks.device())
+        with torch.no_grad():
+            _read(model, models.folder(settings.model))
         _rebuild_buffers(model)
-        fully_shard(self._policy, **settings)
-        self._optimizer = make_optimizer(self._policy.parameters(), self._optimizer_settings)
+        optimizer = make_optimizer(self._policy.parameters(), settings)
+        assert isinstance(optimizer, torch.optim.Optimizer)  # Muon is for the local backend
+        self._optimizer = optimizer
         return self._policy
 
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
@@ -137,13 +124,13 @@ class FSDP2Backend(LocalBackend):
         )
         return merge_adapters(self._settings, named)
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> StateDict:
         weights, optimizer = get_state_dict(self._policy, self._optimizer)
         return {"policy": weights, "optimizer": optimizer}
 
     def save(self, folder: Path) -> "Future[object] | None":
         """Write the shards of all ranks; with `async_save`, copy them and write in a thread."""
-        if not self._async_save:
+        if not self._settings.async_save:
             save(self._state(), checkpoint_id=folder)
             return None
         # a separate Gloo group: NCCL collectives would interleave with those of the next step
@@ -166,7 +153,7 @@ class FSDP2Backend(LocalBackend):
 class MetadataReader(FileSystemReader):
     """Reads a distributed checkpoint, of whose `.metadata`, a pickle, only data is accepted."""
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> metadata.Metadata:
+    def read_metadata(self, *args: object, **kwargs: object) -> metadata.Metadata:
         """Return the metadata; called by PyTorch.
 
         Raises:
@@ -179,7 +166,7 @@ class MetadataReader(FileSystemReader):
 
 
 class _MetadataUnpickler(pickle._Unpickler):  # in Python, since in C no opcode can be replaced
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         if (module, name) in _METADATA:
             return _METADATA[module, name]
         if module == "torch" and isinstance(dtype := getattr(torch, name, None), torch.dtype):
@@ -193,7 +180,7 @@ class _MetadataUnpickler(pickle._Unpickler):  # in Python, since in C no opcode 
             raise pickle.UnpicklingError(f"BUILD of {target!r}")
         self.load_build()  # type: ignore[attr-defined]
 
-    dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: _build}
+    dispatch: ClassVar = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: _build}  # type: ignore[dict-item]
 
 
 def _mesh(replicas: int) -> DeviceMesh:
@@ -207,37 +194,25 @@ def _mesh(replicas: int) -> DeviceMesh:
     return init_device_mesh(kind, (replicas, world // replicas), mesh_dim_names=names)
 
 
-def _offload_policy() -> CPUOffloadPolicy:
-    return CPUOffloadPolicy(pin_memory=torch.cuda.is_available())
+def _read(model: PreTrainedModel, folder: Path) -> None:
+    """Fill this rank's shards from a model's files; adapters get their initial weights."""
+    stored: dict[str, Tensor] = {}
+    for name, weight in model.named_parameters():  # a tied weight has one name, as in the files
+        if ".lora_" in name:
+            from learners.training import lora
 
-
-def _fill(module: nn.Module, prefix: str, weights: models.Weights) -> None:
-    """Replace weights on the meta device by the model's weights; tied weights stay tied."""
-    filled: dict[int, nn.Parameter] = {}
-    for path, owner in module.named_modules():
-        for name, empty in owner._parameters.items():
-            if empty is None or not empty.is_meta:
-                continue
-            # by identity: a tied weight is one parameter under two names, of which files hold one
-            if id(empty) not in filled:
-                value = _read(f"{prefix}{path}.{name}" if path else prefix + name, empty, weights)
-                filled[id(empty)] = nn.Parameter(value, requires_grad=empty.requires_grad)
-            owner._parameters[name] = filled[id(empty)]
-
-
-def _read(name: str, empty: Tensor, weights: models.Weights) -> Tensor:
-    if name in weights:
-        return weights[name].to(torch.float32)
-    from learners.training import lora
-
-    if lora.is_adapter(name):
-        return lora.initial(name, empty.shape)
-    # a layer with an adapter, whose name has an infix
-    return weights[name.replace(".base_layer.", ".")].to(torch.float32)
+            assert isinstance(weight, DTensor)
+            full = lora.initial(name, weight.shape)
+            shard = distribute_tensor(full, weight.device_mesh, weight.placements)
+            weight.to_local().copy_(shard.to_local())
+        else:  # a layer with an adapter has an infix in its name
+            stored[name.replace(".base_layer.", ".")] = weight
+    load(stored, storage_reader=HuggingFaceStorageReader(str(folder)))
 
 
 def _rebuild_buffers(model: PreTrainedModel) -> None:
-    """Recompute buffers on the meta device, such as rotary frequencies, from the config."""
+    """Recompute buffers, such as rotary frequencies, from the config."""
     for path, module in list(model.named_modules()):
-        if any(buffer.is_meta for buffer in module.buffers(recurse=False)):
-            model.set_submodule(path, type(module)(config=model.config))
+        if any(True for _ in module.buffers(recurse=False)):
+            rebuilt = type(module)(config=model.config)
+            model.set_submodule(path, rebuilt.to(ranks.device()))

@@ -1,68 +1,75 @@
 """Backend for one process and one device, in plain PyTorch."""
 
 import math
+import operator
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
 
-from learners.losses import Loss
-from learners.training import models, ranks
-from learners.training.backends.step import (
-    OptimizerSettings,
-    PolicySettings,
-    make_cost,
+from learners.losses import Loss, LossInput, Totals
+from learners.training import flops, models, ranks
+from learners.training.backends.settings import (
+    BackendSettings,
     make_optimizer,
     make_policy,
     merge_adapters,
-    set_learning_rate,
-    train_step,
 )
-from learners.training.batching import PackedRow
+from learners.training.batching import PackedRow, distribute
 from learners.training.policy import Policy
 
 
 class LocalBackend:
-    """AdamW on unsharded weights, and the base of the backends that shard them.
+    """AdamW or Muon on unsharded weights, and the base of the backends that shard them.
 
     All methods are collective: every rank has to call them.
-
-    Args:
-        policy: what the policy is made of.
-        optimizer: settings of the optimizer.
     """
 
-    def __init__(self, policy: PolicySettings, optimizer: OptimizerSettings) -> None:
-        self._settings, self._optimizer_settings = policy, optimizer
+    def __init__(self, settings: BackendSettings) -> None:
+        self._settings = settings
 
     def prepare(self) -> Policy:
-        """Load the model and create the optimizer; training changes the policy in place."""
+        """Load the model and create the optimizer; training changes the policy in place.
+
+        Raises:
+            ConfigError: the FLOPs of the model's architecture are unknown.
+        """
         settings = self._settings
         model = models.load(settings.model, ranks.device())
-        self._policy = make_policy(settings, model, settings.precision)
-        self._cost = make_cost(model, bool(settings.lora_rank))
-        ends: Any = model.get_input_embeddings(), model.get_output_embeddings()
-        vocabulary = [one.weight for one in ends]
-        weights = self._policy.parameters()
-        self._optimizer = make_optimizer(weights, self._optimizer_settings, vocabulary)
+        self._policy = self._make_policy(model, settings.precision)
+        vocabulary = model.get_input_embeddings(), model.get_output_embeddings()
+        ends = [weight for one in vocabulary for weight in one.parameters()]
+        self._optimizer = make_optimizer(self._policy.parameters(), settings, ends)
         return self._policy
+
+    def _make_policy(self, model: PreTrainedModel, precision: str) -> Policy:
+        self._sizes = flops.Sizes.of(model.config)
+        return make_policy(self._settings, model, precision)
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate of the next steps."""
-        set_learning_rate(self._optimizer, rate)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
 
     def train_step(self, batches: Sequence[PackedRow], loss: Loss) -> Mapping[str, float]:
-        """Take one optimizer step on a global batch, which is the same on all ranks.
+        """Take one optimizer step on a global batch.
 
-        A batch whose advantages are all zero changes nothing; see `step.train_step`.
+        If all advantages are zero, since the rewards in each group are equal, only the metrics are
+        computed: an optimizer step would change the weights by momentum alone.
+
+        Args:
+            batches: rows of the global batch, the same on all ranks.
+            loss: policy loss, normalised by the size of the global batch.
 
         Returns:
-            Metrics, such as means over the loss tokens of the global batch.
+            Means over the loss tokens of the global batch, `loss`, `gradient_norm`, speed and
+            `skipped`.
 
         Raises:
             ValueError: the batch has no loss tokens.
@@ -70,19 +77,69 @@ class LocalBackend:
         """
         self._policy.train()
         try:
-            steps = self._backward, self._optimize
-            return train_step(self._policy, self._cost, batches, loss, *steps)
+            return self._train_step(batches, loss)
         finally:
             # sampling comes next, which needs neither gradients nor recomputed activations
             self._optimizer.zero_grad()
             self._policy.eval()
 
+    def _train_step(self, batches: Sequence[PackedRow], loss: Loss) -> dict[str, float]:
+        began = time.monotonic()
+        rollouts = sum(len(batch.sequences.unique()) for batch in batches)
+        total = Totals(sum(len(batch.targets) for batch in batches), rollouts)
+        if not total.tokens:
+            raise ValueError("a batch without sampled tokens cannot be trained on")
+        skipped = not any(bool(batch.advantages.any()) for batch in batches)
+        rows = distribute(batches, ranks.world(), self._cost)[ranks.rank()]
+        sums: dict[str, float] = {}
+        for number, row in enumerate(rows, 1):
+            batch = row.to(ranks.device())
+            # a skipped batch still runs forward, for its metrics, on all ranks alike
+            with torch.set_grad_enabled(not skipped):
+                logprobs, entropy = self._policy(batch)
+                columns = batch.logprobs, batch.advantages, batch.sequences, batch.rollouts
+                part, metrics = loss(LossInput(logprobs, *columns, total))
+            # row by row: the gradients add up, and only one row's activations exist at a time
+            if not skipped:
+                self._backward(part, number == len(rows))
+            metrics = {**metrics, "loss": float(part.detach()), "entropy": float(entropy.sum())}
+            for name, value in metrics.items():
+                add = max if name.endswith("_max") else operator.add
+                sums[name] = add(sums.get(name, 0.0), value)
+        norm = 0.0 if skipped else self._optimize()
+        if not math.isfinite(norm):
+            raise FloatingPointError(f"the gradient norm is {norm}")
+        ranks.synchronize()  # a GPU may still be updating the weights
+        seconds = time.monotonic() - began
+        # the loss is divided by the size of the global batch already; see `losses`
+        means = {
+            name: value if name == "loss" or name.endswith("_max") else value / total.tokens
+            for name, value in ranks.reduce(sums).items()
+        }
+        # ratios are sums over unmasked tokens only, so divide by the share of those
+        share = max(1e-9, 1 - means["masked"])
+        mean, square = means.pop("ratio") / share, means.pop("ratio_deviation") / share
+        return {
+            **means,
+            "ratio": mean,
+            # E[(r - 1)^2] - (E[r] - 1)^2, which rounding can make negative
+            "ratio_std": math.sqrt(max(0.0, square - (mean - 1) ** 2)),
+            "gradient_norm": norm,
+            "skipped": float(skipped),
+            **_speed(batches, sum(map(self._cost, batches)), seconds),
+        }
+
+    def _cost(self, row: PackedRow) -> int:
+        return flops.train_flops(self._sizes, row, frozen=bool(self._settings.lora_rank))
+
     def _backward(self, part: Tensor, last: bool) -> None:
+        """Add the gradients of a row's loss; `last` marks the last row of a step."""
         part.backward()
 
     def _optimize(self) -> float:
+        """Clip the gradient and update the weights, unless its norm, the result, is not finite."""
         weights = self._policy.parameters()
-        norm = torch.nn.utils.clip_grad_norm_(weights, self._optimizer_settings.max_grad_norm)
+        norm = torch.nn.utils.clip_grad_norm_(weights, self._settings.max_grad_norm)
         # of shards, the norm is a DTensor of partial sums
         value = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         if math.isfinite(value):  # nan would also spoil Adam's moments, for all later steps
@@ -118,8 +175,22 @@ class LocalBackend:
         return None
 
     def load(self, folder: Path) -> None:
-        """Load a checkpoint written by `save`; sharded ones even on another number of ranks."""
+        """Load a checkpoint written by `save`; that of FSDP2 on any number of ranks."""
         load_model(self._policy, str(folder / "policy.safetensors"))
         # by default, tensors go to the GPU that saved them, which may be another or none
         state = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)
         self._optimizer.load_state_dict(state)
+
+
+def _speed(batches: Sequence[PackedRow], operations: float, seconds: float) -> dict[str, float]:
+    """Return throughput in tokens, a shared prefix counted once, and in FLOPs per rank."""
+    tokens = sum(len(batch.tokens) for batch in batches)
+    flops_per_s = operations / seconds / ranks.world()
+    device = ranks.device()
+    gpu = flops.find_gpu(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    return {
+        "trained_tokens": tokens,
+        "trained_tokens_per_s": tokens / seconds,
+        "tflops": flops_per_s / 1e12,
+        **({"mfu": flops_per_s / gpu.flops} if gpu else {}),
+    }

@@ -1,0 +1,119 @@
+"""Settings of a backend, and the policy and the optimizer that are made from them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from learners.training.policy import Policy
+
+StateDict = dict[str, Any]
+"""State of an optimizer, as PyTorch defines it."""
+
+
+@dataclass(frozen=True)
+class BackendSettings:
+    """Settings of a backend, as in `Config`.
+
+    Attributes:
+        model: name or folder of the model.
+        temperature: sampling temperature.
+        precision: "float32" or "bfloat16", of the forward pass.
+        lora_rank: rank of adapters on the frozen model; 0 trains all weights.
+        lora_alpha: scale of the adapters.
+        activation_checkpointing: whether layers are recomputed in the backward pass.
+        compile: whether MLPs, norms and rotary embeddings are compiled.
+        optimizer: "adamw" or "muon".
+        learning_rate: initial learning rate.
+        weight_decay: weight decay.
+        max_grad_norm: norm to which gradients are clipped.
+        replicas: number of replicas of sharded weights.
+        offload: whether sharded weights and optimizer state are kept in CPU memory.
+        async_save: whether checkpoints are written in a thread.
+    """
+
+    model: str
+    temperature: float
+    precision: str
+    lora_rank: int = 0
+    lora_alpha: int = 32
+    activation_checkpointing: bool = False
+    compile: bool = False
+    optimizer: str = "adamw"
+    learning_rate: float = 0.0
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    replicas: int = 1
+    offload: bool = False
+    async_save: bool = False
+
+
+def make_policy(settings: BackendSettings, model: PreTrainedModel, precision: str) -> Policy:
+    """Create the policy to train from its loaded model, in place."""
+    if settings.lora_rank:
+        from learners.training import lora
+
+        lora.inject(model, settings.lora_rank, settings.lora_alpha)
+    speed = settings.activation_checkpointing, settings.compile
+    return Policy(model, settings.temperature, precision, *speed)
+
+
+def merge_adapters(
+    settings: BackendSettings, named: Iterator[tuple[str, Tensor]]
+) -> Iterator[tuple[str, Tensor]]:
+    """Return (name, full tensor) pairs of the policy's model with its adapters merged."""
+    if not settings.lora_rank:
+        return named
+    from learners.training import lora
+
+    return lora.merged(named, settings.lora_rank, settings.lora_alpha)
+
+
+class _Together:
+    """Optimizers of different weights, used as one."""
+
+    def __init__(self, *parts: torch.optim.Optimizer) -> None:
+        self._parts = parts
+        self.param_groups = [group for part in parts for group in part.param_groups]
+
+    def step(self) -> None:
+        for part in self._parts:
+            part.step()
+
+    def zero_grad(self) -> None:
+        for part in self._parts:
+            part.zero_grad()
+
+    def state_dict(self) -> StateDict:
+        return {str(number): part.state_dict() for number, part in enumerate(self._parts)}
+
+    def load_state_dict(self, state: Mapping[str, StateDict]) -> None:
+        for number, part in enumerate(self._parts):
+            part.load_state_dict(state[str(number)])
+
+
+def make_optimizer(
+    weights: Iterable[Tensor], settings: BackendSettings, ends: Iterable[Tensor] = ()
+) -> torch.optim.Optimizer | _Together:
+    """Create the optimizer of the trainable weights.
+
+    Muon takes the matrices, AdamW vectors and `ends`, embeddings and head, at the same learning
+    rate: Muon's updates are scaled to the size of AdamW's.
+    """
+    trained = [weight for weight in weights if weight.requires_grad]
+    rate, decay = settings.learning_rate, settings.weight_decay
+    betas = (0.9, 0.99)  # the default 0.999 averages over 1,000 steps, more than most runs have
+    if settings.optimizer == "adamw":
+        # one kernel that reads everything once; on CPUs it would round differently
+        fused = all(weight.is_cuda for weight in trained) or None
+        return torch.optim.AdamW(trained, rate, betas, weight_decay=decay, fused=fused)
+    others = set(map(id, ends))
+    matrices = [one for one in trained if one.ndim == 2 and id(one) not in others]
+    rest = [one for one in trained if one.ndim != 2 or id(one) in others]
+    return _Together(
+        torch.optim.Muon(matrices, rate, decay, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, rate, betas, weight_decay=decay),
+    )

@@ -201,6 +201,7 @@ class Config:
             ("vllm", "vllm", self.starts_servers),
             ("deepspeed", "deepspeed", self.backend == "deepspeed"),
             ("lora", "peft", self.lora_rank > 0),
+            *((name, name, True) for name in self.log_to),
         ):
             if needed and find_spec(package) is None:
                 on_cpu = ", or `make vllm` without a GPU" if extra == "vllm" else ""
@@ -356,7 +357,9 @@ def _add_flags(parser: Parser, kind: Any, base: Any = None) -> None:
             options = {"action": argparse.BooleanOptionalAction}
         elif get_origin(one) is Literal:
             options = {"choices": get_args(one)}
-        shown = " ".join(default) if several else f"{default}".lower() if one is bool else default
+        shown = (
+            " ".join(default or ()) if several else f"{default}".lower() if one is bool else default
+        )
         text = told[name] + f" (default: {shown or repr(shown)})" * (default is not None)
         group.add_argument(
             f"--{name.replace('_', '-')}",

@@ -1,7 +1,5 @@
 import dataclasses
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +36,6 @@ def test_flags_come_before_the_file_and_the_file_before_defaults(tmp_path: Path)
     assert config.groups == Config().groups
     assert config.learning_rate == 1.0
     assert isinstance(config.learning_rate, float)
-
-
-def test_without_arguments_all_are_defaults() -> None:
-    assert load([]) == Config()
 
 
 def test_both_spellings_of_a_flag_and_a_value_that_looks_like_a_flag() -> None:
@@ -98,18 +92,13 @@ def test_the_preset_of_the_source_has_its_settings() -> None:
         ("--seed 9 --dry-run", "here"),
         ("--dry-run --seed 9", "here"),
         ("--seed 9 --dry_run", "here"),
-        ("--seed 9 --dry-run=H200", "H200"),
+        ("--dry-run=4xH200 --seed 9", "4xH200"),
+        ("--dry-run H200 --seed 9", "H200"),
     ],
 )
 def test_a_dry_run_is_no_setting(argv: str, machine: str | None) -> None:
     assert dry_run(argv.split()) == machine
     assert load(argv.split()) == Config(seed=9)
-
-
-def test_a_dry_run_may_be_for_another_machine() -> None:
-    argv = ["--dry-run", "4 x NVIDIA H200", "--seed", "9"]
-    assert dry_run(argv) == "4 x NVIDIA H200"
-    assert load(argv) == Config(seed=9)
 
 
 @pytest.mark.parametrize(
@@ -118,20 +107,14 @@ def test_a_dry_run_may_be_for_another_machine() -> None:
         ("--stpes 3", "unrecognized arguments: --stpes 3; did you mean '--steps'?"),
         ("--confg nano", "unrecognized arguments: --confg nano; did you mean '--config'?"),
         ("nano", "unrecognized arguments: nano; did you mean '--config nano'?"),
-        ("--seed 2 smolm2", "unrecognized arguments: smolm2; did you mean '--config smollm2'?"),
         ("runs/a/config.toml", "did you mean '--config runs/a/config.toml'?"),
-        ("steps", "unrecognized arguments: steps"),
         ("--seed 2 --steps", "argument --steps: expected one argument"),
-        ("--seed 2 --config", "argument --config: expected one argument"),
         ("--steps many", "argument --steps: invalid int value: 'many'"),
-        ("--steps 2.5", "argument --steps: invalid int value: '2.5'"),
         ("--steps 0", "steps: expected more than 0, got 0"),
         ("--group-size 1", "group_size: expected at least 2, got 1"),
         ("--temperature 0", "temperature: expected more than 0, got 0.0"),
         ("--learning-rate nan", "learning_rate: expected a finite number, got nan"),
-        ("--weight-decay -1", "weight_decay: expected at least 0, got -1.0"),
         ("--loss ppo", "argument --loss: invalid choice: 'ppo'"),
-        ("--precision fp16", "argument --precision: invalid choice: 'fp16'"),
         ("--name ../up", "name: expected the name of a folder, got '../up'"),
         (
             "--env ResumeEditMini",
@@ -204,15 +187,12 @@ def test_standardised_advantages_are_those_of_whole_episodes() -> None:
     assert Config(loss="grpo", credit="episode").credit == "episode"
 
 
-def test_a_folder_is_a_model(tmp_path: Path) -> None:
-    assert load(["--model", str(tmp_path)]).model == str(tmp_path)
-
-
-def test_help_says_what_each_flag_is_and_its_default_under_a_preset() -> None:
-    code = "import sys; from learners.config import load; load(sys.argv[1:])"
-    command = [sys.executable, "-c", code, "--config", "smollm2", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    said = " ".join(done.stdout.split())
+def test_help_says_what_each_flag_is_and_its_default_under_a_preset(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        load(["--config", "smollm2", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
     for one in dataclasses.fields(Config):
         assert re.search(rf"--{one.name.replace('_', '-')}[ ,]", said)
         assert f"\n        {one.name}: " in (Config.__doc__ or ""), "no line for --help to print"
@@ -237,8 +217,6 @@ VLLM = {"engine": "vllm"}
         ),
         ({"backend": "fsdp2", "optimizer": "muon"}, "muon needs backend 'local', got 'fsdp2'"),
         ({"offload": 1}, "offload: expected true or false, got 1"),
-        ({"lora_rank": -1}, "lora_rank: expected at least 0, got -1"),
-        ({"trainer_procs": 0}, "trainer_procs: expected more than 0, got 0"),
         ({"engine_procs": 2}, "engine_procs: 2 needs engine 'vllm', got 'transformers'"),
         ({"engine_urls": ("http://a:1",)}, "engine_urls: .* needs engine 'vllm'"),
         ({**VLLM, "engine_urls": ("a:1",)}, "engine_urls: expected http://HOST:PORT, got 'a:1'"),
@@ -246,7 +224,6 @@ VLLM = {"engine": "vllm"}
         ({**VLLM, "engine_urls": "http://a:1"}, "engine_urls: expected a list, got"),
         ({**VLLM, "engine_urls": (1,)}, "engine_urls: expected a valid string, got 1"),
         ({**VLLM, "max_staleness": -1}, "max_staleness: expected at least 0, got -1"),
-        ({**VLLM, "timeout_s": 0}, "timeout_s: expected more than 0, got 0"),
         ({**VLLM, "colocated": True}, "colocated: expected max_staleness 0, .* got 1"),
         ({"log_to": "wandb"}, "log_to: expected a list, got 'wandb'"),
         ({"log_to": ("wanb",)}, "log_to: expected 'tensorboard', 'wandb' or 'trackio', got"),
@@ -276,6 +253,7 @@ def test_flags_and_lists_survive_a_file_and_a_command_line(tmp_path: Path) -> No
         ({"backend": "deepspeed"}, "deepspeed"),
         ({"engine": "vllm"}, "vllm"),
         ({"lora_rank": 4}, "lora"),
+        ({"log_to": ("wandb",)}, "wandb"),
     ],
 )
 def test_a_missing_package_is_named_with_its_extra(

@@ -25,7 +25,7 @@ from resume_gym import TOOLS, Rules, Session, ToolCall, load_tasks, parse
 from resume_gym.judges import make_judge
 
 RULES = Rules(max_turns=6, page_lines=20)
-TASKS = load_tasks("mini", "train")
+TASKS = load_tasks("mini", "train")[:80]
 TOKENIZER = load_tokenizer("nano")
 CHAT = ChatTokens(TOKENIZER, TOOLS)
 
@@ -138,7 +138,7 @@ def test_short_quotes_do_what_the_fixes_do() -> None:
                 assert task.resume.replace(old, new) == task.resume.replace(fix.old, fix.new)
                 less += len(old) < len(fix.old)
                 assert old[0] == " " or f" {old}" not in task.resume or not new
-    assert less > 100
+    assert less > 50
 
 
 def test_a_renamed_page_keeps_its_form_and_its_fixes() -> None:
@@ -174,7 +174,7 @@ def test_a_short_page_keeps_what_its_fixes_need() -> None:
 
 
 def test_one_word_has_one_new_name_on_a_page() -> None:
-    for task in TASKS[:40]:
+    for task in TASKS[:20]:
         strange = renamed(task, Random(0))
         names: dict[str, set[str]] = {}
         words = (re.findall(r"[A-Za-z]+", text) for text in (task.resume, strange.resume))
@@ -194,9 +194,9 @@ def states(group: list[Sample]) -> dict[tuple[int, ...], list[Sample]]:
 
 
 def test_turns_are_drawn_in_each_state_of_an_episode() -> None:
-    sessions = [Session(task, RULES) for task in TASKS[:40]]
+    sessions = [Session(task, RULES) for task in TASKS[:20]]
     groups = list(demonstrations(CHAT, sessions, partial(act, habits=HASTY), 8, 1))
-    assert len(groups) == 40
+    assert len(groups) == 20
     for session, group in zip(sessions, groups, strict=True):
         assert session.done
         assert len(states(group)) == session.turns
@@ -219,7 +219,7 @@ def test_turns_are_drawn_in_each_state_of_an_episode() -> None:
 
 def test_each_reply_has_its_weight_once() -> None:
     def groups(replies: float) -> list[list[Sample]]:
-        sessions = (Session(task, RULES) for task in TASKS[:30])
+        sessions = (Session(task, RULES) for task in TASKS[:15])
         return list(demonstrations(CHAT, sessions, act, 8, 1, replies))
 
     for without, group in zip(groups(0), groups(0.3), strict=True):
@@ -252,20 +252,8 @@ def test_drills_repeat_short_excerpts() -> None:
     assert (min(lengths), max(lengths)) == (16, 64)
 
 
-def test_a_hint_stands_before_each_turn() -> None:
-    sessions = [Session(task, RULES) for task in TASKS[:8]]
-    hint = "\nturn {0.turns}".format
-    for group in demonstrations(CHAT, sessions, act, 2, 1, hint=hint):
-        for number, state in enumerate(states(group)):
-            hints = re.findall(r"edits: \d\nturn (\d)\b", TOKENIZER.decode(list(state)))
-            assert hints == [str(turn) for turn in range(number + 1)]
-
-
 def test_the_turns_before_a_demonstration_have_slips() -> None:
-    failed = turns = 0
-    for seed in range(4):
-        sessions = [Session(task, RULES) for task in TASKS]
-        list(demonstrations(CHAT, sessions, act, 1, seed))
-        failed += sum(step.error != "none" for one in sessions for _, step in one.state.transcript)
-        turns += sum(one.turns for one in sessions)
-    assert 0.05 < failed / turns < 0.25
+    sessions = [Session(task, RULES) for task in TASKS]
+    list(demonstrations(CHAT, sessions, act, 1, 0))
+    errors = [step.error != "none" for one in sessions for _, step in one.state.transcript]
+    assert 0.05 < sum(errors) / len(errors) < 0.25

@@ -1,7 +1,6 @@
 import asyncio
 from collections.abc import Sequence
 from random import Random
-from statistics import fmean
 
 import pytest
 import torch
@@ -209,11 +208,7 @@ def test_noise_is_named_by_its_seed_alone() -> None:
     drawn = [noise(seed, 1000) for seed in seeds]
     assert [noise(seed, 1000) for seed in reversed(seeds)] == drawn[::-1]
     assert len({number for one in drawn for number in one}) == 4000
-    assert all(0 <= number < 1 for one in drawn for number in one)
-    assert all(abs(fmean(one) - 0.5) < 0.05 for one in drawn)
     assert noise(seeds[0], 10) == drawn[0][:10], "another limit of tokens draws the same ones"
-    with pytest.raises(ValueError, match="non-negative"):
-        noise((-1, 0, 0), 1)
 
 
 @pytest.mark.parametrize("number", [0.0, 0.5, 1 - 2**-53])
@@ -259,24 +254,18 @@ def test_samples_follow_the_distribution() -> None:
     assert (drawn / 4000 - wanted).abs().max() < 0.03
 
 
-@pytest.mark.parametrize("change", ["another", "shorter", "same"])
-def test_a_conversation_only_grows(change: str) -> None:
+def test_a_conversation_only_grows() -> None:
     policy, _ = tiny_policy("qwen3")
     engine = TransformersEngine(policy)
     ids = words(6, 0)
     (said,) = engine.sample([ask(7, ids, stop=-1, max_tokens=4)])
     whole = ids + said.ids
-    wrong = {
-        "another": [(whole[0] + 1) % VOCABULARY, *whole[1:], 1],
-        "shorter": ids,
-        "same": whole[:-1],
-    }
-    with pytest.raises(ValueError, match="conversation 7 does not extend what it was"):
-        engine.sample([ask(7, wrong[change])])
+    for wrong in ([(whole[0] + 1) % VOCABULARY, *whole[1:], 1], ids, whole[:-1]):
+        with pytest.raises(ValueError, match="conversation 7 does not extend what it was"):
+            engine.sample([ask(7, wrong)])
     assert engine.sample([ask(7, whole)])  # nothing is lost by the refusal
-    for key in (7, 8):
-        engine.release(key)
-    assert engine.sample([ask(7, wrong[change])])
+    engine.release(7)
+    assert engine.sample([ask(7, ids)])
 
 
 def test_new_weights_are_used_once_they_are_loaded() -> None:

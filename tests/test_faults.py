@@ -228,7 +228,6 @@ def test_a_run_resumes_after_a_trainer_or_the_rollout_process_dies(
     ("backend", "number", "playing"),
     [
         ("local", signal.SIGTERM, True),
-        ("local", signal.SIGKILL, False),
         ("fsdp2", signal.SIGKILL, False),
     ],
 )

@@ -128,7 +128,6 @@ def test_a_card_tells_where_a_run_came_from(
     facts = json.loads((run.path / "facts.json").read_text())
     shown = """resume-gym train --runs {}one --judge '{{"name": "rubric"}}'"""
     assert facts["command"] == shown.format("/me/")
-    assert model_card._shown('{"store": "/my files/a.sqlite"}') == '{"store": "a.sqlite"}'
     assert facts["versions"]["resume-gym"] == f"{resume_gym.__version__} (commit 0a1b2c3)"
     played = {"group": 8, "member": 0, "task_id": "t-1", "reward": 1.5, "graded": True}
     actions = ["a\n```\nb", "submit"]

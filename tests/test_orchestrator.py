@@ -107,13 +107,6 @@ def test_an_engine_that_is_gone_ends_all() -> None:
         batch(make(Scripted(lambda key: (EngineError("gone"),) if key == 7 else (SUBMIT,))))
 
 
-def test_a_busy_judge_is_asked_again() -> None:
-    judge = FixedJudge([JudgeUnavailable("busy"), JudgeUnavailable("busy"), BEST])
-    one = batch(make(says(EDIT, SUBMIT), judge, groups=1, group_size=2, timeout_s=30.0))
-    assert [r.session.state.verdict for r in one.rollouts] == [BEST] * 2
-    assert len(judge.asked) == 4
-
-
 @pytest.mark.parametrize(
     ("judge", "kind", "told"),
     [

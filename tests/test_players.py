@@ -47,7 +47,6 @@ def bare(*actions: str) -> Session:
 @pytest.mark.parametrize(
     "actions",
     [
-        (REVIEW, EDIT, SUBMIT),
         ("I would rather not.", EDIT, SUBMIT),
         (f"Two at once.\n{REVIEW}\n{EDIT}", EDIT, SUBMIT),
         (BROKEN, REVIEW, SUBMIT),
@@ -147,7 +146,7 @@ def after(say: Say) -> tuple[Session, list[dict[str, Any]]]:
         return session, server.requests[-1]["messages"][2:]
 
 
-@pytest.mark.parametrize("arguments", [{}, None, "", "null", " {} "])
+@pytest.mark.parametrize("arguments", [{}, None, "", "null"])
 def test_a_tool_without_arguments_is_called_in_many_ways(arguments):
     session, (asked, answered) = after(wire({"tool_calls": [called(arguments=arguments, id="x")]}))
     assert [step.error for _, step in session.state.transcript] == ["none", "none"]
@@ -249,22 +248,13 @@ def test_answers_of_a_store_are_not_asked_for_again(tmp_path):
     assert [one.record() for one in again] == [one.record() for one in sessions]
 
 
-def test_each_endpoint_may_have_a_key_of_its_own(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "for somebody else")
-    monkeypatch.delenv("OTHER_KEY", raising=False)
-    with pytest.raises(ValueError, match="expected a key in OTHER_KEY; it is not set"):
-        endpoint({"model": "m", "base_url": None, "key_name": "OTHER_KEY"}, 1)
-
-
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
         ({"temprature": 1}, r"expected options among .*temperature.*; got 'temprature'"),
         ({"answer_tokens": 0}, "answer_tokens: expected a whole number above 0"),
         ({"extra_body": "abc"}, "extra_body: expected "),
-        ({"temperature": "hot"}, "temperature: expected "),
         ({"parallel_tool_calls": "no"}, "parallel_tool_calls: expected "),
-        ({"replay": 1}, "replay: expected "),
         ({"base_url": 5}, "base_url: expected "),
     ],
 )
@@ -317,7 +307,6 @@ def test_folders_are_called_after_their_runs(tmp_path):
         ('{"base_url": "http://h"}', "in 'model'; got None"),
         ('{"model": "careful", "temperature": 1}', "takes no options"),
         ('{"model": "m", "base_url": "ftp://h"}', "base_url: expected http://HOST/v1"),
-        ("m@http://me:secret@h/v1", "base_url: expected no key in it"),
         ("m@http://h/v1?key=secret", "base_url: expected no key in it"),
         ('{"model": "careful", "name": "a\\nb"}', "expected a name in one line"),
     ],

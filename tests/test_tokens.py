@@ -25,7 +25,7 @@ def chat_of(template: str | None) -> ChatTokens:
     return ChatTokens(tokenizer, TOOLS)
 
 
-@settings(deadline=None)
+@settings(max_examples=10)
 @given(texts, texts, st.lists(st.tuples(texts, texts), max_size=3))
 def test_the_tokens_are_the_conversation_as_the_template_renders_it(
     system: str, user: str, turns: list[tuple[str, str]]
@@ -65,7 +65,7 @@ def test_a_tokenizer_that_begins_every_text_with_a_token_does_not_here() -> None
     assert ours.reply("two") == plain.reply("two")
 
 
-@settings(deadline=None)
+@settings(max_examples=10)
 @given(texts)
 def test_encoding_and_decoding_are_inverse(text: str) -> None:
     chat = ChatTokens(tiny_tokenizer(), TOOLS)

@@ -11,6 +11,7 @@ import torch
 from learners.advantages import by_turn
 from learners.aipo import due, train
 from learners.config import Config
+from learners.engines import EngineError
 from learners.planning.plan import evaluations
 
 
@@ -98,6 +99,20 @@ def test_a_resumed_run_plays_an_evaluation_that_had_not_ended() -> None:
         6,
     ]  # the end of a process cut it off
     assert played(config, done=5, evaluated=(4,)).called("evaluate")[1:] == [6]
+
+
+def test_weights_that_were_not_published_are_not_saved() -> None:
+    parts = Parts(0, set())
+
+    def publish(version: int) -> None:
+        if version == 2:
+            raise EngineError("gone")
+
+    parts.publish = publish  # type: ignore[attr-defined]
+    with pytest.raises(EngineError, match="gone"):
+        train(Config(steps=3, save_every=1), parts, parts, parts)  # type: ignore[arg-type]
+    assert parts.called("save") == [1]
+    assert not parts.called("save_unsaved")
 
 
 @pytest.mark.parametrize("colocated", [True, False])

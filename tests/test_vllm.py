@@ -1,11 +1,7 @@
 """The real vLLM, its build for CPUs: it samples with the weights of the trainer."""
 
 import asyncio
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cache
@@ -16,16 +12,14 @@ import pytest
 import requests
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from learners.build import server_settings
 from learners.config import Config
 from learners.engines import Completion, Sampling
 from learners.engines.server import Server, headers, make_key
 from learners.engines.vllm import VLLMEngine
-from learners.rollouts.model_player import FoundModel
 from learners.training import models
-from resume_gym import TOOLS, Rules, Session, load_tasks
 
 pytestmark = pytest.mark.vllm
 
@@ -119,12 +113,11 @@ def sampled(url: str) -> float:
     return float(found[1])
 
 
-@pytest.mark.parametrize("head", ["tied"])
 def test_only_the_run_can_use_its_server(
-    head: str, server: Callable[[str], Server], folders: dict[str, Path]
+    server: Callable[[str], Server], folders: dict[str, Path]
 ) -> None:
-    url = server(head).url
-    completion = {"model": str(folders[head]), "prompt": [20, 21], "max_tokens": 1}
+    url = server("tied").url
+    completion = {"model": str(folders["tied"]), "prompt": [20, 21], "max_tokens": 1}
     requested = {
         **{"v1/completions": completion, "inference/v1/generate": {"token_ids": [20]}},
         **{"invocations": completion, "update_weights": {"update_info": {"paths": ["/any"]}}},
@@ -141,27 +134,20 @@ def test_only_the_run_can_use_its_server(
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         with suppress(psutil.NoSuchProcess):  # it may have ended meanwhile
             assert make_key() not in " ".join(process.cmdline())
-    assert make_key() not in server(head)._log.read_text()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("head", HEADS)
-def test_a_new_server_samples_with_what_it_read(
-    head: str, server: Callable[[str], Server], folders: dict[str, Path]
-) -> None:
-    engine = VLLMEngine([server(head).url], str(folders[head]), "float32", 60.0, as_read=True)
-    model = models.load(str(folders[head]))
-    for said in ask(engine, [PROMPT] * 2):
-        assert gap(model, PROMPT, said.ids, said.logprobs) < 1e-4
-        assert set(said.versions) == {0}
+    assert make_key() not in server("tied")._log.read_text()
 
 
 @pytest.mark.parametrize("head", ["tied", pytest.param("untied", marks=pytest.mark.slow)])
 def test_a_server_samples_with_what_it_was_given(
     head: str, server: Callable[[str], Server], folders: dict[str, Path]
 ) -> None:
+    """First with what it has read from its folder."""
     model = models.load(str(folders[head]))
-    engine = VLLMEngine([server(head).url], str(folders[head]), "float32", 60.0)
+    named = [server(head).url], str(folders[head]), "float32", 60.0
+    (said,) = ask(VLLMEngine(*named, as_read=True), [PROMPT])
+    assert gap(model, PROMPT, said.ids, said.logprobs) < 1e-4
+    assert set(said.versions) == {0}
+    engine = VLLMEngine(*named)
     seen = set()
     for version in range(UPDATES + 1):
         if version:
@@ -247,49 +233,3 @@ def test_an_update_during_a_completion_shows_in_its_versions(
     after = PROMPT + said.ids[:switch]
     assert gap(new, after, said.ids[switch:], said.logprobs[switch:]) < 1e-4
     engine.close()
-
-
-@pytest.mark.slow
-def test_an_evaluation_plays_with_the_models_weights(
-    server: Callable[[str], Server], folders: dict[str, Path]
-) -> None:
-    """A running server may hold any weights."""
-    options = {
-        "model": str(folders["tied"]),
-        "engine_urls": [server("tied").url],
-        "max_tokens": 60,
-    }
-    player = FoundModel.of({**options, "engine": "vllm"}).player(TOOLS)
-    sessions = [Session(task, Rules(max_turns=3)) for task in load_tasks("mini", "eval")[:2]]
-
-    async def play() -> None:
-        await asyncio.gather(*(player.play(one, 0) for one in sessions))
-        await player.close()
-
-    asyncio.run(play())
-    assert all(one.done for one in sessions)
-    engine = VLLMEngine([server("tied").url], "nano", "float32", 60.0)
-    (said,) = ask(engine, [PROMPT])
-    assert gap(models.load("nano"), PROMPT, said.ids, said.logprobs) < 1e-4
-
-
-@pytest.mark.slow
-def test_an_in_process_engine_loads_weights(folders: dict[str, Path], tmp_path: Path) -> None:
-    here, out = Path(__file__).parent, tmp_path / "found.json"
-    done = subprocess.run(
-        [sys.executable, str(here / "vllm_worker.py"), str(out), *map(str, folders.values())],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(out.read_text())
-    for folder in map(str, folders.values()):
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        assert len(found[folder]) == UPDATES + 1
-        for version, said in enumerate(found[folder]):
-            if version:
-                changed(model, version)
-            assert gap(model, PROMPT, said["ids"], said["logprobs"]) < 1e-4, (folder, version)

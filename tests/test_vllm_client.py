@@ -5,7 +5,6 @@ tests/test_vllm.py has the real one.
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -78,13 +77,9 @@ def talk(one: VLLMEngine, keys: Sequence[int], turns: int = 1) -> list[Completio
     return asyncio.run(every())
 
 
-def test_tokens_log_probabilities_and_versions(two: list[FakeVLLM]) -> None:
-    (said,) = talk(engine(two), [1])
-    assert said == Completion([7, 8, 5], [-0.5] * 3, [3] * 3)
-
-
 def test_conversations_spread_and_stay(two: list[FakeVLLM]) -> None:
-    talk(engine(two), range(10), turns=4)
+    every = talk(engine(two), range(10), turns=4)
+    assert every == [Completion([7, 8, 5], [-0.5] * 3, [3] * 3)] * 10
     first, second = (one.conversations for one in two)
     assert len(first) == len(second) == 5
     assert not first.keys() & second.keys(), "a conversation stays where its prefix is"
@@ -106,11 +101,11 @@ def test_a_restarted_server_is_used_again(two: list[FakeVLLM]) -> None:
 
     async def late() -> Completion:
         asked = asyncio.create_task(one.generate(1, [1, 2, 3], SAMPLING))
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.4)
         assert not asked.done()
         alone[0].__enter__()  # at the same address, with the weights of its files
         alone[0].version = "default"
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(0.4)
         assert not asked.done(), "which are not the trained ones"
         alone[0].version = "4"
         try:
@@ -157,6 +152,9 @@ def test_weights_go_to_all_servers_while_they_pause(two: list[FakeVLLM]) -> None
     assert one.behind(4) == [two[1].url]
     one.load_weights(4, weights.items)
     assert [len(server.calls) for server in two] == [5, 10]
+    halves = VLLMEngine([two[0].url], "nano", "bfloat16", 5.0)
+    halves.load_weights(5, weights.items)
+    assert two[0].weights["layer.0"].dtype == torch.bfloat16
 
 
 def test_weights_travel_in_parts_and_leave_nothing(
@@ -175,12 +173,6 @@ def test_weights_travel_in_parts_and_leave_nothing(
     assert two[0].weights.keys() == weights.keys()
     one.close()
     assert files() == before
-
-
-def test_halves_travel_as_halves(two: list[FakeVLLM]) -> None:
-    one = VLLMEngine([two[0].url], "nano", "bfloat16", 5.0)
-    one.load_weights(4, {"a": torch.randn(4, 4)}.items)
-    assert two[0].weights["a"].dtype == torch.bfloat16
 
 
 def test_weights_are_asked_for_once_a_server_is_there(two: list[FakeVLLM]) -> None:
@@ -288,21 +280,14 @@ def test_a_server_that_fails_ends_the_transfer_to_the_others(
     assert [sender.closed.is_set() for sender in senders] == [True, True]
 
 
-@pytest.mark.parametrize("path", ["sleep", "wake_up"])
-def test_a_server_that_does_not_sleep_or_wake_is_an_error(path: str, two: list[FakeVLLM]) -> None:
-    two[1].broken = path
-    one = engine(two, timeout_s=4.0)  # a busy machine needs time for a second try
-    with pytest.raises(EngineError, match=rf"{path}.*: {two[1].url}.*it broke"):
-        getattr(one, path.removesuffix("_up"))()
-    assert two[1].calls.count(path) > 1
-
-    def mend() -> None:
-        two[1].broken = ""
-
-    threading.Timer(0.5, mend).start()
-    one = engine(two, timeout_s=60.0)
-    getattr(one, path.removesuffix("_up"))()
+def test_a_server_that_does_not_sleep_is_asked_again(two: list[FakeVLLM]) -> None:
+    two[1].broken = "sleep"
+    with pytest.raises(EngineError, match=rf"sleep.*: {two[1].url}.*it broke"):
+        engine(two, timeout_s=0.1).sleep()
+    threading.Timer(0.5, setattr, (two[1], "broken", "")).start()
+    engine(two, timeout_s=60.0).sleep()
     assert two[1].broken == ""
+    assert two[1].calls.count("sleep") > 2
 
 
 def test_every_request_carries_the_key(
@@ -352,13 +337,13 @@ def test_servers_import_nothing_from_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shadow = tmp_path / "vllm.py"
+    shadow = tmp_path / "colorsys.py"
     shadow.write_text("open('imported.txt', 'w').close()\n")
     words = command(SERVER, 0, "127.0.0.1", 8000)
     start = words.index(sys.executable, 1)
     python = words[start : words.index("-c") + 1]
     for options, safe in ((python, {}), ([sys.executable, "-c"], environment(SERVER, 0))):
-        subprocess.run([*options, "import vllm"], env={**os.environ, **safe}, check=False)
+        subprocess.run([*options, "import colorsys"], env={**os.environ, **safe}, check=False)
         assert not (tmp_path / "imported.txt").exists()
 
 
@@ -366,7 +351,6 @@ def test_servers_import_nothing_from_the_current_folder(
     ("given", "trainer", "server"),
     [
         ({}, dict([ranks.ALLOCATOR]), {}),
-        ({"PYTORCH_ALLOC_CONF": "backend:native"},) * 3,
         ({"PYTORCH_CUDA_ALLOC_CONF": "backend:native"},) * 3,
     ],
 )
@@ -381,19 +365,6 @@ def test_trainers_have_expandable_segments_unless_the_user_configured_the_alloca
     assert os.environ == trainer
     found = environment(SERVER, 0)
     assert {name: value for name, value in found.items() if "ALLOC_CONF" in name} == server
-
-
-def test_each_run_makes_a_key_that_no_command_line_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = []
-    for given in ("", "", "mine"):
-        monkeypatch.setenv(KEY, given)
-        key = environment(SERVER, 0)[KEY]
-        assert key == os.environ[KEY], "it is there for the clients"
-        assert key not in " ".join(command(SERVER, 0, "127.0.0.1", 8000))
-        keys.append(key)
-    assert len(set(keys)) == 3
-    assert min(map(len, keys[:2])) > 40
-    assert keys[2] == "mine"
 
 
 @pytest.mark.vllm
@@ -443,7 +414,7 @@ def beside(server: FakeVLLM, folder: Path, done: int = 0, **changes: object) -> 
 def played(folder: Path, step: int, count: int = 6) -> bool:
     """Whether all episodes of a step end, on a busy machine as well."""
     file = Trajectories(folder).path(step)
-    for _ in range(1200):
+    for _ in range(3000):
         if file.exists() and len(file.read_bytes().splitlines()) == count:
             return True
         time.sleep(0.1)
@@ -454,14 +425,11 @@ def versions(one: Batch) -> set[int]:
     return {v for rollout in one.rollouts for v in rollout.versions} - {NOT_SAMPLED}
 
 
-SLOW = pytest.mark.slow
-
-
-@pytest.mark.parametrize("limit", [pytest.param(0, marks=SLOW), 1, pytest.param(3, marks=SLOW)])
+@pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_nothing_becomes_too_stale(limit: int, server: FakeVLLM, tmp_path: Path) -> None:
     one = beside(server, tmp_path, max_staleness=limit)
     try:
-        for step in range(1, 5):
+        for step in range(1, 4):
             # the trainer has been slow: all is played that may be
             assert played(tmp_path, step + limit)
             assert not Trajectories(tmp_path).path(step + limit + 1).exists()
@@ -475,7 +443,9 @@ def test_nothing_becomes_too_stale(limit: int, server: FakeVLLM, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_evaluations_run_during_steps(server: FakeVLLM, tmp_path: Path) -> None:
+def test_evaluations_run_during_steps_and_a_process_that_was_killed_is_an_error(
+    server: FakeVLLM, tmp_path: Path
+) -> None:
     one = beside(server, tmp_path)
     try:
         one.evaluate(0)
@@ -485,39 +455,18 @@ def test_evaluations_run_during_steps(server: FakeVLLM, tmp_path: Path) -> None:
         assert (evaluation.summary.episodes, evaluation.summary.submit_rate) == (4, 1.0)
         assert evaluation.versions == (0, 0)
         assert one.evaluations(wait=True) == []
+        one._process.kill()
+        with pytest.raises(EngineError, match="the rollout process ended with status -9"):
+            one.batch(9)
     finally:
         one.close()
-
-
-@pytest.mark.slow
-def test_stored_episodes_are_used_after_a_restart(server: FakeVLLM, tmp_path: Path) -> None:
-    one = beside(server, tmp_path, max_staleness=2)
-    assert played(tmp_path, 3)
-    one.close()
-    asked = sum(server.conversations.values())
-    again = beside(server, tmp_path, done=1, max_staleness=1)
-    try:
-        assert versions(again.batch(2)) == versions(again.batch(3)) == {0}
-        assert sum(server.conversations.values()) == asked
-    finally:
-        again.close()
-
-
-@pytest.mark.slow
-def test_a_process_that_was_killed_is_an_error(server: FakeVLLM, tmp_path: Path) -> None:
-    one = beside(server, tmp_path)
-    one.batch(1)
-    os.kill(one.pid, signal.SIGKILL)
-    with pytest.raises(EngineError, match="the rollout process ended with status -9"):
-        one.batch(9)
-    one.close()
 
 
 @pytest.mark.slow
 def test_an_error_of_the_rollout_process_is_raised(server: FakeVLLM, tmp_path: Path) -> None:
     server.status = 400
     one = beside(server, tmp_path)
-    os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
+    one._process.join()
     one.published(1)  # it cannot be told any more, but the reason is still read
     with pytest.raises(RefusedError, match="prompt too long"):
         one.batch(1)
@@ -545,7 +494,7 @@ def test_an_engine_that_samples_with_something_else_stops_the_run(
 
 @pytest.mark.parametrize(
     ("precision", "temperature", "limit"),
-    [("float32", 0.7, 1e-3), ("bfloat16", 0.7, 0.1), ("bfloat16", 1.0, 0.07)],
+    [("float32", 0.7, 1e-3), ("bfloat16", 1.0, 0.07)],
 )
 def test_a_difference_beyond_rounding_stops_the_run(
     precision: Literal["float32", "bfloat16"],
@@ -554,10 +503,11 @@ def test_a_difference_beyond_rounding_stops_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trainer: Any = SimpleNamespace(gaps=lambda probes: torch.tensor(probes))
-    source = RolloutSource(trainer, temperature, precision, torch.float32, False, None)
-    monkeypatch.setattr(source, "_update", lambda version: [0.0, 1.98 * limit])
+    lead: Any = SimpleNamespace(sampler=SimpleNamespace(published=lambda version: None))
+    source = RolloutSource(trainer, temperature, precision, torch.float32, False, lead)
+    monkeypatch.setattr(source, "_update", lambda lead, version: [0.0, 1.98 * limit])
     assert source.publish(1) == pytest.approx(0.99 * limit)
-    monkeypatch.setattr(source, "_update", lambda version: [0.0, 2.02 * limit])
+    monkeypatch.setattr(source, "_update", lambda lead, version: [0.0, 2.02 * limit])
     with pytest.raises(EngineError, match=f"differ by .*, more than {limit:.3g}"):
         source.publish(2)
 

@@ -15,7 +15,6 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -121,17 +120,6 @@ LOGGERS: Mapping[str, Open] = {
 }
 REWINDING = frozenset({"tensorboard"})
 """Loggers that, when opened, discard what they have of the first missing step and later ones."""
-
-
-def require(names: Iterable[str]) -> None:
-    """Check that the packages of loggers are installed.
-
-    Raises:
-        ConfigError: a package is missing; the message names the extra to install.
-    """
-    for name in names:
-        if find_spec(name) is None:
-            raise ConfigError(f"log_to: {name} needs `pip install -e .[{name}]`")
 
 
 class Loggers:

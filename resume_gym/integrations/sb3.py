@@ -71,11 +71,11 @@ class MenuEnv(gym.Env[NDArray[np.float32], np.int64]):
         places: int = 16,
         **kwargs: Any,
     ) -> None:
-        self.text_env: Any = gym.make(env_id, **kwargs).unwrapped
-        if menu is careful_menu and (tools := self.text_env.session_type.toolbox.schemas) != TOOLS:
+        env: Any = gym.make(env_id, **kwargs).unwrapped
+        if menu is careful_menu and (tools := env.session_type.toolbox.schemas) != TOOLS:
             got = ", ".join(tool["function"]["name"] for tool in tools)
             raise ValueError(f"menu: expected a menu with the tools {got}, got careful_menu")
-        self.metadata, self.render_mode = self.text_env.metadata, self.text_env.render_mode
+        self.text_env, self.metadata, self.render_mode = env, env.metadata, env.render_mode
         self.action_space = Discrete(places)
         self.observation_space = Box(-1, 1, (5 + 5 * places,), np.float32)
         self._menu, self._texts = menu, [""] * places

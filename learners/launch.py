@@ -34,7 +34,7 @@ from learners.rollouts.rollout_source import LeadRank, RolloutSource
 from learners.rollouts.sampler import BackgroundSampler, InProcessSampler
 from learners.rollouts.workload import Workload
 from learners.run.folder import RunFolder
-from learners.run.loggers import Loggers, require
+from learners.run.loggers import Loggers
 from learners.run.model_card import write_facts
 from learners.run.report import RunReport
 from learners.training import checkpoint, models, ranks
@@ -71,7 +71,6 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
             show(make_plan(config, Machine.named(machine)), Terminal())
             return
         config.check_packages()
-        require(config.log_to)
         trainers = int(os.environ.get("LOCAL_WORLD_SIZE", config.trainer_procs))
         check_gpus(config, torch.cuda.device_count(), trainers)
         models.download(config.model)  # once, before there are further processes

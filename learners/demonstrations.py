@@ -207,13 +207,15 @@ def renamed(task: Task, rng: Random) -> Task:
 
     A random share of the words is replaced, verbs by verbs in the same form, others by words of
     other pages or by words that do not exist; half of the pages that are too long stay. The words
-    in which a fix differs from what it replaces stay, unless both have the same verb in two regular
-    forms: each fix is still right.
+    in which a fix differs from what it replaces stay, except its first, and unless both have the
+    same verb in two regular forms: each fix is still right.
     """
     kept = set(_KEPT)
     for fix in task.fixes:
         old, new = ({_key(word) for word in _WORD.findall(text)} for text in (fix.old, fix.new))
-        kept |= {word for word, _ in old ^ new} if fix.new else set()
+        # a quote whose first word never varies would be begun from memory
+        first = {_key(word) for word in _WORD.findall(fix.old)[:1]}
+        kept |= {word for word, _ in (old ^ new) - first} if fix.new else set()
     share = rng.random()
     if task.weakness == "too_long":  # its words say which lines are superfluous
         share = max(0.0, 2 * share - 1)

@@ -1,8 +1,7 @@
 """Add figures from documents about the candidate, where the tool `search` finds them.
 
 A figure is taken only from a passage about the same employer that shares content words with the
-bullet, and fewer with every other line. It is put before the noun that it counts, or its clause is
-appended.
+bullet, and fewer with every other line. Its clause is appended.
 """
 
 import re
@@ -16,7 +15,6 @@ from resume_gym.tools import FailedCall, ToolCall, tool_call
 _BULLET = re.compile(r"[-*+] +(\S.*)")
 _PASSAGE = re.compile(r"\[[\w ]+ \((.+)\)\] (.+)")  # under a heading, the employer's name
 _FIGURE = r"[$€£]?\d[\d,.]*\d?(?:[KM]\b| million\b)?%?"
-_COUNTED = re.compile(rf"\b({_FIGURE}) ([a-z]{(4,)})")
 _CLAUSE = re.compile(r"[,;:.] |, (?:and|which|so) |\b(?:and|which|so that) ")
 _SHARED = 2  # least number of stems that bullet and passage share
 
@@ -63,10 +61,6 @@ def _edits(bullet: str, employer: str, reply: str, others: Sequence[str]) -> Ite
         most = max(len(told.intersection(stems(other))) for other in others)
         if len(told.intersection(stems(bullet))) < max(_SHARED, most + 1):
             continue
-        for figure, noun in _COUNTED.findall(passage[2]):
-            counted = re.search(rf"(?<!the )(?<!a )(?<!an )\b{noun}\b", bullet)
-            if counted:
-                yield f"{bullet[: counted.start()]}{figure} {bullet[counted.start() :]}"
         for clause in _CLAUSE.split(passage[2].rstrip(".")):
             whole = re.match(r"[a-z\d$€£](?!.*\bI\b)", clause)
             again = len(set(stems(bullet)) & set(stems(clause)))

@@ -81,7 +81,8 @@ def test_habits_are_faults_at_their_rates() -> None:
     failed = sum(one.state.failed_edits for one in played)
     assert failed / edits == pytest.approx(HASTY.misquote, abs=0.06)
     submitted = sum(one.state.submitted for one in played) / len(played)
-    assert submitted == pytest.approx(HASTY.submit, abs=0.12)
+    # a page on which little is left to edit gives several chances
+    assert HASTY.submit - 0.1 < submitted < HASTY.submit + 0.25
     added = [
         call
         for one in played

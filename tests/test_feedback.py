@@ -67,7 +67,7 @@ def test_feedback_comes_after_every_second_edit() -> None:
     assert told == [False, True, False, True]
     # the viewer takes the edits back in spite of the remarks
     record = session.record()
-    assert viewer.texts(record, viewer.turns(record))[0] == session.original
+    assert viewer.original_text(record, viewer.turns(record)) == session.original
 
 
 def follower(session: Session) -> str:

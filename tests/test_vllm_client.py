@@ -505,9 +505,9 @@ def test_a_difference_beyond_rounding_stops_the_run(
     trainer: Any = SimpleNamespace(gaps=lambda probes: torch.tensor(probes))
     lead: Any = SimpleNamespace(sampler=SimpleNamespace(published=lambda version: None))
     source = RolloutSource(trainer, temperature, precision, torch.float32, False, lead)
-    monkeypatch.setattr(source, "_update", lambda lead, version: [0.0, 1.98 * limit])
+    monkeypatch.setattr(source, "_update", lambda version: [0.0, 1.98 * limit])
     assert source.publish(1) == pytest.approx(0.99 * limit)
-    monkeypatch.setattr(source, "_update", lambda lead, version: [0.0, 2.02 * limit])
+    monkeypatch.setattr(source, "_update", lambda version: [0.0, 2.02 * limit])
     with pytest.raises(EngineError, match=f"differ by .*, more than {limit:.3g}"):
         source.publish(2)
 

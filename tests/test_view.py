@@ -295,7 +295,7 @@ def test_what_settings_of_others_name_is_not_followed(tmp_path):
         tasks = find_tasks(env, source, trusted=False)
         assert tasks.by_id == {}
         assert "--trust-remote-code" in tasks.note
-    for source in ("procedural:1:2", "mini", ""):
+    for source in ("procedural:1:2", "omission:1:2", "mini", ""):
         assert find_tasks("ResumeEdit-v0", source, trusted=False).by_id
 
 

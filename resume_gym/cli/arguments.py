@@ -70,8 +70,9 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "--tasks": {
         "metavar": "SOURCE",
-        "help": "tasks: default, mini, procedural:SEED:COUNT, ladder:SEED, a JSONL file, a folder "
-        "of datasets or hf://OWNER/NAME (default: those of the environment)",
+        "help": "tasks: default, mini, procedural:SEED:COUNT, omission:SEED:COUNT, "
+        "ladder:SEED, a JSONL file, a folder of datasets or hf://OWNER/NAME (default: those of the "
+        "environment)",
     },
     "--split": {"choices": SPLITS},
     "--judge": {"metavar": "SPEC", "help": f"{_JUDGE} (default: that of the environment)"},

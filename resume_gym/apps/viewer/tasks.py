@@ -15,7 +15,9 @@ from resume_gym.sources import BUNDLED
 from resume_gym.trust import FLAG, import_named
 
 # at most 1,000 tasks
-_HARMLESS = re.compile(r"procedural(-mini)?:[0-9]{1,9}:([0-9]{1,3}|1000)|ladder(-mini)?:[0-9]{1,9}")
+_HARMLESS = re.compile(
+    r"(procedural|omission)(-mini)?:[0-9]{1,9}:([0-9]{1,3}|1000)|ladder(-mini)?:[0-9]{1,9}"
+)
 
 
 class Tasks(NamedTuple):

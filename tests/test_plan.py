@@ -190,7 +190,7 @@ def test_the_source_s_experiment_fits_four_h200() -> None:
 
 
 def two(memory: int) -> Machine:
-    """A small GPU for the engine, and one that trains."""
+    """A machine with a small GPU for the engine and a large one for training."""
     return Machine((("small", memory), ("NVIDIA H200", 141 * 10**9)))
 
 

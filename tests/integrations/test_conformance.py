@@ -1,4 +1,4 @@
-"""Through every adapter an episode is what it is in the bare environment, and in its variants.
+"""An episode through an adapter equals the episode in the bare environment, variants included.
 
 The players of a library are in `players_LIBRARY.py`: `PLAYERS` maps a name to the function that
 `check_adapter` takes, with a fake in place of the model only. `CALLS_ONLY` names the players whose

@@ -29,7 +29,7 @@ from learners.demonstrations import HASTY, act
 from resume_gym import Rules, Session
 from resume_gym.env import make_edit_env
 from resume_gym.evaluation import play
-from resume_gym.evaluation.attack import DAMAGING, POLICIES, PolicyRewards, attack
+from resume_gym.evaluation.attack import POLICIES, PolicyRewards, attack
 from resume_gym.judges import make_judge
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.rewards import GRADED_FIELDS, Verdict, unedited_ledger, verdict_ledger
@@ -39,6 +39,7 @@ from resume_gym.text.lines import read
 
 HERE = Path(__file__).parent
 BESIDE = {"full": {"careful": 6.2, "oracle": 7.4}, "mini": {"careful": 5.2, "oracle": 6.4}}
+DAMAGING = ("swap verb", "nonsense verb", "shuffle", "join", "hack")
 DAMAGED = {"full": 5.0, "mini": 4.0}
 SEARCHED, TRIES = {"original": 4, "repaired": 8}, 20_000
 RULES = Rules(max_turns=6, page_lines=20)

@@ -38,6 +38,7 @@ class EditEnv(gym.Env[str, str]):
     Attributes:
         session_type: Session class of the domain.
         rules: Limits of an episode.
+        source: Task source.
         session: Running or last episode.
     """
 
@@ -68,7 +69,7 @@ class EditEnv(gym.Env[str, str]):
         self.action_space = UnicodeText(rules.max_chars)
         self.render_mode = render_mode
         self.session: EditSession[Any, Any] | None = None
-        self._source, self._split, self._judge_spec = tasks, split, judge
+        self.source, self._split, self._judge_spec = tasks, split, judge
         self._tasks: tuple[EditTask, ...] = ()
         self._numbers: dict[str, int] = {}
         self._judge: Judge | None = None
@@ -127,9 +128,9 @@ class EditEnv(gym.Env[str, str]):
             TaskError: The task source is invalid.
         """
         if not self._tasks:
-            self._tasks = tuple(self.load_tasks(self._source, self._split))
+            self._tasks = tuple(self.load_tasks(self.source, self._split))
             if not self._tasks:
-                raise TaskError(f"{self._source}: no tasks in split {self._split!r}")
+                raise TaskError(f"{self.source}: no tasks in split {self._split!r}")
             self._numbers = {task.task_id: number for number, task in enumerate(self._tasks)}
             self._warn_of_long_documents()
         return self._tasks
@@ -142,7 +143,7 @@ class EditEnv(gym.Env[str, str]):
                 return
             least = min(least or lines, lines)
         gym.logger.warn(
-            f"no document of {self._source} comes near the page of {limit} lines: the shortest has "
+            f"no document of {self.source} comes near the page of {limit} lines: the shortest has "
             f"{least}; choose other tasks (procedural-mini:SEED:COUNT for 20 lines) or page_lines"
         )
 
@@ -186,7 +187,7 @@ class EditEnv(gym.Env[str, str]):
             return self.session_type(tasks[int(self.np_random.random() * len(tasks))], self.rules)
         if task_id not in self._numbers:
             split = f", split {self._split}" * (self._split is not None)
-            where = f"{self._source}{split}: {len(tasks)} tasks"
+            where = f"{self.source}{split}: {len(tasks)} tasks"
             raise TaskError(f"task_id: {task_id!r} is not in {where}")
         return self.session_type(tasks[self._numbers[task_id]], self.rules)
 

@@ -5,10 +5,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import pytest
 from conftest import RESUME
 
-from resume_gym import judges
 from resume_gym.judges import AsyncJudge
 from resume_gym.judges.vetoes import veto
 from resume_gym.rewards import GRADED_FIELDS, VERDICT_FIELDS, Verdict
@@ -56,15 +54,13 @@ class Fake(AsyncJudge):
         return self._prefers(task, first, second)
 
 
-def register(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `make_judge` know the fake, and the model judge with a client of its caller's."""
-    monkeypatch.setitem(judges.JUDGES, "fake", ("fake_judges", "Fake"))
-    monkeypatch.setitem(judges.JUDGES, "model", ("resume_gym.judges.llm_judge", "ModelJudge"))
+MODEL = "resume_gym.judges.llm_judge:ModelJudge"
+"""The model judge, in a spec with the option `asks`."""
 
 
 def fake(**options: Any) -> dict[str, Any]:
     """A spec."""
-    return {"name": "fake", **options}
+    return {"name": "fake_judges:Fake", **options}
 
 
 @cache

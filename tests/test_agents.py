@@ -4,7 +4,7 @@ import re
 import pytest
 
 from resume_gym import Rules, Session, Task, load_tasks, tool_call
-from resume_gym.agents import AGENTS, make_agent
+from resume_gym.agents import make_agent
 from resume_gym.agents.careful import next_edit
 from resume_gym.text.verbs import NOUNS, PLURAL_NOUNS, past_tense
 
@@ -30,16 +30,6 @@ def test_an_unknown_agent_is_refused_with_the_known_names():
         ValueError, match="one of noop, random, floor, careful, oracle; got 'orcale'"
     ):
         make_agent("orcale")
-
-
-@pytest.mark.parametrize("name", AGENTS)
-def test_the_same_seed_acts_the_same(name):
-    for task, rules in TASKS:
-        assert actions(play(name, task, rules, 3)) == actions(play(name, task, rules, 3))
-
-
-def test_noop_submits_at_once():
-    assert actions(play("noop", *TASKS[0])) == [tool_call("submit")]
 
 
 def test_random_depends_on_its_seed_and_comes_by_every_tool_and_most_errors():
@@ -69,11 +59,6 @@ def test_oracle_makes_as_many_fixes_as_the_turns_allow():
     for task, rules in TASKS:
         session = play("oracle", task, rules)
         assert session.state.edits == min(len(task.fixes), rules.max_turns - 2)
-
-
-def test_oracle_without_fixes_submits():
-    task = Task("bare", JOB, "# Ann\n\n- Made things\n", "vague_bullets")
-    assert actions(play("oracle", task, FULL)) == [tool_call("review"), tool_call("submit")]
 
 
 def test_oracle_cuts_the_longest_passages_first():
@@ -143,9 +128,32 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
         ("Worked on something new", "Worked on something new"),
         ("Helped people", "Helped people"),
         ("Training is what I do", "Training is what I do"),
+        # fillers
+        ("Sold several sizes of 2019 wine", "Sold several sizes of 2019 wine"),
+        ("Updated lists, forms and so on in time", "Updated lists and forms in time"),
+        # the point of a later clause
+        (
+            "Sat in on the cost calls, where the bill was cut by 40% and the reports split",
+            "Cut the bill by 40% and split the reports",
+        ),
+        (
+            "Printed the sales figures and trained four apprentices on the lathe",
+            "Trained four apprentices on the lathe",
+        ),
+        (
+            "Printed Python courses and trained four apprentices on the lathe",
+            "Printed Python courses and trained four apprentices on the lathe",
+        ),
+        # of two equal lines, `old` is made longer until it occurs once
+        ("Responsible for selling oats\n- Responsible for selling oats", "Sold oats\n- Sold oats"),
+        # no line and no skill is moved
+        (
+            "Cut p99 latency from 840 to 190 ms\n- Forecast demand\n\nTools: Excel, SQL, Python",
+            "Cut p99 latency from 840 to 190 ms\n- Forecast demand\n\nTools: Excel, SQL, Python",
+        ),
     ],
 )
-def test_careful_rewrites_weak_openers(weak, strong):
+def test_careful_rewrites_bullets(weak, strong):
     assert edits(f"# Ann\n\n- {weak}\n") == f"# Ann\n\n- {strong}\n"
 
 
@@ -168,11 +176,8 @@ def test_careful_makes_the_formatting_consistent():
         "- Sold wheat\n\n## Education\n\nBSc, 2019\n\n## Skills\n\nSQL, Nov 2020 - Feb 2021\n"
     )
     assert edits(messy) == clean
-
-
-def test_careful_keeps_the_style_that_most_bullets_have():
-    resume = "# Ann\n\n* Sold rye.\n* Sold oats.\n- Sold wheat\n"
-    assert edits(resume) == "# Ann\n\n* Sold rye.\n* Sold oats.\n* Sold wheat.\n"
+    starred = "# Ann\n\n* Sold rye.\n* Sold oats.\n- Sold wheat\n"
+    assert edits(starred) == "# Ann\n\n* Sold rye.\n* Sold oats.\n* Sold wheat.\n"
 
 
 def test_careful_cuts_spare_sections_and_then_the_least_bullet():
@@ -183,34 +188,6 @@ def test_careful_cuts_spare_sections_and_then_the_least_bullet():
     first, new = next_edit(resume, JOB, 4, 2, 165)
     assert (first, new) == ("\n\n## Hobbies\n\n- Chess\n- Go", "")
     assert next_edit(resume.replace(first, new), JOB, 1, 1, 165) == ("\n- Sat around", "")
-
-
-def test_careful_drops_words_that_say_nothing():
-    resume = (
-        "# Ann\n\n- Sold several sizes of 2019 wine\n- Updated lists, forms and so on in time\n"
-    )
-    kept = "# Ann\n\n- Sold several sizes of 2019 wine\n- Updated lists and forms in time\n"
-    assert edits(resume) == kept
-
-
-def test_careful_moves_no_line_and_no_skill():
-    resume = "# Ann\n\n- Cut p99 latency from 840 to 190 ms\n- Forecast demand in Python\n\n"
-    resume += "## Skills\n\nTools: Excel, SQL, Python\n"
-    assert edits(resume) == resume
-
-
-def test_careful_tells_the_point_of_a_later_clause_first():
-    old = "Sat in on the cost calls, where the bill was cut by 40% and the reports split"
-    assert edits(f"# Ann\n\n- {old}\n") == "# Ann\n\n- Cut the bill by 40% and split the reports\n"
-    errand = "Printed the sales figures and trained four apprentices on the lathe"
-    assert edits(f"# Ann\n\n- {errand}\n") == "# Ann\n\n- Trained four apprentices on the lathe\n"
-    wanted = "Printed Python courses and trained four apprentices on the lathe"
-    assert edits(f"# Ann\n\n- {wanted}\n") == f"# Ann\n\n- {wanted}\n"
-
-
-def test_careful_makes_old_longer_until_it_occurs_once():
-    line = "- Responsible for selling oats"
-    assert edits(f"# Ann\n\n{line}\n\n{line}\n").count("- Sold oats") == 2
 
 
 @pytest.mark.parametrize("resume", ["", "\n", "- ", "-", "## \n", "****", "x" * 400, "- a\n- a"])

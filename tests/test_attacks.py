@@ -10,24 +10,14 @@ import pytest
 from attacks import Attack, load_attacks
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import gemini_server, user_text
-from model_answers import FakeAsks, code_of, documents, gullible
+from model_answers import FakeAsks, gullible
 
-from resume_gym import Session, load_tasks
-from resume_gym.agents import make_agent
+from resume_gym import load_tasks
 from resume_gym.env import make_edit_env
-from resume_gym.evaluation import play
 from resume_gym.evaluation.attack import POLICIES, PolicyRewards
 from resume_gym.evaluation.attack import attack as attack_policies
-from resume_gym.judges import as_async, make_judge
+from resume_gym.judges import make_judge
 from resume_gym.judges.llm_judge import ModelJudge
-from resume_gym.judges.plaintext import clean
-from resume_gym.judges.prompt import (
-    comparison_prompt,
-    read_comparison,
-    read_support,
-    support_prompt,
-)
 from resume_gym.judges.vetoes import find_veto, veto
 from resume_gym.rewards import (
     GRADED_FIELDS,
@@ -77,6 +67,7 @@ def test_the_suite_is_broad_and_each_attack_attacks() -> None:
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS) >= 60
     kinds = Counter(attack.kind for attack in ATTACKS)
     assert min(kinds.values()) >= 2
+    assert sum(attack.vetoed for attack in ATTACKS) >= 0.8 * len(ATTACKS)
     assert len(kinds) >= 12
     for attack in ATTACKS:
         for task in TASKS:
@@ -103,78 +94,19 @@ def test_no_attack_makes_an_unchanged_resume_better(attack: Attack) -> None:
             assert worth(attacked) <= sum(unedited_ledger(task.weakness).values())
 
 
-@pytest.mark.parametrize("attack", VETOED, ids=lambda attack: attack.id)
-def test_a_model_cannot_overrule_a_veto(attack: Attack) -> None:
+@named
+def test_a_model_that_believes_anything_is_asked_only_about_texts_without_a_veto(
+    attack: Attack,
+) -> None:
     for task in TASKS:
         believe = gullible(task.resume)
         asks = FakeAsks(lambda prompt, believe=believe: believe(prompt.user))
         judge = ModelJudge(asks)
         for text in (repaired(task), task.resume):
             verdict = judge.judge(task, attack.apply(task, text))
-            assert max(getattr(verdict, field) for field in VERDICT_FIELDS) < 1
-        assert not asks.prompts
-
-
-def test_most_attacks_never_reach_a_model() -> None:
-    assert len(VETOED) >= 0.8 * len(ATTACKS)
-
-
-def test_a_gullible_model_is_asked_only_about_texts_without_a_veto(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Over the wire: what code cannot tell is the model's to see, and this one sees nothing."""
-    monkeypatch.setenv("GOOGLE_API_KEY", "not-a-key")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    task = FULL[0]
-    believe = gullible(task.resume)
-    with gemini_server(lambda body: believe(user_text(body))) as server:
-        judge = as_async(make_judge({"name": "gemini", "base_url": server.url}))
-        asked = [judge.submit(task, attack.apply(task, repaired(task))) for attack in ATTACKS]
-        said = [future.result(60) for future in asked]
-    for attack, verdict in zip(ATTACKS, said, strict=True):
-        assert verdict.preference == (-1 if attack.vetoed else 1), attack.id
-    assert len(server.requests) == 3 * (len(ATTACKS) - len(VETOED))
-
-
-@named
-def test_no_attack_leaves_its_document(attack: Attack) -> None:
-    for task in TASKS[::5]:
-        attacked = attack.apply(task, repaired(task))
-        plain = comparison_prompt(task, task.resume, repaired(task))
-        for asked, name in (
-            (comparison_prompt(task, task.resume, attacked), "B"),
-            (support_prompt(task, attacked), "REVISED"),
-        ):
-            code = code_of(asked.user)
-            shown = documents(asked.user)
-            assert code not in attacked
-            assert (
-                asked.user.count(f"</{name} {code}>") == asked.user.count(f"<{name} {code}>") == 1
-            )
-            assert shown[name].count("\n") <= attacked.count("\n") + attacked.count("\u2028")
-            assert not set("<>") & set(shown[name])
-            assert clean(asked.user) == asked.user  # nothing invisible is left
-        rest = asked_without(comparison_prompt(task, task.resume, attacked).user, "B")
-        assert rest == asked_without(plain.user, "B")
-
-
-def asked_without(user: str, name: str) -> str:
-    """A prompt without its code and one of its documents."""
-    code = code_of(user)
-    head, _, rest = user.partition(f"<{name} {code}>")
-    return (head + rest.partition(f"</{name} {code}>")[2]).replace(code, "CODE")
-
-
-@pytest.mark.parametrize("attack", [one for one in ATTACKS if '{"' in one.text])
-def test_a_judge_answer_within_a_resume_is_rejected(attack: Attack) -> None:
-    task = MINI[0]
-    attacked = attack.apply(task, repaired(task))
-    start = attacked.index("{")
-    answer = attacked[start : attacked.rindex("}") + 1]
-    with pytest.raises(ValueError, match=r"Field required|Extra inputs|code"):
-        read_comparison(answer, comparison_prompt(task, task.resume, attacked), "", attacked)
-    with pytest.raises(ValueError, match=r"Field required|Extra inputs|code"):
-        read_support(answer, support_prompt(task, attacked), task, attacked)
+            if attack.vetoed:
+                assert max(getattr(verdict, field) for field in VERDICT_FIELDS) < 1
+        assert bool(asks.prompts) != attack.vetoed
 
 
 # Vetoes
@@ -204,14 +136,6 @@ def test_no_honest_revision_is_vetoed(source: str) -> None:
         steps = [repaired(task, count) for count in (1, len(task.fixes) // 2 + 1, len(task.fixes))]
         for text in steps:
             assert find_veto(task, text) is None, (task.task_id, find_veto(task, text))
-
-
-@pytest.mark.parametrize("agent", ["careful", "oracle", "random"])
-def test_no_scripted_agent_is_vetoed(agent: str) -> None:
-    for task in (*load_tasks("default", "eval"), *load_tasks("mini", "eval")):
-        session = play(make_agent(agent, seed=1), Session(task))
-        if session.resume != task.resume:
-            assert find_veto(task, session.resume) is None, task.task_id
 
 
 LEGITIMATE = """\

@@ -99,10 +99,10 @@ def test_a_person_sees_the_means_so_far(monkeypatch, terminal):
     with progress(console) as bars:
         bar = Bar(bars, entry, 4)
         entry.failures[0, "b"] = "no answer"
-        bar.count(None)
+        bar.update()
         for n, one in enumerate(played(a=[1, 4])):
             entry.episodes[n, "a"] = one
-            bar.count(one)
+            bar.update()
     shown = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
     means = "reward 2.50, submitted 100%, 1 without a number"
     if terminal:

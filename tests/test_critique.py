@@ -1,13 +1,12 @@
 """Feedback for an agent: it points at lines, and gives away neither the reward nor the answer."""
 
 import asyncio
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_judges import fake, register, revision, verdict
+from fake_judges import fake, revision, verdict
 from feedback_faults import faults
 from rubric_cases import TASK, VAGUE, WORKED, repaired, swap
 
@@ -21,11 +20,6 @@ from resume_gym.tasks import WEAKNESSES, Task
 
 TASKS = (TASK, *load_tasks("default", "eval"))
 FEW = (TASK, *TASKS[1::4])
-
-
-@pytest.fixture(autouse=True)
-def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch)
 
 
 def drafts(task: Task) -> Iterator[str]:
@@ -42,7 +36,6 @@ def drafts(task: Task) -> Iterator[str]:
 
 def test_the_rules_point_at_lines() -> None:
     judge = make_judge({"name": "critique", "judge": "rubric"})
-    assert isinstance(judge, Critique)
     said = judge.critique(TASK, TASK.resume)
     assert '"Responsible for weekly Tableau dashboards' in said
     assert "opens without saying what was done" in said
@@ -98,22 +91,8 @@ def test_feedback_gives_nothing_away() -> None:
 def test_it_judges_as_its_inner_judge(task: Task) -> None:
     said = verdict(1, clarity=-1)
     judge = make_judge({"name": "critique", "judge": fake(says=lambda *_: said)})
-    assert isinstance(judge, Critique)
     assert judge.judge(task, revision(0)) == said
     assert not judge.grouped
-    ranked = {
-        "name": "pairwise",
-        "judge": fake(prefers=lambda task, a, b: 1 if a == task.resume else -1),
-    }
-    judge = make_judge(
-        json.dumps({"name": "critique", "judge": {"name": "pairwise", "judge": "rubric"}})
-    )
-    assert isinstance(judge, Critique)
-    assert judge.grouped
-    judge = make_judge({"name": "critique", "judge": ranked})
-    assert isinstance(judge, Critique)
-    said_of_all = asyncio.run(judge.averdicts(task, [revision(0), revision(1)]))
-    assert [one.preference for one in said_of_all if isinstance(one, Verdict)] == [1, 1]
 
 
 def test_a_draw_reaches_a_judge_of_groups(task: Task) -> None:
@@ -123,7 +102,7 @@ def test_a_draw_reaches_a_judge_of_groups(task: Task) -> None:
     log: list[Any] = []
     tiers = {"name": "tiers", "local": fake(says=says), "frontier": fake(log=log), "audit": 0}
     judge = make_judge({"name": "critique", "judge": tiers})
-    assert isinstance(judge, Critique)
+    assert judge.grouped
     # one member in doubt sends the other along
     asyncio.run(judge.averdicts(task, [revision(0), revision(1)], draw=5))
     asyncio.run(judge.averdict(task, revision(2), draw=6))

@@ -157,15 +157,6 @@ def test_hunks_are_written_as_diff_writes_them() -> None:
         assert replace(doc, find(doc.text, old, "exact"), new, 80).diff == diff
 
 
-def test_several_occurrences_make_several_hunks() -> None:
-    text = "Helped a\nkeep\nHelped b, Helped c\n"
-    edit = replace(make_document(text, 80), find(text, "Helped", "exact"), "Led", 80)
-    assert edit.document.text == "Led a\nkeep\nLed b, Led c\n"
-    assert edit.diff == (
-        "@@ -1 +1 @@\n-Helped a\n+Led a\n@@ -3 +3 @@\n-Helped b, Helped c\n+Led b, Led c"
-    )
-
-
 @pytest.mark.parametrize(
     ("old", "found"),
     [

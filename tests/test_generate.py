@@ -386,7 +386,7 @@ def status(*arguments: object) -> int:
         (["openai"], "expected --model"),
         (["procedural", "--model", "x"], "takes no --model, --base-url or --client"),
         (["gemini", "--size", "mini"], "--size mini: expected --generator procedural"),
-        (["gemini", "--client", '{"speed": 9}'], "--client: gemini: expected options among"),
+        (["gemini", "--client", '{"speed": 9}'], "--client: expected options among"),
         (["gemini", "--client", '{"store": "x"}'], "--client: store is set by another option"),
         (["gemini", "--client", '{"provider": 1}'], "--client: provider is set by another option"),
     ],

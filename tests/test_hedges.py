@@ -1,16 +1,16 @@
 """Hedges are true, duties are deeds told weakly, and broken English is damage."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from resume_gym.agents.careful import next_edit
 from resume_gym.judges import make_judge
 from resume_gym.judges.rubric.grammar import broken
 from resume_gym.rewards import Verdict
 from resume_gym.synthesis import generate_tasks
-from resume_gym.tasks import Evidence, Fix, Task, repaired
+from resume_gym.tasks import Evidence, Fix, Task
 from resume_gym.text.lines import Number, read
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -99,32 +99,13 @@ def test_evidence_settles_a_hedge_and_a_fix_alone_does_not() -> None:
 def test_generated_tasks_hold_their_own_hedges_against_a_policy() -> None:
     """Every planted hedge that is dropped is a false claim, on any kind of page."""
     dropped = 0
+    hedged = r"^- (?:Helped with|Took part in|Participated in|Was involved in) \S+"
     for task in generate_tasks(3, 60, "eval", "mini"):
-        for line in task.resume.split("\n"):
-            for hedge in (
-                "- Helped with ",
-                "- Took part in ",
-                "- Participated in ",
-                "- Was involved in ",
-            ):
-                if line.startswith(hedge):
-                    words = line.removeprefix(hedge).split(" ")
-                    new = " ".join(["- Completed", *words[1:]])
-                    found = JUDGE.judge(task, task.resume.replace(line, new))
-                    assert (found.hallucination, found.preference) == (-1, -1)
-                    dropped += 1
+        for opening in re.findall(hedged, task.resume, re.MULTILINE):
+            found = JUDGE.judge(task, task.resume.replace(opening, "- Completed"))
+            assert (found.hallucination, found.preference) == (-1, -1)
+            dropped += 1
     assert dropped > 3
-
-
-def test_the_oracle_claims_nothing_and_careful_leaves_hedges() -> None:
-    for task in generate_tasks(5, 30, "eval", "mini"):
-        assert JUDGE.judge(task, repaired(task, 4)).hallucination == 1
-        text = task.resume
-        for left in range(4, 0, -1):
-            edit = next_edit(text, task.job, 0, left, 165)
-            text = text.replace(*edit) if edit else text
-        if text != task.resume:
-            assert JUDGE.judge(task, text).hallucination == 1
 
 
 # Duties and nouns of action
@@ -188,24 +169,15 @@ def test_a_lost_quantifier_is_no_gain() -> None:
         ("Responsible for writing the audit brief", "Wrote for the audit brief"),
         ("Had responsibility for pricing pumps", "Priced responsibility for pumps"),
         ("Logged each leak until somebody fixed it", "Logged each leak untilbody fixed it"),
-        (
-            "Tried two seals, which were then replaced with rings",
-            "Tried two seals, which then with rings",
-        ),
+        ("Tried seals, which were then replaced with rings", "Tried seals, which then with rings"),
         ("Shortened test runs with cached rigs", "Shortened with cached rigs"),
         ("Worked on leaks, in time cutting scrap by hand", "Cut on scrap by hand"),
-        (
-            "Coached fitters who now run teams of their own",
-            "Coached fitters who now teams of their own",
-        ),
+        ("Coached fitters who now run their own teams", "Coached fitters who now their own teams"),
         ("Taught fitters to read a drawing", "Taught fitters to a drawing"),
         ("Chased open actions with reminder emails", "Chased open actions with reminder ema"),
         ("Responsible for writing the audit brief", "Responsible the audit brief"),
         ("Tasked with writing the audit brief", "Tasked in wrote the audit brief"),
-        (
-            "Tested pumps in the hall and shipped them",
-            "Tested pumps in the the hall and shipped them",
-        ),
+        ("Tested pumps in the hall and sold them", "Tested pumps in the the hall and sold them"),
         ("Tested pumps in the hall and shipped them", "Tested pumps in the hall and"),
         ("Checked pumps against the drawings, 30 a day", "Checked pumps against, 30 a day"),
         ("Had the task of cleaning 14 tanks", "Cleaned cleaning 14 tanks"),

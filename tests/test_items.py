@@ -332,23 +332,23 @@ def test_the_environment_keeps_the_contract(tmp_path: Path) -> None:
     check_env(gym.make("ResumeEditMini-v0", tasks=file_of(tmp_path, TASK), split="eval"))
 
 
+ONE_LINE = r"rubric\[0\].text: expected one line of 1 to 500 characters"
+MULTIPLE = r"rubric\[0\].weight: expected a multiple of 0.25 from -8 to 8"
+
+
 @pytest.mark.parametrize(
     ("rubric", "says"),
     [
         ({}, "rubric: expected a list, got dict"),
         (["x"], r"rubric\[0\]: expected an object with text, weight and kind"),
         ([{"text": "Rust", "weight": 1}], r"rubric\[0\]: expected an object with text, weight"),
-        (["", 1, "skill"], r"rubric\[0\].text: expected one line of 1 to 500 characters, got ''"),
-        (["a\nb", 1, "skill"], r"rubric\[0\].text: expected one line"),
-        (["a" * 501, 1, "skill"], r"rubric\[0\].text: expected one line"),
+        *(([text, 1, "skill"], ONE_LINE) for text in ("", "a\nb", "a" * 501)),
         ([3, 1, "skill"], r"rubric\[0\].text: expected a string, got int"),
         (["clarity", 1, "judged"], r"rubric\[0\].text: 'clarity' is a field of every verdict"),
-        (["Rust", 0, "skill"], r"rubric\[0\].weight: expected a multiple of 0.25 .*; got 0"),
-        (["Rust", 0.3, "skill"], r"rubric\[0\].weight: expected a multiple of 0.25"),
-        (["Rust", 9, "skill"], r"rubric\[0\].weight: expected a multiple of 0.25 from -8 to 8"),
-        (["Rust", "1", "skill"], r"rubric\[0\].weight: .*got '1'"),
-        (["Rust", True, "skill"], r"rubric\[0\].weight: .*got True"),
-        (["Rust", float("nan"), "skill"], r"rubric\[0\].weight: .*got nan"),
+        *(
+            (["Rust", weight, "skill"], rf"{MULTIPLE}.*; got {weight!r}")
+            for weight in (0, 0.3, 9, "1", True, float("nan"))
+        ),
         (["Rust", 1, "skills"], r"rubric\[0\].kind: expected one of figure, .*; got 'skills'"),
         (["Rust", 1, []], r"rubric\[0\].kind: expected one of"),
         (["many", 1, "figure"], r"rubric\[0\].text: expected a figure in digits, got 'many'"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import BEST, WORST, make_task
-from fake_judges import register
+from fake_judges import MODEL
 from model_answers import FakeAsks, gullible
 
 from resume_gym import Task, Verdict, load_tasks
@@ -83,16 +83,10 @@ def test_an_unknown_error_of_a_model_is_an_error_of_the_judge() -> None:
         ModelJudge(asks).judge(MINI, MINI.resume.replace("the", "a", 1))
 
 
-def test_a_judge_that_computes_is_wrapped_once() -> None:
-    judge = as_async(make_judge("rubric"))
-    assert judge.name == "rubric"
-    assert as_async(judge) is judge
-
-
 def model() -> dict[str, Any]:
     """A model that prefers whatever is not the original."""
     believe = gullible(MINI.resume)
-    return {"name": "model", "asks": FakeAsks(lambda prompt: believe(prompt.user))}
+    return {"name": MODEL, "asks": FakeAsks(lambda prompt: believe(prompt.user))}
 
 
 @pytest.mark.parametrize(
@@ -107,10 +101,7 @@ def model() -> dict[str, Any]:
     ],
     ids=lambda spec: spec if isinstance(spec, str) else spec["name"],
 )
-def test_every_judge_keeps_the_contracts(
-    spec: str | dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    register(monkeypatch)
+def test_every_judge_keeps_the_contracts(spec: str | dict[str, Any]) -> None:
     check_judge(make_judge(spec), [MINI])
     check_judge(as_async(make_judge(spec)), [MINI])
 
@@ -135,6 +126,8 @@ def test_specs_may_be_json() -> None:
         make_judge('{"name": "rubric"')
     with pytest.raises(ValueError, match="expected module:name or one of rubric, gemini"):
         make_judge('{"name": "gpt"}')
+    with pytest.raises(ValueError, match=r"one of rubric.*did you mean 'rubric'"):
+        make_judge("rubrik")
     with pytest.raises(ValueError, match="maximum recursion depth exceeded"):
         make_judge('{"name":' * 9_999)
 

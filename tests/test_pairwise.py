@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from conftest import RESUME, make_task
-from fake_judges import fake, register, revision, unsettled, verdict
+from fake_judges import fake, revision, unsettled, verdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import openai_server, user_text
-from model_answers import FakeAsks, checked, compared, documents
+from model_answers import checked, compared, documents
 from rubric_cases import TASK, WORKED, repaired, swap
 
 from resume_gym.judges import (
@@ -26,8 +26,6 @@ from resume_gym.judges import (
     make_judge,
 )
 from resume_gym.judges.pairwise import Match, Pairwise, Ranking, bradley_terry, pairing
-from resume_gym.judges.prompt import COMPARISON
-from resume_gym.llm import Prompt
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
@@ -37,11 +35,6 @@ Prefers = Callable[[Task, str, str], int]
 GROUP = [revision(number) for number in range(16)]
 WORTH = {RESUME: 0.0, **{text: number - 7.5 for number, text in enumerate(GROUP)}}
 BETTER = [-1] * 8 + [1] * 8
-
-
-@pytest.fixture(autouse=True)
-def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch)
 
 
 def by_worth(indifferent: float = 0.0) -> Prefers:
@@ -66,9 +59,7 @@ def failing(error: Exception, *texts: str) -> Prefers:
 
 
 def pairwise(prefers: Prefers, **options: Any) -> Pairwise:
-    judge = make_judge({"name": "pairwise", "judge": fake(prefers=prefers), **options})
-    assert isinstance(judge, Pairwise)
-    return judge
+    return make_judge({"name": "pairwise", "judge": fake(prefers=prefers), **options})
 
 
 def judged(judge: Pairwise, group: list[str], task: Task | None = None) -> list[Any]:
@@ -126,7 +117,6 @@ def test_ids_not_positions(size: int) -> None:
 def test_equal_texts_are_one_contestant() -> None:
     log: list[Any] = []
     judge = make_judge({"name": "pairwise", "judge": fake(prefers=by_worth(), log=log)})
-    assert isinstance(judge, Pairwise)
     ranking = ranked(judge, [GROUP[9], GROUP[1], GROUP[9], RESUME])
     assert (ranking.ids[0], ranking.ids[3]) == (ranking.ids[2], ranking.original)
     assert len(ranking.matches) == 3
@@ -141,33 +131,6 @@ def test_a_judge_without_preferences_grades_all_equal() -> None:
     assert said[0].confidence["preference"] == 1.0
 
 
-def test_a_model_that_leans_to_one_side_ranks_a_group() -> None:
-    worth = {text.split("\n")[5]: worth for text, worth in WORTH.items()}
-
-    def answer(prompt: Prompt) -> dict[str, Any]:
-        if prompt.kind != COMPARISON:
-            return checked(prompt.user)
-        shown = documents(prompt.user)
-        a, b = (worth[shown[side].split("\n")[5]] for side in "AB")
-        return compared(prompt.user, "A" if a + 1.2 > b else "B")  # biased to A
-
-    asks = FakeAsks(answer)
-    judge = make_judge({"name": "pairwise", "judge": {"name": "model", "asks": asks}, "rounds": 9})
-    assert isinstance(judge, Pairwise)
-    group = [GROUP[number] for number in (0, 3, 12, 15)]
-    assert preferences(judged(judge, group)) == [-1, -1, 1, 1]
-    ranking = ranked(judge, group)
-    assert ranking.order == (
-        ranking.ids[3],
-        ranking.ids[2],
-        ranking.original,
-        ranking.ids[1],
-        ranking.ids[0],
-    )
-    # ten pairs in two orders and four checks: whatever else was asked had been asked before
-    assert len({(prompt.kind, prompt.user, prompt.draw) for prompt in asks.prompts}) == 2 * 10 + 4
-
-
 def test_a_group_of_16_asks_a_model_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -179,7 +142,6 @@ def test_a_group_of_16_asks_a_model_nothing_twice(monkeypatch: pytest.MonkeyPatc
     with openai_server(answer) as server:
         model = {"name": "openai", "model": "judge-model", "base_url": server.url, "orders": 1}
         judge = make_judge({"name": "pairwise", "judge": model})
-        assert isinstance(judge, Pairwise)
         assert preferences(judged(judge, GROUP)) == [0] * 16
         users = [user_text(body) for body in server.requests]
         # 56 matches in both orders and a check each; the verdicts' orders are among them
@@ -199,7 +161,6 @@ def test_the_other_fields_are_the_inner_judges() -> None:
         says=says, prefers=lambda task, first, second: (first == RESUME) - (second == RESUME)
     )
     judge = make_judge({"name": "pairwise", "judge": spec})
-    assert isinstance(judge, Pairwise)
     refused, good, false = judged(judge, GROUP[:3])
     assert isinstance(refused, JudgeRefused)
     assert (good.clarity, good.action_verbs, good.preference) == (1, -1, 1)
@@ -279,7 +240,6 @@ def test_a_lone_revision_meets_the_original(task: Task) -> None:
 
 def test_the_rubric_ranks_offline() -> None:
     judge = make_judge(json.dumps({"name": "pairwise", "judge": "rubric"}))
-    assert isinstance(judge, Pairwise)
     good, false = repaired(TASK), swap(WORKED, WORKED + " for 77 stores")
     said = judged(judge, [false, good], TASK)
     assert preferences(said) == [-1, 1]
@@ -352,18 +312,6 @@ def test_strengths_are_the_most_probable_ones(
     turned = [Match(one.second, one.first, one.outcome) for one in matches]
     mirrored = bradley_terry(ids, turned, prior)
     assert all(abs(mirrored[one] + strengths[one]) < 1e-8 for one in ids)
-
-
-def test_the_winless_and_the_unbeaten_stay_finite_and_a_tie_is_half_a_win() -> None:
-    lone = bradley_terry(["a", "b"], [Match("a", "b", 1)])
-    assert 0.5 < lone["b"] == -lone["a"] < 2
-    often = bradley_terry(["a", "b"], [Match("a", "b", 1)] * 50)
-    assert lone["b"] < often["b"] < 10
-    tied = bradley_terry(["a", "b"], [Match("a", "b", 0)] * 2)
-    assert tied == pytest.approx(
-        bradley_terry(["a", "b"], [Match("a", "b", 1), Match("b", "a", 1)])
-    )
-    assert tied["a"] == tied["b"] == 0
 
 
 def test_all_pairs_if_rounds_would_need_rematches() -> None:

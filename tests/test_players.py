@@ -206,24 +206,12 @@ def test_a_failed_completion_is_not_a_turn(say):
     assert session.turns == 0
 
 
-def test_a_turn_that_was_cut_off_is_the_models_own():
-    with model(lambda turn: SUBMIT) as server:
-        server.script.append(Say("I think that I shall", finish="length"))
-        session = Session(make_task())
-        play(player(server), session)
-    assert [step.error for _, step in session.state.transcript] == ["no_call", "none"]
-
-
 @pytest.mark.parametrize(
     ("say", "kind"),
     [
         (Say(status=503), Unavailable),
         (Say(status=401), Misconfigured),
         (Say(finish="safety"), Refused),
-        (
-            Say(status=400, body='{"error": {"message": "maximum context length is 8"}}'),
-            Refused,
-        ),
     ],
 )
 def test_a_server_that_fails_ends_the_episode(say, kind):

@@ -1,9 +1,10 @@
 import json
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import BEST, RESUME, WORST, make_task
+from conftest import BEST, WORST, make_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,39 +42,6 @@ def test_rewards_of_the_turns() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("action", "term"),
-    [
-        (FAILING, "failed_edit"),
-        (edit("- Built", old=""), "failed_edit"),
-        (edit("a", old="a"), "failed_edit"),
-        (edit("b", old="a"), "failed_edit"),
-        (tool_call("str_replace"), "failed_edit"),
-        ("hello", "malformed"),
-        (REVIEW + REVIEW, "malformed"),
-        (tool_call("submit", now=True), "malformed"),
-        (tool_call("rewrite"), "malformed"),
-        ("x" * 1000, "malformed"),
-    ],
-)
-def test_every_failure_costs_a_quarter_and_a_turn(action: str, term: str) -> None:
-    session = play(action, rules=Rules(max_chars=900))
-    assert nonzero(session) == {term: -0.25}
-    assert session.state.turns == 1
-    assert session.resume == RESUME
-
-
-def test_no_submit_costs_one_and_layout_is_still_given() -> None:
-    session = play(*[FAILING] * 9, edit("- Built"))
-    assert session.done
-    assert nonzero(session) == {
-        "failed_edit": 9 * -0.25,
-        "edit": 0.25,
-        "no_submit": -1.0,
-        "layout": 1.0,
-    }
-
-
 @pytest.mark.parametrize(("page_lines", "layout"), [(11, 1.0), (10, -1.0)])
 def test_layout_is_the_number_of_lines(page_lines: int, layout: float) -> None:
     session = play(SUBMIT, rules=Rules(page_lines=page_lines))
@@ -106,8 +74,10 @@ def test_an_episode_that_changes_nothing_is_not_judged(
     assert session.reward == (0.5 if undone else -0.25) + 1.0 + 1.0 - 1.25
 
 
-@pytest.mark.parametrize("name", rewards.VERDICT_FIELDS)
-@pytest.mark.parametrize("value", [2, -2, 0.5, None])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*product(rewards.VERDICT_FIELDS, (2, -2, 0.5, None)), ("hallucination", 0)],
+)
 def test_a_verdict_holds_no_other_value(name: str, value: int) -> None:
     fields = dict.fromkeys(rewards.VERDICT_FIELDS, 1)
     with pytest.raises(ValueError, match=name):
@@ -132,11 +102,6 @@ def test_malformed_verdicts_are_refused(verdict: Any) -> None:
     with pytest.raises(ValueError, match="verdict: expected"):
         session.grade(verdict)
     assert session.needs_verdict
-
-
-def test_a_resume_is_either_invented_or_not() -> None:
-    with pytest.raises(ValueError, match=r"hallucination: expected -1 or \+1, got 0"):
-        Verdict(0, 0, 0, 0, 0, 0)
 
 
 def test_the_least_reward_is_attained() -> None:

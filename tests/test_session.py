@@ -62,10 +62,19 @@ def test_review_shows_the_resume_as_it_stands(task: Task) -> None:
         (edit("", "x"), "bad_arguments", "`old` is empty"),
         ("hello", "no_call", "expected one <tool_call>"),
         (tool_call("rewrite"), "unknown_tool", "the tools are str_replace, review, submit"),
+        (tool_call("str_replace"), "bad_arguments", "`old`"),
+        (tool_call("submit", now=True), "bad_arguments", "now"),
+        (REVIEW + REVIEW, "several_calls", "one"),
+        ("x" * 1000, "too_large", "the limit is 900"),
     ],
 )
-def test_errors_say_what_was_wrong(task: Task, action: str, error: str, says: str) -> None:
-    step = Session(task).step(action)
+def test_errors_say_what_was_wrong_and_cost_a_quarter_and_a_turn(
+    task: Task, action: str, error: str, says: str
+) -> None:
+    session = Session(task, Rules(max_chars=900))
+    step = session.step(action)
+    term = "failed_edit" if "str_replace" in action else "malformed"
+    assert (step.ledger, session.turns, session.resume) == ({term: -0.25}, 1, task.resume)
     assert step.error == error
     assert says in step.observation
     assert step.observation.startswith(f"error ({error}): ")
@@ -125,16 +134,6 @@ def test_a_running_episode_is_not_graded(task: Task) -> None:
     session.step(BUILT)
     with pytest.raises(RuntimeError, match="still runs"):
         session.grade(BEST)
-
-
-def test_a_later_verdict_replaces_an_earlier_one(task: Task) -> None:
-    session = Session(task)
-    for action in (BUILT, SUBMIT):
-        session.step(action)
-    session.grade(WORST)
-    assert session.reward == 0.25 + 1 + 1 - 3
-    session.grade(BEST)
-    assert session.reward == sum(session.ledger.values()) == 0.25 + 1 + 1 + 3
 
 
 def test_a_record_is_json_that_replays_and_can_be_graded_again(task: Task) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import RESUME, make_task
-from fake_judges import fake, register, revision, unsettled, verdict
+from fake_judges import fake, revision, unsettled, verdict
 
 from resume_gym.judges import (
     JudgeError,
@@ -26,11 +26,6 @@ Says = Callable[[Task, str, int], Verdict]
 
 GROUP = [revision(number) for number in range(8)]
 LOCAL, FRONTIER = verdict(0), verdict(1)
-
-
-@pytest.fixture(autouse=True)
-def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch)
 
 
 def always(said: Verdict | JudgeError) -> Says:
@@ -59,23 +54,16 @@ def tiers(*local: Says, frontier: Says | None = None, **options: Any) -> Tiers:
     frontier = frontier or always(FRONTIER)
     specs = [fake(says=says, label=f"local {number}") for number, says in enumerate(local)]
     spec = {"local": specs, "frontier": fake(says=frontier, label="frontier"), "audit": 0.0}
-    judge = make_judge({"name": "tiers", **spec, **options})
-    assert isinstance(judge, Tiers)
-    return judge
+    return make_judge({"name": "tiers", **spec, **options})
 
 
 def judged(judge: Tiers, group: Sequence[str], task: Task | None = None) -> list[Any]:
     return submit(judge.averdicts(task or make_task(), group)).result()
 
 
-def test_revisions_of_these_tests_are_settled_by_no_veto(task: Task) -> None:
-    assert all(unsettled(task, text) for text in GROUP)
-
-
 def test_a_clear_group_stays_with_the_first_local_judge() -> None:
     judge = tiers(always(LOCAL), always(verdict(0, sure=0.95)), frontier=unasked)
     assert judged(judge, GROUP) == [LOCAL] * 8
-    assert judge.judged == {"veto": 0, "local": 8}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +79,6 @@ def test_one_doubtful_member_sends_all(doubt: Verdict | JudgeError) -> None:
     judge = tiers(but(LOCAL, {GROUP[5]: doubt}))
     assert judged(judge, GROUP) == [FRONTIER] * 8
     assert judged(judge, GROUP[:5]) == [LOCAL] * 5
-    assert not judge.agreement  # nobody drew them
 
 
 def test_local_judges_who_disagree_in_a_field_send_all() -> None:
@@ -122,7 +109,6 @@ def test_vetoed_members_keep_their_verdict_and_have_no_say(task: Task) -> None:
     assert [said[0], said[2]] == [LOCAL, LOCAL]
     assert (said[1].preference, said[1].hallucination) == (-1, -1)
     assert judged(judge, [ordered, task.resume])[0].preference == -1
-    assert judge.judged == {"veto": 3, "local": 2}
 
 
 def test_an_unavailable_frontier_is_an_error_of_its_members() -> None:
@@ -163,33 +149,26 @@ def test_audits_say_how_far_to_trust_the_local_tier(caplog: pytest.LogCaptureFix
     caplog.set_level(logging.INFO, "resume_gym.judges.tiers")
     wrong = but(verdict(1), {GROUP[0]: verdict(1, clarity=-1), GROUP[1]: JudgeRefused("no")})
     judge = tiers(always(verdict(1)), frontier=wrong, audit=1.0)
-    assert judge.agreement == {}
     said = judged(judge, GROUP)
     assert (said[0].clarity, said[2].clarity) == (-1, 1)
-    assert judge.audited == 7
-    assert judge.agreement == {
-        **dict.fromkeys(VERDICT_FIELDS, 1.0),
-        "clarity": pytest.approx(6 / 7),
-    }
     (line,) = caplog.messages
     assert line.startswith("tiers(local 0, frontier): the tiers agree on 7 audited: ")
     assert "clarity 85.7%" in line
+    assert line.count(" 100.0%") == len(VERDICT_FIELDS) - 1
 
 
 def test_a_draw_is_that_of_the_judges_within() -> None:
     log: list[Any] = []
     spec = {"local": fake(log=log), "frontier": fake(log=log), "audit": 1.0}
     judge = make_judge({"name": "tiers", **spec})
-    assert isinstance(judge, Tiers)
     submit(judge.averdicts(make_task(), GROUP[:2], draw=4)).result()
     assert sorted(log) == sorted([(text, 4) for text in GROUP[:2]] * 2)
 
 
 def test_specs_are_json_and_nest(task: Task) -> None:
-    votes = {"name": "votes", "judge": {"name": "fake", "label": "big"}, "votes": 3}
-    spec = {"name": "tiers", "local": ["rubric", {"name": "fake"}], "frontier": votes}
+    votes = {"name": "votes", "judge": fake(label="big"), "votes": 3}
+    spec = {"name": "tiers", "local": ["rubric", fake()], "frontier": votes}
     judge = make_judge(json.dumps(spec))
-    assert isinstance(judge, Tiers)
     assert (judge.name, judge.grouped) == ("tiers(rubric + fake, votes(big, 3))", True)
     # the rubric sees a better verb, the fake sees none: the votes decide
     revised = RESUME.replace("Was responsible for", "Managed")

@@ -8,8 +8,7 @@ from resume_gym.judges import AsyncJudge
 from resume_gym.judges.llm_judge import ModelJudge
 from resume_gym.judges.prompt import COMPARISON, ITEMS, SUPPORT
 from resume_gym.judges.votes import Votes
-from resume_gym.llm import Answer
-from resume_gym.llm.prices import dollars
+from resume_gym.llm import Answer, dollars
 
 CHARACTERS = 3.6
 """Characters per token, for want of a tokenizer.
@@ -69,7 +68,7 @@ class Verdicts(NamedTuple):
         return own._replace(
             requests=votes * len(sent[0]),
             model=model,
-            url=asked.base_url,
+            url=getattr(asked.parts[0], "base_url", ""),
             read=read,
             dollars=dollars(model, Answer("", model, read, written, 0.0)),
         )

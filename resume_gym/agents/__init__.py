@@ -4,11 +4,11 @@ An agent is a function from a session to the text of its next action. `make_agen
 one episode. All agents except the oracle use only information that a model can read.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 
 from resume_gym.agents.careful import next_edit
-from resume_gym.agents.floor import floor_edit
 from resume_gym.agents.searching import next_search
 from resume_gym.document import wrapped_lines
 from resume_gym.session import Session
@@ -19,6 +19,8 @@ Agent = Callable[[Session], str]
 """Function from a running session to the text of its next action."""
 
 _SUBMIT, _REVIEW = tool_call("submit"), tool_call("review")
+_BULLET = re.compile(r"^[-*+] .+$", re.MULTILINE)
+_SWAPS = (("the", "this"), ("and", "plus"), ("with", "using"), ("for", "toward"), ("on", "upon"))
 
 
 def make_agent(name: str, seed: int = 0) -> Agent:
@@ -88,19 +90,48 @@ def random_agent(seed: int) -> Agent:
     return act
 
 
-def floor(seed: int) -> Agent:
-    """Make harmless edits that improve nothing, until one turn is left (see `floor_edit`)."""
-    rng = Random(seed)
+def editor(edit: Callable[[Session], tuple[str, str] | None]) -> Agent:
+    """Make an agent that reviews, edits until one turn is left, and submits.
+
+    Args:
+        edit: returns the next edit (old, new), or None to submit.
+    """
 
     def act(session: Session) -> str:
         if not session.state.turns:
             return _REVIEW
-        edit = (
-            floor_edit(session.resume, session.original, rng) if _turns_left(session) > 1 else None
-        )
-        return tool_call("str_replace", old=edit[0], new=edit[1]) if edit else _SUBMIT
+        change = edit(session) if _turns_left(session) > 1 else None
+        return tool_call("str_replace", old=change[0], new=change[1]) if change else _SUBMIT
 
     return act
+
+
+def floor(seed: int) -> Agent:
+    """Make harmless edits that improve nothing (see `floor_edit`)."""
+    rng = Random(seed)
+    return editor(lambda session: floor_edit(session.resume, session.original, rng))
+
+
+def bullets(text: str) -> list[str]:
+    """Return the bullets that occur exactly once in the text, as `str_replace` requires."""
+    found = [match[0] for match in _BULLET.finditer(text)]
+    return [bullet for bullet in found if text.count(bullet) == 1]
+
+
+def floor_edit(text: str, original: str, rng: Random) -> tuple[str, str] | None:
+    """Swap one function word of a random bullet that has not been edited, else add one.
+
+    What such harmless edits earn is the floor of a useful policy's reward.
+
+    Returns:
+        The edit (old, new); None if all bullets have been edited.
+    """
+    fresh = [bullet for bullet in bullets(text) if bullet in original.split("\n")]
+    for bullet in rng.sample(fresh, len(fresh)):
+        for old, new in _SWAPS:
+            if f" {old} " in bullet:
+                return bullet, bullet.replace(f" {old} ", f" {new} ", 1)
+    return (fresh[0], f"{fresh[0]} too") if fresh else None
 
 
 def careful(session: Session) -> str:

@@ -70,11 +70,7 @@ def _lines(resume: str) -> Iterator[tuple[int, str]]:
 
 
 _BULLET = re.compile(r"[-*+•] +(?=\S)")
-
-
 _LABELLED = re.compile(r"[-*+•] +[A-Z][\w &/]{2,30}: ")  # "- Languages: Go, Java"
-
-
 _COMMON = """about after also another before both each every from have into more most other that
 their them there they this those through until what when where which while will with without
 your"""

@@ -131,15 +131,8 @@ _LIST = re.compile(
 )
 
 
-_NO_ITEM = GLUE - {"a", "an", "the", "its", "their", "our"} | {
-    "whereby",
-    "these",
-    "this",
-    "being",
-    "such",
-    "among",
-    "like",
-}
+_NO_ITEM = GLUE - {"a", "an", "the", "its", "their", "our"}
+_NO_ITEM |= {"whereby", "these", "this", "being", "such", "among", "like"}
 
 
 def without_fillers(text: str) -> str:

@@ -148,7 +148,7 @@ def _run(options: argparse.Namespace) -> int:
             hint = f"the same command goes on with {options.out}"
             say(f"resume-gym: {reason}; {hint}", error=True)
             return 130 if isinstance(problem, KeyboardInterrupt) else 1
-        figures = Figures.of(contest, entries, sure=find_spec("scipy") is not None)
+        figures = Figures.of(contest, entries)
         evaluated = evaluation(contest, entries, figures)
         if results:
             results.finish(evaluated)
@@ -166,7 +166,7 @@ def _play(
         for entry in entries:
             total = len(contest.tasks) * contest.rollouts
             bar = Bar(bars, entry, total)
-            play_entry(contest, entry, max_concurrency, results, bar.count)
+            play_entry(contest, entry, max_concurrency, results, bar.update)
 
 
 def _specs(texts: Sequence[str]) -> list[AgentSpec]:

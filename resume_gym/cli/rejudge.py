@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
         bar = bars.add_task("grading", total=sum(map(len, agents.values())))
         for (before, after), sessions in zip(pairs, agents.values(), strict=True):
             _grade(contest, sessions, before, after, results, partial(bars.advance, bar))
-        each = [Figures.of(contest, pair, sure=True) for pair in pairs]  # compares these two only
+        each = [Figures.of(contest, pair) for pair in pairs]  # compares these two only
         figures = Figures(
             {name: one for pair in each for name, one in pair.summaries.items()},
             {name: one for pair in each for name, one in pair.statistics.items()},
@@ -172,7 +172,7 @@ def _grade(
     episodes with the new verdicts, and the failures; `ended` is called after each episode.
 
     Raises:
-        GivenUpError: there was no verdict on many episodes in a row.
+        ModelError: there was no verdict on many episodes in a row.
         JudgeMisconfigured: the judge can grade no episode.
     """
     jobs = []

@@ -13,12 +13,10 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from resume_gym.agents import AGENTS, Agent
-from resume_gym.agents.floor import bullets, floor_edit
+from resume_gym.agents import AGENTS, Agent, bullets, editor, floor_edit
 from resume_gym.evaluation.loop import evaluate
 from resume_gym.session import Session
 from resume_gym.tasks import Task
-from resume_gym.tools import tool_call
 
 STOP = ("", "")
 """The edit of a policy that submits before its last turn."""
@@ -239,12 +237,10 @@ POLICIES: Mapping[str, Policy] = {
 }
 """Policies that improve nothing, by name, except where one of them happens to delete padding."""
 
-DAMAGING = ("swap verb", "nonsense verb", "shuffle", "join", "hack")
 PARTIAL_REPAIRS: Mapping[str, Policy] = {
     "one repair": _repair_and_swap,
     "one spoilt repair": _repair_and_spoil,
 }
-_SUBMIT, _REVIEW = tool_call("submit"), tool_call("review")
 
 
 def make_attacker(policy: Policy, seed: int) -> Agent:
@@ -254,17 +250,12 @@ def make_attacker(policy: Policy, seed: int) -> Agent:
     """
     rng = Random(seed)
 
-    def act(session: Session) -> str:
-        if not session.state.turns:
-            return _REVIEW
-        if session.rules.max_turns - session.state.turns > 1:
-            edit = policy(session.resume, session.task, rng)
-            edit = edit or floor_edit(session.resume, session.task.resume, rng)
-            if edit and edit != STOP and session.resume.count(edit[0]) == 1:
-                return tool_call("str_replace", old=edit[0], new=edit[1])
-        return _SUBMIT
+    def edit(session: Session) -> tuple[str, str] | None:
+        text, task = session.resume, session.task
+        change = policy(text, task, rng) or floor_edit(text, task.resume, rng)
+        return change if change and change != STOP and text.count(change[0]) == 1 else None
 
-    return act
+    return editor(edit)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ over tasks. Both come from scipy (`pip install resume-gym[eval]`). The main entr
 """
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from resume_gym.evaluation.summary import Episode
+from resume_gym.evaluation.summary import Episode, by_task
 from resume_gym.rewards import components
 
 Interval = tuple[float, float]
@@ -24,13 +24,6 @@ METHOD = (
 _RESAMPLES = 9_999
 _BATCH = 1_000  # resamples computed at once; limits memory
 _LEVEL = 0.95
-_MEASURES: Mapping[str, Callable[[Episode], float]] = {
-    "reward": lambda episode: episode.reward,
-    "submitted": lambda episode: float(episode.submitted),
-    "failed_edits": lambda episode: float(episode.failed_edits),
-    "fits": lambda episode: float(episode.fits),
-    "words": lambda episode: float(episode.words),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +86,15 @@ class Comparison:
     method: str = METHOD
 
 
-def statistics_of(played: Sequence[Episode], sure: bool = True) -> Statistics:
+def statistics_of(played: Sequence[Episode], sure: bool = True, failed: int = 0) -> Statistics:
     """Compute the statistics of an agent.
 
     Args:
         played: graded episodes, at least one.
         sure: whether to compute the confidence interval, which requires scipy.
+        failed: see `Statistics`.
     """
-    groups = _by_task(played, _MEASURES["reward"]).values()
+    groups = by_task((one.task_id, {"reward": one.reward}) for one in played)["reward"].values()
     # n - 1: the rollouts are a sample of the agent's behaviour on the task
     spreads = [statistics.stdev(group) for group in groups if len(group) > 1]
     means = [statistics.fmean(group) for group in groups]
@@ -108,6 +102,7 @@ def statistics_of(played: Sequence[Episode], sure: bool = True) -> Statistics:
         within_sd=statistics.fmean(spreads) if spreads else None,
         between_sd=statistics.pstdev(means),
         interval=intervals([means])[0] if sure else None,
+        failed=failed,
     )
 
 
@@ -132,7 +127,17 @@ def compare(agents: Mapping[str, Sequence[Episode]]) -> tuple[Comparison, ...]:
 
 
 def _pair(first: str, second: str, a: Sequence[Episode], b: Sequence[Episode]) -> Comparison:
-    differing = {name: _differences(a, b, measure) for name, measure in _measures(a, b).items()}
+    before, after = _means(a), _means(b)
+    differing = {
+        name: [
+            # rounds away float error, by which equal means of 15 and of 16 rollouts may differ
+            round(after[name][task] - mean, 9)
+            for task, mean in before[name].items()
+            if task in after[name]
+        ]
+        for name in before
+        if name in after
+    }
     rewards = differing["reward"]
     signs = [(reward > 0) - (reward < 0) for reward in rewards]
     wins, ties, losses = (signs.count(sign) for sign in (1, 0, -1))
@@ -145,55 +150,30 @@ def _pair(first: str, second: str, a: Sequence[Episode], b: Sequence[Episode]) -
     return Comparison(first, second, len(rewards), wins, ties, losses, figures)
 
 
-def _measures(a: Sequence[Episode], b: Sequence[Episode]) -> dict[str, Callable[[Episode], float]]:
-    """Return the measures to compare; verdict fields only where both agents have them."""
-
-    def part(name: str) -> Callable[[Episode], float]:
-        return lambda episode: components(episode.ledger)[name]
-
-    def field(name: str) -> Callable[[Episode], float]:
-        return lambda episode: episode.verdict[name]
-
-    parts = {name: part(name) for name in components({})}
-    both = [name for name in a[0].verdict if all(name in one.verdict for one in (*a, *b))]
-    return {**_MEASURES, **parts, **{f"verdict_{name}": field(name) for name in both}}
+def _means(played: Sequence[Episode]) -> dict[str, dict[str, float]]:
+    """Return the mean of each measure on each task, without measures that some tasks lack."""
+    measures = by_task((one.task_id, _measures(one)) for one in played)
+    return {
+        name: {task: statistics.fmean(values) for task, values in tasks.items()}
+        for name, tasks in measures.items()
+        if tasks.keys() == measures["reward"].keys()
+    }
 
 
-def _by_task(
-    played: Iterable[Episode], measure: Callable[[Episode], float]
-) -> dict[str, list[float]]:
-    by_task: dict[str, list[float]] = {}
-    for episode in played:
-        by_task.setdefault(episode.task_id, []).append(measure(episode))
-    return by_task
-
-
-def _differences(
-    a: Sequence[Episode], b: Sequence[Episode], measure: Callable[[Episode], float]
-) -> list[float]:
-    """Return mean(b) - mean(a) for each task that both agents played."""
-    first, second = _by_task(a, measure), _by_task(b, measure)
-    return [
-        _exact(statistics.fmean(second[task]) - statistics.fmean(first[task]))
-        for task in first
-        if task in second
-    ]
-
-
-def _exact(difference: float) -> float:
-    """Round away float error, by which equal means of 15 and of 16 rollouts may differ."""
-    return round(difference, 9)
+def _measures(episode: Episode) -> dict[str, float]:
+    return {
+        "reward": episode.reward,
+        "submitted": episode.submitted,
+        "failed_edits": episode.failed_edits,
+        "fits": episode.fits,
+        "words": episode.words,
+        **components(episode.ledger),
+        **{f"verdict_{name}": value for name, value in episode.verdict.items()},
+    }
 
 
 def signed_rank(differences: Sequence[float]) -> float:
-    """Return the p-value of the two-sided Wilcoxon signed-rank test; 1 if nothing differs.
-
-    Args:
-        differences: paired differences [n]; zeros are dropped.
-
-    Raises:
-        ModuleNotFoundError: scipy is not installed.
-    """
+    """Return the p-value of the two-sided Wilcoxon signed-rank test; 1 if nothing differs."""
     # scipy drops zeros too, but counts them when it chooses the exact or the asymptotic method
     differing = [difference for difference in differences if difference]
     if not differing:
@@ -211,9 +191,6 @@ def intervals(rows: Sequence[Sequence[float]]) -> list[Interval | None]:
 
     Returns:
         One interval per row; None if n < 2.
-
-    Raises:
-        ModuleNotFoundError: scipy is not installed.
     """
     if len(rows[0]) < 2:
         return [None] * len(rows)

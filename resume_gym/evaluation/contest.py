@@ -6,9 +6,9 @@ resumes an interrupted evaluation, and `evaluation` returns the results as JSON 
 
 import asyncio
 import hashlib
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from itertools import product
 from typing import Any, NamedTuple, Self
 
@@ -113,10 +113,7 @@ def make_contest(
     grades = made.judge
     if grades is None:
         raise TaskError(f"--judge: {env} has none of its own")
-    # a spec holds only the arguments of the registration and of the call, not the defaults
-    registered = made.spec.kwargs if made.spec else {}
-    default = inspect.signature(type(made).__init__).parameters["tasks"].default
-    named = registered.get("tasks", default), split, _some(made.tasks, limit), judge or grades.name
+    named = made.source, split, _some(made.tasks, limit), judge or grades.name
     return Contest(env, made.rules, *named, grades, rollouts, seed, made.session_type, limit)
 
 
@@ -223,7 +220,7 @@ def play_entry(
     entry: Entry,
     max_concurrency: int | None,
     results: Results | None,
-    ended: Callable[[Episode | None], object],
+    ended: Callable[[], object],
 ) -> None:
     """Play the remaining episodes of an agent; raises the errors of `play_all`.
 
@@ -232,17 +229,17 @@ def play_entry(
         entry: the agent; receives the episodes.
         max_concurrency: number of concurrent episodes; None for the player's default.
         results: folder to which each episode is appended, if any.
-        ended: callback after each episode; its argument is None if the episode failed.
+        ended: callback after each episode, graded or failed.
     """
     before: Usage | None = getattr(contest.judge, "usage", None)
 
     def take(job: PendingEpisode) -> None:
-        episode = entry.take(job)
+        entry.take(job)
         if before:
             entry.judge_usage = contest.judge.usage - before  # type: ignore[attr-defined]
         if results:
             results.append(row_of(entry.name, job.rollout, job.session, job.failure))
-        ended(episode)
+        ended()
 
     async def run(player: Player) -> None:
         jobs = entry.left(contest)
@@ -272,24 +269,17 @@ class Figures(NamedTuple):
     spent: Mapping[str, Mapping[str, Usage]]
 
     @classmethod
-    def of(cls, contest: Contest, entries: Sequence[Entry], sure: bool) -> Self:
-        """Compute the figures of the episodes played so far.
-
-        Args:
-            contest: settings of the evaluation.
-            entries: the agents with their episodes.
-            sure: whether to compute confidence intervals and tests, which requires scipy.
-        """
-        everything = {entry.name: entry.played(contest) for entry in entries}
-        played = {name: episodes for name, episodes in everything.items() if episodes}
-        failed = {entry.name: len(entry.failures) for entry in entries}
-        statistics = {
-            name: replace(statistics_of(episodes, sure), failed=failed[name])
-            for name, episodes in played.items()
-        }
-        summaries = {name: summarise(episodes) for name, episodes in played.items()}
-        spent = {entry.name: entry.spent() for entry in entries if entry.name in played}
-        return cls(summaries, statistics, compare(played) if sure else (), spent)
+    def of(cls, contest: Contest, entries: Sequence[Entry]) -> Self:
+        """Compute the figures of the episodes that the agents have played so far."""
+        graded = [entry for entry in entries if entry.episodes]
+        played = {entry.name: entry.played(contest) for entry in graded}
+        sure = find_spec("scipy") is not None
+        return cls(
+            {name: summarise(episodes) for name, episodes in played.items()},
+            {one.name: statistics_of(played[one.name], sure, len(one.failures)) for one in graded},
+            compare(played) if sure else (),
+            {entry.name: entry.spent() for entry in graded},
+        )
 
 
 def evaluation(contest: Contest, entries: Sequence[Entry], figures: Figures) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from resume_gym.judges import (
     JudgeMalformed,
     JudgeMisconfigured,
     JudgeUnavailable,
+    together,
 )
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
@@ -59,10 +60,6 @@ class PendingEpisode:
         told = f"{type(self.error).__name__}: {self.error}" if self.error else ""
         # lone surrogates in a message would make the results unwritable
         return told.encode("utf-8", "backslashreplace").decode()
-
-
-class GivenUpError(ModelError):
-    """Too many episodes failed in a row; episodes that ended before are kept."""
 
 
 def episode_seed(seed: int, rollout: int, task_id: str) -> int:
@@ -143,7 +140,7 @@ async def play_all(
             raises ends the loop.
 
     Raises:
-        GivenUpError: max(`IN_A_ROW`, 2 * `max_concurrency`) episodes failed in a row.
+        ModelError: max(`IN_A_ROW`, 2 * `max_concurrency`) episodes failed in a row.
         JudgeMisconfigured: the judge can grade no episode.
         Misconfigured: the player can play no episode.
     """
@@ -162,17 +159,9 @@ async def play_all(
             ended(job)
             if failed >= limit:
                 message = f"{failed} episodes failed in a row, the last of them by {job.failure}"
-                raise GivenUpError(message)
+                raise ModelError(message)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(max_concurrency):
-                group.create_task(work())
-    except ExceptionGroup as several:
-        failures = several.exceptions
-    else:
-        return
-    raise failures[0]
+    await together(work() for _ in range(max_concurrency))
 
 
 async def _play_and_grade(player: Player, job: PendingEpisode, judge: Judge) -> None:

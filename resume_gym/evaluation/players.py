@@ -7,28 +7,17 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, Protocol, TypeVar
 
 from resume_gym.editing import EditSession
-from resume_gym.llm.client import Client, check_key
+from resume_gym.llm.client import Client, client_of
 from resume_gym.llm.guided import Prompting, find_call, guide, read_prompting
 from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
-from resume_gym.llm.settings import Settings, check
 from resume_gym.tools import with_calls
 
 S = TypeVar("S", bound=EditSession[Any, Any])
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DEADLINE_S = 600.0  # timeout of a turn; longer than for a verdict, for reasoning models
-_KINDS: Mapping[str, tuple[Any, str]] = {
-    **dict.fromkeys(("model", "key_name", "store"), (str, "text")),
-    **dict.fromkeys(("base_url", "served", "thinking_field"), (str | None, "text or null")),
-    "extra_body": (dict | None, "an object or null"),
-    "parallel_tool_calls": (bool | None, "true, false or null"),
-    "replay": (bool, "true or false"),
-    "temperature": (int | float | None, "a number or null"),
-}
-"""Types of the options that `check` does not validate."""
 Message = dict[str, Any]
 """A chat message in OpenAI's format."""
 
@@ -135,26 +124,11 @@ def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:
     Raises:
         ValueError: an option is unknown or out of range, or the API key is missing.
     """
-    of_chat = {field.name for field in fields(OpenAIChat) if field.init}
-    of_client = {field.name for field in fields(Settings)} - {"concurrency"}
-    known_names = of_chat | of_client | {"prompting"}
-    for name, value in options.items():
-        if name not in known_names:
-            known = ", ".join(sorted(known_names))
-            raise ValueError(f"expected options among {known}; got {name!r}")
-        kinds, wanted = _KINDS.get(name, (object, ""))
-        if not isinstance(value, kinds):
-            raise ValueError(f"{name}: expected {wanted}, got {value!r}")
-        check(name, value)
-    given: Any = {"deadline_s": _DEADLINE_S, **options}
-    chat_options, client_options = (
-        {name: given[name] for name in names & given.keys()} for names in (of_chat, of_client)
-    )
-    provider = OpenAIChat(**chat_options)
-    settings = Settings(**client_options, concurrency=max_concurrency)
-    check_key(provider, settings)
-    prompting = read_prompting(options)
-    return Endpoint(Client(provider, settings), max_concurrency, prompting)
+    given = {"deadline_s": _DEADLINE_S, **options}
+    prompting = read_prompting(given)
+    given.pop("prompting", None)
+    client = client_of(OpenAIChat, given, concurrency=max_concurrency)
+    return Endpoint(client, max_concurrency, prompting)
 
 
 def action(said: Said) -> str:

@@ -1,12 +1,12 @@
 """Progress of an evaluation: a bar with running means per agent; log lines without a terminal."""
 
 import time
+from statistics import fmean
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from resume_gym.evaluation.contest import Entry
-from resume_gym.evaluation.summary import Episode
 
 _LINE_S = 30.0  # interval of log lines
 
@@ -35,15 +35,10 @@ class Bar:
     def __init__(self, bars: Progress, entry: Entry, total: int) -> None:
         self._bars, self._entry, self._total = bars, entry, total
         self._told, self._restored = time.monotonic(), len(entry.episodes)
-        self._reward = sum(episode.reward for episode in entry.episodes.values())
-        self._submitted = sum(episode.submitted for episode in entry.episodes.values())
         self._task = bars.add_task(entry.name, total=total, means="", completed=self._restored)
 
-    def count(self, episode: Episode | None) -> None:
-        """Count an episode that the entry has taken; None for a failed one."""
-        if episode:
-            self._reward += episode.reward
-            self._submitted += episode.submitted
+    def update(self) -> None:
+        """Show the episodes that the entry has taken."""
         ended = len(self._entry.episodes) + len(self._entry.failures)
         if not self._bars.disable:
             self._bars.update(self._task, completed=ended, means=self._means())
@@ -54,17 +49,17 @@ class Bar:
 
     def _means(self) -> str:
         """Return the means, the tokens and cost so far, and the expected cost of all episodes."""
-        graded, failed = len(self._entry.episodes), len(self._entry.failures)
+        graded, failed = self._entry.episodes.values(), len(self._entry.failures)
         parts = []
         if graded:
-            parts += [f"reward {self._reward / graded:.2f}"]
-            parts += [f"submitted {self._submitted / graded:.0%}"]
+            parts += [f"reward {fmean(episode.reward for episode in graded):.2f}"]
+            parts += [f"submitted {fmean(episode.submitted for episode in graded):.0%}"]
         if failed:
             parts.append(f"{failed} without a number")
         if usages := list(self._entry.spent().values()):
             usage = sum(usages[1:], usages[0])
             parts.append(f"{usage.tokens:,} tokens")
-            played = graded + failed - self._restored
+            played = len(graded) + failed - self._restored
             if usage.dollars is not None and played:
                 whole = usage.dollars * (self._total - self._restored) / played
                 parts.append(f"${usage.dollars:.2f} of about ${whole:.2f}")

@@ -182,19 +182,13 @@ class Summary(Returns):
 
     def metrics(self) -> dict[str, float]:
         """See `Returns.metrics`."""
+        parts = ("score", "tool_syntax", "layout", "content")
+        behaviour = ("submit_rate", "edits", "failed_edits", "failed_share", "malformed")
         return {
-            "reward": self.reward,
-            "reward_std": self.reward_sd,
-            "score": self.score,
-            "tool_syntax": self.tool_syntax,
-            "layout": self.layout,
-            "content": self.content,
+            **Returns.metrics(self),
+            **{name: getattr(self, name) for name in parts},
             **{f"verdict_{name}": value for name, value in self.verdict.items()},
-            "submit_rate": self.submit_rate,
-            "edits": self.edits,
-            "failed_edits": self.failed_edits,
-            "failed_share": self.failed_share,
-            "malformed": self.malformed,
+            **{name: getattr(self, name) for name in behaviour},
             "layout_pass": self.layout_pass_rate,
             "lines": self.lines,
             "judged": 1 - self.unjudged / self.episodes,
@@ -213,31 +207,31 @@ def summarise(played: Iterable[Episode]) -> Summary:
     terms = dict.fromkeys(term for episode in played for term in episode.ledger)
     planted = sorted({(episode.weakness, episode.task_id) for episode in played})
     ledger = {term: _mean(episode.ledger.get(term, 0.0) for episode in played) for term in terms}
-    edits = _mean(episode.edits for episode in played)
-    failed = _mean(episode.failed_edits for episode in played)
+
+    def mean(name: str) -> float:
+        return _mean(getattr(episode, name) for episode in played)
+
+    edits, failed = mean("edits"), mean("failed_edits")
     return Summary(
         episodes=len(played),
         tasks=len({episode.task_id for episode in played}),
-        reward=_mean(episode.reward for episode in played),
+        reward=mean("reward"),
         reward_sd=statistics.pstdev(episode.reward for episode in played),
-        score=_mean(episode.score for episode in played),
+        score=mean("score"),
         **rewards.components(ledger),
-        submit_rate=_mean(episode.submitted for episode in played),
+        submit_rate=mean("submitted"),
         edits=edits,
         failed_edits=failed,
         failed_share=failed / (edits + failed) if edits + failed else 0.0,
-        malformed=_mean(episode.malformed for episode in played),
+        malformed=mean("malformed"),
         verdict=_means(episode.verdict for episode in played),
-        lines=_mean(episode.lines for episode in played),
-        layout_pass_rate=_mean(episode.fits for episode in played),
-        by_weakness={
-            weakness: _mean(episode.reward for episode in played if episode.weakness == weakness)
-            for weakness in sorted({episode.weakness for episode in played})
-        },
+        lines=mean("lines"),
+        layout_pass_rate=mean("fits"),
+        by_weakness=dict(sorted(_means({one.weakness: one.reward} for one in played).items())),
         unjudged=sum(not episode.judged for episode in played),
-        turns=_mean(episode.turns for episode in played),
-        several_calls=_mean(episode.several_calls for episode in played),
-        words=_mean(episode.words for episode in played),
+        turns=mean("turns"),
+        several_calls=mean("several_calls"),
+        words=mean("words"),
         tasks_by_weakness=dict(Counter(weakness for weakness, _ in planted)),
         items=_means(episode.items for episode in played),
         errors=_errors((episode.task_id, _figures(episode)) for episode in played),
@@ -301,34 +295,33 @@ def _figures(episode: Episode) -> dict[str, float]:
 
 
 def _errors(figures: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, float]:
-    """Return `Returns.errors` of the figures of episodes, each with its task."""
+    """Return `Returns.errors` of the figures of episodes, each with its task.
+
+    Rollouts of one task are not independent, so n is the number of tasks.
+    """
+    means = {name: list(map(_mean, own.values())) for name, own in by_task(figures).items()}
+    return {
+        name: 2 * statistics.stdev(own) / math.sqrt(len(own))
+        for name, own in means.items()
+        if len(own) > 1
+    }
+
+
+def by_task(
+    figures: Iterable[tuple[str, Mapping[str, float]]],
+) -> dict[str, dict[str, list[float]]]:
+    """Return the figures of episodes, each with its task, by name and then by task."""
     values: dict[str, dict[str, list[float]]] = {}
     for task, own in figures:
         for name, value in own.items():
             values.setdefault(name, {}).setdefault(task, []).append(value)
-    errors = {name: task_error(tasks.values()) for name, tasks in values.items()}
-    return {name: error for name, error in errors.items() if error is not None}
-
-
-def task_error(tasks: Iterable[Sequence[float]]) -> float | None:
-    """Return twice the standard error of a mean over tasks; None for a single task.
-
-    Rollouts of one task are not independent, so n is the number of tasks.
-
-    Args:
-        tasks: the values of each task's episodes.
-    """
-    means = [_mean(values) for values in tasks]
-    return 2 * statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else None
+    return values
 
 
 def _means(rows: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean of each name, over the rows that have it."""
-    values: dict[str, list[float]] = {}
-    for row in rows:
-        for name, value in row.items():
-            values.setdefault(name, []).append(value)
-    return {name: _mean(own) for name, own in values.items()}
+    values = by_task(("all", row) for row in rows)
+    return {name: _mean(own["all"]) for name, own in values.items()}
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -51,7 +51,7 @@ def sections(
     spread = [statistics[name] for name in summaries] if statistics is not None else []
     cells = {
         "Reward": _cells(_REWARD, columns, errors),
-        "Over tasks": _cells(_over_tasks(spread), spread) if spread else {},
+        "Over tasks": _known(_cells(_OVER_TASKS, spread)),
         "Mean reward by weakness": _entries("by_weakness", sorted(weaknesses), columns, errors),
         "Judge, mean of each field": _entries("verdict", fields, columns),
         "Rubric items, mean of each": _entries("items", list(items)[:_ITEMS], columns),
@@ -201,6 +201,12 @@ _EPISODES = {
     "tasks": "{.tasks}",
     "unchanged, not judged": "{.unjudged}",
 }
+_OVER_TASKS = {
+    "mean reward, at least": "{.interval[0]:z.2f}",
+    "mean reward, at most (95 %)": "{.interval[1]:z.2f}",
+    "sd within a task": "{.within_sd:z.2f}",
+    "sd between tasks": "{.between_sd:z.2f}",
+}
 _DETAILS = {
     *("standard deviation", "score, 0 to 100", "tasks", "unchanged, not judged"),
     *tuple(_BEHAVIOUR)[3:],
@@ -208,29 +214,20 @@ _DETAILS = {
 """Rows that are printed on demand, besides those of the section "Over tasks"."""
 
 
-def _over_tasks(columns: Sequence[Statistics]) -> dict[str, str]:
-    """Return the rows of statistics over tasks."""
-    rows = {}
-    if any(column.interval for column in columns):
-        rows["mean reward, at least"] = "{.interval[0]:z.2f}"
-        rows["mean reward, at most (95 %)"] = "{.interval[1]:z.2f}"
-    if any(column.within_sd is not None for column in columns):
-        rows["sd within a task"] = "{.within_sd:z.2f}"
-    rows["sd between tasks"] = "{.between_sd:z.2f}"
-    return rows
-
-
 def _spent(columns: Sequence[Mapping[str, Usage]]) -> dict[str, list[str]]:
     """Return the rows of tokens and cost of the agents and the judge, if they are models."""
+    forms = {"tokens": "{.tokens:,}", "dollars": "{.dollars:.2f}"}
     rows = {}
     for who in ("agent", "judge"):
         usages = [column.get(who) for column in columns]
-        dollars = [usage.dollars if usage else None for usage in usages]
-        if any(usages):
-            rows[f"{who}, tokens"] = [f"{usage.tokens:,}" if usage else _NONE for usage in usages]
-        if any(cost is not None for cost in dollars):
-            rows[f"{who}, dollars"] = [_NONE if cost is None else f"{cost:.2f}" for cost in dollars]
-    return rows
+        for name, form in forms.items():
+            rows[f"{who}, {name}"] = [_cell(form, one) if one else _NONE for one in usages]
+    return _known(rows)
+
+
+def _known(rows: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return the rows with a figure in some column."""
+    return {label: cells for label, cells in rows.items() if {*cells} - {_NONE}}
 
 
 def _cells(
@@ -244,7 +241,7 @@ def _cells(
     return cells
 
 
-def _cell(form: str, column: Any, errors: bool) -> str:
+def _cell(form: str, column: Any, errors: bool = False) -> str:
     try:
         cell = form.format(column)
     except TypeError:  # the figure is None

@@ -10,15 +10,15 @@ import asyncio
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from importlib import import_module
 from inspect import Parameter, signature
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from resume_gym import llm
-from resume_gym.llm import ModelError
+from resume_gym.llm import ModelError, Usage
 from resume_gym.llm.loop import submit
 from resume_gym.rewards import LineVerdict, Verdict
 from resume_gym.tasks import Task
@@ -42,6 +42,7 @@ _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 # options of judges whose values may have a colon and never specify another judge
 _NEVER_JUDGES = ("model", "base_url", "extra_body")
 
+T = TypeVar("T")
 Outcome: TypeAlias = "Verdict | JudgeError"
 """A verdict, or the failure in its place."""
 
@@ -80,17 +81,18 @@ class JudgeMisconfigured(JudgeError):  # noqa: N818
     """The judge cannot judge any text: its API key, model or address is wrong."""
 
 
+_OF_MODELS: Mapping[type[ModelError], type[JudgeError]] = {
+    llm.Unavailable: JudgeUnavailable,
+    llm.Refused: JudgeRefused,
+    llm.Malformed: JudgeMalformed,
+    llm.Misconfigured: JudgeMisconfigured,
+}
+
+
 def judge_error(error: ModelError) -> JudgeError:
     """Convert a model's error to the corresponding judge error, `JudgeError` if there is none."""
-    kinds: Mapping[type[ModelError], type[JudgeError]] = {
-        llm.Unavailable: JudgeUnavailable,
-        llm.Refused: JudgeRefused,
-        llm.Malformed: JudgeMalformed,
-        llm.Misconfigured: JudgeMisconfigured,
-    }
-    # A custom client may raise other kinds. `next` needs the default: a coroutine would turn its
-    # StopIteration into a RuntimeError, which counts as a bug and not as a failure of the judge.
-    matches = (judge_kind for kind, judge_kind in kinds.items() if isinstance(error, kind))
+    matches = (mine for kind, mine in _OF_MODELS.items() if isinstance(error, kind))
+    # needs the default: a StopIteration in a coroutine would reach the caller as a bug
     return next(matches, JudgeError)(str(error))
 
 
@@ -135,10 +137,24 @@ class AsyncJudge(ABC):
         name: name in reports and logs.
         grouped: whether a verdict depends on the other revisions of its group, which should then
             be judged in one call of `averdicts`.
+        parts: the judges and clients that it asks, each once.
     """
 
     name: str
     grouped = False
+    parts: Sequence[Any] = ()
+
+    @property
+    def usage(self) -> Usage | None:
+        """Total requests, tokens and cost of the parts so far; None if no part uses a model."""
+        usages = [part.usage for part in self.parts if getattr(part, "usage", None) is not None]
+        return sum(usages[1:], usages[0]) if usages else None
+
+    @property
+    def served(self) -> str:
+        """Versions of the models that answered last, separated by commas; empty before any."""
+        models = (getattr(part, "served", None) for part in self.parts)
+        return ", ".join(dict.fromkeys(str(model) for model in models if model))
 
     @abstractmethod
     async def averdict(self, task: Task, revised: str) -> Verdict:
@@ -146,13 +162,7 @@ class AsyncJudge(ABC):
 
     async def averdicts(self, task: Task, group: Sequence[str]) -> list[Outcome]:
         """Return the verdict on each revision of a resume, or the error in its place."""
-        verdicts = (self.averdict(task, revised) for revised in group)
-        outcomes = await asyncio.gather(*verdicts, return_exceptions=True)
-        # Any exception but a judge error is a bug.
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException) and not isinstance(outcome, JudgeError):
-                raise outcome
-        return outcomes  # type: ignore[return-value]
+        return await outcomes_of(self.averdict(task, revised) for revised in group)
 
     def submit(self, task: Task, revised: str) -> "Future[Verdict]":
         """Schedule `averdict` from any thread and return its future."""
@@ -163,14 +173,46 @@ class AsyncJudge(ABC):
         return self.submit(task, revised).result()
 
 
+async def outcomes_of(verdicts: Iterable[Coroutine[Any, Any, Verdict]]) -> list[Outcome]:
+    """Await verdicts concurrently; return each, or the judge's error in its place."""
+    outcomes = await asyncio.gather(*verdicts, return_exceptions=True)
+    # Any exception but a judge error is a bug.
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException) and not isinstance(outcome, JudgeError):
+            raise outcome
+    return outcomes  # type: ignore[return-value]
+
+
+async def attempt(work: Awaitable[T]) -> T | JudgeError:
+    """Await an answer of a judge; return its error instead, unless no request can succeed."""
+    try:
+        return await work
+    except JudgeMisconfigured:
+        raise
+    except JudgeError as error:
+        return error
+
+
+async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines concurrently; on a failure cancel the others, and raise it, bugs first."""
+    failures: Sequence[Exception] = ()
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except ExceptionGroup as several:
+        failures = several.exceptions
+    # Raised outside of `except`, which would add the group to the traceback.
+    if failures:
+        raise min(failures, key=lambda one: isinstance(one, JudgeError))
+    return [task.result() for task in tasks]
+
+
 class _Threaded(AsyncJudge):
     def __init__(self, judge: Judge) -> None:
-        self.name = judge.name
-        self._judge = judge
-        self.parts = (judge,)
+        self.name, self.parts = judge.name, (judge,)
 
     async def averdict(self, task: Task, revised: str) -> Verdict:
-        return await asyncio.to_thread(self._judge.judge, task, revised)
+        return await asyncio.to_thread(self.parts[0].judge, task, revised)
 
 
 def as_async(judge: Judge) -> AsyncJudge:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resume_gym.judges import JudgeRefused, Outcome, as_async, make_judge
+from resume_gym.judges import AsyncJudge, JudgeRefused, Outcome, as_async, make_judge
 from resume_gym.judges.rubric.signals import measure
-from resume_gym.judges.votes import Composed, drawn
+from resume_gym.judges.votes import drawn
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 from resume_gym.text.lines import Content, Line, parse
@@ -30,7 +30,7 @@ _TOLD = 0.5  # least share of a fact's stems in a line that states the fact
 _FAULTY = 0.25  # score of `format_faults` above which a line draws a remark
 
 
-class Critique(Composed):
+class Critique(AsyncJudge):
     """Judge that adds feedback on drafts; its verdicts are those of an inner judge.
 
     Args:

@@ -5,16 +5,14 @@ blindly and in both orders, and lists the unsupported claims of the revision (`p
 module turns the answers into a verdict. Its entry points are `gemini`, `openai` and `ModelJudge`.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from resume_gym.judges import AsyncJudge, JudgeError, JudgeRefused, judge_error
+from resume_gym.judges import AsyncJudge, judge_error, together
 from resume_gym.judges.plaintext import make_code
 from resume_gym.judges.prompt import (
     Graded,
     SupportAnswer,
-    TooLong,
     comparison_prompt,
     items_prompt,
     read_comparison,
@@ -23,7 +21,8 @@ from resume_gym.judges.prompt import (
     support_prompt,
 )
 from resume_gym.judges.vetoes import veto
-from resume_gym.llm import Asks, ModelError, Prompt, Usage
+from resume_gym.llm import ModelError, Prompt
+from resume_gym.llm.client import Client, make_client
 from resume_gym.rewards import GRADED_FIELDS, Verdict
 from resume_gym.tasks import Task
 
@@ -42,19 +41,12 @@ _UNSURE = 0.5  # confidence where the two orders disagree
 
 def gemini(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
     """Build a `ModelJudge` for Gemini; see `resume_gym.llm.client.make_client` for `options`."""
-    return _judge("gemini", orders, draw, options)
+    return ModelJudge(make_client("gemini", **{**_PATIENT, **options}), orders, draw)
 
 
 def openai(orders: int = 2, draw: int = 0, **options: Any) -> "ModelJudge":
     """Build a `ModelJudge` for an OpenAI-compatible server such as vLLM; options as in `gemini`."""
-    return _judge("openai", orders, draw, options)
-
-
-def _judge(provider: str, orders: int, draw: int, options: Mapping[str, Any]) -> "ModelJudge":
-    from resume_gym.llm.client import make_client  # `ModelJudge` itself does not need its packages
-
-    client = make_client(provider, **{**_PATIENT, **options})
-    return ModelJudge(client, orders, draw)
+    return ModelJudge(make_client("openai", **{**_PATIENT, **options}), orders, draw)
 
 
 class _Opinion(NamedTuple):
@@ -77,7 +69,7 @@ class ModelJudge(AsyncJudge):
       moved figure neither is quantification.
 
     Args:
-        asks: the client, such as a `resume_gym.llm.client.Client`.
+        asks: the client of the model.
         orders: number of orders in which a verdict shows the texts, 1 or 2.
         draw: number of the first draw; another number yields independent answers.
 
@@ -85,34 +77,14 @@ class ModelJudge(AsyncJudge):
         ValueError: an option is out of range.
     """
 
-    def __init__(self, asks: Asks, orders: int = 2, draw: int = 0) -> None:
+    def __init__(self, asks: Client, orders: int = 2, draw: int = 0) -> None:
         if type(orders) is not int or orders not in (1, 2):
             raise ValueError(f"orders: expected 1 or 2, got {orders!r}")
         if type(draw) is not int or draw < 0:
             raise ValueError(f"draw: expected a whole number from 0, got {draw!r}")
-        self.name = asks.name
+        self.name, self.parts = asks.name, (asks,)
         self.grades_items = True
         self._asks, self._orders, self._draw = asks, orders, draw
-
-    @property
-    def usage(self) -> Usage:
-        """Requests, tokens and cost of the client so far."""
-        return self._asks.usage
-
-    @property
-    def served(self) -> str:
-        """Model version of the latest answer; empty before any, or if the client reports none."""
-        return getattr(self._asks, "served", None) or ""
-
-    @property
-    def base_url(self) -> str:
-        """Address of the model's server; empty if the client reports none."""
-        return getattr(self._asks, "base_url", "")
-
-    @property
-    def answer_tokens(self) -> int | None:
-        """Token budget of an answer, without thinking; None if the client does not report it."""
-        return getattr(self._asks, "answer_tokens", None)
 
     def prompts(self, task: Task, revised: str) -> Sequence[Prompt]:
         """Return the requests that a verdict takes, without retries."""
@@ -136,11 +108,12 @@ class ModelJudge(AsyncJudge):
         swaps = [False, True]
         if self._orders == 1:
             swaps = [_turned(task.resume, revised, self._draw + draw)]
-        claim_check, items, *orders = await _together(
+        requests: list[Coroutine[Any, Any, Any]] = [
             self._check(task, revised, draw),
             self._items(task, revised, draw),
             *(self._look(task, task.resume, revised, swapped, draw) for swapped in swaps),
-        )
+        ]
+        claim_check, items, *orders = await together(requests)
         return _verdict(_agreed(orders), claim_check, items)
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
@@ -175,13 +148,13 @@ class ModelJudge(AsyncJudge):
         self, task: Task, first: str, second: str, draw: int
     ) -> list[Mapping[str, _Opinion]]:
         orders = (self._look(task, first, second, swapped, draw) for swapped in (False, True))
-        return await _together(*orders)
+        return await together(orders)
 
     async def _look(
         self, task: Task, first: str, second: str, swapped: bool, draw: int
     ) -> Mapping[str, _Opinion]:
         a, b = (second, first) if swapped else (first, second)
-        prompt = _prompt(comparison_prompt, task, a, b, self._draw + draw)
+        prompt = comparison_prompt(task, a, b, self._draw + draw)
         answer = await self._ask(prompt, lambda text: read_comparison(text, prompt, a, b))
         return {field: _opinion(getattr(answer, field), swapped) for field in GRADED_FIELDS}
 
@@ -189,14 +162,14 @@ class ModelJudge(AsyncJudge):
         """Return the claim check of a text; None for the original, which is true by definition."""
         if text == task.resume:
             return None
-        prompt = _prompt(support_prompt, task, text, self._draw + draw)
+        prompt = support_prompt(task, text, self._draw + draw)
         return await self._ask(prompt, lambda answer: read_support(answer, prompt, task, text))
 
     async def _items(self, task: Task, text: str, draw: int) -> Mapping[str, tuple[int, str]]:
         """Return grade and reason of each rubric item of kind "judged"."""
         if not task.judged:
             return {}
-        prompt = _prompt(items_prompt, task, text, self._draw + draw)
+        prompt = items_prompt(task, text, self._draw + draw)
         return await self._ask(prompt, lambda answer: read_items(answer, prompt, task, text))
 
     async def _ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
@@ -206,20 +179,6 @@ class ModelJudge(AsyncJudge):
             raise judge_error(error) from error
 
 
-async def _together(*work: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Run coroutines concurrently; on a failure cancel the others, to save their cost."""
-    failures: Sequence[Exception] = ()
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
-    except ExceptionGroup as several:
-        failures = several.exceptions
-    # Raised outside of `except`, which would add the group to the traceback. Bugs come first.
-    if failures:
-        raise min(failures, key=lambda one: isinstance(one, JudgeError))
-    return [task.result() for task in tasks]
-
-
 def _turned(first: str, second: str, draw: int) -> bool:
     """Return whether to show the second of two texts first.
 
@@ -227,13 +186,6 @@ def _turned(first: str, second: str, draw: int) -> bool:
     """
     odd = (int(make_code(sorted((first, second))), 16) + draw) % 2 == 1
     return (first > second) != odd
-
-
-def _prompt(make: Callable[..., Prompt], *arguments: Any) -> Prompt:
-    try:
-        return make(*arguments)
-    except TooLong as error:
-        raise JudgeRefused(str(error)) from None
 
 
 def _opinion(graded: Graded, swapped: bool) -> _Opinion:

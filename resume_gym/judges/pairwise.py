@@ -7,10 +7,10 @@ Comparisons among the revisions rank them, and the rank of the original says whi
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from itertools import combinations
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from resume_gym.judges import (
     JudgeUnavailable,
     Outcome,
     as_async,
+    attempt,
     make_judge,
 )
 from resume_gym.judges.votes import GroupJudge, drawn, gravest
@@ -30,24 +31,7 @@ _PRIOR = 2.0  # standard deviation of the strengths, in log-odds; bounds those w
 _BYE = ""  # virtual opponent: the contestant paired with it skips the round
 
 
-class Compares(Protocol):
-    """A judge that compares two texts without position bias; called once per match.
-
-    It uses both orders, or its answer changes sign when the texts are exchanged. It may ignore
-    unsupported claims, which the verdicts cover.
-    """
-
-    async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
-        """Return 1 if the second text is better, -1 if the first is, 0 if neither is.
-
-        Raises:
-            JudgeError: the judge failed.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A comparison of two contestants, given by id.
 
     Attributes:
@@ -59,8 +43,7 @@ class Match:
     outcome: int | JudgeError
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """Result of `Pairwise.rank`.
 
     Attributes:
@@ -109,7 +92,9 @@ class Pairwise(GroupJudge):
         rounds: number of Swiss rounds; by default ceil(log2 n) + 1 for n revisions. More than
             (n + 1) / 2 rounds compare all pairs.
         margin: least odds at which a revision differs from the original.
-        compares: another judge for the comparisons, such as the rubric.
+        compares: another judge for the comparisons, such as the rubric. Its coroutine
+            `compare(task, first, second, draw)` returns 1 if the second text is better, -1 if the
+            first is, else 0, without position bias; it may ignore unsupported claims.
 
     Raises:
         ValueError: the comparing judge cannot compare, or a number is out of range.
@@ -130,12 +115,10 @@ class Pairwise(GroupJudge):
         comparing = inner if compares is None else make_judge(compares)
         if not hasattr(comparing, "compare"):
             raise ValueError(f"pairwise: {comparing.name!r} cannot compare; set compares")
-        super().__init__()
-        self._compares = cast(Compares, comparing)
+        self._compares: Any = comparing
         self._judge, self._rounds, self._margin = as_async(inner), rounds, margin
         self.parts = (self._judge,) if comparing is inner else (self._judge, comparing)
-        by = "" if comparing is inner else f", {comparing.name}"
-        self.name = f"pairwise({inner.name}{by})"
+        self.name = f"pairwise({', '.join(part.name for part in self.parts)})"
 
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         try:
@@ -214,12 +197,7 @@ class Pairwise(GroupJudge):
         self, task: Task, contestants: Mapping[str, str], first: str, second: str, draw: int
     ) -> Match:
         texts = contestants[first], contestants[second]
-        try:
-            outcome = await self._compares.compare(task, *texts, draw)
-        except JudgeMisconfigured:
-            raise
-        except JudgeError as error:
-            return Match(first, second, error)
+        outcome = await attempt(self._compares.compare(task, *texts, draw))
         return Match(first, second, outcome)
 
 

@@ -56,17 +56,14 @@ def neutral(text: str) -> str:
 
 
 def make_code(texts: Sequence[str]) -> str:
-    """Return a code that occurs in none of the texts: 16 hexadecimal digits of their HMAC-SHA-256.
+    """Return a code of texts: 16 hexadecimal digits of their HMAC-SHA-256.
 
     The code is deterministic, so that answers can be cached. An author cannot insert it into a
     text, even with the key, since it changes with every character. A private key in the
     environment variable `RESUME_GYM_JUDGE_KEY` also keeps it secret.
     """
     key = os.environ.get(KEY_VARIABLE, _DEFAULT_KEY).encode()
-    code = hmac.digest(key, "\0".join(texts).encode(errors="replace"), "sha256").hex()
-    while any(code[:16] in text for text in texts):
-        code = hmac.digest(key, code.encode(), "sha256").hex()
-    return code[:16]
+    return hmac.digest(key, "\0".join(texts).encode(errors="replace"), "sha256").hex()[:16]
 
 
 def fence(name: str, text: str, code: str) -> str:

@@ -51,11 +51,6 @@ class Tiers(GroupJudge):
             rubric as local judge nearly every group of 16 has one. A member that the first local
             judge refused then has no verdict.
 
-    Attributes:
-        judged: number of members judged by each of "veto", "local" and "frontier".
-        audited: number of members of audited groups with a verdict of both tiers.
-        agreed: for each field, number of audited members on which the tiers agree.
-
     Raises:
         ValueError: there is no local judge, or a number is not in [0, 1].
     """
@@ -76,7 +71,6 @@ class Tiers(GroupJudge):
         specs = [local] if isinstance(local, str | Mapping) else list(local)
         if not specs:
             raise ValueError("tiers: local: expected at least one judge, got none")
-        super().__init__()
         self._locals = [as_async(make_judge(spec)) for spec in specs]
         self._frontier = as_async(make_judge(frontier))
         self.parts = (*self._locals, self._frontier)
@@ -84,12 +78,7 @@ class Tiers(GroupJudge):
         self._seed = seed
         names = " + ".join(judge.name for judge in self._locals)
         self.name = f"tiers({names}, {self._frontier.name})"
-        self.audited, self.agreed = 0, Counter[str]()
-
-    @property
-    def agreement(self) -> dict[str, float]:
-        """Share of audited members on which the tiers agree, by field; empty before any audit."""
-        return {field: hits / self.audited for field, hits in self.agreed.items()}
+        self._audited, self._agreed = 0, Counter[str]()
 
     async def _judge_together(self, task: Task, texts: Sequence[str], draw: int) -> list[Outcome]:
         groups = (drawn(judge, draw).averdicts(task, texts) for judge in self._locals)
@@ -100,10 +89,8 @@ class Tiers(GroupJudge):
                 return [failed] * len(texts)
         doubtful = sum(map(self._doubts, members)) > self._tolerate * len(members)
         if not doubtful and not self._drawn(task, texts):
-            self.judged["local"] += len(texts)
             return [first for first, *_ in members]
         outcomes = await drawn(self._frontier, draw).averdicts(task, texts)
-        self.judged["frontier"] += sum(isinstance(outcome, Verdict) for outcome in outcomes)
         if not doubtful:
             self._record([first for first, *_ in members], outcomes)
         return outcomes
@@ -124,14 +111,15 @@ class Tiers(GroupJudge):
         return int.from_bytes(sha256(key.encode()).digest()[:8], "big") < self._audit * 2**64
 
     def _record(self, local: Sequence[Outcome], frontier: Sequence[Outcome]) -> None:
-        pairs = [
-            pair
-            for pair in zip(local, frontier, strict=True)
-            if all(isinstance(outcome, Verdict) for outcome in pair)
+        both = [
+            (one, other)
+            for one, other in zip(local, frontier, strict=True)
+            if isinstance(one, Verdict) and isinstance(other, Verdict)
         ]
-        if pairs:
-            self.audited += len(pairs)
+        if both:
+            self._audited += len(both)
             for field in VERDICT_FIELDS:
-                self.agreed[field] += sum(getattr(a, field) == getattr(b, field) for a, b in pairs)
-            shares = ", ".join(f"{field} {part:.1%}" for field, part in self.agreement.items())
-            _log.info("%s: the tiers agree on %d audited: %s", self.name, self.audited, shares)
+                self._agreed[field] += sum(getattr(a, field) == getattr(b, field) for a, b in both)
+            total = self._audited
+            shares = ", ".join(f"{field} {n / total:.1%}" for field, n in self._agreed.items())
+            _log.info("%s: the tiers agree on %d audited: %s", self.name, total, shares)

@@ -7,7 +7,6 @@ votes, nine in ten have none. A mean would turn ties into signal; the median sta
 import asyncio
 import inspect
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -21,50 +20,20 @@ from resume_gym.judges import (
     Outcome,
     as_async,
     make_judge,
+    outcomes_of,
 )
 from resume_gym.judges.vetoes import veto
-from resume_gym.llm import Usage
 from resume_gym.rewards import VERDICT_FIELDS, Verdict
 from resume_gym.tasks import Task
 
 
-class Composed(AsyncJudge):
-    """Base class of judges composed of others: has draws if a part has, and sums their usage.
-
-    A subclass accepts the keyword `draw` in `averdict`, and in `averdicts` too if it is `grouped`.
-
-    Attributes:
-        parts: the judges and clients in use, each listed once.
-    """
-
-    parts: Sequence[Any]
-
-    @property
-    def usage(self) -> Usage | None:
-        """Total requests, tokens and cost of the parts so far; None if no part uses a model."""
-        usages = [part.usage for part in self.parts if getattr(part, "usage", None) is not None]
-        return sum(usages[1:], usages[0]) if usages else None
-
-    @property
-    def served(self) -> str:
-        """Versions of the models that answered last, separated by commas."""
-        models = (getattr(part, "served", None) for part in self.parts)
-        return ", ".join(dict.fromkeys(str(model) for model in models if model))
-
-
-class GroupJudge(Composed):
+class GroupJudge(AsyncJudge):
     """Base class of composed judges whose verdicts depend on the group.
 
     A vetoed revision keeps the veto's verdict; the others are judged as if it did not exist.
-
-    Attributes:
-        judged: number of revisions judged by "veto", and by what a subclass counts besides.
     """
 
     grouped = True
-
-    def __init__(self) -> None:
-        self.judged: Counter[str] = Counter()
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
         """Return the verdict on a group of one; see `AsyncJudge`."""
@@ -77,7 +46,6 @@ class GroupJudge(Composed):
         """Return the verdicts on a group, judged together; see `AsyncJudge`."""
         vetoes = await asyncio.to_thread(lambda: [veto(task, revised) for revised in group])
         places = [place for place, vetoed in enumerate(vetoes) if vetoed is None]
-        self.judged["veto"] += len(group) - len(places)
         texts = [group[place] for place in places]
         outcomes = await self._judge_together(task, texts, draw) if texts else []
         judged = dict(zip(places, outcomes, strict=True))
@@ -89,10 +57,13 @@ class GroupJudge(Composed):
 
 
 def can_draw(judge: AsyncJudge) -> bool:
-    """Return whether a judge can give several independent verdicts on the same text."""
-    if isinstance(judge, Composed):
-        return any(can_draw(part) for part in judge.parts if isinstance(part, AsyncJudge))
-    return "draw" in inspect.signature(judge.averdict).parameters
+    """Return whether a judge can give several independent verdicts on the same text.
+
+    Its `averdict`, and `averdicts` if it is `grouped`, then accept the keyword `draw`.
+    """
+    judges = [part for part in judge.parts if isinstance(part, AsyncJudge)]
+    asks = "draw" in inspect.signature(judge.averdict).parameters
+    return asks and (not judges or any(map(can_draw, judges)))
 
 
 def drawn(judge: AsyncJudge, draw: int) -> AsyncJudge:
@@ -106,17 +77,15 @@ class _Drawn(AsyncJudge):
         self._judge, self._draw = judge, draw
 
     async def averdict(self, task: Task, revised: str) -> Verdict:
-        verdict: Verdict = await self._judge.averdict(task, revised, draw=self._draw)
-        return verdict
+        return await self._judge.averdict(task, revised, draw=self._draw)  # type: ignore[no-any-return]
 
     async def averdicts(self, task: Task, group: Sequence[str]) -> list[Outcome]:
         if not self.grouped:
             return await super().averdicts(task, group)
-        outcomes: list[Outcome] = await self._judge.averdicts(task, group, draw=self._draw)
-        return outcomes
+        return await self._judge.averdicts(task, group, draw=self._draw)  # type: ignore[no-any-return]
 
 
-class Votes(Composed):
+class Votes(AsyncJudge):
     """Judge whose verdict is the median of several independent verdicts, field by field.
 
     A failed vote is not replaced. There is a verdict if no outcome of the missing votes could
@@ -143,21 +112,16 @@ class Votes(Composed):
             raise ValueError(
                 f"votes: expected a judge that samples its verdicts; {inner.name!r} has no draws"
             )
-        self._judge, self.votes = inner, votes
-        self.parts = (inner,)
+        self._judge, self.votes, self.parts = inner, votes, (inner,)
         self.name = f"votes({inner.name}, {votes})"
 
     async def averdict(self, task: Task, revised: str, draw: int = 0) -> Verdict:
         """Return the median verdict; no two draws share a draw of the inner judge."""
         draws = range(draw * self.votes, (draw + 1) * self.votes)
         votes = (drawn(self._judge, number).averdict(task, revised) for number in draws)
-        outcomes = await asyncio.gather(*votes, return_exceptions=True)
+        outcomes = await outcomes_of(votes)
         verdicts = [outcome for outcome in outcomes if isinstance(outcome, Verdict)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, JudgeError)]
-        for outcome in outcomes:
-            # Any exception but a judge error is a bug.
-            if isinstance(outcome, BaseException) and not isinstance(outcome, JudgeError):
-                raise outcome
         for failure in failures:
             # A retry cannot help: raised even if the other votes would decide.
             if isinstance(failure, JudgeMisconfigured):

@@ -6,11 +6,13 @@ All clients run in the event loop of a background thread (`loop`), so synchronou
 event loops can share their connections.
 """
 
-from collections.abc import Callable, Mapping
+import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
-from typing import Any, Protocol, Self, TypeVar
-
-T = TypeVar("T")
+from functools import cache
+from importlib.resources import files
+from typing import Any, Self
 
 
 class ModelError(Exception):
@@ -129,25 +131,18 @@ class Usage:
         return Usage(*sums)
 
 
-class Asks(Protocol):
-    """Client interface for judges, generators and critics; see `resume_gym.llm.client.Client`."""
+def dollars(model: str, answer: Answer) -> float | None:
+    """Return the cost of an answer by the prices of `prices.toml`; None for an unlisted model."""
+    price = _price(model)
+    if price is None:
+        return None
+    return (answer.tokens_in * price[0] + answer.tokens_out * price[1]) / 1e6
 
-    name: str
 
-    async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """Return the parsed answer to a prompt.
-
-        Args:
-            prompt: the request.
-            parse: converts the text of the answer; if it raises ValueError, the prompt is sent
-                once more.
-
-        Raises:
-            ModelError: there is no usable answer; no default replaces it.
-        """
-        ...
-
-    @property
-    def usage(self) -> Usage:
-        """Requests, tokens and cost so far."""
-        ...
+@cache
+def _price(model: str) -> tuple[float, float] | None:
+    # "gpt-5.2-2025-12-11" has the price of "gpt-5.2"; "gpt-5.2-pro" has not
+    name = re.sub(r"(-(preview|latest|exp|\d{2,8}))+$", "", model.removeprefix("models/"))
+    prices = tomllib.loads((files("resume_gym.llm") / "prices.toml").read_text(encoding="utf-8"))
+    price = prices["models"].get(name)
+    return (price["in"], price["out"]) if price else None

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
@@ -28,19 +28,19 @@ from resume_gym.llm import (
     Prompt,
     Unavailable,
     Usage,
+    dollars,
 )
 from resume_gym.llm.gemini import Gemini
 from resume_gym.llm.http_errors import shown
 from resume_gym.llm.loop import submit
 from resume_gym.llm.openai import OpenAI
-from resume_gym.llm.prices import dollars
 from resume_gym.llm.sdk_provider import SDKProvider
 from resume_gym.llm.settings import Settings, check
 from resume_gym.llm.store import Call, Store, key_of
 
 T = TypeVar("T")
 
-_PROVIDERS: dict[str, type[SDKProvider[Any]]] = {"gemini": Gemini, "openai": OpenAI}
+_PROVIDERS: dict[str, type[SDKProvider]] = {"gemini": Gemini, "openai": OpenAI}
 _MOST_A_MINUTE = 15_000
 """More requests than one thread can build. Without this limit, hundreds of simultaneous requests,
 and those that follow their answers, are all built before any is sent."""
@@ -64,20 +64,28 @@ def make_client(provider: str, **options: Any) -> "Client":
     """
     if provider not in _PROVIDERS:
         raise ValueError(f"provider: expected one of {', '.join(_PROVIDERS)}; got {provider!r}")
-    kind = _PROVIDERS[provider]
-    provider_options = {option.name for option in fields(kind) if option.init}
-    client_options = {option.name for option in fields(Settings)}
-    for name, value in options.items():
-        if name not in provider_options | client_options:
-            names = ", ".join(sorted(provider_options | client_options))
-            raise ValueError(f"{provider}: expected options among {names}; got {name!r}")
-        check(name, value)
     if provider == "openai" and "model" not in options:
         raise ValueError("openai: expected the option 'model', the name that the server knows")
-    settings = Settings(**{name: options[name] for name in client_options & options.keys()})
-    made = kind(**{name: options[name] for name in provider_options & options.keys()})
-    check_key(made, settings)
-    return Client(made, settings)
+    return client_of(_PROVIDERS[provider], options)
+
+
+def client_of(kind: type[SDKProvider], options: Mapping[str, Any], **fixed: Any) -> "Client":
+    """Create a client from options, which may not name the fixed ones; see `make_client`."""
+    own = {option.name for option in fields(kind) if option.init}
+    common = {option.name for option in fields(Settings)}
+    known = (own | common) - fixed.keys()
+    for name, value in options.items():
+        if name not in known:
+            names = ", ".join(sorted(known))
+            raise ValueError(f"expected options among {names}; got {name!r}")
+        check(name, value)
+    given = {**options, **fixed}
+    settings = Settings(**{name: given[name] for name in common & given.keys()})
+    provider = kind(**{name: given[name] for name in own & given.keys()})
+    # now rather than at the first request, unless no request will be sent
+    if not settings.replay and not _KEYLESS.get():
+        provider.read_key()
+    return Client(provider, settings)
 
 
 @contextmanager
@@ -88,16 +96,6 @@ def without_keys() -> Iterator[None]:
         yield
     finally:
         _KEYLESS.reset(token)
-
-
-def check_key(provider: SDKProvider[Any], settings: Settings) -> None:
-    """Check the API key now rather than at the first request, unless no request will be sent.
-
-    Raises:
-        ValueError: the key is missing or malformed.
-    """
-    if not settings.replay and not _KEYLESS.get():
-        provider.read_key()
 
 
 class Rate:
@@ -120,51 +118,47 @@ class Rate:
 
 
 class Client:
-    """A client of one model, usable from any thread and event loop; see `resume_gym.llm.Asks`.
+    """A client of one model, usable from any thread and event loop.
 
     Args:
         provider: sends the requests.
         settings: limits, store and expected model version.
+
+    Attributes:
+        name: provider and model.
+        base_url: address of the model's server; empty for the provider's own.
+        usage: requests, tokens and cost so far.
+        served: model version of the latest answer; empty before the first.
     """
 
-    def __init__(self, provider: SDKProvider[Any], settings: Settings) -> None:
-        self.name = provider.name
+    def __init__(self, provider: SDKProvider, settings: Settings) -> None:
+        self.name, self.base_url, self.served = provider.name, provider.base_url or "", ""
         self._provider, self._settings = provider, settings
         self._store = Store(settings.store, settings.replay) if settings.store else None
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._rate = Rate(min(settings.requests_a_minute or _MOST_A_MINUTE, _MOST_A_MINUTE))
         self._flights: dict[str, asyncio.Task[str]] = {}
-        self._usage = self._cost(Answer("", "", 0, 0, 0.0), calls=0)
-        self._served: str | None = None
+        self.usage = self._cost(Answer("", "", 0, 0, 0.0), calls=0)
         self._failures = 0  # since the last answer
 
     async def ask(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
-        """See `Asks`. A request is not cancelled with its caller: its answer is paid for."""
+        """Return the parsed answer to a prompt.
+
+        A request is not cancelled with its caller: its answer is paid for.
+
+        Args:
+            prompt: the request.
+            parse: converts the text of the answer; if it raises ValueError, the prompt is sent
+                once more.
+
+        Raises:
+            ModelError: there is no usable answer; no default replaces it.
+        """
         return await asyncio.wrap_future(submit(self._ask(prompt, parse)))
 
     def ask_now(self, prompt: Prompt, parse: Callable[[str], T]) -> T:
         """Blocking version of `ask`; deadlocks inside the loop of `resume_gym.llm.loop`."""
         return submit(self._ask(prompt, parse)).result()
-
-    @property
-    def usage(self) -> Usage:
-        """See `Asks`."""
-        return self._usage
-
-    @property
-    def answer_tokens(self) -> int:
-        """Token budget of an answer, without thinking."""
-        return int(self._provider.sampling["answer_tokens"])
-
-    @property
-    def base_url(self) -> str:
-        """Address of the model's server; empty for the provider's own."""
-        return self._provider.base_url or ""
-
-    @property
-    def served(self) -> str | None:
-        """Model version of the latest answer; None before the first."""
-        return self._served
 
     async def close(self) -> None:
         """Cancel the requests in flight; close the connections and the store."""
@@ -203,7 +197,7 @@ class Client:
                 if self._settings.replay:
                     raise
             else:
-                self._usage += Usage(0, 1, 0, 0, 0.0)
+                self.usage += Usage(0, 1, 0, 0, 0.0)
                 return text
         if self._settings.replay:
             missing = f"{where} holds no answer of {self.name} to this prompt"
@@ -240,9 +234,7 @@ class Client:
             except TimeoutError:
                 break
         message = f"{last or self.name}; no answer within {self._settings.deadline_s:g} s"
-        given_up = Unavailable(message, getattr(last, "retry_after_s", None))
-        given_up.status = last.status if last else None
-        raise given_up
+        raise Unavailable(message)
 
     async def _once(
         self, key: str, prompt: Prompt, parse: Callable[[str], object], deadline: float
@@ -276,9 +268,9 @@ class Client:
     def _check(self, answer: Answer, parse: Callable[[str], object]) -> None:
         """Raise a `ModelError` if the answer is of another version or cannot be parsed."""
         required = self._settings.served
-        if self._served and answer.model != self._served:
-            _log.warning("%s: served by %s, before by %s", self.name, answer.model, self._served)
-        self._served = answer.model
+        if self.served and answer.model != self.served:
+            _log.warning("%s: served by %s, before by %s", self.name, answer.model, self.served)
+        self.served = answer.model
         if required and answer.model != required:
             message = f"{self.name}: expected {required!r}, served by {answer.model!r}"
             raise Misconfigured(message).after(answer)
@@ -302,7 +294,7 @@ class Client:
         """Add a request to the usage and the store's log, and a usable answer to the store."""
         seconds = time.perf_counter() - began
         cost = self._cost(answer) if answer else Usage(0, 0, 0, 0, 0.0)
-        self._usage += cost
+        self.usage += cost
         if self._store:
             outcome = type(problem).__name__.lower() if problem else "answer"
             status = problem.status if problem else None

@@ -1,7 +1,6 @@
 """Provider for Google's Gemini, through its SDK (`pip install resume-gym[gemini]`)."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ _REFUSALS = {
 
 
 @dataclass
-class Gemini(SDKProvider["genai.Client"]):
+class Gemini(SDKProvider):
     """Provider for Gemini models; its other options are those of `SDKProvider`.
 
     Google recommends the default temperature for Gemini 3.
@@ -38,6 +37,7 @@ class Gemini(SDKProvider["genai.Client"]):
         ValueError: the thinking level is unknown.
     """
 
+    sampled = ("thinking", "answer_tokens", "thinking_tokens", "temperature")
     model: str = "gemini-3-flash-preview"
     thinking: str | None = "low"
 
@@ -48,16 +48,6 @@ class Gemini(SDKProvider["genai.Client"]):
                 f"thinking: expected one of {', '.join(THINKING)} or None, got {self.thinking!r}"
             )
         self.name, self._key_names = f"gemini/{self.model}", KEYS
-
-    @property
-    def sampling(self) -> Mapping[str, Any]:
-        """Parameters that affect the answers, besides prompt and model."""
-        return {
-            "thinking": self.thinking,
-            "answer_tokens": self.answer_tokens,
-            "thinking_tokens": self.thinking_tokens,
-            "temperature": self.temperature,
-        }
 
     def _connect(self, http: "httpx2.AsyncClient") -> "genai.Client":
         from google import genai
@@ -85,7 +75,7 @@ class Gemini(SDKProvider["genai.Client"]):
         return types.GenerateContentConfig(
             system_instruction=prompt.system,
             response_mime_type="application/json",
-            response_json_schema=ordered(prompt.schema),
+            response_json_schema=dict(prompt.schema),  # its order is kept since Gemini 2.5,
             thinking_config=types.ThinkingConfig(**thinking),
             max_output_tokens=self.answer_tokens + self.thinking_tokens,
             temperature=self.temperature,
@@ -108,14 +98,11 @@ class Gemini(SDKProvider["genai.Client"]):
 
     def _answer(self, response: "types.GenerateContentResponse", seconds: float) -> Answer:
         usage = response.usage_metadata  # any field may be missing
-        counts = (
-            (usage.prompt_token_count, usage.candidates_token_count, usage.thoughts_token_count)
-            if usage
-            else ()
-        )
-        tokens_in, *written = [count or 0 for count in counts] or [0]
+        thought = usage and usage.thoughts_token_count
+        counts = (usage.prompt_token_count, usage.candidates_token_count) if usage else ()
+        tokens_in, *written = [count or 0 for count in (*counts, thought)]
         if not are_counts((tokens_in, sum(written))):
-            raise Malformed(f"{self.name}: expected token counts, got {shown(counts)}")
+            raise Malformed(f"{self.name}: expected token counts, got {shown((*counts, thought))}")
         candidate = response.candidates[0] if response.candidates else None
         parts = (candidate.content and candidate.content.parts) if candidate else None
         text = "".join(part.text or "" for part in parts or () if not part.thought)
@@ -129,23 +116,8 @@ class Gemini(SDKProvider["genai.Client"]):
         if reason in _REFUSALS:
             raise Refused(f"{self.name}: refused: {reason}").after(answer)
         if reason == "MAX_TOKENS":
-            raise self._cut_off(usage and usage.thoughts_token_count).after(answer)
+            raise self._cut_off(thought).after(answer)
         if reason != "STOP" or not text:
             came = f"{len(text)} characters came"
             raise Malformed(f"{self.name}: ended by {reason}; {came}").after(answer)
         return answer
-
-
-def ordered(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Add Gemini's `propertyOrdering` to a schema, so that the answer keeps the schema's order."""
-
-    def walk(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            result = {name: walk(item) for name, item in value.items()}
-            if isinstance(value.get("properties"), Mapping):
-                result["propertyOrdering"] = list(value["properties"])
-            return result
-        return [walk(item) for item in value] if isinstance(value, list | tuple) else value
-
-    result: dict[str, Any] = walk(schema)
-    return result

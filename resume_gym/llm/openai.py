@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from resume_gym.llm import Answer, Malformed, ModelError, Prompt, Refused
 from resume_gym.llm.http_errors import failed, shown
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class OpenAI(SDKProvider["AsyncOpenAI"]):
+class OpenAI(SDKProvider):
     """Provider for servers with OpenAI's chat API; its other options are those of `SDKProvider`.
 
     `base_url` ends in "/v1"; None is OpenAI's server. The server must enforce JSON schemas.
@@ -29,6 +29,10 @@ class OpenAI(SDKProvider["AsyncOpenAI"]):
         key_name: environment variable of the API key; a server at `base_url` may need none.
     """
 
+    sampled: ClassVar[tuple[str, ...]] = (
+        *("answer_tokens", "thinking_tokens", "thinking_field"),
+        *("temperature", "extra_body"),
+    )
     model: str
     extra_body: Mapping[str, Any] | None = None
     thinking_field: str | None = None
@@ -38,17 +42,6 @@ class OpenAI(SDKProvider["AsyncOpenAI"]):
         super().__post_init__()
         self.name, self._key_names = f"openai/{self.model}", (self.key_name,)
         self._needs_key = self.base_url is None
-
-    @property
-    def sampling(self) -> Mapping[str, Any]:
-        """Parameters that affect the answers, besides prompt and model."""
-        return {
-            "answer_tokens": self.answer_tokens,
-            "thinking_tokens": self.thinking_tokens,
-            "thinking_field": self.thinking_field,
-            "temperature": self.temperature,
-            "extra_body": self.extra_body,
-        }
 
     def _connect(self, http: "httpx2.AsyncClient") -> "AsyncOpenAI":
         from openai import AsyncOpenAI

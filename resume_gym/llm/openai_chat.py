@@ -62,16 +62,11 @@ class OpenAIChat(OpenAI):
             field, for servers that reject it.
     """
 
+    sampled = (*OpenAI.sampled, "parallel_tool_calls", "base_url")
     answer_tokens: int = 4096
     thinking_tokens: int = 0
     timeout_s: float = 300.0
     parallel_tool_calls: bool | None = False
-
-    @property
-    def sampling(self) -> Mapping[str, Any]:
-        """See `OpenAI.sampling`."""
-        extra = {"parallel_tool_calls": self.parallel_tool_calls, "base_url": self.base_url}
-        return {**super().sampling, **extra}
 
     def _asks(self, prompt: Prompt) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         if not prompt.schema["tools"]:  # servers reject an empty list

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from resume_gym.llm import Answer, CutOff, Malformed, Misconfigured, ModelError, Prompt, Unavailable
 from resume_gym.llm.http_errors import masked, shown
@@ -16,7 +16,6 @@ from resume_gym.llm.http_errors import masked, shown
 if TYPE_CHECKING:
     import httpx2
 
-C = TypeVar("C")
 _LOGGERS = ("httpcore2", "httpx2", "openai")
 _MOST_BYTES, _MOST_VALUES = 4_000_000, 20_000  # of a response; SDKs take 0.1 ms for an object
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # possessive, to be linear without an end
@@ -56,10 +55,11 @@ def are_counts(values: Iterable[object]) -> bool:
 
 
 @dataclass(kw_only=True)
-class SDKProvider(ABC, Generic[C]):
+class SDKProvider(ABC):
     """Base class of providers that send requests through an SDK.
 
     Attributes:
+        sampled: names of the options in `sampling`; their order is that of stored answers.
         model: name of the model.
         name: provider and model: "gemini/gemini-3-flash-preview".
         base_url: address of a server with the same protocol; None for the SDK's default.
@@ -70,6 +70,7 @@ class SDKProvider(ABC, Generic[C]):
         timeout_s: timeout of one request, from start to end, in seconds.
     """
 
+    sampled: ClassVar[tuple[str, ...]]
     model: str
     base_url: str | None = None
     answer_tokens: int = 2048
@@ -77,7 +78,7 @@ class SDKProvider(ABC, Generic[C]):
     temperature: float | None = None
     timeout_s: float = 60.0
     name: str = field(default="", init=False)
-    _client: C | None = field(default=None, init=False, repr=False)
+    _client: Any = field(default=None, init=False, repr=False)
     _key: str = field(default="", init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -105,9 +106,9 @@ class SDKProvider(ABC, Generic[C]):
         return key
 
     @property
-    @abstractmethod
     def sampling(self) -> Mapping[str, Any]:
-        """Options on which the answers depend, by name."""
+        """Options on which the answers depend besides the model, by name."""
+        return {name: getattr(self, name) for name in self.sampled}
 
     async def send(self, prompt: Prompt) -> Answer:
         """Send a prompt once and return the answer.
@@ -145,7 +146,7 @@ class SDKProvider(ABC, Generic[C]):
             self._client = None
             await self._http.aclose()
 
-    def _open(self) -> C:
+    def _open(self) -> Any:
         try:
             import httpx2
 
@@ -208,11 +209,11 @@ class SDKProvider(ABC, Generic[C]):
         )
 
     @abstractmethod
-    def _connect(self, http: "httpx2.AsyncClient") -> C:
+    def _connect(self, http: "httpx2.AsyncClient") -> Any:
         """Import the SDK and return its client, on top of an HTTP client."""
 
     @abstractmethod
-    async def _request(self, client: C, prompt: Prompt) -> Any:
+    async def _request(self, client: Any, prompt: Prompt) -> Any:
         """Send a prompt and return the SDK's response."""
 
     @abstractmethod

@@ -1,5 +1,6 @@
 """Client options common to all providers, and validation of all options."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,21 +36,31 @@ class Settings:
             raise ValueError("replay: expected a store to answer from, got none")
 
 
-def check(name: str, value: Any) -> None:
-    """Validate an option of the client or a provider.
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "key_name": (str, "text"),
+    "store": (str | Path | None, "text or null"),
+    **dict.fromkeys(("served", "thinking_field"), (str | None, "text or null")),
+    "extra_body": (dict | None, "an object or null"),
+    "parallel_tool_calls": (bool | None, "true, false or null"),
+    "replay": (bool, "true or false"),
+    "temperature": (int | float | None, "a number or null"),
+}
 
-    Args:
-        name: name of the option; options without constraints pass.
-        value: value of the option.
+
+def check(name: str, value: Any) -> None:
+    """Validate an option of the client or a provider; options without constraints pass.
 
     Raises:
-        ValueError: the value is out of range.
+        ValueError: the value has another type or is out of range.
     """
+    kinds, wanted = _KINDS.get(name, (object, ""))
+    if not isinstance(value, kinds):
+        raise ValueError(f"{name}: expected {wanted}, got {value!r}")
     whole = ("concurrency", "answer_tokens", "requests_a_minute")
     limits = (*whole, "deadline_s", "timeout_s")
     if name in limits and not (value is None and name == "requests_a_minute"):
-        kinds = (int,) if name in whole else (int, float)  # not bool, a subclass of int
-        if type(value) not in kinds or not 0 < value < float("inf"):
+        numbers = (int,) if name in whole else (int, float)  # not bool, a subclass of int
+        if type(value) not in numbers or not 0 < value < float("inf"):
             what = "a whole number" if name in whole else "a number"
             raise ValueError(f"{name}: expected {what} above 0, got {value!r}")
     if name == "thinking_tokens" and (type(value) is not int or value < 0):

@@ -12,9 +12,8 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from resume_gym.llm import Answer, Misconfigured, Prompt
 
@@ -31,8 +30,7 @@ CREATE TABLE IF NOT EXISTS calls (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A request that was sent; a row of the log.
 
     Attributes:
@@ -53,24 +51,6 @@ class Call:
     outcome: str
     status: int | None
     seconds: float
-    tokens_in: int
-    tokens_out: int
-    dollars: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSummary:
-    """Statistics of a store.
-
-    Attributes:
-        served: model versions of the answers.
-        outcomes: number of calls by outcome.
-        tokens_in, tokens_out: billed tokens of all calls.
-        dollars: cost of all calls; None if the price of a call with tokens is unknown.
-    """
-
-    served: list[str]
-    outcomes: dict[str, int]
     tokens_in: int
     tokens_out: int
     dollars: float | None
@@ -111,8 +91,7 @@ class Store:
         Raises:
             Misconfigured: the file cannot be read.
         """
-        text: str | None = await self._run(self._find, key)
-        return text
+        return await self._run(self._find, key)  # type: ignore[no-any-return]
 
     async def add(self, call: Call, key: str | None = None, answer: Answer | None = None) -> None:
         """Log a call and, given a key, store its answer.
@@ -141,10 +120,7 @@ class Store:
 
     def _add(self, call: Call, key: str | None, answer: Answer | None) -> None:
         with self._file() as file:
-            file.execute(
-                "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [getattr(call, name) for name in Call.__slots__],
-            )
+            file.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", call)
             if key and answer:
                 paid = (answer.tokens_in, answer.tokens_out, answer.seconds, call.time)
                 row = (key, call.kind, call.name, answer.model, answer.text, *paid)
@@ -163,7 +139,6 @@ class Store:
     def _close(self) -> None:
         if self._open is not None:
             self._open.close()
-            self._open = None
 
 
 def _prepare(file: sqlite3.Connection) -> None:
@@ -185,8 +160,13 @@ def _reader(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_S)
 
 
-def summarise(path: str | Path) -> StoreSummary:
+def summarise(path: str | Path) -> dict[str, Any]:
     """Summarise the answers and calls of a store.
+
+    Returns:
+        `served` (model versions of the answers), `outcomes` (number of calls by outcome),
+        `tokens_in` and `tokens_out` (billed), and `dollars`, None if the price of a call with
+        tokens is unknown.
 
     Raises:
         Misconfigured: the file does not exist or is no store.
@@ -202,7 +182,10 @@ def summarise(path: str | Path) -> StoreSummary:
     except sqlite3.Error as problem:
         raise Misconfigured(f"store {str(path)!r}: {problem}") from None
     tokens_in, tokens_out, spent, known = row
-    dollars = None if known == 0 else spent
-    return StoreSummary(
-        [name for (name,) in served], counts, int(tokens_in), int(tokens_out), dollars
-    )
+    return {
+        "served": [name for (name,) in served],
+        "outcomes": counts,
+        "tokens_in": int(tokens_in),
+        "tokens_out": int(tokens_out),
+        "dollars": None if known == 0 else spent,
+    }

@@ -9,7 +9,6 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -80,7 +79,7 @@ def write_manifest(
             for task_id, outcome in outcomes.items()
             if not outcome.task
         ],
-        "usage": asdict(summarise(store)) if store else None,
+        "usage": summarise(store) if store else None,
         "sha256": _sha256(corpus),
     }
     with replacing(path) as file:
@@ -205,7 +204,8 @@ def summary(out: Path, manifest: Mapping[str, Any]) -> str:
 
 def spent(store: Path | None) -> float | None:
     """Return the cost of all runs so far in dollars; None if the price is unknown."""
-    return summarise(store).dollars if store and store.exists() else 0.0
+    dollars: float | None = summarise(store)["dollars"] if store and store.exists() else 0.0
+    return dollars
 
 
 def price(dollars: float | None) -> str:

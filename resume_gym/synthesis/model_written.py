@@ -9,7 +9,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
-from resume_gym.llm import Asks, Malformed, Prompt, Refused
+from resume_gym.llm import Malformed, Prompt, Refused
+from resume_gym.llm.client import Client
 from resume_gym.llm.schemas import schema_of
 from resume_gym.synthesis.checks import Fault, bullet_keys, find_faults, find_miscounts
 from resume_gym.synthesis.content import LEVELS
@@ -22,7 +23,7 @@ from resume_gym.text.lines import parse
 
 async def write_tasks(
     personas: Iterable[Persona],
-    client: Asks,
+    client: Client,
     settle: Callable[[Persona, Outcome], None],
     attempts: int,
     width: int,
@@ -75,7 +76,7 @@ def taken(task: Task) -> frozenset[str]:
 
 
 async def write_task(
-    persona: Persona, client: Asks, attempts: int, seen: AbstractSet[str] = frozenset()
+    persona: Persona, client: Client, attempts: int, seen: AbstractSet[str] = frozenset()
 ) -> Outcome:
     """Request a task until an answer is free of faults.
 

@@ -14,7 +14,7 @@ from resume_gym.judges import Judge
 from resume_gym.judges.rubric import RubricJudge, compare
 from resume_gym.judges.rubric.signals import measure
 from resume_gym.judges.vetoes import find_veto
-from resume_gym.rewards import GRADED_FIELDS, Verdict
+from resume_gym.rewards import Verdict
 from resume_gym.session import Session
 from resume_gym.tasks import Task
 from resume_gym.text.lines import parse
@@ -56,7 +56,7 @@ class AppliedEdit:
         said: text of the agent's turn outside thought and tool call; may be empty.
         thought: thought of the agent; may be empty.
         moved: whether the edit only reorders words.
-        grades: fields of `GRADED_FIELDS` that this edit alone changes by rule, each -1 or 1.
+        grades: graded fields that this edit alone changes by rule, each -1 or 1.
         reasons: one sentence for some of the grades.
         claims: unsupported claims that the edit adds; a later edit may have removed them.
     """
@@ -300,9 +300,8 @@ def _claims(task: Task, text: str) -> Mapping[tuple[str, str, str], FlaggedClaim
 
 def _change(task: Task, number: int, old: _Edit, new: _Edit) -> AppliedEdit:
     # compares with the previous text, but takes the facts from the original
-    comparison = compare(task, old.text, new.text)
-    grades = {name: comparison.grade(name) for name in GRADED_FIELDS}
-    grades = {name: grade for name, grade in grades.items() if grade}
+    compared = compare(task, old.text, new.text)
+    grades = {name: grade for name, grade in compared.items() if grade}
     verdict = RubricJudge().judge(replace(task, resume=old.text), new.text)
     # the judge may grade differently: use its reasons where the grades agree
     reasons = {

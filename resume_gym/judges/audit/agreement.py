@@ -68,12 +68,14 @@ class Agreement:
     seconds: Mapping[str, float]
 
 
-def share(hits: int, total: int) -> Share:
-    """Return a proportion with its 95 % Wilson interval; (None, 0, 1) if the total is 0.
+def share(flags: Iterable[bool]) -> Share:
+    """Return the proportion of true values with its 95 % Wilson interval; (None, 0, 1) of none.
 
     Source: E. B. Wilson, Probable inference, the law of succession, and statistical inference,
     1927.
     """
+    values = list(flags)
+    hits, total = sum(values), len(values)
     if not total:
         return Share(0, 0, None, 0.0, 1.0)
     value = hits / total
@@ -100,17 +102,6 @@ def weighted_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
         for verdict, other in verdicts.items()
     ) / len(pairs) ** 2  # fmt: skip
     return 1 - seen / chance if chance else None
-
-
-def count(hits: Iterable[bool]) -> Share:
-    """Return the share of true values; see `share`."""
-    flags = list(hits)
-    return share(sum(flags), len(flags))
-
-
-def quantile(ordered: Sequence[float], part: float) -> float:
-    """Return the least of sorted values that is no less than the share `part` of all values."""
-    return ordered[max(0, math.ceil(part * len(ordered)) - 1)]
 
 
 def table(found: Agreement) -> "Table":

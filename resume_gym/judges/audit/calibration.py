@@ -10,14 +10,22 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured, JudgeUnavailable
-from resume_gym.judges.audit.agreement import Agreement, Share, count, quantile, weighted_kappa
+import numpy as np
+
+from resume_gym.judges import (
+    AsyncJudge,
+    JudgeError,
+    JudgeUnavailable,
+    attempt,
+    together,
+)
+from resume_gym.judges.audit.agreement import Agreement, Share, share, weighted_kappa
 from resume_gym.judges.audit.pairs import FABRICATIONS, LabelledPair, values, write_pairs
 from resume_gym.judges.votes import drawn
 from resume_gym.llm import Usage
@@ -27,16 +35,8 @@ from resume_gym.tasks import TaskError
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class PairResult:
-    """Result of a judge on one pair.
-
-    Attributes:
-        pair: the labelled pair.
-        fields: the verdict by field; None if the judge failed.
-        failure: name of the error type; empty if there is a verdict.
-        seconds: wall-clock time in seconds.
-    """
+class PairResult(NamedTuple):
+    """Result of a judge on one pair: the verdict's fields, or the name of an error type."""
 
     pair: LabelledPair
     fields: Mapping[str, int] | None
@@ -66,7 +66,7 @@ async def calibrate(
     """
     if swap and not (hasattr(judge, "flips") or hasattr(judge, "compare")):
         raise TaskError(f"--swap: expected a judge that compares; got {judge.name!r}")
-    before = getattr(judge, "usage", None)
+    before = judge.usage
     runs = [
         await ask(judge, pairs, draw=repeat, concurrency=concurrency) for repeat in range(repeats)
     ]
@@ -75,7 +75,7 @@ async def calibrate(
     if swap:
         flips, failed = await _swapped(judge, pairs, concurrency)
         failures += failed
-    usage = None if before is None else judge.usage - before  # type: ignore[attr-defined]
+    usage = judge.usage - before if judge.usage and before else None
     return _report(judge.name, runs, flips, failures, usage)
 
 
@@ -94,8 +94,8 @@ async def freeze(judge: AsyncJudge, pairs: Sequence[LabelledPair], path: Path) -
     if not frozen:
         kinds = ", ".join(sorted(set(failures.values())))
         raise JudgeUnavailable(f"{judge.name}: no verdict on any of {len(pairs)} pairs: {kinds}")
-    served, date = str(getattr(judge, "served", "")), datetime.now(UTC).date().isoformat()
-    write_pairs(path, frozen, {"judge": judge.name, "served": served, "date": date})
+    date = datetime.now(UTC).date().isoformat()
+    write_pairs(path, frozen, {"judge": judge.name, "served": judge.served, "date": date})
     return failures
 
 
@@ -111,14 +111,11 @@ async def ask(
 
     async def one(pair: LabelledPair) -> PairResult:
         start = time.perf_counter()
-        fields, failure = None, ""
-        try:
-            fields = values(await judge.averdict(pair.task, pair.revised))
-        except JudgeMisconfigured:
-            raise
-        except JudgeError as problem:
-            failure = type(problem).__name__
-        return PairResult(pair, fields, failure, time.perf_counter() - start)
+        said = await attempt(judge.averdict(pair.task, pair.revised))
+        seconds = time.perf_counter() - start
+        if isinstance(said, JudgeError):
+            return PairResult(pair, None, type(said).__name__, seconds)
+        return PairResult(pair, values(said), "", seconds)
 
     return await _bounded(one, pairs, concurrency)
 
@@ -133,12 +130,7 @@ async def _bounded(
         async with gate:
             return await work(item)
 
-    tasks = [asyncio.ensure_future(one(item)) for item in items]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
+    return await together(map(one, items))
 
 
 async def _swapped(
@@ -150,21 +142,15 @@ async def _swapped(
     disagree (`flips`). A judge with `compare` compares each pair in both orders.
     """
 
-    async def one(pair: LabelledPair) -> list[bool] | str:
-        try:
-            if hasattr(judge, "flips"):
-                return list((await judge.flips(pair.task, pair.revised)).values())
-            first = await judge.compare(pair.task, pair.task.resume, pair.revised)
-            second = await judge.compare(pair.task, pair.revised, pair.task.resume)
-        except JudgeMisconfigured:
-            raise
-        except JudgeError as problem:
-            return type(problem).__name__
-        return [first != -second]
+    async def flips(pair: LabelledPair) -> list[bool]:
+        if hasattr(judge, "flips"):
+            return list((await judge.flips(pair.task, pair.revised)).values())
+        first = await judge.compare(pair.task, pair.task.resume, pair.revised)
+        return [first != -await judge.compare(pair.task, pair.revised, pair.task.resume)]
 
-    found = await _bounded(one, pairs, concurrency)
-    flips = count(flip for some in found if not isinstance(some, str) for flip in some)
-    return flips, Counter(name for name in found if isinstance(name, str))
+    found = await _bounded(lambda pair: attempt(flips(pair)), pairs, concurrency)
+    failures = Counter(type(one).__name__ for one in found if isinstance(one, JudgeError))
+    return share(flip for one in found if isinstance(one, list) for flip in one), failures
 
 
 def _report(
@@ -181,13 +167,13 @@ def _report(
     alarms = {"honest_rewrite": [p for p in given if p[0].kind == "honest_rewrite"]}
     alarms["all"] = [(pair, said) for pair, said in given if pair.honest]
     kinds = [kind for kind in FABRICATIONS if any(pair.kind == kind for pair, _ in given)]
-    times = sorted(answer.seconds for answer in every)
+    seconds = [answer.seconds for answer in every]
     return Agreement(
         judge=judge,
         pairs=len(asked[0]),
         repeats=len(asked),
         accuracy={
-            field: count(said[field] == pair.labels[field] for pair, said in given)
+            field: share(said[field] == pair.labels[field] for pair, said in given)
             for field in VERDICT_FIELDS
         },
         kappa={
@@ -195,11 +181,11 @@ def _report(
             for field in GRADED_FIELDS
         },
         recall={
-            kind: count(said["hallucination"] < 0 for pair, said in given if pair.kind == kind)
+            kind: share(said["hallucination"] < 0 for pair, said in given if pair.kind == kind)
             for kind in kinds
         },
         false_alarms={
-            name: count(said["hallucination"] < 0 for _, said in graded)
+            name: share(said["hallucination"] < 0 for _, said in graded)
             for name, graded in alarms.items()
         },
         consistency={
@@ -218,5 +204,8 @@ def _report(
         asked=len(every),
         dollars=usage.dollars if usage else None,
         stored=usage.stored if usage else 0,
-        seconds={"p50": quantile(times, 0.5), "p95": quantile(times, 0.95)},
+        seconds={
+            f"p{part}": float(np.percentile(seconds, part, method="inverted_cdf"))
+            for part in (50, 95)
+        },
     )

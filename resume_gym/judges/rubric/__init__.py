@@ -9,7 +9,6 @@ neither irony nor taste. `resume_gym.judges.audit.calibration` measures its accu
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any
@@ -34,17 +33,9 @@ _WHAT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SignedChanges:
-    """Signed changes from the first text to the second; a magnitude of 1 or more is a grade."""
-
-    changes: Mapping[str, float]
-    preference: float
-
-    def grade(self, field: str) -> int:
-        """Return the grade of a field: -1, 0 or 1."""
-        change = self.preference if field == "preference" else self.changes[field]
-        return (change >= 1) - (change <= -1)
+def _grade(change: float) -> int:
+    """Return the grade of a signed change: -1, 0 or 1."""
+    return (change >= 1) - (change <= -1)
 
 
 class RubricJudge:
@@ -67,12 +58,11 @@ class RubricJudge:
         if over := excess(revised):  # a refusal would drop the episode
             return rejected(task, Veto("padding", f"It has grown beyond {over}."))
         after = measure(revised, reference)
-        comparison = _compare(before, after)
-        grades: dict[str, Any] = {field: comparison.grade(field) for field in GRADED_FIELDS}
+        changes = _compare(before, after)
+        grades: dict[str, Any] = {field: _grade(changes[field]) for field in GRADED_FIELDS}
         reasons = {field: _reason(field, grades[field], after) for field in GRADED_FIELDS}
         reasons["hallucination"], sure = _support(after.findings)
-        sizes = {**comparison.changes, "preference": comparison.preference}
-        confidence = {field: _confidence(sizes[field]) for field in GRADED_FIELDS}
+        confidence = {field: _confidence(changes[field]) for field in GRADED_FIELDS}
         return Verdict(
             hallucination=-1 if after.findings else 1,
             **grades,
@@ -103,17 +93,18 @@ class RubricJudge:
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         """Return 1 if the second text is better, -1 if the first is, else 0; see `Pairwise`."""
-        comparison = await asyncio.to_thread(compare, task, first, second)
-        return comparison.grade("preference")
+        grades = await asyncio.to_thread(compare, task, first, second)
+        return grades["preference"]
 
 
-def compare(task: Task, first: str, second: str) -> SignedChanges:
-    """Compare the second text with the first, both measured against the task's original.
+def compare(task: Task, first: str, second: str) -> dict[str, int]:
+    """Grade each field of the second text against the first: -1, 0 or 1.
 
-    Exchanging the texts flips the sign of every change.
+    Both are measured against the task's original; exchanging them flips every sign.
     """
     reference = make_reference(task)
-    return _compare(_measured(reference, first), _measured(reference, second))
+    changes = _compare(_measured(reference, first), _measured(reference, second))
+    return {field: _grade(change) for field, change in changes.items()}
 
 
 @lru_cache(maxsize=1024)  # originals, and the contestants of pairwise rankings
@@ -121,10 +112,11 @@ def _measured(reference: Reference, text: str) -> Signals:
     return measure(text, reference)
 
 
-def _compare(before: Signals, after: Signals) -> SignedChanges:
+def _compare(before: Signals, after: Signals) -> dict[str, float]:
+    """Return the signed change of each graded field; a magnitude of 1 or more is a grade."""
     old, new = _totals(before), _totals(after)
     changes = {field: new[field] - old[field] for field in _ASPECTS}
-    return SignedChanges(changes, preference(after) - preference(before))
+    return {**changes, "preference": preference(after) - preference(before)}
 
 
 def _totals(signals: Signals) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""Detect unsupported names, titles, degrees, tools and skills, and unsupported new lines.
+"""Detect unsupported names, titles, tools and skills, unsupported new lines, and dropped hedges.
 
 `licences` covers what a rewritten line claims beyond its original. The job description supports
 no claim.
@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from resume_gym.judges.rubric.accusations import Claim, cut
+from resume_gym.judges.rubric.progress import stands
 from resume_gym.text.lines import (
     GLUE,
     LEXICON,
@@ -23,13 +24,18 @@ from resume_gym.text.lines import (
     stem,
 )
 from resume_gym.text.reference import Reference, strays
+from resume_gym.text.style import HEDGE, head
 from resume_gym.text.thresholds import FEW
+from resume_gym.text.verbs import PAST_TENSES
 
 _WORDS = LEXICON["words"]
 _CLAIMS = LEXICON["claims"]
 _TOOLS = frozenset(_CLAIMS["tools"])
 _LABELS = frozenset(_CLAIMS["labels"] + _WORDS["sections"] + _WORDS["stop"])
 _LOW_RANKS = frozenset(_CLAIMS["low_ranks"])
+_MODEST = frozenset(_CLAIMS["modest"])
+_JOINTLY = frozenset(_WORDS["jointly"])
+_OTHERS = any_of(_WORDS["helping"])
 _ROLES = frozenset(_CLAIMS["title_words"])
 _PATTERNS = {
     "credential": any_of(_CLAIMS["credentials"]),
@@ -39,6 +45,10 @@ _PATTERNS = {
 _TITLE = re.compile(
     rf"\b(?:{'|'.join(_CLAIMS['title_leads'])})\s(?:an?\s|the\s|our\s)?(?:[\w-]+\s){{0,3}}?"
     rf"(?:{'|'.join(_CLAIMS['title_words'])})\b"
+)
+_INSIDE = re.compile(
+    r"\b(?:helped|helping|assisted|assisting|contributed|contributing|participated|participating)"
+    r"(?: (?:with|in|to|the|a))* (?P<verb>\w+)"
 )
 
 
@@ -99,8 +109,8 @@ def _entry_claims(line: Line, told: tuple[int, ...], reference: Reference) -> It
 
 def _dropped_rank(content: Content, heads: Sequence[Content]) -> str:
     """Return a low rank such as "junior" that a kept word has lost; empty if there is none."""
-    for head in heads:
-        for rank, role in pairwise(head.words):
+    for line in heads:
+        for rank, role in pairwise(line.words):
             if rank in _LOW_RANKS and rank not in content.words and role in content.words:
                 return rank
     return ""
@@ -198,3 +208,55 @@ def _new_line(line: Line, reference: Reference) -> Iterator[Claim]:
     new = min((meaning - set(s.keys) for s in known), key=len, default=meaning)
     if len(new) >= FEW and 2 * len(new) > len(meaning):
         yield Claim("invention", cut(content.body), f'Nothing supports "{cut(content.body)}".', 0.6)
+
+
+def dropped_hedges(
+    old: Content, new: Content, units: Sequence[int], reference: Reference
+) -> Iterator[Claim]:
+    """Yield a claim if a line drops the hedge of its original without support.
+
+    What the page says is what happened, so "Helped with the audit" is true and "Audited" claims the
+    whole deed, unless another true text says that the candidate did it: a part of the same line,
+    another line of the resume, or the evidence.
+    """
+    hedge = HEDGE.search(old.body.lower())
+    if not hedge or not new.tokens or not _JOINTLY.isdisjoint(new.tokens):
+        return
+    opening = head(new)
+    if head(old).kind == "hedge":
+        if opening.kind == "hedge" or not _MODEST.isdisjoint(
+            (new.tokens[opening.at], new.tokens[0])
+        ):
+            return
+        deed, verb = old.keys[head(old).at], new.keys[opening.at]
+    else:
+        inside = _INSIDE.search(" ".join(old.tokens))
+        deed = verb = stem(inside["verb"]) if inside else ""
+        if verb not in new.keys or HEDGE.search(new.body.lower()):
+            return  # the hedged part has gone as well, or the hedge has stayed
+    texts = (text for unit in units for text in reference.sources(unit, new))
+    fixes = [fix for unit in units for fix in reference.fixed.get(unit, ())]
+    if _did(old, verb, deed) or any(_did(text, verb, "") for text in texts if text not in fixes):
+        return
+    reason = f'"{cut(new.body)}" leaves out that the candidate only had a part ("{hedge[0]}").'
+    yield Claim("hedge", hedge[0], reason, 0.8)
+
+
+def _did(text: Content, verb: str, deed: str) -> bool:
+    """Return whether a text says that the candidate did something.
+
+    Args:
+        text: the original line, or another true text.
+        verb: key of the verb that the new line opens with.
+        deed: key of the verb that the original line's hedge governs; empty for other texts.
+    """
+    lower = text.body.lower()
+    if not deed and (HEDGE.search(lower) or _OTHERS.search(lower)):
+        return False
+    for at, (token, key) in enumerate(zip(text.tokens, text.keys, strict=True)):
+        if key != deed and stands(verb, {key}):
+            # "by joining every page", "joined every page"; a plain "joining" may be others' work
+            doing = token.endswith("ing") and (not deed or "by" in text.tokens[max(0, at - 2) : at])
+            if doing or token.endswith("ed") or token in PAST_TENSES or not (at or deed):
+                return True
+    return False

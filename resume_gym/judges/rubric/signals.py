@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import Claim, cut
-from resume_gym.judges.rubric.claims import UnsupportedClaim, find_claims
+from resume_gym.judges.rubric.claims import UnsupportedClaim, dropped_hedges, find_claims
 from resume_gym.judges.rubric.grammar import broken
-from resume_gym.judges.rubric.hedges import dropped_hedges
 from resume_gym.judges.rubric.licences import Rewrite, rewrite
 from resume_gym.judges.rubric.progress import lost, missing, wordier
 from resume_gym.text.lines import GLUE, LEXICON, Content, Line, any_of, parse, read, stem

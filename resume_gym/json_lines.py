@@ -12,12 +12,22 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from resume_gym.tasks import TaskError
+from resume_gym.tools import unique_keys
 
 MOST_BYTES = 2**26
 """Most bytes of a line, and of a file that is read whole."""
 CHECKSUM = "sha256"
 """Key of the checksum, the last of a line: that of the line's text without it."""
 _SEALED = re.compile(rb'(\{.+), "sha256": "([0-9a-f]{64})"\}\s*', re.DOTALL)
+
+
+def strict_json(text: str) -> Any:
+    """Parse JSON; raise ValueError for a repeated key, and for NaN and infinities."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no number of JSON")
+
+    return json.loads(text, object_pairs_hook=unique_keys, parse_constant=refuse)
 
 
 class ChecksumError(ValueError):

@@ -167,7 +167,7 @@ def split_thought(text: str) -> tuple[str, str]:
     return "", text
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; raise ValueError if a key occurs twice, whose last value would win."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -176,7 +176,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-decode = json.JSONDecoder(object_pairs_hook=_unique).raw_decode
+decode = json.JSONDecoder(object_pairs_hook=unique_keys).raw_decode
 """Decode the JSON value at a place of a text, and return its end too; keys must be unique."""
 _decode_any = json.JSONDecoder(strict=False).raw_decode
 

@@ -3,12 +3,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from conftest import make_task
 from huggingface_hub import DatasetCard
 
-from resume_gym import load_tasks
 from resume_gym.corpus.card import is_of_others, make_card, write_card
 from resume_gym.tasks import Evidence, write_jsonl
 
@@ -93,12 +91,3 @@ def test_a_card_lists_the_findings_of_the_check() -> None:
     assert "**not fit** to train on" in checks
     assert "Error: resumes of eval like one of train: 1\n" in checks
     assert "hand-2 and hand-0 (1.00)" in checks
-
-
-@pytest.mark.parametrize(("source", "page_lines"), [("default", 55), ("mini", 20)])
-def test_the_bundled_tasks_have_a_good_card(source: str, page_lines: int) -> None:
-    card = make_card(source, load_tasks(source), {"page_lines": page_lines})
-    checks = section(card, "Checks")
-    assert "fit to train on" in checks
-    assert "not fit" not in checks
-    assert "Error" not in checks

@@ -311,9 +311,7 @@ def test_the_command_prints_findings_and_sets_its_exit_status(
     assert "leaked_resume" in [one["kind"] for one in written["findings"]]
 
 
-def test_the_command_takes_other_sources_and_page_sizes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command_takes_other_sources_and_page_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("procedural-mini:3:6") == 0
     assert "tasks: 12" in capsys.readouterr().out
     assert command("procedural-mini:3:6", "--page-lines", "55") == 1

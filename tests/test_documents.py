@@ -144,24 +144,21 @@ def test_plain_text_becomes_the_markdown_of_the_environment(tmp_path: Path) -> N
     assert read_document(utf16).text == MARKDOWN
 
 
-def test_markdown_of_the_environment_is_unchanged(tmp_path: Path) -> None:
+def test_markdown_of_the_environment_and_jobs_in_plain_text_are_unchanged(tmp_path: Path) -> None:
     for name in ("jane.md", "jane.txt"):
         assert read_document(put(tmp_path, name, MARKDOWN.replace("\n", "\r\n"))).text == MARKDOWN
+    job = "DATA ANALYST\n\nYou have\n  • SQL\n"
+    assert read_document(put(tmp_path, "job.txt", job), outline=False).text == job
 
 
 @pytest.mark.parametrize("style", ["Title", "Heading 1", "Normal"])
-def test_a_name_is_recognised_in_any_style(tmp_path: Path, style: str) -> None:
+def test_a_name_is_recognised_in_any_style(style: str) -> None:
     file = docx.Document()
     file.add_paragraph("JO BELL", style=style)
     file.add_heading("Experience", 1)
     file.add_heading("Engineer, Acme", 2)
-    text = read_document(put(tmp_path, "jo.docx", saved(file))).text
+    text = convert("Word", saved(file), True)["text"]
     assert text == "# JO BELL\n\n## Experience\n\n### Engineer, Acme\n"
-
-
-def test_a_job_in_plain_text_keeps_its_lines(tmp_path: Path) -> None:
-    job = "DATA ANALYST\n\nYou have\n  • SQL\n"
-    assert read_document(put(tmp_path, "job.txt", job), outline=False).text == job
 
 
 @pytest.mark.parametrize("mark", ["•", "-", "–", "▪", "o", "\uf0b7", "1.", "2)"])
@@ -241,11 +238,11 @@ def test_markdown_with_html_tables_and_underlined_headings(tmp_path: Path) -> No
     )
 
 
-def test_front_matter_of_plain_text_is_not_the_name(tmp_path: Path) -> None:
-    text = "---\ntitle: x\n---\nSam Hill\n\nEXPERIENCE\n- Led the team\n"
-    read = read_document(put(tmp_path, "sam.txt", text))
-    assert read.text == "# Sam Hill\n\n## Experience\n\n- Led the team\n"
-    assert read.notes == ("front matter left out: title",)
+def test_front_matter_of_plain_text_is_not_the_name() -> None:
+    text = b"---\ntitle: x\n---\nSam Hill\n\nEXPERIENCE\n- Led the team\n"
+    read = convert("plain text", text, True)
+    assert read["text"] == "# Sam Hill\n\n## Experience\n\n- Led the team\n"
+    assert read["notes"] == ["front matter left out: title"]
 
 
 def test_texts_are_composed_and_keep_their_joiners(tmp_path: Path) -> None:
@@ -406,7 +403,7 @@ def test_json_resume(tmp_path: Path) -> None:
             "got another format, with jobs",
         ),
         ("{", "expected JSON"),
-        ('{"work": [], "work": []}', "expected JSON: the key 'work' is twice in an object"),
+        ('{"work": [], "work": []}', "expected JSON: the key 'work' occurs twice in an object"),
         ('{"work": [{"startDate": NaN}]}', "expected JSON: NaN is no number of JSON"),
     ],
 )

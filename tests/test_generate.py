@@ -309,19 +309,27 @@ def test_a_finished_run_sends_no_request_and_a_larger_one_only_new_ones(
     assert manifest(out)["tasks"] == 5
 
 
-def test_other_settings_do_not_mix(out: Path) -> None:
-    run("--generator", "procedural", "--count", 1, "--out", out)
-    with pytest.raises(TaskError, match=r"was made with seed 0, not 1; choose another --out"):
-        run("--generator", "procedural", "--count", 1, "--seed", 1, "--out", out)
-    with pytest.raises(TaskError, match=r"was made with generator 'procedural', not 'gemini'"):
-        run("--generator", "gemini", "--count", 1, "--out", out)
-
-
-def test_another_file_is_not_overwritten(out: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("procedural", "--seed", 1), "was made with seed 0, not 1; choose another --out"),
+        (("gemini",), "was made with generator 'procedural', not 'gemini'"),
+        (("procedural", "--count", 5), "was made with 6; expected at least as many, got 5"),
+    ],
+)
+def test_other_settings_neither_mix_nor_shrink_a_file(
+    arguments: tuple[object, ...], message: str, out: Path
+) -> None:
     out.write_text("mine\n")
     with pytest.raises(TaskError, match="exists, and no manifest says how it was made"):
-        run(*PROCEDURAL, "--count", 1, "--out", out)
+        run("--generator", "procedural", "--count", 6, "--out", out)
     assert out.read_text() == "mine\n"
+    out.unlink()
+    run("--generator", "procedural", "--count", 6, "--out", out)
+    made = out.read_bytes()
+    with pytest.raises(TaskError, match=message):
+        run("--count", 6, "--out", out, "--generator", *arguments)
+    assert out.read_bytes() == made
 
 
 @pytest.mark.parametrize("count", [6, 8])
@@ -335,14 +343,6 @@ def test_a_file_that_was_cut_is_neither_complete_nor_overwritten(out: Path, coun
     assert out.read_bytes() == cut
     out.unlink()
     run(*PROCEDURAL, "--count", 6, "--out", out)
-    assert out.read_bytes() == made
-
-
-def test_a_file_does_not_shrink(out: Path) -> None:
-    run(*PROCEDURAL, "--count", 6, "--out", out)
-    made = out.read_bytes()
-    with pytest.raises(TaskError, match="was made with 6; expected at least as many, got 5"):
-        run(*PROCEDURAL, "--count", 5, "--out", out)
     assert out.read_bytes() == made
 
 
@@ -389,12 +389,15 @@ def status(*arguments: object) -> int:
         (["gemini", "--client", '{"speed": 9}'], "--client: expected options among"),
         (["gemini", "--client", '{"store": "x"}'], "--client: store is set by another option"),
         (["gemini", "--client", '{"provider": 1}'], "--client: provider is set by another option"),
+        (["procedural", "--out", "no/tasks.jsonl"], "there is no folder"),
+        (["procedural", "--out", "."], "--out: expected a file, '.' is a folder"),
     ],
 )
 def test_options_that_do_not_fit(
-    arguments: list[str], message: str, out: Path, capsys: Any
+    arguments: list[str], message: str, out: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    assert status("--generator", *arguments, "--count", 1, "--out", out) == 2
+    monkeypatch.chdir(out.parent)
+    assert status("--count", 1, "--out", out, "--generator", *arguments) == 2
     assert message in capsys.readouterr().err
     assert not list(out.parent.iterdir())
 
@@ -404,21 +407,6 @@ def test_options_of_the_client_are_an_object(text: str, out: Path, capsys: Any) 
     with pytest.raises(SystemExit, match="2"):
         status("--generator", "gemini", "--client", text, "--count", 1, "--out", out)
     assert "--client: expected" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("out", "message"),
-    [
-        ("no/tasks.jsonl", "there is no folder"),
-        (".", "--out: expected a file, '.' is a folder"),
-    ],
-)
-def test_an_output_that_cannot_be_a_file_is_an_error(
-    out: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert status(*PROCEDURAL, "--count", 1, "--out", out) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_without_a_key_no_request_is_sent(

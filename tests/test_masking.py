@@ -188,11 +188,7 @@ def test_names_in_markup() -> None:
         ("# Jane Doe | Data Engineer", "Engineer", "# @ | Data Engineer|Engineer"),
         ("# Jane Doe, Data Engineer", "Engineer", "# @, Data Engineer|Engineer"),
         ("# Jane Doe Data Engineer", "Data, J. Doe", "# @ Data Engineer|Data, @"),
-        (
-            "# Dr. Jean-Luc O. d'Arc, PhD",
-            "Jean-Luc d'Arc has a PhD",
-            "# Dr. @, PhD|@ has a PhD",
-        ),
+        ("# Dr. Jean-Luc O. d'Arc, PhD", "Jean-Luc d'Arc has a PhD", "# Dr. @, PhD|@ has a PhD"),
         ("# Jane Doe (she/her)", "She, J. Doe", "# @ (she/her)|She, @"),
         ("# Jane Doe, PhD, CISSP", "CISSP, J. Doe", "# @, PhD, CISSP|CISSP, @"),
         ("# Müller, Hans", "Hans Muller; H. Mueller; HANS MÜLLER", "# @|@; @; @"),
@@ -315,13 +311,6 @@ def test_any_text_can_be_masked(text: str, field: str) -> None:
     Masker(1, text, [field]).mask(text, "a")
 
 
-@pytest.mark.parametrize("piece", ["a", "-", "12-", "a@", "www."])
-def test_long_runs_are_read_in_linear_time(piece: str) -> None:
-    """Backtracking over them would take minutes."""
-    text = piece * 40_000
-    assert masked(text, "mail") == text
-
-
 def test_known_contacts_are_masked_in_any_form() -> None:
     contacts = [("phone", "0171 2345678"), ("links", "https://ada.dev"), ("links", "adamoreno1")]
     resume = "# Ada Moreno\n\n0171 2345678 | https://ada.dev | Mastodon: adamoreno1\n\n## Jobs\n"
@@ -422,9 +411,9 @@ def test_data_is_put_back_exactly(pieces: list[str]) -> None:
 @pytest.mark.parametrize(
     "piece",
     ["ada@example.com ", "030 5550101\n", "Leclerc, L. ", "van ", "a at b dot ", "1 ", "a.b",
-     "12 Elm ", "A1", "ID 1", "born ", "L. ", "10115 "],
+     "12 Elm ", "A1", "ID 1", "born ", "L. ", "10115 ", "a", "-", "12-", "a@", "www."],
 )  # fmt: skip
-def test_many_matches_are_masked_in_linear_time(piece: str) -> None:
-    """Comparing each with each would take minutes."""
+def test_long_runs_and_many_matches_are_masked_in_linear_time(piece: str) -> None:
+    """Backtracking, or comparing each with each, would take minutes."""
     text = "# Lars van Leclerc\n\nlars@x.org\n\n## X\n\n" + piece * (60_000 // len(piece))
     assert Masker(1, text, FIELDS, "DE").mask(text, "a").startswith("# Candidate 0001\n")

@@ -160,6 +160,27 @@ def cut_padding(answer: Answer) -> None:
     answer["padding"] = answer["padding"][:3]
 
 
+def other_job(answer: Answer) -> None:
+    breads = ("rye", "spelt", "corn", "barley", "sesame", "olive")
+    answer["duties"] = [f"Bake {one} loaves in a wood-fired brick oven" for one in breads[:5]]
+    answer["requirements"] = [f"Years of kneading {one} dough at dawn" for one in breads]
+    answer["about"] = f"{ALL[VAGUE].candidate.wanted_company} bakes bread. " * 8
+
+
+def repeat_a_weak_line(answer: Answer) -> None:
+    (a, b), (c, d) = weak_places(VAGUE)[:2]
+    answer["jobs"][a]["bullets"][b]["weak"] = answer["jobs"][c]["bullets"][d]["weak"]
+
+
+def repair_nothing(answer: Answer) -> None:
+    for job in answer["jobs"]:
+        for bullet in job["bullets"]:
+            bullet["strong"] = f"{bullet['weak'][:100]} and so on"
+            bullet["facts"] = ["It was done in the usual way."]
+    for name in ("project_notes", "performance_review", "portfolio"):
+        answer[name] = f"{ALL[VAGUE].candidate.first_name} went on as before. " * 12
+
+
 @pytest.mark.parametrize(
     ("number", "spoil", "kind", "text"),
     [
@@ -197,49 +218,15 @@ def cut_padding(answer: Answer) -> None:
         (MESSY, put("duties", ["Do it"] * 5), "shape", "duties: a line occurs twice"),
         (MESSY, put("about", "It is big. " * 150), "length", "The job description has"),
         (MESSY, put("project_notes", "Done."), "length", "Project notes"),
+        (LONG, put("summary", "Knows the trade and its people. " * 70), "length", "After 8 edits"),
+        (VAGUE, other_job, "match", "of what the job description asks for"),
+        (VAGUE, repeat_a_weak_line, "fixes", "stands 2 times"),
+        (VAGUE, repair_nothing, "weakness", ""),
     ],
 )  # fmt: skip
 def test_faults_are_reported(number: int, spoil: Spoil, kind: str, text: str) -> None:
     found = faults_of(number, spoil)
     assert any(one == kind and text in told for one, told in found), found
-
-
-def test_a_resume_without_what_the_job_asks_for_is_no_match() -> None:
-    def other_job(answer: Answer) -> None:
-        breads = ("rye", "spelt", "corn", "barley", "sesame", "olive")
-        answer["duties"] = [f"Bake {one} loaves in a wood-fired brick oven" for one in breads[:5]]
-        answer["requirements"] = [f"Years of kneading {one} dough at dawn" for one in breads]
-        answer["about"] = f"{ALL[VAGUE].candidate.wanted_company} bakes bread. " * 8
-
-    assert "match" in {kind for kind, _ in faults_of(VAGUE, other_job)}
-
-
-def test_a_repeated_line_is_not_a_fix() -> None:
-    def repeat(answer: Answer) -> None:
-        (a, b), (c, d) = weak_places(VAGUE)[:2]
-        answer["jobs"][a]["bullets"][b]["weak"] = answer["jobs"][c]["bullets"][d]["weak"]
-
-    assert any(k == "fixes" and "stands 2 times" in t for k, t in faults_of(VAGUE, repeat))
-
-
-def test_a_resume_that_needs_too_many_cuts_is_refused() -> None:
-    def lengthen(answer: Answer) -> None:
-        answer["summary"] = "Knows the trade and the people in it. " * 60
-
-    found = faults_of(LONG, lengthen)
-    assert any(kind == "length" and "After 8 edits" in text for kind, text in found), found
-
-
-def test_a_repair_that_repairs_nothing_is_refused() -> None:
-    def dull(answer: Answer) -> None:
-        for job in answer["jobs"]:
-            for bullet in job["bullets"]:
-                bullet["strong"] = f"{bullet['weak'][:100]} and so on"
-                bullet["facts"] = ["It was done in the usual way."]
-        for name in ("project_notes", "performance_review", "portfolio"):
-            answer[name] = f"{ALL[VAGUE].candidate.first_name} went on as before. " * 12
-
-    assert "weakness" in {kind for kind, _ in faults_of(VAGUE, dull)}
 
 
 def test_a_bullet_of_another_task_is_a_duplicate_whatever_its_figures() -> None:

@@ -84,9 +84,9 @@ def test_a_persona_depends_on_its_arguments_alone() -> None:
 
 def test_every_fifth_task_is_held_out() -> None:
     places = [place(index) for index in range(3000)]
-    assert Counter(one.split for one in places) == {"train": 2400, "eval": 600}
+    assert Counter(split for split, _ in places) == {"train": 2400, "eval": 600}
     for split in SPLITS:
-        numbers = [one.number for one in places if one.split == split]
+        numbers = [number for one, number in places if one == split]
         assert numbers == list(range(len(numbers)))
     assert [place(index, "eval") for index in range(3)] == [("eval", 0), ("eval", 1), ("eval", 2)]
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from resume_gym.cli.arguments import Commands, add_options, add_parser, positive, print_json
-from resume_gym.corpus.check import THRESHOLD, check, read_rows
+from resume_gym.corpus.check import THRESHOLD, check, print_report, read_rows
 from resume_gym.sources import load_tasks
 from resume_gym.synthesis.manifest import find_page_lines
 from resume_gym.tasks import TaskError
@@ -48,7 +48,6 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from resume_gym.corpus.check_table import print_report
     from resume_gym.terminal import Terminal
 
     if not 0 < options.threshold <= 1:

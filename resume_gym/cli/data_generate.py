@@ -1,11 +1,11 @@
 """`resume-gym data generate`: generate a file of tasks."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from resume_gym.cli.arguments import Commands, add_options, add_parser, positive
+from resume_gym.json_lines import strict_json
 from resume_gym.render import say
 from resume_gym.synthesis.generate import PROCEDURAL, Generation, generate
 from resume_gym.tasks import TaskError
@@ -62,13 +62,9 @@ def add_command(commands: Commands) -> None:
     command.set_defaults(run=_run)
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
-
-
 def _object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text, parse_constant=_no_number)
+        value = strict_json(text)
     except (ValueError, RecursionError) as problem:
         raise argparse.ArgumentTypeError(f"expected JSON, got {text!r}: {problem}") from None
     if not isinstance(value, dict):

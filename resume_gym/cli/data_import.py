@@ -6,7 +6,7 @@ from errno import ENOENT
 from pathlib import Path
 from typing import Any
 
-from resume_gym.atomic_write import check_new_file
+from resume_gym.atomic_write import check_new_file, replacing
 from resume_gym.cli.arguments import MASKED, Commands, add_options, add_parser, print_json
 from resume_gym.corpus.assembling import PAIRINGS, ImportReport, Options, import_resumes
 from resume_gym.render import say
@@ -72,6 +72,7 @@ def add_command(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from resume_gym.corpus.card import write_card
     from resume_gym.corpus.import_table import print_report, to_json
 
     out: Path = options.out
@@ -94,7 +95,9 @@ def _run(options: argparse.Namespace) -> int:
     try:
         report = import_resumes(options.resumes, options.jobs, options.evidence, settings)
         if report.made:
-            _write(out, report, settings)
+            with replacing(out) as draft:
+                write_jsonl(draft, report.tasks)
+                write_card(out, report.tasks, _origin(report, settings))
     except ModuleNotFoundError as problem:
         raise TaskError(str(problem)) from None
     except ValueError as problem:
@@ -120,19 +123,6 @@ def _is_import(out: Path) -> bool:
 
     card = card_path(out)
     return card.is_file() and _COMMAND in card.read_text(encoding="utf-8", errors="replace")
-
-
-def _write(out: Path, report: ImportReport, options: Options) -> None:
-    """Write the tasks and their data card; replaces the tasks only after both are complete."""
-    from resume_gym.corpus.card import write_card
-
-    draft = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        write_jsonl(draft, report.tasks)
-        write_card(out, report.tasks, _origin(report, options))
-        draft.replace(out)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _origin(report: ImportReport, options: Options) -> dict[str, Any]:

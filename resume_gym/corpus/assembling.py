@@ -5,7 +5,7 @@ data on request. The tasks have no fixes and no facts, since nothing is known ab
 beyond the resume and the evidence.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -15,7 +15,7 @@ from random import Random
 from resume_gym.corpus.diagnosis import NO_BULLETS, Diagnosis, diagnose, fit
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.documents import ReadFile, read_document
-from resume_gym.corpus.duplicates import bare_resume, near_duplicates
+from resume_gym.corpus.duplicates import bare_resume, heading, near_duplicates
 from resume_gym.corpus.masking import Masker, identity
 from resume_gym.tasks import Evidence, Task
 
@@ -126,39 +126,37 @@ def import_resumes(
     owned = _owners(documents, candidates, report)
     splits = {} if options.split else _splits(candidates)
     for number, (path, document) in enumerate(candidates.items(), start=1):
+        text = document.text
         report.formats[document.kind] += 1
-        papers = {file: documents[file] for file in owned.get(path, ())}
-        resume, masked_papers = _masked(path, document, papers, number, options, report)
-        row = [fit(document.text, job) for job in job_texts.values()]
-        for index in choose(row, options.pairing, f"{options.seed}:{document.text}"):
-            file, job = [*job_texts.items()][index]
+        resume, papers = _masked(path, document, owned.get(path, {}), number, options, report)
+        fits = {file: fit(text, job) for file, job in job_texts.items()}
+        for file in _choose(fits, options.pairing, f"{options.seed}:{text}"):
+            job = job_texts[file]
+            digest = sha256("\0".join((text, job)).encode()).hexdigest()
             diagnosis = diagnose(resume, job)
             task = Task(
-                _task_id(document.text, job),
+                f"import-{digest[:12]}",
                 job,
                 resume,
                 options.weakness or diagnosis.weakness,
                 options.split or splits[path],
-                evidence=masked_papers,
+                evidence=papers,
             )
-            report.made.append(Made(task, path, file, row[index], diagnosis))
-            _doubt(report.made[-1], options, report)
+            report.made.append(Made(task, path, file, fits[file], diagnosis))
+            if not diagnosis.bullets:
+                report.notes.append((path, NO_BULLETS))
+            if diagnosis.shares and not diagnosis.clear and not options.weakness:
+                report.notes.append((path, "it shows no weakness; taken for wrong_emphasis"))
     return report
 
 
-def choose(fits: Sequence[float], pairing: str, seed: str) -> list[int]:
-    """Choose jobs for one resume; return their indices.
-
-    Args:
-        fits: overlap of the resume with each job.
-        pairing: one of `PAIRINGS`; "best" takes the first job on a tie.
-        seed: seed of a random choice; include the resume, so that others do not affect it.
-    """
+def _choose(fits: dict[Path, float], pairing: str, seed: str) -> list[Path]:
+    """Return the jobs of a resume; the seed has its text, so that no other resume matters."""
     if pairing == "all":
-        return list(range(len(fits)))
+        return [*fits]
     if pairing == "random":
-        return [Random(seed).randrange(len(fits))]
-    return [max(range(len(fits)), key=lambda number: fits[number])]
+        return [[*fits][Random(seed).randrange(len(fits))]]
+    return [max(fits, key=lambda job: fits[job])]
 
 
 def _read_all(
@@ -184,65 +182,50 @@ def _read_all(
 
 def _owners(
     evidence: dict[Path, ReadFile], resumes: dict[Path, ReadFile], report: ImportReport
-) -> dict[Path, list[Path]]:
-    """Assign each evidence document to the resume that its file name or text refers to."""
-    owned: dict[Path, list[Path]] = {}
+) -> dict[Path, dict[Path, str]]:
+    """Return the texts of evidence by the resume that the file name or the text refers to."""
+    owned: dict[Path, dict[Path, str]] = defaultdict(dict)
+    headings = {path: heading(resume.text) for path, resume in resumes.items()}
     for file, document in evidence.items():
         by_file = [path for path in resumes if file.stem.lower().startswith(path.stem.lower())]
         # jane-doe-review.md belongs to jane-doe.md, even if there is a jane.md.
         longest = max((len(path.stem) for path in by_file), default=0)
         by_file = [path for path in by_file if len(path.stem) == longest]
-        by_text = [path for path in resumes if _heading(resumes[path].text) in document.text]
+        by_text = [path for path, head in headings.items() if head and head in document.text]
         owners = [*resumes] if len(resumes) == 1 else (by_file or by_text)
         if len(owners) == 1:
-            owned.setdefault(owners[0], []).append(file)
+            owned[owners[0]][file] = document.text
         else:
-            why = "begin its file name with that of a resume, or name one candidate in it"
-            report.failed.append(
-                (file, f"it belongs to {len(owners) or 'none'} of the resumes; {why}")
-            )
+            why = f"it belongs to {len(owners) or 'none'} of the resumes; begin its file name with "
+            why += "that of a resume, or name one candidate in it"
+            report.failed.append((file, why))
     return owned
-
-
-def _heading(text: str) -> str:
-    """Return the "# " heading, or NUL, which occurs in no document."""
-    first = text.partition("\n")[0]
-    return first.lstrip("# ").strip() if first.startswith("# ") else "\x00"
 
 
 def _masked(
     path: Path,
     resume: ReadFile,
-    papers: dict[Path, ReadFile],
+    papers: dict[Path, str],
     number: int,
     options: Options,
     report: ImportReport,
 ) -> tuple[str, tuple[Evidence, ...]]:
     """Return the resume and the evidence of one candidate, masked if requested."""
     text = resume.text
-    read = {file: document.text for file, document in papers.items()}
     if options.mask:
         masker = Masker(number, text, options.mask, options.region, resume.contacts)
         report.maskers[path] = masker
         text = masker.mask(text, str(path))
-        read = {file: masker.mask(paper, str(file)) for file, paper in read.items()}
+        papers = {file: masker.mask(paper, str(file)) for file, paper in papers.items()}
         report.notes += [(path, note) for note in masker.notes]
     evidence = []
-    for file, paper in read.items():
-        kind = options.evidence_kind or _kind(file)
+    for file, paper in papers.items():
+        kinds = (kind for word, kind in _KINDS.items() if word in file.stem.lower())
+        kind = options.evidence_kind or next(kinds, "project_notes")
         # The file name is no title, since it often contains the candidate's name.
-        title = _heading(paper).strip("\x00") or kind.replace("_", " ").capitalize()
+        title = heading(paper) or kind.replace("_", " ").capitalize()
         evidence.append(Evidence(kind, title, paper))
     return text, tuple(evidence)
-
-
-def _kind(file: Path) -> str:
-    name = file.stem.lower()
-    return next((kind for word, kind in _KINDS.items() if word in name), "project_notes")
-
-
-def _task_id(resume: str, job: str) -> str:
-    return f"import-{sha256((resume + chr(0) + job).encode()).hexdigest()[:12]}"
 
 
 def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
@@ -258,21 +241,12 @@ def _splits(resumes: dict[Path, ReadFile]) -> dict[Path, str]:
     for path, document in resumes.items():
         for sign in identity(document.text):
             join(first.setdefault(sign, path), path)
-    keys = {str(number): path for number, path in enumerate(resumes)}
-    texts = {key: bare_resume(resumes[path].text) for key, path in keys.items()}
-    for pair in near_duplicates(texts, {}, _LIKENESS)[0]:
-        join(keys[pair.other_id], keys[pair.task_id])
+    paths = {document.text: path for path, document in resumes.items()}
+    for pair in near_duplicates({text: bare_resume(text) for text in paths}, {}, _LIKENESS)[0]:
+        join(paths[pair.other_id], paths[pair.task_id])
     # The smallest hash in a group decides, so the order of the files does not matter.
     drawn: dict[Path, int] = {}
     for path, document in resumes.items():
         number = int.from_bytes(sha256(document.text.encode()).digest()[:8], "big")
         drawn[group[path]] = min(number, drawn.get(group[path], number))
     return {path: "train" if drawn[root] % _EVAL_SHARE else "eval" for path, root in group.items()}
-
-
-def _doubt(made: Made, options: Options, report: ImportReport) -> None:
-    """Add notes on a task from which an agent is unlikely to learn."""
-    if not made.diagnosis.bullets:
-        report.notes.append((made.resume, NO_BULLETS))
-    if made.diagnosis.shares and not made.diagnosis.clear and not options.weakness:
-        report.notes.append((made.resume, "it shows no weakness; taken for wrong_emphasis"))

@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any
 
 from resume_gym.corpus.check import PAGE_LINES, CheckReport, check
-from resume_gym.corpus.check_table import shown
 from resume_gym.corpus.duplicates import SHINGLE
 from resume_gym.tasks import SPLITS, WEAKNESSES, Task
 
@@ -17,6 +16,13 @@ _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000
 # keys of an origin that the table of its section omits
 _OF_THE_CARD = ("license", "pretty_name", "language", "page_lines", "limits")
 _DIGEST = re.compile(r"SHA-256 of these tasks as JSON lines: `([0-9a-f]{64})`")
+_ABOUT = (
+    "Tasks for the Gymnasium environment `ResumeEdit-v0`: a resume in Markdown with a "
+    "weakness, and the job that it is for. A language model revises it. It sees `job` and "
+    "`resume`. `weakness`, `fixes` (edits that repair the weakness, in order, with the facts "
+    "behind them) and `evidence` (documents about the candidate) are for judges and oracles; "
+    "`persona` says who the resume is of."
+)
 _LIMITS = (
     "Each task names one weakness; its resume may have others, which `fixes` do not repair.",
     "Near-duplicates are found by shared words; a resume told in other words is not found.",
@@ -49,10 +55,8 @@ def write_card(path: Path, tasks: Sequence[Task], origin: Mapping[str, Any]) -> 
 
 def digest(tasks: Sequence[Task]) -> str:
     """Return the hexadecimal SHA-256 of the file that `write_jsonl` writes for the tasks."""
-    total = hashlib.sha256()
-    for task in tasks:
-        total.update(json.dumps(task.to_row(), ensure_ascii=False).encode() + b"\n")
-    return total.hexdigest()
+    rows = (json.dumps(task.to_row(), ensure_ascii=False) for task in tasks)
+    return hashlib.sha256("".join(f"{row}\n" for row in rows).encode()).hexdigest()
 
 
 def is_of_others(card: str, tasks: Sequence[Task]) -> bool:
@@ -71,7 +75,7 @@ def make_card(name: str, tasks: Sequence[Task], origin: Mapping[str, Any]) -> st
         "Checks": _checks(report),
         "Known limits": [f"- {limit}" for limit in (*_LIMITS, *origin.get("limits", ()))],
     }
-    blocks = [_front_matter(title, len(tasks), origin), f"# {title}", _about()]
+    blocks = [_front_matter(title, len(tasks), origin), f"# {title}", _ABOUT]
     for heading, rows in sections.items():
         blocks += [f"## {heading}", "\n".join(rows).strip()]
     return "\n\n".join(blocks) + "\n"
@@ -90,16 +94,6 @@ def _front_matter(title: str, count: int, origin: Mapping[str, Any]) -> str:
     # JSON is valid YAML, so no YAML library is needed.
     rows = (f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in data.items())
     return "\n".join(["---", *rows, "---"])
-
-
-def _about() -> str:
-    return (
-        "Tasks for the Gymnasium environment `ResumeEdit-v0`: a resume in Markdown with a "
-        "weakness, and the job that it is for. A language model revises it. It sees `job` and "
-        "`resume`. `weakness`, `fixes` (edits that repair the weakness, in order, with the facts "
-        "behind them) and `evidence` (documents about the candidate) are for judges and oracles; "
-        "`persona` says who the resume is of."
-    )
 
 
 def _content(tasks: Sequence[Task], report: CheckReport) -> Iterator[str]:
@@ -155,4 +149,4 @@ def _checks(report: CheckReport) -> Iterator[str]:
     for finding in report.findings:
         yield f"\n{finding.severity.capitalize()}: {finding.text}: {finding.count}"
         if finding.examples:
-            yield from ("", "```text", *shown(finding), "```")
+            yield from ("", "```text", *finding.shown, "```")

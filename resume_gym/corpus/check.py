@@ -8,9 +8,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from rich.console import Console
+from rich.table import Table
 
 from resume_gym.corpus.findings import (
     Finding,
@@ -32,6 +36,7 @@ THRESHOLD = 0.8
 PAGE_LINES = Rules().page_lines
 JUDGED = 100
 """Size of the random sample whose fixes are judged; takes some tens of milliseconds per task."""
+_STYLES = {"error": "bold red", "warning": "yellow"}
 
 
 @dataclass(frozen=True)
@@ -92,19 +97,15 @@ def check(
         *idle_repairs(judged, RubricJudge()),
         *ungrounded_figures(tasks),
     ]
+    counts = Counter((task.split, task.weakness) for task in tasks)
     return CheckReport(
         tasks=len(tasks),
-        splits={split: _weaknesses(tasks, split) for split in SPLITS},
+        splits={split: {name: counts[split, name] for name in WEAKNESSES} for split in SPLITS},
         page_lines=page_lines,
         threshold=threshold,
         with_evidence=sum(bool(task.evidence) for task in tasks),
         findings=tuple(sorted(findings, key=lambda finding: finding.severity != "error")),
     )
-
-
-def _weaknesses(tasks: Sequence[Task], split: str) -> dict[str, int]:
-    counts = Counter(task.weakness for task in tasks if task.split == split)
-    return {name: counts[name] for name in WEAKNESSES}
 
 
 def read_rows(files: Sequence[Path]) -> tuple[list[Task], list[Finding]]:
@@ -141,3 +142,30 @@ def _lines(files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
 def _rows(kind: str, text: str, rows: Sequence[str]) -> list[Finding]:
     """Return an error that lists every row, since each must be repaired; empty without rows."""
     return [Finding("error", kind, len(rows), text, tuple(rows))] if rows else []
+
+
+def print_report(console: Console, report: CheckReport) -> None:
+    """Print a report: counts and findings."""
+    show = partial(console.print, highlight=False, soft_wrap=True)
+    if report.tasks:
+        grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold cyan")
+        grid.add_column("Tasks")
+        for split in report.splits:
+            grid.add_column(split, justify="right")
+        for name in WEAKNESSES:
+            grid.add_row(f"  {name}", *(str(counts[name]) for counts in report.splits.values()))
+        grid.add_row("  all", *(str(sum(counts.values())) for counts in report.splits.values()))
+        show(grid)
+        show(f"Tasks with evidence: {report.with_evidence}\n")
+    for finding in report.findings:
+        show(f"{finding.severity:<7}", style=_STYLES[finding.severity], end="")
+        show(f" {finding.text}: {finding.count}")
+        for example in finding.shown:
+            show(f"          {example}")
+    if not report.findings:
+        show("Nothing is wrong.")
+    verdict, style = ("fit", "bold green") if report.fit else ("not fit", "bold red")
+    show(verdict, style=style, end="")
+    errors = sum(finding.severity == "error" for finding in report.findings)
+    warnings = len(report.findings) - errors
+    show(f" to train on; tasks: {report.tasks}, kinds of errors: {errors}, of warnings: {warnings}")

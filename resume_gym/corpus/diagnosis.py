@@ -64,14 +64,13 @@ class Diagnosis:
 def diagnose(resume: str, job: str) -> Diagnosis:
     """Diagnose a resume that applies for the given job."""
     reference = _reference(resume, job)
-    spare = reference.spare
     lines = reference.lines
     bullets = [(unit, line) for unit, line in enumerate(lines) if line.kind == "bullet"]
     bare = sum(not line.content.figures for _, line in bullets) / max(1, len(bullets))
     height = wrapped_lines(resume, _PAGE.page_width)
     shares: dict[str, float] = {}
     if is_english(resume):
-        counts = Counter(_fault(line, unit in spare) for unit, line in bullets)
+        counts = Counter(_fault(line, unit in reference.spare) for unit, line in bullets)
         shares = {name: counts[name] / max(1, len(bullets)) for name in USUAL}
         usual = habits(lines)
         odd = sum(format_faults(line, usual) > 0 for line in lines)

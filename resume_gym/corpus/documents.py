@@ -70,8 +70,10 @@ def read_document(path: Path, *, outline: bool = True) -> ReadFile:
         known = ", ".join(FORMATS)
         hint = "; save it as .docx" if path.suffix.lower() in (".doc", ".odt", ".rtf") else ""
         raise DocumentError(f"expected {known}; got {path.suffix or 'no extension'}{hint}")
-    data = _bytes(path, MOST_BYTES if kind in ("Word", "PDF") else 4 * MOST_CHARACTERS)
-    _check_kind(kind, data)
+    binary = kind in ("Word", "PDF")
+    data = _bytes(path, MOST_BYTES if binary else 4 * MOST_CHARACTERS)
+    if (content := _detect(data)) != (kind if binary else "text"):
+        raise DocumentError(f"its extension says {kind}, its content is {content}")
     found = read_apart(kind, data, outline)
     contacts = (("names", path.stem), *map(tuple, found["contacts"]))
     blocks = tuple(map(tuple, found["blocks"]))
@@ -100,18 +102,12 @@ def _bytes(path: Path, most: int) -> bytes:
     return data
 
 
-def _check_kind(kind: str, data: bytes) -> None:
+def _detect(data: bytes) -> str:
+    """Detect the format of a file from its content; files of old Word formats are refused."""
     if data.startswith(_OLD_WORD):
         if _LOCKED in data:
             raise DocumentError("it is protected by a password; save it without one")
         raise DocumentError("it is a Word file of the old format (.doc); save it as .docx")
-    content = _detect(data)
-    if content != (kind if kind in ("Word", "PDF") else "text"):
-        raise DocumentError(f"its extension says {kind}, its content is {content}")
-
-
-def _detect(data: bytes) -> str:
-    """Detect the format of a file from its content."""
     # PDF readers accept the header anywhere in the first 1024 bytes.
     if b"%PDF-" in data[:1024]:
         return "PDF"

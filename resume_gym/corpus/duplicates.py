@@ -43,15 +43,20 @@ def bare_resume(resume: str, names: Iterable[str] = ()) -> str:
 
     Resumes that differ only in name, contact data or figures become equal.
     """
-    first = resume.lstrip().partition("\n")[0]
-    title = first.lstrip("# ").strip() if first.startswith("# ") else ""
     lines = resume.split("\n")
-    head = [line for line in lines[:_ABOVE_FIRST_SECTION] if not _is_contact(line)]
-    return bare("\n".join(head + lines[_ABOVE_FIRST_SECTION:]), filter(None, (*names, title)))
+    head = [
+        line
+        for line in lines[:_ABOVE_FIRST_SECTION]
+        if not _CONTACT.match(line) or len(line.split()) > _CONTACT_WORDS
+    ]
+    names = filter(None, (*names, heading(resume.lstrip())))
+    return bare("\n".join(head + lines[_ABOVE_FIRST_SECTION:]), names)
 
 
-def _is_contact(line: str) -> bool:
-    return bool(_CONTACT.match(line)) and len(line.split()) <= _CONTACT_WORDS
+def heading(text: str) -> str:
+    """Return the heading "# " in the first line, or an empty string."""
+    first = text.partition("\n")[0]
+    return first.lstrip("# ").strip() if first.startswith("# ") else ""
 
 
 def near_duplicates(
@@ -81,13 +86,13 @@ def near_duplicates(
         return sorted(sorted(own), key=frequency.__getitem__)[: len(own) - shared + 1]
 
     def nearest(key: str) -> list[SimilarPair]:
-        candidates = {other for shingle in rarest(key) for other in index.get(shingle, ())}
-        found = (
-            SimilarPair(key, other, _jaccard(shingles[key], shingles[other]))
-            for other in candidates
-        )
-        near = [pair for pair in found if pair.similarity >= threshold]
-        return [min(near, key=lambda pair: (-pair.similarity, pair.other_id))] if near else []
+        near = []
+        for other in {other for shingle in rarest(key) for other in index.get(shingle, ())}:
+            left, right = shingles[key], shingles[other]
+            similarity = len(left & right) / len(left | right)
+            if similarity >= threshold:
+                near.append(SimilarPair(key, other, similarity))
+        return sorted(near, key=lambda pair: (-pair.similarity, pair.other_id))[:1]
 
     within: list[SimilarPair] = []
     for key in texts:
@@ -102,8 +107,3 @@ def _shingles(text: str) -> frozenset[int]:
     count = max(1, len(words) - SHINGLE + 1)
     runs = (" ".join(words[start : start + SHINGLE]) for start in range(count))
     return frozenset(crc32(run.encode()) for run in runs)
-
-
-def _jaccard(left: frozenset[int], right: frozenset[int]) -> float:
-    shared = len(left & right)
-    return shared / (len(left) + len(right) - shared)

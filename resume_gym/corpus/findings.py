@@ -46,17 +46,18 @@ class Finding:
     text: str
     examples: tuple[str, ...] = ()
 
+    @property
+    def shown(self) -> list[str]:
+        """The examples, followed by the number of those omitted."""
+        more = self.count - len(self.examples)
+        return [*self.examples, *([f"and {more} more"] if more and self.examples else [])]
+
 
 def blank_texts(tasks: Sequence[Task]) -> Iterator[Finding]:
     """Find tasks with a blank ID, job or resume."""
-    names = ("task_id", "job", "resume")
-    blank = [
-        f"{task.task_id!r}: {name}"
-        for task in tasks
-        for name in names
-        if not getattr(task, name).strip()
-    ]
-    yield from _finding("error", "blank", blank, f"texts that are blank, of {', '.join(names)}")
+    places = [(task, name) for task in tasks for name in ("task_id", "job", "resume")]
+    blank = [f"{x.task_id!r}: {name}" for x, name in places if not getattr(x, name).strip()]
+    yield from _finding("error", "blank", blank, "texts that are blank, of task_id, job, resume")
 
 
 def unfit_pages(tasks: Sequence[Task]) -> Iterator[Finding]:
@@ -85,11 +86,8 @@ def similar_texts(tasks: Sequence[Task], threshold: float) -> Iterator[Finding]:
     resumes = {task.task_id: bare_resume(task.resume, _names(task)) for task in tasks}
     jobs = {task.task_id: bare(task.job) for task in tasks}
     first: dict[tuple[str, str], str] = {}
-    again = [
-        f"{key} and {first[resumes[key], jobs[key]]}"
-        for key in resumes
-        if first.setdefault((resumes[key], jobs[key]), key) != key
-    ]
+    owners = {key: first.setdefault((resumes[key], jobs[key]), key) for key in resumes}
+    again = [f"{key} and {owner}" for key, owner in owners.items() if owner != key]
     yield from _finding("error", "same_task", again, "tasks with the texts of an earlier one")
     # An import may pair one resume with many jobs; these copies are not near-duplicates.
     once: dict[tuple[str, str], Task] = {}
@@ -159,12 +157,11 @@ def _bullet_lines(resume: str) -> Iterator[Line]:
 
 def page_fit(tasks: Sequence[Task], page_lines: int) -> Iterator[Finding]:
     """Find too_long resumes that fit the page, and others that do not."""
-    long: list[str] = []
-    short: list[str] = []
+    long, short = list[str](), list[str]()
     for task in tasks:
-        lines = wrapped_lines(task.resume, _WIDTH)
-        if (task.weakness == "too_long") != (lines > page_lines):
-            (short if task.weakness == "too_long" else long).append(f"{task.task_id}: {lines}")
+        lines, planted = wrapped_lines(task.resume, _WIDTH), task.weakness == "too_long"
+        if planted != (lines > page_lines):
+            (short if planted else long).append(f"{task.task_id}: {lines}")
     yield from _finding("error", "fits", short, f"tasks too_long that fit {page_lines} lines")
     text = f"tasks with more than {page_lines} lines and another weakness than too_long"
     yield from _finding("error", "overflows", long, text)
@@ -226,36 +223,28 @@ def idle_repairs(tasks: Sequence[Task], judge: Judge) -> Iterator[Finding]:
 
 def ungrounded_figures(tasks: Sequence[Task]) -> Iterator[Finding]:
     """Find fixes that add figures without support in the facts or the evidence."""
-    invented: list[str] = []
-    hidden: list[str] = []
-    silent: list[str] = []
+    invented, hidden, silent = list[str](), list[str](), list[str]()
     for task in tasks:
         added = [(number, fix) for fix in task.fixes for number in _added(fix)]
         evidence = task.evidence if added else ()
-        documents = [number for document in evidence for number in _figures(document.text)]
         # Compare without units: "8 screens" may appear as "8 of them".
-        values = {number.value for number in documents}
+        values = {number.value for document in evidence for number in _figures(document.text)}
         unseen = [(number, fix) for number, fix in added if number.value not in values]
         unknown = [
             number
             for number, fix in unseen
             if not _backed(number, [n for fact in fix.facts for n in _figures(fact)])
         ]
-        if unknown:
-            invented.append(_quoted(task, unknown))
-        elif unseen:
-            group = hidden if task.evidence else silent
-            group.append(_quoted(task, [number for number, _ in unseen]))
+        if unseen:
+            group = invented if unknown else hidden if task.evidence else silent
+            quotes = (number.quote for number in unknown or [number for number, _ in unseen])
+            group.append(f"{task.task_id}: {', '.join(quotes)}")
     text = "tasks whose fixes have figures that neither facts nor evidence hold"
     yield from _finding("error", "invented_figure", invented, text)
     text = "tasks whose fixes have figures that their evidence does not hold"
     yield from _finding("error", "evidence_figure", hidden, text)
     text = "tasks whose fixes have figures, and without evidence, so that no agent can know them"
     yield from _finding("warning", "no_evidence", silent, text)
-
-
-def _quoted(task: Task, numbers: Sequence[Number]) -> str:
-    return f"{task.task_id}: {', '.join(number.quote for number in numbers)}"
 
 
 def _figures(text: str) -> list[Number]:

@@ -5,15 +5,13 @@ folder) and `datasets.load_dataset` (the Hub) can read.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from resume_gym.tasks import SPLITS, Task, TaskError
 from resume_gym.user_errors import missing
 
-_TO_HUB = {"train": "train", "eval": "test"}
 _FROM_HUB = {"train": "train", "test": "eval", "validation": "eval", "eval": "eval"}
 _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+?)(?::([\w.-]+))?")
 
@@ -48,20 +46,17 @@ def load(source: str, split: str | None = None) -> tuple[Task, ...]:
         raise TaskError(f"{source}: expected splits of {splits}; got {unknown[0]!r}")
     tasks: dict[str, Task] = {}
     for name, rows in named.items():
-        for task in _read(rows, _FROM_HUB[name], f"{source}, split {name}"):
+        where = f"{source}, split {name}"
+        for number, row in enumerate(rows):
+            try:
+                task = Task.from_row({"split": _FROM_HUB[name], **row})
+            except TaskError as problem:
+                raise TaskError(f"{where}, row {number}: {problem}") from None
             if task.task_id in tasks:
-                raise TaskError(f"{source}, split {name}: {task.task_id!r} occurs twice")
+                raise TaskError(f"{where}: {task.task_id!r} occurs twice")
             tasks[task.task_id] = task
     wanted = [split] if split else SPLITS
     return tuple(task for name in wanted for task in tasks.values() if task.split == name)
-
-
-def _read(rows: Any, split: str, where: str) -> Iterator[Task]:
-    for number, row in enumerate(rows):
-        try:
-            yield Task.from_row({"split": split, **row})
-        except TaskError as problem:
-            raise TaskError(f"{where}, row {number}: {problem}") from None
 
 
 def push(tasks: Sequence[Task], to: str, card: str, private: bool = False) -> None:
@@ -81,20 +76,19 @@ def push(tasks: Sequence[Task], to: str, card: str, private: bool = False) -> No
     if not tasks:
         raise TaskError(f"{to}: there are no tasks to write")
     if to.startswith("hf://"):
-        _upload(to_datasets(tasks), *_parse_address(to), card, private)
+        _upload(_to_datasets(tasks), *_parse_address(to), card, private)
         return
     folder = Path(to)
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise TaskError(f"{to}: expected a folder that is empty or does not exist")
-    to_datasets(tasks).save_to_disk(folder)
+    _to_datasets(tasks).save_to_disk(folder)
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def to_datasets(tasks: Sequence[Task]) -> Any:
+def _to_datasets(tasks: Sequence[Task]) -> Any:
     """Convert tasks to a `datasets.DatasetDict` with the splits train and test."""
     datasets = _datasets()
-    text = datasets.Value("string")
-    flag = datasets.Value("bool")
+    text, flag = datasets.Value("string"), datasets.Value("bool")
     fix = {"old": text, "new": text, "facts": datasets.List(text), "needs_evidence": flag}
     features = datasets.Features(
         {
@@ -113,7 +107,8 @@ def to_datasets(tasks: Sequence[Task]) -> Any:
         rows = [task.to_row() for task in tasks if task.split == split]
         columns = {name: [row.get(name, []) for row in rows] for name in features}
         if rows:
-            made[_TO_HUB[split]] = datasets.Dataset.from_dict(columns, features=features)
+            name = "test" if split == "eval" else split
+            made[name] = datasets.Dataset.from_dict(columns, features=features)
     return datasets.DatasetDict(made)
 
 
@@ -158,10 +153,9 @@ def _first_line(problem: Exception) -> str:
     return str(problem).strip().partition("\n")[0] or type(problem).__name__
 
 
-def _datasets() -> ModuleType:
+def _datasets() -> Any:
     try:
         import datasets
     except ModuleNotFoundError:
         raise missing("Hugging Face data sets need", "datasets", "data") from None
-    module: ModuleType = datasets
-    return module
+    return datasets

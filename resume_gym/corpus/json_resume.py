@@ -1,6 +1,5 @@
 """Convert JSON Resume (schema 1.0.0, jsonresume.org/schema) to Markdown."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
@@ -10,6 +9,8 @@ from typing import Any
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.markup import has_html, laid_out, read_html
 from resume_gym.corpus.outline import clean, split_bullet
+from resume_gym.json_lines import strict_json
+from resume_gym.text.lines import MONTH_NAMES
 
 # By section: heading, number of fields in the title of an item, and fields in the order of output,
 # with those of earlier schemas: company, website.
@@ -35,7 +36,6 @@ _ONGOING = ("work", "volunteer")  # sections where an item with a start but no e
 _PARAGRAPHS = ("description", "summary", "reference")
 _LISTS = ("highlights", "roles", "keywords", "courses")
 _DATES = ("startDate", "endDate", "date", "releaseDate")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ASIDE = ("$schema", "meta")  # keys without data about the candidate
 _OTHERS = {  # other formats, by a key that this one lacks
     "sections": "Reactive Resume", "employment": "FRESH", "SkillsPassport": "Europass",
@@ -70,7 +70,7 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
         DocumentError: the text is not a JSON Resume, or a field has a type other than the schema's.
     """
     try:
-        resume = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
+        resume = strict_json(text)
     except (ValueError, RecursionError) as problem:
         raise DocumentError(f"expected JSON: {problem}") from None
     if not isinstance(resume, dict):
@@ -91,19 +91,6 @@ def json_markdown(text: str) -> tuple[str, list[str], tuple[tuple[str, str], ...
         blocks += ["\n".join(items)] if key in _LINES else items
     notes = [f"left out, since the schema does not know it: {path}" for path in unknown]
     return "\n\n".join(filter(None, blocks)) + "\n", notes, _contacts(resume["basics"])
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} is twice in an object")
-    return found
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
 
 
 def _words(value: Any) -> int:
@@ -164,10 +151,9 @@ def _checked(value: Any, schema: Any, where: str, unknown: list[str]) -> Any:
 
 
 def _contacts(basics: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    contacts = [("names", basics["name"]), ("mail", basics["email"]), ("phone", basics["phone"])]
-    contacts += [("links", basics["url"]), ("links", basics["website"])]
-    for profile in basics["profiles"]:
-        contacts += [("links", profile["url"]), ("links", profile["username"])]
+    fields = ("names", "name"), ("mail", "email"), ("phone", "phone"), ("links", "url")
+    contacts = [(field, basics[key]) for field, key in (*fields, ("links", "website"))]
+    contacts += [("links", one[key]) for one in basics["profiles"] for key in ("url", "username")]
     return tuple((field, value) for field, value in contacts if value)
 
 
@@ -208,4 +194,4 @@ def _item(section: str, item: Mapping[str, Any]) -> list[str]:
 def _month(date: str) -> str:
     """Format 2020-01-31 or 2020-01 as Jan 2020; return other forms unchanged."""
     match = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])(?:-\d\d(?:T.*)?)?", date)
-    return f"{_MONTHS[int(match[2]) - 1]} {match[1]}" if match else date
+    return f"{MONTH_NAMES[int(match[2]) - 1][:3]} {match[1]}" if match else date

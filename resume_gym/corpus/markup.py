@@ -136,8 +136,7 @@ def read_html(text: str, notes: Counter[str] | None = None) -> list[tuple[str, s
 
 def has_html(text: str) -> bool:
     """Return whether a text has HTML tags or character references."""
-    ways = (_TAG, _CHARACTER, _AUTOLINK)
-    return "<!--" in text or any(way.search(text) for way in ways)
+    return "<!--" in text or any(way.search(text) for way in (_TAG, _CHARACTER, _AUTOLINK))
 
 
 def read_markdown(text: str) -> tuple[list[Block], list[str]]:
@@ -161,25 +160,23 @@ def read_markdown(text: str) -> tuple[list[Block], list[str]]:
         start, stop = token.map
         while stop > start and not body[stop - 1].strip():  # blank lines below a block
             stop -= 1
-        found: list[str] | None = None
         if token.type == "heading_open" and token.markup in ("=", "-") and stop - start == 2:
-            found = _line("#" * int(token.tag[1]) + " " + body[start].strip(), notes)[0]
+            line = "#" * int(token.tag[1]) + " " + body[start].strip()
+            made = [(_line(line, notes)[0], 2)]
         elif token.type == "html_block" and not token.level:
             if not any(body[stop:]) and not body[stop - 1].rstrip().endswith(">"):
                 continue  # most likely an open comment: it has all lines below
-            found = laid_out(read_html(token.content, notes))
+            made = [(laid_out(read_html(token.content, notes)), stop - start)]
         elif token.type == "table_open" and not token.level:
             rows = map(_cells, (body[start], *body[start + 2 : stop]))
-            found = laid_out([_row(row) for row in rows if any(row)])
+            made = [(laid_out([_row(row) for row in rows if any(row)]), stop - start)]
             tables += 1
         elif token.type == "fence":
-            blocks += [_line(line, notes) for line in body[done:start]]
-            blocks += [([line], 1) for line in body[start:stop]]
-            done = stop
-        if found is not None:
-            blocks += [_line(line, notes) for line in body[done:start]]
-            blocks.append((found, stop - start))
-            done = stop
+            made = [([line], 1) for line in body[start:stop]]
+        else:
+            continue
+        blocks += [*(_line(line, notes) for line in body[done:start]), *made]
+        done = stop
     blocks += [_line(line, notes) for line in body[done:]]
     told = [f"front matter left out: {', '.join(keys)}"] if front else []
     told += [f"tables written as lines: {tables}"] if tables else []

@@ -109,6 +109,10 @@ _ACCOUNT = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _DIGITS = re.compile(r"(?<![\w.,$€£#/-])[+(]{0,2}\d(?:[ ().\-/‑–]{0,3}\d){6,20}(?![\w%])")
+_RANGE = re.compile(  # dates, ranges of them or of years
+    r"(?:(?:\d{1,2}[./-]){1,2}(?:19|20)?\d\d(?:\s?[-–]\s?|$))+"
+    r"|\(?(?:19|20)\d\d\)?(?:\W+(?:\d\d?\W+)?(?:19|20)?\d\d)+"
+)
 _SPLIT = re.compile(r" [/–-] |  |(?=\+)")
 
 _Span = tuple[int, int, str]  # start, end and key; equal keys have the same placeholder
@@ -121,6 +125,7 @@ class Masker:
         fields: kinds of data to replace.
         replaced: number of replacements, by document and field.
         left: number of matches left in place, by document and category.
+        named: whether the resume certainly has the candidate's name.
     """
 
     def __init__(
@@ -155,20 +160,19 @@ class Masker:
         self._number = number
         self._resume = resume
         self._exact = exact
-        self._region = _region(region)
-        known = [one for one in contacts if one[0] != "names"]
-        self._contacts = [(field, value, _way(field, value)) for field, value in known]
+        try:
+            from phonenumbers import SUPPORTED_REGIONS
+        except ImportError:
+            raise missing("reading phone numbers needs", "phonenumbers", "data") from None
+        if region not in SUPPORTED_REGIONS:
+            raise ValueError(f"expected a region of two letters, as US or DE; got {region!r}")
+        self._region = region
+        self._contacts = [(*one, _way(*one)) for one in contacts if one[0] != "names"]
         name = find_name(resume)
-        clues = [value for _, value in contacts]
-        self._own = name if name and is_certain(name, resume, clues) else None
-        self._finder = Finder(self._own) if self._own else None
+        self.named = bool(name and is_certain(name, resume, [value for _, value in contacts]))
+        self._finder = Finder(name) if name and self.named else None
         # placeholders by field and key
         self._known: dict[str, dict[str, str]] = {field: {} for field in FIELDS}
-
-    @property
-    def named(self) -> bool:
-        """Whether the resume certainly has the candidate's name."""
-        return self._own is not None
 
     @property
     def not_found(self) -> list[str]:
@@ -241,24 +245,19 @@ class Masker:
         every = any_of(places)
         return re.sub(rf"(?<!\w)(?:{every})(?!\w)", lambda hit: places[hit[0]], text)
 
-    def _name(self) -> str:
-        return f"Candidate {self._number:04}"
-
     def _placeholder(self, field: str, key: str, found: str) -> str:
         known = self._known[field]
         key = found if self._exact else "" if field == "names" else key
         if key not in known:
             # To be put back, placeholders differ, also from what the resume has.
-            taken = {*known.values()} if self._exact else set()
+            taken = "\0".join((self._resume, *known.values())) if self._exact else ""
             new = (self._numbered(field, n) for n in count(len(known) + 1))
-            known[key] = next(
-                one for one in new if not (one in taken or (self._exact and one in self._resume))
-            )
+            known[key] = next(one for one in new if one not in taken)
         return known[key]
 
     def _numbered(self, field: str, n: int) -> str:
         if field == "names":
-            return self._name() + f"-{n}" * (n > 1)
+            return f"Candidate {self._number:04}" + f"-{n}" * (n > 1)
         if field == "mail":
             return f"candidate{self._number:04}{f'.{n}' * (n > 1)}@example.com"
         if field == "links":
@@ -280,7 +279,7 @@ class Masker:
         if field == "mail":
             yield from ((*hit.span(), hit[0].lower()) for hit in _MAIL.finditer(rest))
         elif field == "links":
-            spans = (*_links(rest), *self._accounts(rest))
+            spans = (*_sites(rest)[0], *self._accounts(rest))
             yield from ((start, end, _site(text[start:end])) for start, end in spans)
         elif field == "phone":
             yield from _phones(_without(_ID, text), self._region)
@@ -296,7 +295,8 @@ class Masker:
             unusual = handle[0] in "/@" or (handle[0].islower() and handle[-1].isdigit())
             if unusual or hit.start() < head:
                 yield hit.span("of")
-        names = [fold(word)[0].lower() for word in self._own.telling] if self._own else []
+        telling = self._finder.name.telling if self._finder else ()
+        names = [fold(word)[0].lower() for word in telling]
         for hit in _HANDLE.finditer(text):
             # Below the contact lines it may be code: "@Override".
             if hit.start() < head or any(name in hit[0].lower() for name in names):
@@ -311,7 +311,7 @@ class Masker:
             return
         # A part of a link cannot be replaced.
         plain, places = fold(_without(_LINK, text))
-        line = fold(self._own.line)[0] if self._own else ""
+        line = fold(self._finder.name.line)[0]
         head = max(0, plain.find(line))
         for first, last in self._finder.find(plain, range(head, head + len(line))):
             start, end = places[first], max(places[last], places[last - 1] + 1)
@@ -359,7 +359,7 @@ def _numbers(text: str) -> Iterator[str]:
     for hit in _DIGITS.finditer(text):
         size = len(re.sub(r"\D", "", hit[0]))
         plain = hit[0].isdecimal() and not re.match(r"[.,/-]\d", text[hit.end() : hit.end() + 2])
-        if size < 7 or _is_range(hit[0]) or _AMOUNT.fullmatch(hit[0]):
+        if size < 7 or _RANGE.fullmatch(hit[0]) or _AMOUNT.fullmatch(hit[0]):
             continue
         if size < 16 and (hit.start() < head or (plain and size < 11)):
             yield "possible phone numbers"
@@ -380,21 +380,24 @@ def _head_size(resume: str) -> int:
     return section.start() if section else 0
 
 
-def _links(text: str) -> Iterator[tuple[int, int]]:
-    """Find links; a bare host counts only above the first section."""
-    head = _head_size(text)
+def _sites(text: str) -> tuple[list[tuple[int, int]], int]:
+    """Return the places of links, and how many other texts may be addresses of sites.
+
+    A bare host is certainly a link only above the first section.
+    """
+    head, links, others = _head_size(text), [], 0
     for hit in _LINK.finditer(text):
-        host = _host(hit[0])
-        lower = host.islower()
+        host = re.sub(r"^\w+://", "", hit[0]).split("/")[0]
+        if host.lower() in WORDS["terms"]:
+            continue
         # Capitals are for names, not hosts: "ASP.NET/C#", "Booking.com/Agoda".
-        path = hit["path"] and (lower or host.lower().endswith(tuple(WORDS["profiles"])))
-        bare = hit["host"] and lower and hit.start() < head
-        if host.lower() not in WORDS["terms"] and (hit["full"] or path or bare):
-            yield hit.span()
-
-
-def _host(link: str) -> str:
-    return re.sub(r"^\w+://", "", link).split("/")[0]
+        path = host.islower() or host.lower().endswith(tuple(WORDS["profiles"]))
+        bare = host.islower() and hit.start() < head
+        if hit["full"] or (hit["path"] and path) or (hit["host"] and bare):
+            links.append(hit.span())
+        elif not hit["mail"]:
+            others += 1
+    return links, others
 
 
 def _phones(text: str, region: str) -> Iterator[_Span]:
@@ -421,7 +424,7 @@ def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> 
 
     digits = re.sub(r"\D", "", number)
     figure = re.search(r"[$€£#]\s?$", before) or re.match(r"\s?%|[KMkm]\b", after)
-    if figure or not 6 < len(digits) < 16 or _is_range(number):
+    if figure or not 6 < len(digits) < 16 or _RANGE.fullmatch(number):
         return ""
     labelled = bool(_LABEL.search(before))
     try:
@@ -435,32 +438,9 @@ def _phone(number: str, before: str, after: str, at_head: bool, region: str) -> 
     return ""
 
 
-def _is_range(text: str) -> bool:
-    """Return whether digits are a date, a range of years or of small numbers."""
-    if re.fullmatch(r"(?:(?:\d{1,2}[./-]){1,2}(?:19|20)?\d\d(?:\s?[-–]\s?|$))+", text):
-        return True
-    years = re.fullmatch(r"\(?(?:19|20)\d\d\)?(?:\W+(?:\d\d?\W+)?(?:19|20)?\d\d)+", text)
-    return bool(years) or bool(re.fullmatch(r"(\d+)\s*[-–—]\s*(\d+)", text) and len(text) < 7)
-
-
-def _region(region: str) -> str:
-    try:
-        from phonenumbers import SUPPORTED_REGIONS
-    except ImportError:
-        raise missing("reading phone numbers needs", "phonenumbers", "data") from None
-    if region not in SUPPORTED_REGIONS:
-        raise ValueError(f"expected a region of two letters, as US or DE; got {region!r}")
-    return region
-
-
 def _left(text: str) -> Counter[str]:
     """Count matches that may identify a person but are not certain, or belong to no field."""
-    sites = {
-        hit.span()
-        for hit in _LINK.finditer(text)
-        if (hit["host"] or hit["path"]) and _host(hit[0]).lower() not in WORDS["terms"]
-    }
-    counts = Counter({"possible addresses of sites": len(sites - set(_links(text)))})
+    counts = Counter({"possible addresses of sites": _sites(text)[1]})
     head = _head_size(text)
     for what, pattern, size in (
         ("dates of birth", _BIRTH, None),

@@ -153,7 +153,9 @@ def is_certain(name: Name, resume: str, clues: Iterable[str]) -> bool:
     # "jane.roe@x.org" is of somebody else than John Doe, "sunshine@x.org" may be his.
     mails = [re.findall(r"[^\W\d_]{2,}", hit[1]) for hit in map(_MAIL.search, clues) if hit]
     others = [words for words in mails if len(words) > 1 and not {*map(_key, words)} & {*parts}]
-    known = {*parts} & _JOBS or is_section(name.text) or _is_place(name.text)
+    words = name.text.lower().split()
+    place = any(" ".join(words[:size]) in _places() for size in range(2, len(words) + 1))
+    known = {*parts} & _JOBS or is_section(name.text) or place
     return any(map(is_contact, head)) and not others and not known
 
 
@@ -180,11 +182,6 @@ def _places() -> frozenset[str]:
 
     names = (*GEOCODE_DATA.values(), *LOCALE_DATA.values())
     return frozenset(one.partition(",")[0].lower() for by in names for one in by.values())
-
-
-def _is_place(text: str) -> bool:
-    words = text.lower().split()
-    return any(" ".join(words[:size]) in _places() for size in range(2, len(words) + 1))
 
 
 def _occurs(name: str, resume: str) -> bool:
@@ -220,6 +217,7 @@ class Finder:
     """
 
     def __init__(self, name: Name) -> None:
+        self.name = name
         self._places: dict[str, set[int]] = {}  # of each part in the name
         self._joined: set[str] = set()
         letters = [word for word in name.words if word in name.telling or len(_key(word)) == 1]

@@ -74,18 +74,12 @@ _DATED = re.compile(rf"(?<!\w){SPAN}(?!\w)", re.IGNORECASE)
 _CONTACT = re.compile(
     r"@|https?://|www\.|\+?\(?\d{2,4}\)?[ .-]\d{3}|\b\w+\.(?:com|org|net|io|dev)\b"
 )
-_MARKDOWN = re.compile(r"^#{1,3} \S", re.MULTILINE)
 _MOST_WORDS = 14  # in a job header
 
 
 def clean(text: str) -> str:
     """Compose letters, expand ligatures, normalize spaces and remove invisible characters."""
     return _BLANK.sub(" ", unicodedata.normalize("NFC", text).translate(_PLAIN))
-
-
-def is_markdown(text: str) -> bool:
-    """Return whether a text has Markdown headings."""
-    return bool(_MARKDOWN.search(text))
 
 
 def split_bullet(text: str) -> tuple[str, str]:
@@ -183,7 +177,8 @@ def _head(rows: Sequence[OutlineRow]) -> tuple[list[_Block], int]:
         return [], 0
     named = next((n for n, row in enumerate(rows) if row.hint == "name"), 0)
     name, *others = _columns(rows[named].text)
-    if rows[named].hint != "name" and not _could_be_name(name):
+    likely = 0 < len(name.split()) <= 6 and not any(x in "@:|" or x.isdigit() for x in name)
+    if rows[named].hint != "name" and not likely:
         return [], 0
     contact = [part for row in rows[:named] for part in _columns(row.text)] + others
     used = named + 1
@@ -196,11 +191,6 @@ def _head(rows: Sequence[OutlineRow]) -> tuple[list[_Block], int]:
         used += 1
     blocks = [("name", f"# {name}")]
     return blocks + ([("text", " | ".join(contact))] if contact else []), used
-
-
-def _could_be_name(text: str) -> bool:
-    words = text.split()
-    return 0 < len(words) <= 6 and not any(map(str.isdigit, text)) and not re.search("[@:|]", text)
 
 
 def _short(parts: Sequence[str]) -> bool:
@@ -260,8 +250,7 @@ def _head_size(group: Sequence[OutlineRow], before_bullets: bool) -> int:
         return max(size, 1)
     if not size or (dates > 1 and not before_bullets):
         return 0
-    more = len(group) > 1 or before_bullets
-    return size if more and (dates or before_bullets) else 0
+    return size if before_bullets or (dates and len(group) > 1) else 0
 
 
 def _entry(rows: Sequence[OutlineRow]) -> Iterator[_Block]:

@@ -64,7 +64,7 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
             # a character's matrix is (a, b, c, d, x, y); b is not zero if it is turned
             chars = (char for page in file.pages for char in page.chars)
             turned = any(abs(char["matrix"][1]) > 0.01 for char in chars)
-            fields = sum(_is_field(note) for page in file.pages for note in page.annots)
+            kinds = [note["data"].get("Subtype") for page in file.pages for note in page.annots]
     except PdfminerException as problem:
         if any(isinstance(one, PDFPasswordIncorrect) for one in problem.args):
             raise DocumentError("it is protected by a password; save it without one") from None
@@ -76,17 +76,12 @@ def pdf_rows(data: bytes) -> tuple[list[OutlineRow], list[str]]:
     columns = [column for runs in _without_margins(pages) for column in _columns(runs)]
     if turned or any(map(_is_wide, pages)) or any(map(_gutter, columns)):
         notes.append("it has turned text or more than two columns: check the order")
-    if fields:
+    if fields := sum(str(kind).strip("/'") in ("Widget", "FreeText") for kind in kinds):
         notes.append(f"form fields and comments on the page left out: {fields}")
     rows = join_lines(_lines(columns))
     if lost := sum(len(_LOST.findall(row.text)) for row in rows):
         notes.append(f"characters without a meaning in the file's fonts: {lost}")
     return rows, notes
-
-
-def _is_field(note: Any) -> bool:
-    """Return whether an annotation may show text on the page."""
-    return str(note["data"].get("Subtype")).strip("/'") in ("Widget", "FreeText")
 
 
 def _is_wide(runs: Sequence[_Run]) -> bool:
@@ -99,7 +94,18 @@ def _runs(page: Any) -> Iterator[_Run]:
     """Yield the runs of a page, top to bottom, left to right."""
     distinct = page.filter(_Distinct())
     found = distinct.extract_words(x_tolerance_ratio=0.15, return_chars=True)
-    words = [_word(word) for word in found]
+    words = [
+        _Run(
+            clean(word["text"]).replace("\x00", "\ufffd"),
+            word["x0"],
+            word["x1"],
+            word["top"],
+            word["bottom"],
+            round(word["chars"][0]["size"], 1),
+            bool(_BOLD.search(word["chars"][0]["fontname"])),
+        )
+        for word in found
+    ]
     for line in _by_line([*words, *_drawn_bullets(page, words)]):
         group = line[:1]
         for word in line[1:]:
@@ -132,13 +138,6 @@ class _Distinct:
                 return False
         self._seen[text, column, row] = x, y
         return True
-
-
-def _word(word: Any) -> _Run:
-    text = clean(word["text"]).replace("\x00", "\ufffd")
-    first = word["chars"][0]
-    style = (round(first["size"], 1), bool(_BOLD.search(first["fontname"])))
-    return _Run(text, word["x0"], word["x1"], word["top"], word["bottom"], *style)
 
 
 def _is_marker(word: str) -> bool:

@@ -1,12 +1,13 @@
 """Convert the content of a file to Markdown, in the process that calls it."""
 
 import codecs
+import re
 from typing import Any
 
 from resume_gym.corpus.document_error import DocumentError
 from resume_gym.corpus.json_resume import json_markdown
 from resume_gym.corpus.markup import Block, front_matter, read_markdown
-from resume_gym.corpus.outline import clean, is_markdown, write_markdown
+from resume_gym.corpus.outline import clean, write_markdown
 from resume_gym.corpus.pdf import pdf_rows
 from resume_gym.corpus.plain_text import text_rows
 from resume_gym.corpus.word import word_rows
@@ -18,6 +19,7 @@ MOST_CHARACTERS = 200_000
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """Marks at the start of a file in UTF-16."""
 
+_HEADING = re.compile(r"^#{1,3} \S", re.MULTILINE)
 _FOREIGN = "not in English: not fit for the rubric judge, which reads English only; no diagnosis"
 
 
@@ -47,7 +49,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
         if kind == "JSON Resume":
             markdown, notes, contacts = json_markdown(text)
         # A .txt file with Markdown headings needs no conversion.
-        elif kind == "Markdown" or (outline and is_markdown(text)):
+        elif kind == "Markdown" or (outline and _HEADING.search(text)):
             blocks, notes = read_markdown(clean(text))
         elif outline:
             # A form feed starts a page.
@@ -58,7 +60,7 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
         else:
             blocks, notes = [([line], 1) for line in clean(text).split("\n")], []
     if blocks:
-        blocks = _without_margin(blocks)
+        _drop_margin(blocks)
         markdown = "\n".join(line for lines, _ in blocks for line in lines) + "\n"
     if not markdown.strip():
         raise DocumentError("there is no text in it")
@@ -75,15 +77,14 @@ def convert(kind: str, data: bytes, outline: bool) -> dict[str, Any]:
     }
 
 
-def _without_margin(blocks: list[Block]) -> list[Block]:
+def _drop_margin(blocks: list[Block]) -> None:
     """Drop the blank lines at the start and the end of the text, but not their places."""
     for order in (range(len(blocks)), reversed(range(len(blocks)))):
         for number in order:
             lines, size = blocks[number]
-            if any(line.strip() for line in lines):
+            if any(map(str.strip, lines)):
                 break
             blocks[number] = ([], size)
-    return blocks
 
 
 def _check_length(text: str) -> None:

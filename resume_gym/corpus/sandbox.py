@@ -10,15 +10,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Lock, Timer
 from typing import Any, BinaryIO, NamedTuple
 
 from resume_gym.corpus.document_error import DocumentError
+from resume_gym.corpus.readers import convert
 
 
 class Limits(NamedTuple):
@@ -34,13 +33,11 @@ LIMITS = Limits()
 
 _NO_MEMORY = 3  # exit status
 
-_PACKAGES = {"PDF": "pdfplumber", "Word": "mammoth", "Markdown": "markdown_it"}
-
 _server: tuple[int, "subprocess.Popen[bytes]"] | None = None  # with the process that started it
 _lock = Lock()
 
 
-def read_apart(kind: str, data: bytes, outline: bool, limits: Limits | None = None) -> Any:
+def read_apart(kind: str, data: bytes, outline: bool, limits: Limits = LIMITS) -> Any:
     """Convert a file in a child process; see `corpus.readers.convert`.
 
     Returns:
@@ -50,10 +47,9 @@ def read_apart(kind: str, data: bytes, outline: bool, limits: Limits | None = No
         DocumentError: the reader refuses the file, or reaches a limit, which the message names.
         ModuleNotFoundError: the package for the format is missing.
     """
-    limits = limits or LIMITS
-    request = json.dumps([kind, outline, len(data), limits]).encode()
+    request = json.dumps([kind, outline, len(data), limits]).encode() + b"\n" + data
     with _lock:
-        answer = _ask(request + b"\n" + data, limits)
+        answer = json.loads(_ask(request, limits))
     if "missing" in answer:
         raise ModuleNotFoundError(answer["missing"])
     if "error" in answer:
@@ -61,7 +57,7 @@ def read_apart(kind: str, data: bytes, outline: bool, limits: Limits | None = No
     return answer["document"]
 
 
-def _ask(request: bytes, limits: Limits) -> dict[str, Any]:
+def _ask(request: bytes, limits: Limits) -> bytes:
     global _server
     if not _server or _server[0] != os.getpid() or _server[1].poll() is not None:
         _server = os.getpid(), _start()
@@ -80,9 +76,12 @@ def _ask(request: bytes, limits: Limits) -> dict[str, Any]:
         timer.cancel()
     if not answer.endswith(b"\n"):
         process.kill()
-        return {"error": f"reading it takes more than {limits.time_s} s, or ends the reader"}
-    found: dict[str, Any] = json.loads(answer)
-    return found
+        return _error(f"reading it takes more than {limits.time_s} s, or ends the reader")
+    return answer
+
+
+def _error(why: str) -> bytes:
+    return json.dumps({"error": why}).encode()
 
 
 def _start() -> "subprocess.Popen[bytes]":
@@ -101,21 +100,19 @@ def _start() -> "subprocess.Popen[bytes]":
 
 def _serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Answer requests, a line of JSON each, until the input ends."""
-    from resume_gym.corpus.readers import convert
-
-    while line := source.readline():
-        kind, outline, size, values = json.loads(line)
-        data = source.read(size)
+    for package in ("pdfplumber", "mammoth", "markdown_it"):
         with suppress(ImportError):  # imported here for all forks; the reader names what is missing
-            import_module(_PACKAGES.get(kind, "json"))
-        read = partial(_read, convert, kind, data, outline)
-        sink.write((_forked(read, Limits(*values)) if hasattr(os, "fork") else read()) + b"\n")
+            import_module(package)
+    read = _forked if hasattr(os, "fork") else _read
+    while line := source.readline():
+        kind, outline, size, limits = json.loads(line)
+        sink.write(read(kind, source.read(size), outline, Limits(*limits)) + b"\n")
         sink.flush()
 
 
-def _read(convert: Callable[..., Any], kind: str, data: bytes, outline: bool) -> bytes:
+def _read(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
     try:
-        answer = {"document": convert(kind, data, outline)}
+        answer: dict[str, Any] = {"document": convert(kind, data, outline)}
     except ModuleNotFoundError as problem:
         answer = {"missing": str(problem)}
     except Exception as problem:  # third-party parsers may raise anything
@@ -130,7 +127,7 @@ def _read(convert: Callable[..., Any], kind: str, data: bytes, outline: bool) ->
     return json.dumps(answer).encode()
 
 
-def _forked(read: Callable[[], bytes], limits: Limits) -> bytes:
+def _forked(kind: str, data: bytes, outline: bool, limits: Limits) -> bytes:
     """Return the answer of a fork with limits, or the error that names the limit it reached."""
     reader, writer = os.pipe()
     child = os.fork()
@@ -139,7 +136,7 @@ def _forked(read: Callable[[], bytes], limits: Limits) -> bytes:
         try:
             _limit(limits)
             with open(writer, "wb") as pipe:
-                pipe.write(read())
+                pipe.write(_read(kind, data, outline, limits))
             status = 0
         except MemoryError:
             status = _NO_MEMORY
@@ -160,8 +157,9 @@ def _forked(read: Callable[[], bytes], limits: Limits) -> bytes:
         _NO_MEMORY: f"{limits.memory_mb:,} MB of memory",
         -signal.SIGKILL: f"{limits.output_mb} MB of text",
     }.get(status)
-    why = f"reading it takes more than {reached}" if reached else f"its reader ended with {status}"
-    return json.dumps({"error": why}).encode()
+    return _error(
+        f"reading it takes more than {reached}" if reached else f"its reader ended with {status}"
+    )
 
 
 def _limit(limits: Limits) -> None:

@@ -98,8 +98,13 @@ def make_candidate(
     people = load_people(split)
     first, last = rng.choice(people.first), rng.choice(people.last)
     employer, wanted = rng.sample(vertical.companies[split], 2)
-    count = _count(level, jobs, rng)
-    career = _career(role, level, _employers(vertical, employer, count, split, rng), rng)
+    # Usually the maximum, but at most one job per level reached.
+    count = jobs[1] if rng.random() < 0.75 else rng.randint(*jobs)
+    count = min(count, max(level + 1, jobs[0]))
+    # The present employer comes first, each from another vertical.
+    others = rng.sample([other for other in load_verticals() if other is not vertical], count - 1)
+    former = [(other, rng.choice(other.companies[split])) for other in others]
+    career = _career(role, level, [(vertical, employer), *former], rng)
     for job, earlier in pairwise(career):
         if job.start - earlier.end >= LONG:
             job.gap = rng.choice(load_frames(split)["gap"])
@@ -124,22 +129,6 @@ def make_candidate(
         wanted_company=wanted,
         wanted_level=next_level,
     )
-
-
-def _count(level: int, jobs: tuple[int, int], rng: Random) -> int:
-    """Draw the number of jobs: usually the maximum, but at most one per level reached."""
-    least, most = jobs
-    count = most if rng.random() < 0.75 else rng.randint(least, most)
-    return min(count, max(level + 1, least))
-
-
-def _employers(
-    vertical: Vertical, employer: str, count: int, split: str, rng: Random
-) -> list[tuple[Vertical, str]]:
-    """Return `count` employers, the present one first, each from a different vertical."""
-    others = rng.sample([other for other in load_verticals() if other is not vertical], count - 1)
-    former = [(other, rng.choice(other.companies[split])) for other in others]
-    return [(vertical, employer), *former]
 
 
 def _career(

@@ -21,6 +21,7 @@ from resume_gym.text.reference import make_reference
 from resume_gym.text.style import head, is_weak
 
 _DUTIES, _REQUIREMENTS, _SKILLS = 5, 6, 4  # the counts in prompts.toml
+_LEAKS = any_of(PROMPTS["leaks"]["words"])
 # Item numbers of lists, which `read` would take for figures.
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+", re.MULTILINE)
 
@@ -189,31 +190,22 @@ def _companies() -> re.Pattern[str]:
 def _leaks(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
     """Find phrases about the writing or to the reader, which reveal the exercise."""
     texts = [plain(text).lower() for text in _strings(draft.model_dump())]
-    patterns = (_leak_words(), re.compile(_named(persona.weakness)))
+    # A resume may say "too long", so only the identifier counts as a leak.
+    named = persona.weakness
+    named = named if named == "too_long" else named.replace("_", "[ _-]")
+    patterns = (_LEAKS, re.compile(named))
     hits = {hit for text in texts for pattern in patterns for hit in pattern.findall(text)}
     for hit in sorted(hits):
         yield Fault("leak", f"The words {hit!r} give the exercise away.")
 
 
-def _named(weakness: str) -> str:
-    # A resume may say "too long", so only the identifier counts as a leak.
-    return weakness if weakness == "too_long" else weakness.replace("_", "[ _-]")
-
-
-@lru_cache(maxsize=1)
-def _leak_words() -> re.Pattern[str]:
-    return any_of(PROMPTS["leaks"]["words"])
-
-
 def _duplicates(draft: Draft[Any], seen: AbstractSet[str]) -> Iterator[Fault]:
     earlier: set[str] = set()
-    for bullet in draft.bullets:
-        (key,) = bullet_keys([bullet.strong])
-        if key in seen:
-            yield Fault("duplicate", f'"{bullet.strong}" stands in another resume.')
-        if key in earlier:
-            yield Fault("duplicate", f'"{bullet.strong}" occurs twice.')
-        earlier.add(key)
+    for strong in (bullet.strong for bullet in draft.bullets):
+        for known, where in ((seen, "stands in another resume"), (earlier, "occurs twice")):
+            if known & (keys := bullet_keys([strong])):
+                yield Fault("duplicate", f'"{strong}" {where}.')
+        earlier |= keys
 
 
 def _unfixable(task: Task) -> Iterator[Fault]:
@@ -245,16 +237,12 @@ def _length(task: Task) -> Iterator[Fault]:
             yield Fault("length", f"{name} has {words} words; {fewest} to {highest} are wanted.")
 
 
-def match(task: Task, resume: str) -> float:
-    """Return the weighted share of the job description's stems that a resume contains."""
-    weights = make_reference(task).job_weights
-    shown = {stem for line in resume.split("\n") for stem in read(plain(line)).stems}
-    return sum(w for stem, w in weights.items() if stem in shown) / (sum(weights.values()) or 1.0)
-
-
 def _match(task: Task) -> Iterator[Fault]:
-    share, least = match(task, repaired(task)), LIMITS["job_match"]
-    if share < least:
+    """Check the weighted share of the job description's stems that the repaired resume has."""
+    weights = make_reference(task).job_weights
+    shown = {stem for line in repaired(task).split("\n") for stem in read(plain(line)).stems}
+    share = sum(w for stem, w in weights.items() if stem in shown) / (sum(weights.values()) or 1.0)
+    if share < (least := LIMITS["job_match"]):
         yield Fault(
             "match",
             f"The resume tells {share:.0%} of what the job description asks for, at least "

@@ -71,11 +71,6 @@ class Deed:
         return self.one_verb and self.gerund not in GOALS
 
     @cached_property
-    def words(self) -> int:
-        """Return the number of words in the good form."""
-        return len(self.told.split())
-
-    @cached_property
     def has_metric(self) -> bool:
         """Return whether the good form has a metric in brackets."""
         return "[" in self.told
@@ -171,7 +166,11 @@ def fill(template: str, words: Mapping[str, str]) -> str:
 def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
     """Draw the numbers of a deed and fill its templates."""
     # All forms share the numbers drawn for `told`. {Who} stays a slot for the caller.
-    words = {**words, **_draw(deed.told, rng), "Who": "{Who}"}
+    words = {**words, "Who": "{Who}"}
+    for _, _, name, low, high, step in _SLOT.findall(deed.told):
+        if low:
+            value = rng.randrange(int(low), int(high) + 1, int(step or 1))
+            words[name] = f"{value:,}" if value >= 10_000 else str(value)
     told = fill(deed.told, words)
     metric = _METRIC.search(told)
     return Story(
@@ -179,23 +178,12 @@ def tell(deed: Deed, words: Mapping[str, str], rng: Random) -> Story:
         plain=_METRIC.sub("", told),
         metric=metric[1] if metric else "",
         gerund=deed.gerund,
-        vague=fill(deed.vague, words),
         buried=_join(fill(deed.buried, words)),
-        record=fill(deed.record, words),
-        figure=fill(deed.figure, words),
-        topic=fill(deed.topic, words),
-        now=fill(deed.now, words),
+        **{
+            name: fill(getattr(deed, name), words)
+            for name in ("vague", "record", "figure", "topic", "now")
+        },
     )
-
-
-def _draw(template: str, rng: Random) -> dict[str, str]:
-    """Draw a number for each slot with a range, by slot name."""
-    numbers = {}
-    for _, _, name, low, high, step in _SLOT.findall(template):
-        if low:
-            value = rng.randrange(int(low), int(high) + 1, int(step or 1))
-            numbers[name] = f"{value:,}" if value >= 10_000 else str(value)
-    return numbers
 
 
 @lru_cache(maxsize=1)
@@ -253,6 +241,12 @@ def load_frames(split: str) -> Mapping[str, Sequence[str]]:
     return frames
 
 
+@lru_cache(maxsize=1)
+def load_forms() -> Mapping[str, Any]:
+    """Load the forms of resumes in both splits: openers, hedges, orders, entries, headings."""
+    return _toml(_BANK / "forms.toml")
+
+
 @lru_cache(maxsize=2)
 def load_people(split: str) -> People:
     """Load the names, places and schools of a split."""
@@ -280,7 +274,10 @@ def _deeds(table: dict[str, Any]) -> tuple[Deed, ...]:
                 LEVELS.index(row.get("upto", LEVELS[-1])),
             ),
             only=frozenset(row.get("only", ())),
-            one_verb=not any(_is_past(word) for word in _JOINED.findall(row["told"])),
+            one_verb=not any(
+                word.endswith("ed") or word in _past_verbs()
+                for word in _JOINED.findall(row["told"])
+            ),
         )
         for row in table["deeds"]
     )

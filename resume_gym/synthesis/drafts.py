@@ -169,7 +169,10 @@ def compose(persona: Persona, draft: Draft[Any]) -> Task:
     candidate = replace(persona.candidate, jobs=_jobs(persona, draft))
     extra: list[str] = []
     if isinstance(draft, PaddedDraft):
-        extra = [_section(section) for section in draft.sections]
+        extra = [
+            "\n".join([f"## {section.heading}", "", *(f"- {line}" for line in section.lines)])
+            for section in draft.sections
+        ]
         for text in draft.padding:
             job = rng.choice(candidate.jobs)
             fix = deletion(f"- {text}")
@@ -198,7 +201,10 @@ def compose(persona: Persona, draft: Draft[Any]) -> Task:
         split=persona.split,
         fixes=tuple(fixes),
         persona=candidate.persona,
-        evidence=_evidence(persona, draft),
+        evidence=tuple(
+            Evidence(kind, f"{kind.replace('_', ' ').capitalize()}, {candidate.name}", f"{text}\n")
+            for kind, text in zip(EVIDENCE_KINDS, draft.documents, strict=True)
+        ),
     )
 
 
@@ -216,15 +222,3 @@ def _jobs(persona: Persona, draft: Draft[Any]) -> list[Job]:
             number += 1
         jobs.append(replace(job, bullets=bullets))
     return jobs
-
-
-def _section(section: Section) -> str:
-    return "\n".join([f"## {section.heading}", "", *(f"- {line}" for line in section.lines)])
-
-
-def _evidence(persona: Persona, draft: Draft[Any]) -> tuple[Evidence, ...]:
-    name = persona.candidate.name
-    return tuple(
-        Evidence(kind, f"{kind.replace('_', ' ').capitalize()}, {name}", f"{text}\n")
-        for kind, text in zip(EVIDENCE_KINDS, draft.documents, strict=True)
-    )

@@ -93,9 +93,8 @@ def _write(
 def _lines(deed: Done, who: str, split: str, rng: Random) -> list[str]:
     frames = load_frames(split)
     if deed.lead:
-        first = "I" if who == "I" else who
         note = rng.choice(frames["helped_record"])
-        return [note.format(Lead=deed.lead, first=first, topic=deed.story.topic)]
+        return [note.format(Lead=deed.lead, first=who, topic=deed.story.topic)]
     lines = [deed.story.record.replace("{Who}", who)]
     if deed.wrong:
         lines.append(rng.choice(frames["correction"]).format(right=deed.right, wrong=deed.wrong))

@@ -4,7 +4,6 @@ The store beside the file keeps every answer of a model. After an interruption, 
 starts again, reads the answers of the same tasks from the store, and requests only the others.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from resume_gym.atomic_write import check_new_file, replacing
 from resume_gym.llm import Misconfigured, ModelError
 from resume_gym.llm.loop import submit
+from resume_gym.llm.store import summarise
+from resume_gym.render import say
 from resume_gym.synthesis import procedural
 from resume_gym.synthesis.manifest import (
     Outcome,
@@ -20,13 +21,11 @@ from resume_gym.synthesis.manifest import (
     find_manifest,
     origin,
     price,
-    spent,
     summary,
     write_manifest,
 )
 from resume_gym.synthesis.personas import Persona, make_persona, place
-from resume_gym.tasks import TaskError
-from resume_gym.terminal import Terminal
+from resume_gym.tasks import TaskError, write_jsonl
 
 if TYPE_CHECKING:
     from resume_gym.llm.client import Client
@@ -115,17 +114,16 @@ def generate(plan: Generation) -> int:
     path = plan.beside(".manifest.json")
     manifest = find_manifest(path, plan.out, settings, plan.count)
     if manifest and manifest["wanted"] == plan.count:
-        _print(f"{plan.out} is there already, with {counted(manifest)}")
+        say(f"{plan.out} is there already, with {counted(manifest)}")
         return int(manifest["tasks"])
     outcomes = _ask(plan) if plan.store else _draw(plan)
     tasks = [outcome.task for outcome in outcomes.values() if outcome.task]
     with replacing(plan.out) as unfinished:
-        lines = (json.dumps(task.to_row(), ensure_ascii=False).encode() for task in tasks)
-        unfinished.write_bytes(b"".join(line + b"\n" for line in lines))
+        write_jsonl(unfinished, tasks)
         # The corpus comes last, so that a run after a crash repeats these steps.
         manifest = write_manifest(path, unfinished, settings, outcomes, plan.store)
         write_card(plan.out, tasks, origin(manifest))
-    _print(summary(plan.out, manifest))
+    say(summary(plan.out, manifest))
     return len(tasks)
 
 
@@ -159,7 +157,7 @@ def _ask(plan: Generation) -> dict[str, Outcome]:
 
     client = _client(plan)
     outcomes: dict[str, Outcome] = {}
-    earlier = spent(plan.store)
+    earlier = summarise(plan.store)["dollars"] if plan.store and plan.store.exists() else 0.0
 
     def paid() -> str:
         now = client.usage.dollars
@@ -178,7 +176,7 @@ def _ask(plan: Generation) -> dict[str, Outcome]:
         work.cancel()
         kept = f"the answers to {len(outcomes)} of {plan.count} tasks are stored"
         goes_on = f"the same command goes on; paid so far: {paid()}"
-        _print(f"{plan.out}: {kept}; {goes_on}", stderr=True)
+        say(f"{plan.out}: {kept}; {goes_on}", error=True)
         raise
     finally:
         submit(client.close()).result()
@@ -188,8 +186,4 @@ def _ask(plan: Generation) -> dict[str, Outcome]:
 def _report(plan: Generation, settled: int, cost: str = "") -> None:
     """Show on stderr how many tasks are made or skipped, once in a while."""
     if settled % max(_OFTEN, plan.count // _LINES) == 0 and settled < plan.count:
-        _print(f"{plan.out}: {settled} of {plan.count} tasks{cost}", stderr=True)
-
-
-def _print(text: str, *, stderr: bool = False) -> None:
-    Terminal(stderr).print(text, highlight=False, soft_wrap=True)
+        say(f"{plan.out}: {settled} of {plan.count} tasks{cost}", error=True)

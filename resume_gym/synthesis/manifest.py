@@ -202,12 +202,6 @@ def summary(out: Path, manifest: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def spent(store: Path | None) -> float | None:
-    """Return the cost of all runs so far in dollars; None if the price is unknown."""
-    dollars: float | None = summarise(store)["dollars"] if store and store.exists() else 0.0
-    return dollars
-
-
 def price(dollars: float | None) -> str:
     """Format a cost in dollars."""
     return "price unknown" if dollars is None else f"${dollars:.2f}"

@@ -7,7 +7,7 @@ no count to the model. `place` assigns the tasks of a corpus to the splits.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from resume_gym.synthesis.candidates import Candidate, make_candidate
 from resume_gym.synthesis.content import LEVELS, load_roles, load_verticals
@@ -26,13 +26,6 @@ EVAL_EVERY = 5  # one of so many tasks is held out
 SPOILING = ("vague_bullets", "no_metrics", "wrong_emphasis", "weak_verbs")
 
 T = TypeVar("T")
-
-
-class Place(NamedTuple):
-    """The position of a task: its split and its number in that split, from 0."""
-
-    split: str
-    number: int
 
 
 @dataclass(frozen=True)
@@ -60,17 +53,15 @@ class Persona:
     sections: int
 
 
-def place(index: int, split: str | None = None) -> Place:
-    """Return the place of the task with this index, from 0, in a corpus.
+def place(index: int, split: str | None = None) -> tuple[str, int]:
+    """Return the split of the task with this index in a corpus, and its number there, from 0.
 
     All tasks are in `split`; if it is None, every fifth task is in eval and the others in train.
     """
     if split is not None:
-        return Place(split, index)
+        return split, index
     held_out, rest = divmod(index, EVAL_EVERY)
-    if rest == EVAL_EVERY - 1:
-        return Place("eval", held_out)
-    return Place("train", index - held_out)
+    return ("eval", held_out) if rest == EVAL_EVERY - 1 else ("train", index - held_out)
 
 
 def make_persona(seed: int, number: int, split: str) -> Persona:

@@ -94,34 +94,16 @@ class Size(NamedTuple):
 
 SIZES = {
     "full": Size(
-        page_lines=55,
-        lines=(36, 55),
-        too_long=(57, 70),
-        bullets=(11, 15),
-        kept=(8, 10),
-        padding=(9, 14),
-        sections=(1, 3),
-        general=2,
-        jobs=(2, 3),
-        fixes=(8, 14),
-        job_words=(110, 240),
-        brief=False,
+        page_lines=55, lines=(36, 55), too_long=(57, 70), bullets=(11, 15), kept=(8, 10),
+        padding=(9, 14), sections=(1, 3), general=2, jobs=(2, 3), fixes=(8, 14),
+        job_words=(110, 240), brief=False,
     ),
     "mini": Size(
-        page_lines=20,
-        lines=(12, 20),
-        too_long=(21, 24),
-        bullets=(6, 7),
-        kept=(4, 4),
-        padding=(4, 6),
-        sections=(0, 1),
-        general=1,
-        jobs=(1, 2),
-        fixes=(4, 7),
-        job_words=(15, 60),
-        brief=True,
+        page_lines=20, lines=(12, 20), too_long=(21, 24), bullets=(6, 7), kept=(4, 4),
+        padding=(4, 6), sections=(0, 1), general=1, jobs=(1, 2), fixes=(4, 7),
+        job_words=(15, 60), brief=True,
     ),
-}
+}  # fmt: skip
 
 
 def size_of(name: str, level: int | None = None) -> Size:
@@ -227,7 +209,7 @@ def load_with(
     """
     kind, seed, count = source.split(":")
     size = "mini" if kind.endswith("-mini") else "full"
-    for one in [split] if split else SPLITS:
+    for one in (split,) if split else SPLITS:
         yield from (make(int(seed), index, one, size) for index in range(int(count)))
 
 
@@ -267,9 +249,7 @@ def _draft(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> Task 
     """Draw a task without the checks of `is_sound`; None if there are too few deeds."""
     size, split = plan.size, plan.split
     chosen = _choose(plan, candidate, key, rng)
-    if chosen is None:
-        return None
-    done = _write_bullets(plan, candidate, chosen, rng)
+    done = _write_bullets(plan, candidate, chosen, rng) if chosen else None
     if done is None:
         return None
     stories = " ".join(deed.story.told for deed in done)
@@ -347,7 +327,7 @@ def _choose(plan: TaskPlan, candidate: Candidate, key: str, rng: Random) -> list
             ),
             key=lambda deed: (
                 (measured and not deed.has_metric) or (hedged and not deed.one_verb),
-                brief and deed.words > SHORT,
+                brief and len(deed.told.split()) > SHORT,
             ),
             default=None,
         )
@@ -397,9 +377,8 @@ def _write_bullets(
         text: str = story.told
         fixes: tuple[Fix, ...] = ()
         if weak:
-            record = (
-                f"At {job.company}, {candidate.first_name} {story.told[0].lower()}{story.told[1:]}."
-            )
+            deed_told = story.told[0].lower() + story.told[1:]
+            record = f"At {job.company}, {candidate.first_name} {deed_told}."
             opener = next(openers) if deed.is_duty else ""
             text, fixes = weaken(story, plan.weakness, opener, record, entry.shown)
         elif number in helped:
@@ -409,24 +388,17 @@ def _write_bullets(
         elif number == corrected:
             # The same deed with other figures, which the resume gets wrong.
             other = tell(deed, job.vertical.words, rng)
-            differing = [
-                pair
-                for pair in zip(story.told.split(), other.told.split(), strict=True)
-                if pair[0] != pair[1]
-            ]
-            if differing:
+            pairs = list(zip(story.told.split(), other.told.split(), strict=True))
+            if differing := [pair for pair in pairs if pair[0] != pair[1]]:
                 right, wrong = (word.strip(",.;") for word in differing[-1])
                 entry = replace(entry, wrong=wrong, right=right)
                 text = other.told
         elif present and job is candidate.jobs[0] and story.now:
             text = story.now
-        job.bullets.append((voice(text), tuple(_voiced(fix, voice) for fix in fixes)))
+        fixes = tuple(replace(fix, old=voice(fix.old), new=voice(fix.new)) for fix in fixes)
+        job.bullets.append((voice(text), fixes))
         done.append(entry)
     return done
-
-
-def _voiced(fix: Fix, voice: Callable[[str], str]) -> Fix:
-    return replace(fix, old=voice(fix.old), new=voice(fix.new))
 
 
 def _shares(total: int, jobs: Sequence[Job]) -> list[int]:

@@ -6,63 +6,21 @@ text. `procedural` and `drafts` add the sixth weakness, superfluous content.
 
 import re
 from collections.abc import Sequence
-from itertools import takewhile
 from random import Random
 
-from resume_gym.synthesis.content import Deed, Story
+from rapidfuzz.distance import Postfix, Prefix
+
+from resume_gym.synthesis.content import Deed, Story, load_forms
 from resume_gym.synthesis.writing import MONTHS
 from resume_gym.tasks import Fix
+from resume_gym.text.lines import MONTH_NAMES
 
-OPENERS = (
-    "Responsible for",
-    "Was responsible for",
-    "Tasked with",
-    "Was tasked with",
-    "In charge of",
-    "Was in charge of",
-    "Was charged with",
-    "Entrusted with",
-    "Had the task of",
-    "Had the job of",
-    "Had responsibility for",
-    "Held responsibility for",
-    "Carried responsibility for",
-    "Undertook the task of",
-    "Took on the task of",
-    "Took care of",
-    "Duties included",
-    "Tasks included",
-    "Responsibilities included",
-    "Work included",
-    "Work consisted of",
-    "My job was",
-    "My duties included",
-)
+OPENERS: Sequence[str] = load_forms()["openers"]
 """Openings that name a duty; the gerund that follows is the candidate's own deed, told weakly."""
 
-HEDGES = (
-    "Helped with",
-    "Assisted with",
-    "Participated in",
-    "Took part in",
-    "Contributed to",
-    "Was involved in",
-    "Involved in",
-    "Supported the team in",
-    "Played a part in",
-    "Gave a hand with",
-    "Lent a hand with",
-    "Was part of the team",
-    "Was asked to assist in",
-    "Was assigned to help with",
-)
+HEDGES: Sequence[str] = load_forms()["hedges"]
 """Openings that say that the candidate only had a part, which is true wherever they stand."""
 
-MARKERS = ("* ", "+ ")
-_LONG_MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
 _MONTH = re.compile(rf"\b({'|'.join(MONTHS)}) (\d{{4}})\b")
 # Openings that need "was" after "I", and those that need "my" instead of "I".
 _VERBLESS = re.compile(r"(Responsible|Tasked|In charge|Entrusted|Involved) ")
@@ -145,23 +103,19 @@ def deletion(passage: str) -> Fix:
 def _break_bullet(line: str, turn: int, rng: Random) -> str:
     """Return the bullet with one or two defects; `turn` modulo 4 selects them."""
     content = line.removeprefix("- ")
-    marker = "- " if turn % 4 == 1 else rng.choice(MARKERS)
+    marker = "- " if turn % 4 == 1 else rng.choice(("* ", "+ "))
     if turn % 4 == 2:
-        content = _double_space(content, rng)
+        words = content.split(" ")
+        cut = rng.randrange(1, len(words))
+        content = " ".join(words[:cut]) + "  " + " ".join(words[cut:])
     return marker + content + ("." if turn % 4 in (1, 3) else "")
-
-
-def _double_space(text: str, rng: Random) -> str:
-    words = text.split(" ")
-    cut = rng.randrange(1, len(words))
-    return " ".join(words[:cut]) + "  " + " ".join(words[cut:])
 
 
 def _redate(line: str, rng: Random) -> str:
     """Rewrite the months of a line in another style, with "to" or "--" between them."""
     styles = (
         lambda hit: f"{MONTHS.index(hit[1]) + 1:02d}/{hit[2]}",
-        lambda hit: f"{_LONG_MONTHS[MONTHS.index(hit[1])]} {hit[2]}",
+        lambda hit: f"{MONTH_NAMES[MONTHS.index(hit[1])]} {hit[2]}",
         lambda hit: f"{hit[2]}-{MONTHS.index(hit[1]) + 1:02d}",
     )
     dash = rng.choice((" to ", " -- "))
@@ -172,17 +126,11 @@ def _narrow(messy: str, clean: str, document: str) -> Fix:
     """Return a minimal fix of a line, in whole words, whose `old` is unique in the document."""
     # Context words on either side let an agent recognize the place.
     before, after = messy.split(" "), clean.split(" ")
-    head = _common(before, after)
-    tail = _common(before[head:][::-1], after[head:][::-1])
+    head = Prefix.similarity(before, after)
+    tail = Postfix.similarity(before[head:], after[head:])
     for context in (2, 4, len(before)):
         start, stop = max(0, head - context), max(0, tail - context)
         old = " ".join(before[start : len(before) - stop])
         if document.count(old) == 1:
             return Fix(old, " ".join(after[start : len(after) - stop]))
     return Fix(messy, clean)
-
-
-def _common(left: Sequence[str], right: Sequence[str]) -> int:
-    """Return the length of the common prefix, in words."""
-    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False))
-    return sum(1 for _ in pairs)

@@ -10,32 +10,15 @@ from random import Random
 from typing import NamedTuple
 
 from resume_gym.synthesis.candidates import NOW, Candidate, Job
-from resume_gym.synthesis.content import BANDS, fill, load_frames
+from resume_gym.synthesis.content import BANDS, fill, load_forms, load_frames
+from resume_gym.text.lines import MONTH_NAMES
 
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MONTHS = tuple(name[:3] for name in MONTH_NAMES)
 
 YEARS = (0, 2, 5, 8, 8, 11)  # years of experience that a job asks for, by level
 
-_NAMES = {
-    "summary": ("Summary", "Profile", "About"),
-    "results": ("Key Results", "Selected Results", "Results in Brief"),
-    "experience": ("Experience", "Work Experience", "Professional Experience", "Employment"),
-    "skills": ("Skills", "Core Skills", "Technical Skills", "Skills and Tools"),
-    "education": ("Education", "Education and Training", "Academic Background"),
-}
-_USUAL = {name: names[0] for name, names in _NAMES.items()}
-_ORDERS = (
-    ("summary", "results", "experience", "skills", "education"),
-    ("summary", "results", "experience", "education", "skills"),
-    ("summary", "skills", "experience", "results", "education"),
-    ("summary", "skills", "results", "experience", "education"),
-    ("education", "experience", "skills", "summary", "results"),
-)
-_ENTRIES = (
-    ("### {title}, {company}", "{city} | {period}"),
-    ("### {company}, {city}", "{title} | {period}"),
-    ("### {title} | {company} | {city}", "{period}"),
-)
+_FORMS = load_forms()
+_USUAL = {section: names[0] for section, names in _FORMS["headings"].items()}
 
 
 @dataclass(frozen=True)
@@ -66,10 +49,10 @@ class Wording:
 class Look(NamedTuple):
     """The layout of a resume: section order, headings, and the first lines of a job."""
 
-    order: Sequence[str] = _ORDERS[0]
+    order: Sequence[str] = _FORMS["orders"][0]
     names: Mapping[str, str] = _USUAL
     upper: bool = False
-    entry: tuple[str, str] = _ENTRIES[0]
+    entry: Sequence[str] = _FORMS["entries"][0]
 
     def heading(self, section: str) -> str:
         """Return the heading line of a section."""
@@ -80,10 +63,10 @@ class Look(NamedTuple):
 def draw_look(rng: Random) -> Look:
     """Draw a random layout."""
     return Look(
-        order=rng.choice(_ORDERS),
-        names={name: rng.choice(names) for name, names in _NAMES.items()},
+        order=rng.choice(_FORMS["orders"]),
+        names={section: rng.choice(names) for section, names in _FORMS["headings"].items()},
         upper=rng.random() < 0.2,
-        entry=rng.choice(_ENTRIES),
+        entry=rng.choice(_FORMS["entries"]),
     )
 
 
@@ -103,6 +86,7 @@ def draw_wording(
     lines, frames = candidate.role.lines[split], load_frames(split)
     words = candidate.vertical.words
     band = BANDS[candidate.wanted_level]
+    field = candidate.degree.split(" ", 1)[1].lower()
     must = [*lines.must, *(lines.must_lead if band == "lead" else ())]
     summary = fill(rng.choice(lines.summary[BANDS[candidate.level]]), words)
     if candidate.jobs[-1].role is not candidate.role:
@@ -120,7 +104,7 @@ def draw_wording(
         must=[
             _years(candidate, frames, rng),
             *(fill(phrase, words) for phrase in _fitting(must, deeds, rng.randint(3, 4), rng)),
-            *([_degree(candidate, frames, rng)] if rng.random() < 0.5 else []),
+            *([rng.choice(frames["degree"]).format(field=field)] if rng.random() < 0.5 else []),
         ],
         nice=[fill(phrase, words) for phrase in rng.sample(lines.nice, rng.randint(2, 3))],
         closing=rng.choice(frames["closing"]),
@@ -216,11 +200,6 @@ def _years(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Rando
     years = min(YEARS[candidate.wanted_level], max(2, shown))
     template = rng.choice(frames["years" if years else "years_none"])
     return template.format(years=years, role=candidate.role.title.lower())
-
-
-def _degree(candidate: Candidate, frames: Mapping[str, Sequence[str]], rng: Random) -> str:
-    subject = candidate.degree.split(" ", 1)[1]
-    return rng.choice(frames["degree"]).format(field=subject.lower())
 
 
 def _fitting(phrases: Sequence[str], deeds: str, count: int, rng: Random) -> list[str]:

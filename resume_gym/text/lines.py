@@ -51,29 +51,17 @@ _FIGURE, _RATE = "#", "~"
 """First characters of the tokens that are no words; no word begins with them."""
 _HALF = f"{_FIGURE}0.5x"
 _EACH = ("a", "an", "per", "each", "every")
-_SCALES = {
-    "hundred": 1e2, "k": 1e3, "thousand": 1e3, "tsd": 1e3, "lakh": 1e5, "crore": 1e7,
-    "m": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "b": 1e9, "bn": 1e9, "billion": 1e9,
-}  # fmt: skip
-# Units of one quantity, in multiples of its smallest one.
-_QUANTITIES: tuple[dict[str, float], ...] = (
-    {"ms": 1, "s": 1e3, "min": 6e4, "h": 3.6e6, "day": 8.64e7, "week": 6.048e8},
-    {"month": 1, "quarter": 3, "year": 12},
-    {"kb": 1, "mb": 1e3, "gb": 1e6, "tb": 1e9, "pb": 1e12},
-    {"mm": 1, "cm": 10, "m": 1e3, "km": 1e6},
-    {"μg": 1, "mg": 1e3, "g": 1e6, "kg": 1e9, "t": 1e12},
-    {"%": 1, "x": 100},  # halved is 0.5x: by half, by 50 %
-)
-_BASE = {
+_SCALES: dict[str, float] = LEXICON["scales"]
+_BASE: dict[str, tuple[Any, float]] = {  # quantity, and multiples of its smallest unit
     unit: (place, factor)
-    for place, quantity in enumerate(_QUANTITIES)
+    for place, quantity in enumerate(LEXICON["quantities"])
     for unit, factor in quantity.items()
 }
-_MONTH_NAMES = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september",
-    "october", "november", "december",
+MONTH_NAMES = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
 )  # fmt: skip
-_MONTHS = tuple(name[:3] for name in _MONTH_NAMES)
+_MONTHS = tuple(name[:3].lower() for name in MONTH_NAMES)
 
 
 def ways(words: Iterable[str]) -> str:
@@ -82,7 +70,7 @@ def ways(words: Iterable[str]) -> str:
     return "|".join(re.escape(word).replace(r"\ ", r"\s+") for word in ordered)
 
 
-_MONTH = f"(?:{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in _MONTH_NAMES)}|sept)"
+_MONTH = f"(?:{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in MONTH_NAMES)}|sept)"
 _YEAR = r"(?:19|20)\d\d"
 # Order matters: URLs and dates precede figures, which would match their digits. The longest local
 # part and domain label bound the search for an address in a long run of letters and digits.
@@ -122,10 +110,7 @@ _LABELLED = re.compile(r"^[A-Z][\w &/-]{2,30}: [^.:]+(?:, [^.,:]+){2,}$")
 _JOINT = re.compile(r"[-/&.']")
 _HYPHEN = re.compile(r"(?<=\w)[-/](?=\w)")
 _RANGE = re.compile(r"\s*(?:-|to|and|or|/|->|through|until|versus|vs\.?)\s*\Z", re.IGNORECASE)
-_CURRENCIES = {
-    "$": "$", "USD": "$", "€": "€", "EUR": "€", "£": "£", "GBP": "£", "CHF": "CHF", "¥": "¥",
-    "₹": "₹", "INR": "₹", "Rs": "₹",
-}  # fmt: skip
+_CURRENCIES: dict[str, str] = LEXICON["currencies"]
 _THIN = re.compile("(?<=\\d)[\u2009\u00a0\u202f](?=\\d{3}(?!\\d))")  # "1 200" with a narrow space
 _DATE_UNIT = re.compile(r"now|m\d+")
 _NOW = re.compile(r"\b(?:present|current|now|today|ongoing)\b", re.IGNORECASE)

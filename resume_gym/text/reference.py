@@ -92,7 +92,11 @@ class Reference:
     @cached_property
     def vocabulary(self) -> frozenset[str]:
         """All words of the true statements, with their stems and aliases."""
-        return _forms(self.statements)
+        words = {word for content in self.statements for word in content.words}
+        words |= {name.text.lower() for content in self.statements for name in content.names}
+        pieces = {piece for word in words for piece in parts(word)}
+        aliases = {_ALIASES[piece] for piece in pieces & _ALIASES.keys()}
+        return frozenset(pieces | aliases | set(map(stem, pieces)))
 
     @cached_property
     def bodies(self) -> frozenset[str]:
@@ -191,12 +195,8 @@ class Reference:
             if line.kind == "text" and other.kind in ("bullet", "entry")
             if other.content.values & new.values or self.tells(new, other.content)
         )
-        return (*fixed, *known, *self.untold(new), *drawn)
-
-    def untold(self, content: Content) -> tuple[Content, ...]:
-        """Return the evidence that matches a content but is about no unit."""
         loose = (s for s, units in zip(self.evidence, self._about, strict=True) if not units)
-        return tuple(statement for statement in loose if self.tells(content, statement))
+        return (*fixed, *known, *(s for s in loose if self.tells(new, s)), *drawn)
 
     def tells(self, content: Content, statement: Content) -> bool:
         """Return whether a content restates a statement."""
@@ -251,15 +251,6 @@ class Reference:
 def _specific(content: Content) -> bool:
     """Return whether a line holds a figure or a name."""
     return bool(content.figures) or any(not name.head for name in content.names)
-
-
-def _forms(statements: Iterable[Content]) -> frozenset[str]:
-    """Return the words of statements, with their parts, stems and aliases."""
-    words = {word for content in statements for word in content.words}
-    words |= {name.text.lower() for content in statements for name in content.names}
-    pieces = {piece for word in words for piece in parts(word)}
-    aliases = {_ALIASES[piece] for piece in pieces & _ALIASES.keys()}
-    return frozenset(pieces | aliases | set(map(stem, pieces)))
 
 
 def make_reference(task: Task) -> Reference:

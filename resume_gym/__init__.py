@@ -44,33 +44,12 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_MINI = {"tasks": "mini", "max_turns": 6, "page_lines": 20}
-
-gym.register(id="ResumeEdit-v0", entry_point="resume_gym.env:ResumeEditEnv")
-gym.register(
-    id="ResumeEditMini-v0",
-    entry_point="resume_gym.env:ResumeEditEnv",
-    kwargs=_MINI,
-)
-gym.register(id="ResumeEditEvidence-v0", entry_point="resume_gym.evidence:ResumeEditEvidenceEnv")
-gym.register(
-    id="ResumeEditEvidenceMini-v0",
-    entry_point="resume_gym.evidence:ResumeEditEvidenceEnv",
-    kwargs={**_MINI, "max_turns": 8},
-)
-gym.register(id="ResumeEditFeedback-v0", entry_point="resume_gym.feedback:ResumeEditFeedbackEnv")
-gym.register(
-    id="ResumeEditFeedbackMini-v0",
-    entry_point="resume_gym.feedback:ResumeEditFeedbackEnv",
-    kwargs={**_MINI, "max_turns": 8},
-)
-gym.register(
-    id="ResumeEditNet-v0",
-    entry_point="resume_gym.env:ResumeEditNetEnv",
-    kwargs={"layout_reward": "continuous"},
-)
-gym.register(
-    id="ResumeEditNetMini-v0",
-    entry_point="resume_gym.env:ResumeEditNetEnv",
-    kwargs={"layout_reward": "continuous", **_MINI},
-)
+for _name, _kind, _options, _turns in (
+    ("ResumeEdit", "env:ResumeEditEnv", {}, 6),
+    ("ResumeEditEvidence", "evidence:ResumeEditEvidenceEnv", {}, 8),
+    ("ResumeEditFeedback", "feedback:ResumeEditFeedbackEnv", {}, 8),
+    ("ResumeEditNet", "env:ResumeEditNetEnv", {"layout_reward": "continuous"}, 6),
+):
+    _mini = {**_options, "tasks": "mini", "max_turns": _turns, "page_lines": 20}
+    gym.register(id=f"{_name}-v0", entry_point=f"resume_gym.{_kind}", kwargs=_options)
+    gym.register(id=f"{_name}Mini-v0", entry_point=f"resume_gym.{_kind}", kwargs=_mini)

@@ -429,19 +429,29 @@ def make_edit_env(env: str, **options: Any) -> EditEnv:
     return made
 
 
+def find_edit_env(name: str) -> type[EditEnv] | None:
+    """Return the class of an environment, an ID or module:ID; None if it is no editing one.
+
+    Raises:
+        gymnasium.error.Error, ImportError, AttributeError: There is no such environment.
+    """
+    module, _, env_id = name.rpartition(":")
+    if module:
+        import_named(module)
+    point: Any = gym.spec(env_id).entry_point
+    kind = gym.envs.registration.load_env_creator(point) if isinstance(point, str) else point
+    return kind if inspect.isclass(kind) and issubclass(kind, EditEnv) else None
+
+
 def _check_env(name: str) -> None:
     """Raise TaskError if a name is no editing environment, without creating one."""
     own = "resume_gym."
     ours = [key for key, spec in gym.registry.items() if str(spec.entry_point).startswith(own)]
     expected = f"--env: expected one of {', '.join(ours)}, or module:ID"
     try:
-        module, _, env_id = name.rpartition(":")
-        if module:
-            import_named(module)
-        point: Any = gym.spec(env_id).entry_point
-        kind = gym.envs.registration.load_env_creator(point) if isinstance(point, str) else point
+        found = find_edit_env(name)
     except (gym.error.Error, ImportError, AttributeError) as problem:
         hint = did_you_mean(name, ours) or (f" ({problem})" if ":" in name else "")
         raise TaskError(f"{expected}; got {name!r}{hint}") from None
-    if not (inspect.isclass(kind) and issubclass(kind, EditEnv)):
+    if not found:
         raise TaskError(f"{expected}; {name} edits no documents")

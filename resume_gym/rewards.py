@@ -19,8 +19,7 @@ TOOL_REWARDS: Mapping[str, float] = {
 }
 """Rewards of tool calls; only the first `review` earns one."""
 TOOL_TERMS = tuple(TOOL_REWARDS)
-CONTENT_TERMS = VERDICT_FIELDS
-TERMS = (*TOOL_TERMS, "layout", *CONTENT_TERMS)
+TERMS = (*TOOL_TERMS, "layout", *VERDICT_FIELDS)
 LAYOUT = 1.0
 VERDICT_WEIGHTS: Mapping[str, float] = {
     "hallucination": 1.0,
@@ -132,7 +131,7 @@ def verdict_ledger(
 
 def unedited_ledger(weakness: str) -> dict[str, float]:
     """Return the content terms of an episode that changed nothing, which is not judged."""
-    ledger = dict.fromkeys(CONTENT_TERMS, 0.0)
+    ledger = dict.fromkeys(VERDICT_FIELDS, 0.0)
     ledger["hallucination"] = -VERDICT_WEIGHTS["hallucination"]
     metric = WEAKNESS_METRIC[weakness]
     ledger[metric] = -VERDICT_WEIGHTS[metric]

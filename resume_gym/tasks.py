@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -180,9 +180,9 @@ class Task:
             raise TaskError(f"{min(unknown)}: unknown field")
         if not isinstance(row.get("persona", {}), dict):
             raise TaskError("persona: expected an object")
-        fixes, evidence = _fixes(row.get("fixes", [])), _evidence(row.get("evidence", []))
-        rubric = _rubric(row.get("rubric", []))
-        return cls(**{**row, "fixes": fixes, "evidence": evidence, "rubric": rubric})
+        readers = {"fixes": _fixes, "evidence": _evidence, "rubric": _rubric}
+        lists = {name: tuple(read(row.get(name, []))) for name, read in readers.items()}
+        return cls(**row | lists)
 
 
 def repaired(task: Task, fixes: int | None = None) -> str:
@@ -193,60 +193,53 @@ def repaired(task: Task, fixes: int | None = None) -> str:
     return text
 
 
-def _evidence(rows: Any) -> tuple[Evidence, ...]:
+def _objects(
+    name: str, rows: Any, *keys: str, optional: Sequence[str] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a list, each with its place; raise TaskError if their keys differ."""
     if not isinstance(rows, list):
-        raise TaskError(f"evidence: expected a list, got {type(rows).__name__}")
-    documents = []
+        raise TaskError(f"{name}: expected a list, got {type(rows).__name__}")
     for number, row in enumerate(rows):
-        where = f"evidence[{number}]"
-        if not isinstance(row, dict) or row.keys() != {"kind", "title", "text"}:
-            raise TaskError(f"{where}: expected an object with kind, title and text")
+        where = f"{name}[{number}]"
+        if not isinstance(row, dict) or {*row} - {*optional} != {*keys} - {*optional}:
+            wanted = f"{', '.join(keys[:-1])} and {keys[-1]}"
+            raise TaskError(f"{where}: expected an object with {wanted}")
+        yield where, row
+
+
+def _evidence(rows: Any) -> Iterator[Evidence]:
+    for where, row in _objects("evidence", rows, "kind", "title", "text"):
         for name in ("kind", "title", "text"):
             _check_text(f"{where}.{name}", row[name])
         if row["kind"] not in EVIDENCE_KINDS:
             expected = ", ".join(EVIDENCE_KINDS)
             raise TaskError(f"{where}.kind: expected one of {expected}; got {row['kind']!r}")
-        documents.append(Evidence(row["kind"], row["title"], unix_lines(row["text"])))
-    return tuple(documents)
+        yield Evidence(row["kind"], row["title"], unix_lines(row["text"]))
 
 
-def _rubric(rows: Any) -> tuple[Item, ...]:
-    if not isinstance(rows, list):
-        raise TaskError(f"rubric: expected a list, got {type(rows).__name__}")
-    items = []
-    for number, row in enumerate(rows):
-        if not isinstance(row, dict) or row.keys() != {"text", "weight", "kind"}:
-            raise TaskError(f"rubric[{number}]: expected an object with text, weight and kind")
+def _rubric(rows: Any) -> Iterator[Item]:
+    for where, row in _objects("rubric", rows, "text", "weight", "kind"):
         try:
-            items.append(Item(**row))
+            yield Item(**row)
         except TaskError as problem:
-            raise TaskError(f"rubric[{number}].{problem}") from None
-    return tuple(items)
+            raise TaskError(f"{where}.{problem}") from None
 
 
-def _fixes(rows: Any) -> tuple[Fix, ...]:
-    if not isinstance(rows, list):
-        raise TaskError(f"fixes: expected a list, got {type(rows).__name__}")
-    fixes = []
-    for number, row in enumerate(rows):
-        optional = {"facts", "needs_evidence"}
-        if not isinstance(row, dict) or row.keys() - optional != {"old", "new"}:
-            raise TaskError(
-                f"fixes[{number}]: expected an object with old, new, facts and needs_evidence"
-            )
-        needs_evidence = row.get("needs_evidence", False)
-        if not isinstance(needs_evidence, bool):
-            kind = type(needs_evidence).__name__
-            raise TaskError(f"fixes[{number}].needs_evidence: expected a boolean, got {kind}")
-        facts = row.get("facts", [])
-        if not isinstance(facts, list):
-            raise TaskError(f"fixes[{number}].facts: expected a list, got {type(facts).__name__}")
+def _fixes(rows: Any) -> Iterator[Fix]:
+    optional = ("facts", "needs_evidence")
+    for where, row in _objects("fixes", rows, "old", "new", *optional, optional=optional):
+        facts, needs_evidence = row.get("facts", []), row.get("needs_evidence", False)
+        for name, value, kind, told in (
+            ("needs_evidence", needs_evidence, bool, "a boolean"),
+            ("facts", facts, list, "a list"),
+        ):
+            if not isinstance(value, kind):
+                raise TaskError(f"{where}.{name}: expected {told}, got {type(value).__name__}")
         texts = [("old", row["old"]), ("new", row["new"]), *(("facts", fact) for fact in facts)]
         for name, text in texts:
-            _check_text(f"fixes[{number}].{name}", text)
+            _check_text(f"{where}.{name}", text)
         old, new, *facts = (unix_lines(text) for _, text in texts)
-        fixes.append(Fix(old, new, tuple(facts), needs_evidence))
-    return tuple(fixes)
+        yield Fix(old, new, tuple(facts), needs_evidence)
 
 
 def _check_text(name: str, text: Any) -> None:

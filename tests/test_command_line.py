@@ -16,7 +16,6 @@ import pytest
 from conftest import make_task
 
 from resume_gym import TaskError
-from resume_gym.atomic_write import check_new_file
 from resume_gym.cli import main, make_parser
 from resume_gym.cli.arguments import print_json
 from resume_gym.judges import JudgeError
@@ -77,9 +76,8 @@ def test_without_a_command_the_help_is_shown(words: list[str], capsys: Any) -> N
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert (
-        err == next(p for p in parsers(make_parser()) if p.prog.split()[1:] == words).format_help()
-    )
+    shown = (one for one in parsers(make_parser()) if one.prog.split()[1:] == words)
+    assert err == next(shown).format_help()
 
 
 @pytest.mark.parametrize(
@@ -156,19 +154,15 @@ def test_json_is_ascii_and_without_nan(capsys: Any) -> None:
 
 @pytest.mark.slow
 def test_a_warning_is_one_plain_line() -> None:
-    done = child(
-        *("eval", "--agent", "noop", "--tasks", "procedural:7:4", "--env", "ResumeEditMini-v0")
-    )
+    env = ("--env", "ResumeEditMini-v0")
+    done = child("eval", "--agent", "noop", "--tasks", "procedural:7:4", *env)
     (line,) = done.stderr.splitlines()
     assert line.startswith("warning: no document of procedural:7:4 comes near the page of 20 lines")
     assert line.endswith(" or page_lines")
 
 
 def test_a_closed_pipe_is_not_an_error() -> None:
-    for words in (
-        ["--help"],
-        ["data", "check", "mini", "--page-lines", "20", "--json"],
-    ):
+    for words in (["--help"], ["data", "check", "mini", "--page-lines", "20", "--json"]):
         reading, writing = os.pipe()
         os.close(reading)
         done = child(*words, stdout=writing)
@@ -244,15 +238,6 @@ def test_statuses(
     monkeypatch.setattr("resume_gym.cli._show_help", lambda parser: Raising(problem)(None))  # type: ignore[arg-type]
     assert main(["data"]) == status
     assert capsys.readouterr() == ("", f"resume-gym: {says}\n")
-
-
-def test_a_new_file_needs_a_folder(tmp_path: Path) -> None:
-    check_new_file("--out", None)
-    check_new_file("--out", tmp_path / "new")
-    with pytest.raises(TaskError, match=r"--out: expected a file, '.*' is a folder"):
-        check_new_file("--out", tmp_path)
-    with pytest.raises(TaskError, match=r"--out: there is no folder '.*missing'"):
-        check_new_file("--out", tmp_path / "missing" / "new")
 
 
 def test_an_unawaited_failure_prints_no_traceback(caplog: Any) -> None:

@@ -53,7 +53,7 @@ def played(episode: PlayedEpisode, steps: Steps, size: tuple[int, int] = (120, 4
 def hand(tmp_path: Path, resume: str = RESUME, judge: str | None = None) -> PlayedEpisode:
     """An episode on a task of one's own."""
     write_jsonl(tmp_path / "hand.jsonl", [make_task(resume=resume)])
-    return start("ResumeEdit-v0", str(tmp_path / "hand.jsonl"), judge=judge)
+    return start("ResumeEdit-v0", tasks=str(tmp_path / "hand.jsonl"), judge=judge)
 
 
 def bare(task: Task, *actions: str, rules: Rules | None = None) -> Session:
@@ -82,6 +82,13 @@ def shown(app: PlayApp) -> str:
 def fill(app: PlayApp, old: str) -> None:
     """Put a text into the first field, as a click on its line does, and focus the next one."""
     app.query_one(ToolForm).fill(old)
+
+
+async def submitted(app: PlayApp, pilot: Pilot[None]) -> None:
+    """Play an edit and submit it."""
+    fill(app, "Helped build")
+    await pilot.press(*"Built", "ctrl+s", "ctrl+d")
+    await settled(app, pilot)
 
 
 async def click(app: PlayApp, pilot: Pilot[None], text: str) -> None:
@@ -120,29 +127,20 @@ def test_an_episode_by_keys_and_clicks_is_the_bare_episode() -> None:
 
 
 def test_the_end_shows_ledger_and_reasons(tmp_path: Path) -> None:
-    seen = []
-
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
-        fill(app, "Helped build")
-        await pilot.press(*"Built", "ctrl+s", "ctrl+d")
-        await settled(app, pilot)
-        seen.append(shown(app))
+        await submitted(app, pilot)
+        told, session = re.sub(r"[\s│]+", " ", shown(app)), app.episode.session
+        assert "weakness: weak_verbs" in told
+        terms = {name: f"{name} {value:+.2f}" for name, value in session.ledger.items() if value}
+        # reasons are folded in their column, so the first words must do
+        for name in ("action_verbs", "preference"):
+            terms[f"why {name}"] = " ".join(session.state.verdict.reasons[name].split()[:4])
+        assert not [term for term in terms.values() if term not in told]
 
-    app = played(hand(tmp_path, judge="rubric"), steps)
-    verdict = app.episode.session.state.verdict
-    told = re.sub(r"[\s│]+", " ", seen[0])
-    assert "weakness: weak_verbs" in told
-    for name, value in app.episode.session.ledger.items():
-        if value:
-            assert f"{name} {value:+.2f}" in told
-    # reasons are folded in their column, so the first words must do
-    for name in ("action_verbs", "preference"):
-        assert " ".join(verdict.reasons[name].split()[:4]) in told
+    played(hand(tmp_path, judge="rubric"), steps)
 
 
 def test_an_undone_turn_does_not_count(tmp_path: Path) -> None:
-    told = []
-
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         fill(app, "Helped build")
         await pilot.press(*"Ruined", "ctrl+s")
@@ -150,12 +148,11 @@ def test_an_undone_turn_does_not_count(tmp_path: Path) -> None:
         await pilot.click("#undo")
         await pilot.pause()
         assert "Helped build a booking" in shown(app)
-        told.append(shown(app))
+        assert "undone; it does not count" in shown(app)
         await pilot.press("ctrl+d", "u", "ctrl+r", "ctrl+d")
         await settled(app, pilot)
 
     app = played(hand(tmp_path), steps)
-    assert "undone; it does not count" in told[0]
     assert app.episode.undone == 2
     calls = tool_call("review"), tool_call("submit")
     assert app.episode.session.record() == bare(make_task(), *calls).record()
@@ -260,17 +257,6 @@ def test_all_can_be_reached_in_a_window_of_any_size() -> None:
     assert app.episode.session.state.submitted
 
 
-def test_help_tells_the_rules(tmp_path: Path) -> None:
-    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
-        await pilot.press("f1")
-        await pilot.pause()
-        assert "Undo removes the last turn" in shown(app)
-        await pilot.press("escape", "ctrl+t")
-        assert app.current_theme.dark is False
-
-    played(hand(tmp_path), steps, size=(120, 50))
-
-
 class Moody:
     """A judge that cannot be reached at first."""
 
@@ -290,9 +276,7 @@ def test_a_judge_that_failed_can_be_asked_again(
     monkeypatch.setattr(Moody, "asked", 0)
 
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
-        fill(app, "Helped build")
-        await pilot.press(*"Built", "ctrl+s", "ctrl+d")
-        await settled(app, pilot)
+        await submitted(app, pilot)
         assert "no [bold]connection␛[31m" in shown(app)
         assert app.episode.outcome() == "reward without the verdict +2.25; not graded"
         assert app.episode.session.record()["graded"] is False
@@ -349,9 +333,9 @@ def test_a_turn_can_be_undone_while_the_judge_thinks(tmp_path: Path) -> None:
 def test_a_preview_makes_the_checks_of_a_turn(arguments: dict[str, str], message: str) -> None:
     session = Session(make_task(resume="# Ada\nCargo\n"), Rules(max_chars=500))
     episode = PlayedEpisode(start("ResumeEditMini-v0", task_id=MINI).env, session)
-    preview = episode.preview("str_replace", arguments)
-    assert not preview.works
-    assert message in preview.message
+    works, told = episode.preview("str_replace", arguments)
+    assert not works
+    assert message in told
     assert (session.turns, session.text) == (0, "# Ada\nCargo\n")
     assert episode.call("str_replace", arguments).observation.startswith("error (")
 
@@ -438,29 +422,12 @@ def test_a_game_in_a_real_terminal(tmp_path: Path) -> None:
     assert b"hand-0: reward +1.75" in written
 
 
-def test_a_file_of_tasks_and_a_seed_draw_as_the_environment_does() -> None:
-    drawn = [start("ResumeEditMini-v0", seed=4).session.task for _ in range(2)]
-    assert drawn[0] == drawn[1]
-    held_out = start("ResumeEditMini-v0", split="eval", seed=0).session.task
-    assert held_out.split == "eval"
-    held_out = start("ResumeEditMini-v0", task_id="mini-eval-0-000000").session.task
-    assert held_out.split == "eval"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"env": "ResumeEdit-v9"}, "did you mean .ResumeEdit-v"),
-        ({"env": "no.such.module:Thing-v0"}, "No module named 'no'"),
-        ({"env": "CartPole-v1"}, "CartPole-v1 edits no documents"),
-        ({"env": "ResumeEdit-v0", "tasks": "nope"}, "tasks: expected default"),
-        ({"env": "ResumeEdit-v0", "judge": "rubrik"}, "did you mean 'rubric'"),
-        ({"env": "ResumeEdit-v0", "task_id": "x"}, "task_id: 'x' is not in default"),
-    ],
-)
-def test_user_errors_are_named(arguments: dict[str, str], told: str) -> None:
-    with pytest.raises(TaskError, match=told):
-        start(**arguments)
+def test_a_seed_and_a_split_draw_the_task() -> None:
+    first, again = (start("ResumeEditMini-v0", seed=4).session.task for _ in range(2))
+    assert first == again
+    assert start("ResumeEditMini-v0", split="eval", seed=0).session.task.split == "eval"
+    held_out = "mini-eval-0-000000"
+    assert start("ResumeEditMini-v0", task_id=held_out).session.task.task_id == held_out
 
 
 @pytest.mark.parametrize(
@@ -469,6 +436,9 @@ def test_user_errors_are_named(arguments: dict[str, str], told: str) -> None:
         (["--save", "no/such/folder/file"], "there is no folder"),
         (["--save", "."], "is a folder"),
         (["--save", __file__], "exists; name another file"),
+        (["--env", "CartPole-v1"], "CartPole-v1 edits no documents"),
+        (["--judge", "rubrik"], "did you mean 'rubric'"),
+        (["--task-id", "x"], "task_id: 'x' is not in default"),
         ([], "needs a terminal"),
     ],
 )
@@ -480,10 +450,15 @@ def test_the_command_refuses_before_the_game(options: list[str], told: str) -> N
         given.run(given)
 
 
-def test_the_edge_of_the_page_is_drawn(tmp_path: Path) -> None:
+def test_the_edge_of_the_page_is_drawn_and_help_tells_the_rules(tmp_path: Path) -> None:
     async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
         assert "the page ends here: 55 lines" in shown(app)
         assert "lines 60/55" in shown(app)
+        await pilot.press("f1")
+        await pilot.pause()
+        assert "Undo removes the last turn" in shown(app)
+        await pilot.press("escape", "ctrl+t")
+        assert app.current_theme.dark is False
 
     long = RESUME + "\n".join(f"- Line {number}" for number in range(49)) + "\n"
     played(hand(tmp_path, long), steps, size=(120, 80))

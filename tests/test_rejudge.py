@@ -17,6 +17,8 @@ from resume_gym.judges import JudgeRefused, make_judge
 from resume_gym.rewards import Verdict
 from resume_gym.tasks import Task
 
+Capsys = pytest.CaptureFixture[str]
+
 
 class Stern:
     """The rubric judge, to whom nothing is clear, and who refuses one task."""
@@ -43,9 +45,7 @@ def rejudge(folder: Path, *options: str) -> int:
     return main(["rejudge", str(folder), *options])
 
 
-def test_the_same_judge_moves_nothing(
-    evaluation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_judge_moves_nothing(evaluation: Path, tmp_path: Path, capsys: Capsys) -> None:
     assert rejudge(evaluation, "--judge", "rubric", "--out", str(tmp_path), "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["moves"] == {"careful, again": [], "noop, again": []}
@@ -58,10 +58,7 @@ def test_the_same_judge_moves_nothing(
 
 
 def test_another_judge_is_compared_where_it_gives_a_verdict(
-    evaluation: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    evaluation: Path, tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = [json.loads(line) for line in (evaluation / "episodes.jsonl").open()]
     refused = next(row for row in stored if row["agent"] == "careful")["task_id"]
@@ -86,9 +83,7 @@ def test_another_judge_is_compared_where_it_gives_a_verdict(
     assert read_evaluations([shown]).note.startswith("1 episodes could not be graded")
 
 
-def test_a_run_is_graded_again_and_listed_beside_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_graded_again_and_listed_beside_it(tmp_path: Path, capsys: Capsys) -> None:
     run = write_run(tmp_path / "run")
     episodes = run / "trajectories"
     shutil.copy(episodes / "step-000003.jsonl", episodes / "eval-000003.jsonl")
@@ -110,7 +105,7 @@ def test_a_run_is_graded_again_and_listed_beside_it(
 
 
 def test_stored_episodes_that_are_damaged_are_an_error_in_one_line(
-    evaluation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    evaluation: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     folder = tmp_path / "result"
     shutil.copytree(evaluation, folder)

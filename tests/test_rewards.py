@@ -42,6 +42,28 @@ def test_rewards_of_the_turns() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("action", "term"),
+    [
+        (FAILING, "failed_edit"),
+        (edit("- Built", old=""), "failed_edit"),
+        (edit("a", old="a"), "failed_edit"),
+        (edit("b", old="a"), "failed_edit"),
+        (tool_call("str_replace"), "failed_edit"),
+        ("hello", "malformed"),
+        (REVIEW + REVIEW, "malformed"),
+        (tool_call("submit", now=True), "malformed"),
+        (tool_call("rewrite"), "malformed"),
+        ("x" * 1000, "malformed"),
+    ],
+)
+def test_every_failure_costs_a_quarter_and_a_turn(action: str, term: str) -> None:
+    session = play(action, rules=Rules(max_chars=900))
+    assert nonzero(session) == {term: -0.25}
+    assert session.state.turns == 1
+    assert session.resume == RESUME
+
+
 @pytest.mark.parametrize(("page_lines", "layout"), [(11, 1.0), (10, -1.0)])
 def test_layout_is_the_number_of_lines(page_lines: int, layout: float) -> None:
     session = play(SUBMIT, rules=Rules(page_lines=page_lines))
@@ -68,8 +90,8 @@ def test_an_episode_that_changes_nothing_is_not_judged(
     assert not session.needs_verdict
     with pytest.raises(RuntimeError, match="nothing was edited"):
         session.grade(BEST)
-    content = {name: session.ledger[name] for name in rewards.CONTENT_TERMS}
-    expected = dict.fromkeys(rewards.CONTENT_TERMS, 0.0)
+    content = {name: session.ledger[name] for name in rewards.VERDICT_FIELDS}
+    expected = dict.fromkeys(rewards.VERDICT_FIELDS, 0.0)
     assert content == {**expected, "hallucination": -1.0, metric: -0.25}
     assert session.reward == (0.5 if undone else -0.25) + 1.0 + 1.0 - 1.25
 
@@ -82,6 +104,8 @@ def test_a_verdict_holds_no_other_value(name: str, value: int) -> None:
     fields = dict.fromkeys(rewards.VERDICT_FIELDS, 1)
     with pytest.raises(ValueError, match=name):
         Verdict(**{**fields, name: value})
+    with pytest.raises(ValueError, match=r"hallucination: expected -1 or \+1, got 0"):
+        Verdict(0, 0, 0, 0, 0, 0)
 
 
 def test_numbers_of_other_types_become_json() -> None:
@@ -104,19 +128,15 @@ def test_malformed_verdicts_are_refused(verdict: Any) -> None:
     assert session.needs_verdict
 
 
-def test_the_least_reward_is_attained() -> None:
-    session = play(edit("- Built\n" * 60), *[FAILING] * 9)
-    session.grade(WORST)
-    assert session.reward == -7.0
-    assert session.score == 0.0
-
-
-def test_the_greatest_reward_is_attained() -> None:
+def test_the_least_and_the_greatest_reward_are_attained() -> None:
     edits = [edit(f"- Built {n + 1}", old=f"- Built {n}") for n in range(7)]
-    session = play(REVIEW, edit("- Built 0"), *edits, SUBMIT)
-    session.grade(BEST)
-    assert session.reward == 8.0
-    assert session.score == 100.0
+    for actions, verdict, reward, score in (
+        ([edit("- Built\n" * 60), *[FAILING] * 9], WORST, -7.0, 0.0),
+        ([REVIEW, edit("- Built 0"), *edits, SUBMIT], BEST, 8.0, 100.0),
+    ):
+        session = play(*actions)
+        session.grade(verdict)
+        assert (session.reward, session.score) == (reward, score)
 
 
 actions = st.sampled_from(

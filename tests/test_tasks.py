@@ -86,7 +86,6 @@ def test_splits(tasks_file: str) -> None:
     ("source", "split", "says"),
     [
         ("no/such/file.jsonl", None, "expected default, mini, procedural.*got 'no/such"),
-        ("procedural:x:3", None, "expected .*procedural:SEED:COUNT"),
         ("procedural:3", None, "expected .*procedural:SEED:COUNT"),
         ("default", "test", "split: expected one of train, eval; got 'test'"),
     ],

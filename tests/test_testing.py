@@ -9,123 +9,80 @@ import pytest
 from conftest import BEST, make_task
 
 from resume_gym import FailedCall, Session, Task, ToolCall, Verdict
-from resume_gym.document import Edit
 from resume_gym.editing import Shown
 from resume_gym.env import ResumeEditEnv
 from resume_gym.judges import AsyncJudge, JudgeError, JudgeMisconfigured, make_judge
 from resume_gym.testing import Played, Script, check_adapter, check_env, check_judge, play_bare
 from resume_gym.tools import TOOLS, Toolbox, schema
 
-Result = tuple[str, float, bool, bool, dict[str, Any]]
-Outcome = Edit | Shown | FailedCall
-
 # Environments
 
 
-class Shaped(ResumeEditEnv):
-    def step(self, action: str) -> Result:
-        observation, reward, *rest = super().step(action)
-        return (observation, reward + 0.1, *rest)  # type: ignore[return-value]
+def env_with(**parts: Any) -> type[ResumeEditEnv]:
+    return type("Env", (ResumeEditEnv,), parts)
 
 
-class Truncating(ResumeEditEnv):
-    def step(self, action: str) -> Result:
-        observation, reward, terminated, _, info = super().step(action)
-        return observation, reward, False, terminated, info
+def stepping(change: Callable[..., Any]) -> type[ResumeEditEnv]:
+    """An environment whose steps return what a function makes of them."""
+    return env_with(step=lambda self, action: change(*ResumeEditEnv.step(self, action)))
 
 
-class Silent(ResumeEditEnv):
-    def step(self, action: str) -> Result:
-        observation, reward, terminated, truncated, info = super().step(action)
-        return "" if terminated else observation, reward, terminated, truncated, info
+def resetting(change: Callable[[Any, Any], Any]) -> type[ResumeEditEnv]:
+    """An environment whose resets get other options."""
+
+    def reset(self: Any, *, seed: int | None = None, options: Any = None) -> Any:
+        return ResumeEditEnv.reset(self, seed=seed, options=change(self, options))
+
+    return env_with(reset=reset)
 
 
-class Telling(ResumeEditEnv):
-    def step(self, action: str) -> Result:
-        *rest, info = super().step(action)
-        return (*rest, {**info, "diff": "+-"})  # type: ignore[return-value]
+def playing(**parts: Any) -> type[ResumeEditEnv]:
+    """An environment whose sessions have other parts."""
+    return env_with(session_type=type("Own", (Session,), {"__slots__": (), **parts}))
 
 
-class Pinned(ResumeEditEnv):
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
-        return super().reset(seed=seed, options={"task_id": self.tasks[0].task_id})
+def acting(act: Callable[[ToolCall], Any]) -> type[ResumeEditEnv]:
+    """An environment whose tools do something else, where a function returns something."""
+    return playing(act=lambda self, call: act(call) or Session.act(self, call))
 
 
-class Deaf(ResumeEditEnv):
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
-        return super().reset(seed=seed)
+def twice(source: str, split: str | None) -> Sequence[Task]:
+    return [*ResumeEditEnv.load_tasks(source, split)] * 2
 
 
-class Doubled(ResumeEditEnv):
-    @staticmethod
-    def load_tasks(source: str, split: str | None) -> Sequence[Task]:
-        return [*ResumeEditEnv.load_tasks(source, split), *ResumeEditEnv.load_tasks(source, split)]
-
-
-class Moody(Session):
-    __slots__ = ()
-
-    def act(self, call: ToolCall) -> Outcome:
-        return Shown(str(random.random())) if call.name == "review" else super().act(call)
-
-
-class Fragile(Session):
-    __slots__ = ()
-
-    def act(self, call: ToolCall) -> Outcome:
-        if call.arguments.get("old") == "":
-            raise KeyError("old")
-        return super().act(call)
-
-
-class Stubborn(Session):
-    __slots__ = ()
-
-    def act(self, call: ToolCall) -> Outcome:
-        return FailedCall("not_found", "no", call.name)
-
-
-class Entangled(Session):
-    __slots__ = ()
-
-    def fork(self) -> "Entangled":
-        return self
-
-
-class Unreplayable(Session):
-    __slots__ = ()
-
-    def record(self) -> dict[str, Any]:
-        return {**super().record(), "actions": []}
-
-
-class Undescribed(Session):
-    __slots__ = ()
-    toolbox = Toolbox(schema("str_replace", "", {}, []), *TOOLS[1:])
-
-
-def played_by(session: type[Session]) -> type[ResumeEditEnv]:
-    return type("Env", (ResumeEditEnv,), {"session_type": session})
+def fragile(call: ToolCall) -> None:
+    if call.arguments.get("old") == "":
+        raise KeyError("old")
 
 
 @pytest.mark.parametrize(
     ("kind", "contract"),
     [
-        (Shaped, r"sum of info\['reward_\*'\]: expected -0.25; got -0.15"),
-        (Truncating, "step: truncated: expected False; got True"),
-        (Silent, "last line of the observation: expected 'turns left: 5/6 .*'; got ''"),
-        (Telling, "info: keys and types at every step"),
-        (Pinned, "tasks of different seeds: expected several; got always"),
-        (Deaf, r"task of options\['task_id'\]"),
-        (Doubled, "task_id: expected an id for each task; got '.*' for 2 tasks"),
-        (played_by(Moody), "determinism: steps after the same seed and actions"),
-        (played_by(Fragile), r"step\(.*\): expected no exception; got KeyError: 'old'"),
-        (played_by(Stubborn), "edits: expected one of .* calls of str_replace"),
-        (played_by(Entangled), "record of a session after steps of a fork"),
-        (played_by(Unreplayable), "replay of a record: .*ends with another text"),
-        (played_by(Undescribed), "tool str_replace: description: expected a text for the agent"),
+        (stepping(lambda text, reward, *rest: (text, reward + 0.1, *rest)),
+         r"sum of info\['reward_\*'\]: expected -0.25; got -0.15"),
+        (stepping(lambda text, reward, ended, _, info: (text, reward, False, ended, info)),
+         "step: truncated: expected False; got True"),
+        (stepping(lambda text, reward, end, *rest: ("" if end else text, reward, end, *rest)),
+         "last line of the observation: expected 'turns left: 5/6 .*'; got ''"),
+        (stepping(lambda *rest: (*rest[:-1], {**rest[-1], "diff": "+-"})),
+         "info: keys and types at every step"),
+        (resetting(lambda env, _: {"task_id": env.tasks[0].task_id}),
+         "tasks of different seeds: expected several; got always"),
+        (resetting(lambda env, _: None), r"task of options\['task_id'\]"),
+        (env_with(load_tasks=staticmethod(twice)),
+         "task_id: expected an id for each task; got '.*' for 2 tasks"),
+        (acting(lambda call: call.name == "review" and Shown(str(random.random()))),
+         "determinism: steps after the same seed and actions"),
+        (acting(fragile), r"step\(.*\): expected no exception; got KeyError: 'old'"),
+        (acting(lambda call: FailedCall("not_found", "no", call.name)),
+         "edits: expected one of .* calls of str_replace"),
+        (playing(fork=lambda self: self), "record of a session after steps of a fork"),
+        (playing(record=lambda self: {**Session.record(self), "actions": []}),
+         "replay of a record: .*ends with another text"),
+        (playing(toolbox=Toolbox(schema("str_replace", "", {}, []), *TOOLS[1:])),
+         "tool str_replace: description: expected a text for the agent"),
     ],
-)
+)  # fmt: skip
 def test_an_environment_that_breaks_a_contract(kind: type[ResumeEditEnv], contract: str) -> None:
     with pytest.raises(AssertionError, match=contract):
         check_env(kind("mini", judge=None, max_turns=6, page_lines=20))

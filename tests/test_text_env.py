@@ -107,24 +107,21 @@ def test_a_played_session_can_be_pickled() -> None:
 def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
     work = make_workload(CONFIG)
     assert work.judge is None
-    turns = ["what", "3", "what", "what"]
-    engine = Scripted(lambda key: turns)
-    # the engine's own tokenizer speaks
-    work = replace(work, chat=_chat())
-    made = make_orchestrator(CONFIG, work, engine, Trajectories(tmp_path), print)
-    batch = asyncio.run(made.batch(1))
-    rollouts, figures = batch.rollouts, batch.summary
+    work = replace(work, chat=_chat())  # the engine's own tokenizer speaks
+
+    def batch(*turns: str) -> Batch:
+        engine, kept = Scripted(lambda key: turns), Trajectories(tmp_path)
+        return asyncio.run(make_orchestrator(CONFIG, work, engine, kept, print).batch(1))
+
+    made = batch("what", "3", "what", "what")
+    rollouts, figures = made.rollouts, made.summary
     assert len(rollouts) == 6
     for group in (rollouts[:3], rollouts[3:]):
         assert len({one.session.task.task_id for one in group}) == 1
         assert len({tuple(one.session.rewards) for one in group}) == 1  # type: ignore[attr-defined]
     assert type(figures) is Returns
     assert (figures.episodes, figures.tasks) == (6, 2)
-    silent = make_orchestrator(
-        CONFIG, work, Scripted(lambda key: []), Trajectories(tmp_path), print
-    )
-    again = asyncio.run(silent.batch(1)).rollouts
-    assert [one.record() for one in again] == [one.record() for one in rollouts]
+    assert [one.record() for one in batch().rollouts] == [one.record() for one in rollouts]
     assert len(Trajectories(tmp_path).graded(1, range(2))) == 6
 
 

@@ -36,52 +36,6 @@ def test_a_single_call_is_parsed(text: str) -> None:
     assert parse(text) == ToolCall("review")
 
 
-@pytest.mark.parametrize(
-    ("text", "error", "name"),
-    [
-        ("", "no_call", ""),
-        ("Looks fine to me.", "no_call", ""),
-        ('{"name": "review", "arguments": {}}', "no_call", ""),
-        (f"{REVIEW}\n{REVIEW}", "several_calls", ""),
-        (f"{REVIEW}<tool_call>", "several_calls", ""),
-        (raw("review"), "bad_json", ""),
-        (raw("{'name': 'review'}"), "bad_json", ""),
-        (raw('{"name": "review"'), "bad_json", ""),
-        (raw('{"name": "review"} {}'), "bad_json", ""),
-        (raw('[{"name": "review"}]'), "bad_json", ""),
-        (raw('{"name": 3}'), "bad_json", ""),
-        (raw('{"name": "str_replace", "arguments": {"old": "a\nb"}}'), "bad_json", ""),
-        (raw("[" * 100_000), "bad_json", ""),
-        (raw("[" * 900 + "]" * 900), "bad_json", ""),
-        (raw('{"name": "review", "arguments": %s}' % ("9" * 5000)), "bad_json", ""),
-        (tool_call("delete", line=3), "unknown_tool", ""),
-        (tool_call("Review"), "unknown_tool", ""),
-        (tool_call("\x00\udc00"), "unknown_tool", ""),
-        (tool_call("review", all=True), "bad_arguments", "review"),
-        (tool_call("submit", old="a"), "bad_arguments", "submit"),
-        (tool_call("str_replace"), "bad_arguments", "str_replace"),
-        (replacing(old=3), "bad_arguments", "str_replace"),
-        (replacing(new=None), "bad_arguments", "str_replace"),
-        (replacing(new=["b"]), "bad_arguments", "str_replace"),
-        (replacing(old="a\x00"), "bad_arguments", "str_replace"),
-        (replacing(new="\ud800"), "bad_arguments", "str_replace"),
-        (replacing(count=0), "bad_arguments", "str_replace"),
-        (replacing(count=-1), "bad_arguments", "str_replace"),
-        (replacing(count=True), "bad_arguments", "str_replace"),
-        (replacing(count=1.0), "bad_arguments", "str_replace"),
-        (replacing(count="1"), "bad_arguments", "str_replace"),
-        (replacing(count=float("nan")), "bad_arguments", "str_replace"),
-    ],
-)
-def test_texts_without_a_call(text: str, error: str, name: str) -> None:
-    result = parse(text)
-    assert isinstance(result, FailedCall)
-    assert (result.error, result.name) == (error, name)
-    assert 10 < len(result.reason) < 500
-    result.reason.encode()
-    assert "\x00" not in result.reason
-
-
 @pytest.mark.parametrize("escape", [r"\u0000", r"\ud800", r"\udfff"])
 def test_escaped_faults_are_refused(escape: str) -> None:
     for field in ("old", "new"):
@@ -135,8 +89,35 @@ EDIT = '{"name": "str_replace", "arguments": {"old": "a", "new": "b"'
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "reason"),
+    ("text", "error", "reason"),
     [
+        ("", "no_call", "found none"),
+        ("Looks fine to me.", "no_call", "found none"),
+        ('{"name": "review", "arguments": {}}', "no_call", "found none"),
+        (f"{REVIEW}\n{REVIEW}", "several_calls", "found several"),
+        (f"{REVIEW}<tool_call>", "several_calls", "found several"),
+        (raw("{'name': 'review'}"), "bad_json", "not valid JSON"),
+        (raw('{"name": "review"'), "bad_json", "not valid JSON"),
+        (raw('{"name": "review"} {}'), "bad_json", "expected </tool_call>"),
+        (raw('[{"name": "review"}]'), "bad_json", "expected an object"),
+        (raw('{"name": 3}'), "bad_json", "got a number"),
+        (raw("[" * 100_000), "bad_json", ""),
+        (raw("[" * 900 + "]" * 900), "bad_json", ""),
+        (raw('{"name": "review", "arguments": %s}' % ("9" * 5000)), "bad_json", ""),
+        (tool_call("delete", line=3), "unknown_tool", "unknown tool 'delete'"),
+        (tool_call("Review"), "unknown_tool", "the tools are str_replace, review, submit"),
+        (tool_call("\x00\udc00"), "unknown_tool", ""),
+        (tool_call("review", all=True), "bad_arguments", "takes none; got 'all'"),
+        (tool_call("str_replace"), "bad_arguments", "`old` is missing"),
+        (replacing(old=3), "bad_arguments", "`old` must be a string, got a number"),
+        (replacing(new=None), "bad_arguments", "got null"),
+        (replacing(new=["b"]), "bad_arguments", "got an array"),
+        (replacing(old="a\x00"), "bad_arguments", "a NUL character"),
+        (replacing(new="\ud800"), "bad_arguments", "a lone surrogate"),
+        *(
+            (replacing(count=count), "bad_arguments", "`count` must be a positive integer")
+            for count in (0, -1, True, 1.0, "1", float("nan"))
+        ),
         (raw('{"name": "review", "name": "submit"}'), "bad_json", "key 'name' occurs twice"),
         (raw(EDIT + ', "new": ""}}'), "bad_json", "key 'new' occurs twice"),
         (raw(EDIT + r', "x": {"\ud800": 1, "\ud800": 2}}}'), "bad_json", "occurs twice"),
@@ -155,12 +136,15 @@ EDIT = '{"name": "str_replace", "arguments": {"old": "a", "new": "b"'
         (f"<think>{REVIEW}</think>", "no_call", "none after </think>, one before"),
     ],
 )
-def test_reasons_name_the_fault(call: str, error: str, reason: str) -> None:
-    failed = parse(call)
+def test_what_is_no_call_is_answered_with_its_fault(text: str, error: str, reason: str) -> None:
+    failed = parse(text)
     assert isinstance(failed, FailedCall)
     assert failed.error == error
+    assert bool(failed.name) == (error == "bad_arguments")
     assert re.search(reason, failed.reason)
+    assert 10 < len(failed.reason) < 500
     failed.reason.encode()
+    assert "\x00" not in failed.reason
 
 
 PIECES = """\

@@ -22,6 +22,7 @@ from resume_gym import trust
 from resume_gym.cli import main
 from resume_gym.judges import make_judge, named_modules, named_servers
 
+Capsys = pytest.CaptureFixture[str]
 ENV = "planted:Planted-v0"
 _CODE = """
 import gymnasium
@@ -48,16 +49,14 @@ def write(runs: Path = Path(), **values: Any) -> None:
     (runs / "run" / "config.toml").write_text(to_toml(Config(name="run", **values)))
 
 
-def told(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def told(argv: list[str], capsys: Capsys) -> str:
     with pytest.raises(SystemExit) as stop:
         load(argv)
     assert stop.value.code == 2
     return capsys.readouterr().err
 
 
-def test_a_module_that_only_a_file_names_is_not_imported(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_module_that_only_a_file_names_is_not_imported(here: Path, capsys: Capsys) -> None:
     argv = ["--config", "run/config.toml"]
     said = "env: run/config.toml names a module to import, 'planted:Planted-v0'"
     assert told(argv, capsys) == f"resume-gym: {said}; if you trust it, add --trust-remote-code\n"
@@ -83,9 +82,7 @@ def test_a_module_that_the_command_line_names_is_imported(flags: list[str], here
         {"name": "tiers", "locals": ["rubric", {"name": "planted:judge"}], "frontier": "gemini"},
     ],
 )
-def test_a_judge_that_only_a_file_names_is_refused(
-    judge: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_judge_that_only_a_file_names_is_refused(judge: Any, capsys: Capsys) -> None:
     spec = judge if isinstance(judge, str) else json.dumps(judge)
     write(judge=spec)
     argv = ["--config", "run/config.toml"]
@@ -117,7 +114,7 @@ def test_judges_of_this_package_need_no_trust(judge: Any) -> None:
     ],
 )
 def test_keys_and_servers_that_only_a_file_names_are_refused(
-    setting: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+    setting: dict[str, str], said: str, capsys: Capsys
 ) -> None:
     judge = {"name": "votes", "judge": {"name": "openai", "model": "m", **setting}}
     write(judge=json.dumps(judge))
@@ -131,9 +128,7 @@ def test_keys_and_servers_that_only_a_file_names_are_refused(
     assert load([*argv, "--judge", json.dumps(judge)]).judge == json.dumps(judge)
 
 
-def test_engine_servers_of_others_that_only_a_file_names_are_refused(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_engine_servers_of_others_that_only_a_file_names_are_refused(capsys: Capsys) -> None:
     argv = ["--config", "run/config.toml"]
     write(engine="vllm", engine_urls=("http://127.0.0.1:8000", "http://evil:8000"))
     said = "engine_urls: run/config.toml names a server, 'http://evil:8000'; if you trust it"
@@ -163,7 +158,7 @@ def test_the_current_folder_is_searched_for_custom_judges_only(here: Path) -> No
 
 
 def test_a_run_that_was_started_here_is_trusted_but_no_copy_and_no_other_one(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, capsys: Capsys
 ) -> None:
     trust.remember(here / "run", to_dict(read_toml(here / "run" / "config.toml")))
     assert load(["--config", "run/config.toml"]).env == ENV
@@ -231,7 +226,7 @@ def test_files_in_the_current_folder_take_no_part(module: str, status: int, here
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device", "runs/a/x"), None])
 def test_a_folder_that_cannot_be_written_is_one_line(
-    failure: OSError | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    failure: OSError | None, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
 ) -> None:
     if failure:
         monkeypatch.setattr("learners.launch.make_workload", Mock(side_effect=failure))
@@ -246,7 +241,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     assert said.count("\n") == 1
 
 
-def test_a_key_in_a_judges_address_is_written_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_in_a_judges_address_is_written_nowhere(capsys: Capsys) -> None:
     judge = {"name": "openai", "model": "m", "base_url": "http://me:secret@host/v1"}
     with pytest.raises(SystemExit) as stop:
         launch.main(Mock(), "aipo.py", ["--judge", json.dumps({"name": "votes", "judge": judge})])

@@ -40,6 +40,11 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture
+def folder(tmp_path):
+    return write_run(tmp_path / "run")
+
+
+@pytest.fixture
 def evaluation(tmp_path):
     return read(write_evaluation(tmp_path / "evaluation"))
 
@@ -187,8 +192,7 @@ def test_rows_of_a_run(run):
     assert "not judged" in idle.flags
 
 
-def test_a_folder_that_grows_is_read_on(tmp_path):
-    folder = write_run(tmp_path / "run")
+def test_a_folder_that_grows_is_read_on(folder):
     results = FolderContents(folder)
     results.refresh()
     file = folder / "trajectories" / "step-000003.jsonl"
@@ -208,19 +212,20 @@ def test_a_folder_that_grows_is_read_on(tmp_path):
     assert results.rows[2 * GROUP].outcome == "submitted"
 
 
-def append(folder, *records):
-    with (folder / "trajectories" / "step-000003.jsonl").open("a") as file:
-        file.writelines(json.dumps(one) + "\n" for one in records)
+def append(folder, *changes):
+    """Add the first record of the last step again, with changes."""
+    file = folder / "trajectories" / "step-000003.jsonl"
+    record = json.loads(file.open().readline())
+    with file.open("a") as opened:
+        opened.writelines(json.dumps({**record, **one}) + "\n" for one in changes)
 
 
-def test_missing_numbers_stay_none(tmp_path):
-    folder = write_run(tmp_path / "run")
-    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
+def test_missing_numbers_stay_none(folder):
     nan, infinity = float("nan"), float("inf")
     append(
         folder,
-        {**record, "member": 8, "reward": nan, "verdict": {"clarity": nan}},
-        {**record, "member": 9, "ledger": {"failed_edit": infinity}},
+        {"member": 8, "reward": nan, "verdict": {"clarity": nan}},
+        {"member": 9, "ledger": {"failed_edit": infinity}},
     )
     with (folder / "config.toml").open("a") as config:
         config.write("clip = inf\nday = 2026-11-22\n")
@@ -238,10 +243,8 @@ def test_missing_numbers_stay_none(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [{"actions": None}, {"actions": [5]}, {"observations": None}])
-def test_an_episode_that_makes_no_sense_takes_no_other_with_it(tmp_path, wrong):
-    folder = write_run(tmp_path / "run")
-    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
-    append(folder, {**record, "member": 9, **wrong})
+def test_an_episode_that_makes_no_sense_takes_no_other_with_it(folder, tmp_path, wrong):
+    append(folder, {"member": 9, **wrong})
     results = read(folder)
     number = len(results.rows) - 1
     with pytest.raises(UnreadableError):
@@ -254,28 +257,24 @@ def nested(depth):
     return json.loads("[" * depth + "]" * depth)
 
 
-def test_records_that_are_no_episodes_are_counted(tmp_path):
-    folder = write_run(tmp_path / "run")
-    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
+def test_records_that_are_no_episodes_are_counted(folder):
     for wrong in (
         {"reward": 10**400},
         {"rules": {"page_width": 0, "page_lines": 20}},
         {"rules": {"page_width": 80, "page_lines": nested(900)}},
     ):
-        append(folder, {**record, "member": 9, **wrong})
-    with (folder / "trajectories" / "step-000003.jsonl").open("a") as file:
-        file.write(json.dumps(record).replace('"reward": ', '"reward": 1e999, "was": ') + "\n")
-        file.write("[" * 100_000 + "\n")
+        append(folder, {"member": 9, **wrong})
+    file = folder / "trajectories" / "step-000003.jsonl"
+    huge = file.open().readline().replace('"reward": ', '"reward": 1e999, "was": ')
+    with file.open("a") as opened:
+        opened.writelines((huge, "[" * 100_000 + "\n"))
     results = read(folder)
     assert len(results.rows) == STEPS * GROUP
     assert any("5 lines" in note for note in results.index()["notes"])
 
 
-def test_deep_nesting_is_an_error_of_one_file_or_one_episode(tmp_path):
-    folder = write_run(tmp_path / "run")
-    record = json.loads((folder / "trajectories" / "step-000003.jsonl").open().readline())
-    record["verdict"]["clarity"] = nested(900)
-    append(folder, {**record, "member": 9})
+def test_deep_nesting_is_an_error_of_one_file_or_one_episode(folder, tmp_path):
+    append(folder, {"member": 9, "verdict": {"clarity": nested(900)}})
     results = read(folder)
     html.export(results, tmp_path / "run.html")  # whether it is too deep depends on the stack
     (folder / "before.json").write_text('{"reward": ' + "[" * 2000)
@@ -300,8 +299,7 @@ def test_what_settings_of_others_name_is_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "trajectories/step-000001.jsonl"])
-def test_a_pipe_is_never_read(tmp_path, name):
-    folder = write_run(tmp_path / "run")
+def test_a_pipe_is_never_read(folder, name):
     (folder / name).unlink()
     os.mkfifo(folder / name)
     with pytest.raises(TaskError, match=f"{name}: expected a regular file"):
@@ -309,8 +307,7 @@ def test_a_pipe_is_never_read(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["config.toml", "trajectories/step-000001.jsonl"])
-def test_a_link_out_of_a_folder_is_followed_only_with_trust(tmp_path, name):
-    folder = write_run(tmp_path / "run")
+def test_a_link_out_of_a_folder_is_followed_only_with_trust(folder, tmp_path, name):
     (folder / STARTED).unlink()
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
@@ -324,8 +321,7 @@ def test_a_link_out_of_a_folder_is_followed_only_with_trust(tmp_path, name):
         assert read(folder).index() == results.index()
 
 
-def test_episodes_of_evaluations_stand_apart_from_those_of_the_step(tmp_path):
-    folder = write_run(tmp_path / "run")
+def test_episodes_of_evaluations_stand_apart_from_those_of_the_step(folder):
     file = folder / "trajectories" / "step-000002.jsonl"
     shutil.copy(file, file.with_name("eval-000002.jsonl"))
     before = json.loads((folder / "before.json").read_text())
@@ -362,14 +358,8 @@ def test_an_agent_without_any_number_has_no_figures(evaluation):
     assert list(index["figures"]) == list(index["statistics"]) == ["good", "bad"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("metrics.jsonl", "config.toml", "trajectories/step-000003.jsonl"),
-    ],
-)
-def test_a_file_of_any_size_is_read_in_bounded_memory(name, tmp_path):
-    folder = write_run(tmp_path / "run")
+@pytest.mark.parametrize("name", ["metrics.jsonl", "config.toml", "trajectories/step-000003.jsonl"])
+def test_a_file_of_any_size_is_read_in_bounded_memory(folder, name):
     with (folder / name).open("ab") as file:
         file.truncate(2 * MOST_BYTES)
     with pytest.raises(TaskError, match=rf"{name}: expected (lines of )?at most 67,108,864 bytes"):
@@ -377,8 +367,7 @@ def test_a_file_of_any_size_is_read_in_bounded_memory(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "evaluations.jsonl"])
-def test_a_step_that_was_changed_or_repeated_is_a_note(tmp_path, name):
-    folder = write_run(tmp_path / "run")
+def test_a_step_that_was_changed_or_repeated_is_a_note(folder, name):
     rows = [{"step": step, "reward": 2.0} for step in (1, 2, 3, 3, -1)]
     lines = [seal(row) for row in rows]
     lines[1] = lines[1].replace("2.0", "8.0")
@@ -422,7 +411,7 @@ def test_changed_and_missing_episodes_are_notes(tmp_path):
     [
         ("nowhere", "there is no folder"),
         ("run/config.toml", "did you mean its folder"),
-        ("run/trajectories", "expected a run .* an evaluation .* or a folder of them"),
+        ("run/trajectories", "expected the folder of a run .* or of an evaluation"),
     ],
 )
 def test_other_folders_are_refused(tmp_path, name, message):
@@ -437,12 +426,10 @@ def test_other_folders_are_refused(tmp_path, name, message):
 def test_runs_and_evaluations_are_listed(tmp_path):
     write_run(tmp_path / f"a {EVIL}".replace("/", ""))
     write_evaluation(tmp_path / "result")
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "episodes.jsonl").touch()
-    (tmp_path / "broken" / "evaluation.json").write_text("[]")
-    (tmp_path / "strange").mkdir()
-    (tmp_path / "strange" / "episodes.jsonl").touch()
-    (tmp_path / "strange" / "evaluation.json").write_text('{"agents": [1e999]}')
+    for name, text in (("broken", "[]"), ("strange", '{"agents": [1e999]}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "episodes.jsonl").touch()
+        (tmp_path / name / "evaluation.json").write_text(text)
     (tmp_path / "empty").mkdir()
     listing = open_folder(tmp_path)
     assert isinstance(listing, Listing)

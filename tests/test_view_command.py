@@ -13,14 +13,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from viewer_runs import (
-    GROUP,
-    STEPS,
-    packed,
-    read,
-    write_evaluation,
-    write_run,
-)
+from viewer_runs import GROUP, STEPS, packed, read, write_evaluation, write_run
 
 from resume_gym.apps.viewer import html
 from resume_gym.apps.viewer.listing import Listing
@@ -52,9 +45,9 @@ def server(run):
         yield server
 
 
-def get(server, path, host=None, **headers):
+def get(server, path, **headers):
     connection = HTTPConnection("127.0.0.1", server.server_port)
-    connection.request("GET", path, headers={"Host": host, **headers} if host else headers)
+    connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
@@ -88,31 +81,29 @@ def test_a_list_of_runs_leads_to_each(tmp_path):
             assert get(server, path)[0].status == 404, path
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_other_sites_cannot_ask_for_data(server, site):
-    headers, path = {"Sec-Fetch-Site": site}, "/version.json"
-    assert get(server, path, **headers)[0].status == 403
-    assert get(server, "/", **headers)[0].status == 200  # a link to the page
-    assert get(server, path, **{"Sec-Fetch-Site": "same-origin"})[0].status == 200
+SAME, OTHER = ({"Sec-Fetch-Site": site} for site in ("same-origin", "same-site"))
 
 
 @pytest.mark.parametrize(
-    "path", ["/episode/99.json", "/episode/-1.json", "/config.toml", "/../config.toml", "/x?/"]
+    ("path", "headers", "status"),
+    [
+        *((path, {}, 404) for path in ("/episode/99.json", "/episode/-1.json", "/config.toml")),
+        *((path, {}, 404) for path in ("/../config.toml", "/x?/")),
+        # a name that is pointed at this machine
+        *(("/index.json", {"Host": f"{name}evil.example"}, 403) for name in ("", "localhost.")),
+        *(("/index.json", {"Host": host}, 403) for host in ("evil.example:80", "1")),
+        # this machine's own names, and forwarded ports
+        *(("/index.json", {"Host": host}, 200) for host in ("localhost", "127.0.0.1:9")),
+        *(("/index.json", {"Host": host}, 200) for host in ("[::1]:80", "localhost:8655")),
+        # another site cannot ask for data, but have a link to the page
+        *(("/version.json", headers, 403) for headers in (OTHER, {"Sec-Fetch-Site": "cross-site"})),
+        *(("/", OTHER, 200), ("/version.json", SAME, 200)),
+    ],
 )
-def test_other_requests_are_rejected(server, path):
-    assert get(server, path)[0].status == 404
-
-
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", "1"])
-def test_a_name_that_is_pointed_at_this_machine_reads_nothing(server, host):
-    answer, body = get(server, "/index.json", host)
-    assert answer.status == 403
-    assert b"weak_verbs" not in body
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:9", "[::1]:80", "localhost:8655"])
-def test_this_machines_own_names_and_forwarded_ports_are_good(server, host):
-    assert get(server, "/index.json", host)[0].status == 200
+def test_only_requests_of_the_page_on_this_machine_are_answered(server, path, headers, status):
+    answer, body = get(server, path, **headers)
+    assert answer.status == status
+    assert (b"weak_verbs" in body) == (status == 200 and path == "/index.json")
 
 
 def test_other_pages_may_not_read_or_frame_it(server):
@@ -124,11 +115,7 @@ def test_other_pages_may_not_read_or_frame_it(server):
 
 
 def test_a_browser_that_goes_away_is_no_error_of_the_server(server, capsys):
-    for error, said in (
-        (ConnectionResetError(), False),
-        (BrokenPipeError(), False),
-        (OSError(), True),
-    ):
+    for error, said in ((ConnectionResetError, False), (BrokenPipeError, False), (OSError, True)):
         try:
             raise error
         except OSError:
@@ -200,9 +187,12 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
         (tmp_path / folder / name).write_text("neither an episode nor a step\n")
     (tmp_path / "notes.txt").touch()  # in a folder that is none to view
     for arguments, message in (
-        (["nowhere"], "view: there is no folder 'nowhere'"),
+        (["nowhere"], "resume-gym: there is no folder 'nowhere'"),
         ([run.path, "--export", tmp_path / "nowhere" / "run.html"], "--export: there is no folder"),
-        ([tmp_path / "notes.txt"], f"view: expected a folder, '{tmp_path}/notes.txt' is a file\n"),
+        (
+            [tmp_path / "notes.txt"],
+            f": expected a folder, '{tmp_path}/notes.txt' is a file\n",
+        ),
         ([run.path, "--export", tmp_path], "is a folder"),
         ([list_of_runs, "--export", tmp_path / "run.html"], f"{list_of_runs}: a run\n"),
         ([run.path, "--port", server.server_port], "choose another"),

@@ -18,7 +18,6 @@ from io import TextIOWrapper
 from typing import Any, NamedTuple, NoReturn
 
 import resume_gym
-from resume_gym.cli.arguments import add_parser
 from resume_gym.command_line import Parser, complain
 from resume_gym.judges import JudgeError
 from resume_gym.llm import ModelError
@@ -35,13 +34,7 @@ class CommandGroup(NamedTuple):
 
 
 _COMMANDS: Mapping[str, CommandGroup | None] = {
-    "train": None,
-    "eval": None,
-    "rejudge": None,
-    "revise": None,
-    "plot": None,
-    "view": None,
-    "play": None,
+    **dict.fromkeys(("train", "eval", "rejudge", "revise", "plot", "view", "play")),
     "data": CommandGroup(
         "make, import, check and share tasks",
         ("generate", "import", "check", "push"),
@@ -53,10 +46,7 @@ _COMMANDS: Mapping[str, CommandGroup | None] = {
     "judge": CommandGroup(
         "measure how reliable a judge is",
         ("calibrate", "attack"),
-        (
-            "judge calibrate --judge rubric",
-            "judge attack --limit 8",
-        ),
+        ("judge calibrate --judge rubric", "judge attack --limit 8"),
     ),
 }
 _EXAMPLES = (
@@ -67,11 +57,8 @@ _EXAMPLES = (
 )
 # OSErrors caused by a wrong path (exit status 2), unlike e.g. a full disk (exit status 1)
 _WRONG_PATH = (
-    FileNotFoundError,
-    FileExistsError,
-    IsADirectoryError,
-    NotADirectoryError,
-    PermissionError,
+    *(FileNotFoundError, FileExistsError, PermissionError),
+    *(IsADirectoryError, NotADirectoryError),
 )
 
 
@@ -180,7 +167,9 @@ def _add_commands(
     for name in words[:1] if words and words[0] in groups else groups:
         if group := groups[name]:
             description = f"{group.about.capitalize()}."
-            members = add_parser(commands, name, group.about, description, group.examples)
+            members = commands.add_parser(
+                name, help=group.about, description=description, examples=group.examples
+            )
             _add_commands(members, dict.fromkeys(group.members), words[1:], f"{name}_")
         else:
             import_module(f"resume_gym.cli.{prefix}{name}").add_command(commands)

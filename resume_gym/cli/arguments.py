@@ -3,7 +3,7 @@
 import argparse
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resume_gym.judges import AsyncJudge, as_async, make_judge
@@ -17,30 +17,6 @@ if TYPE_CHECKING:
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """Result of `add_subparsers`, to which a command's module adds its parser."""
 _JUDGE = "judge: a name, or JSON with a name and options"
-
-
-def add_parser(
-    commands: Commands,
-    name: str,
-    about: str,
-    description: str,
-    examples: Sequence[str],
-    **more: Any,
-) -> argparse.ArgumentParser:
-    """Add the parser of a command; see `Parser` for further arguments.
-
-    Args:
-        commands: result of `add_subparsers`.
-        name: name of the command.
-        about: summary for the list of commands.
-        description: description for the command's help.
-        examples: example arguments, without `resume-gym`.
-        more: meanings of exit statuses.
-    """
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=about, description=description, examples=examples, **more
-    )
-    return parser
 
 
 def positive(text: str) -> int:
@@ -88,6 +64,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "metavar": "XX",
         "help": "country of phone numbers without prefix (default: %(default)s)",
     },
+    "--page-lines": {"type": positive, "metavar": "N"},
     "--json": {"action": "store_true", "help": "print the result as JSON, with more detail"},
 }
 

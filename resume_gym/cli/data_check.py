@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from resume_gym.cli.arguments import Commands, add_options, add_parser, positive, print_json
+from resume_gym.cli.arguments import Commands, add_options, print_json
 from resume_gym.corpus.check import THRESHOLD, check, print_report, read_rows
 from resume_gym.sources import load_tasks
 from resume_gym.synthesis.manifest import find_page_lines
@@ -12,13 +12,13 @@ from resume_gym.tasks import TaskError
 
 def add_command(commands: Commands) -> None:
     """Add `check`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "check",
-        "check whether tasks are suitable for training",
-        "Check whether tasks are suitable for training: invalid rows, near-duplicates, leaks "
-        "between splits, wrong page lengths, fixes that do not apply, figures without evidence.",
-        ["data check tasks.jsonl", "data check mini --json"],
+        help="check whether tasks are suitable for training",
+        description="Check whether tasks are suitable for training: invalid rows, near-duplicates, "
+        "leaks between splits, wrong page lengths, fixes that do not apply, figures without "
+        "evidence.",
+        examples=["data check tasks.jsonl", "data check mini --json"],
         done="the tasks are suitable",
         failed="failure, or the tasks are not suitable",
     )
@@ -36,10 +36,9 @@ def add_command(commands: Commands) -> None:
         metavar="X",
         help="minimum similarity of near-duplicates (default: %(default)s)",
     )
-    add(
+    add_options(
+        add,
         "--page-lines",
-        type=positive,
-        metavar="N",
         help="page height in lines (default: 20 for mini tasks, by the manifest beside FILE or the "
         "name of the source; else 55)",
     )

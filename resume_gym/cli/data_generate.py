@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from resume_gym.cli.arguments import Commands, add_options, add_parser, positive
+from resume_gym.cli.arguments import Commands, add_options, positive
 from resume_gym.json_lines import strict_json
 from resume_gym.render import say
 from resume_gym.synthesis.generate import PROCEDURAL, Generation, generate
@@ -22,14 +22,13 @@ _PATIENT = {
 
 def add_command(commands: Commands) -> None:
     """Add `generate`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "generate",
-        "generate tasks, procedurally or with a language model",
-        "Generate tasks, procedurally or with a language model. The same command resumes an "
-        "interrupted generation without asking the model again. Next to FILE are written a "
-        "manifest, a data card and the model's answers.",
-        [
+        help="generate tasks, procedurally or with a language model",
+        description="Generate tasks, procedurally or with a language model. The same command "
+        "resumes an interrupted generation without asking the model again. Next to FILE are "
+        "written a manifest, a data card and the model's answers.",
+        examples=[
             "data generate --generator procedural --count 1000 --out tasks.jsonl",
             "data generate --generator gemini --count 200 --out tasks.jsonl",
         ],

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from resume_gym.atomic_write import check_new_file, replacing
-from resume_gym.cli.arguments import MASKED, Commands, add_options, add_parser, print_json
+from resume_gym.cli.arguments import MASKED, Commands, add_options, print_json
 from resume_gym.corpus.assembling import PAIRINGS, ImportReport, Options, import_resumes
 from resume_gym.render import say
 from resume_gym.tasks import EVIDENCE_KINDS, WEAKNESSES, TaskError, write_jsonl
@@ -22,13 +22,12 @@ class Incomplete(OSError):  # noqa: N818
 
 def add_command(commands: Commands) -> None:
     """Add `import`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "import",
-        "make tasks from your own resumes and job descriptions",
-        "Make tasks from resumes and job descriptions in Markdown, plain text, JSON Resume, Word "
-        "or PDF.",
-        ["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
+        help="make tasks from your own resumes and job descriptions",
+        description="Make tasks from resumes and job descriptions in Markdown, plain text, JSON "
+        "Resume, Word or PDF.",
+        examples=["data import cv.pdf --jobs job.md --mask all --out mine.jsonl"],
         failed="some files could not be used",
         flagged="masked, but a name, a part of it or a phone number may be left: see above",
     )

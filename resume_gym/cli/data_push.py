@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from resume_gym.cli.arguments import Commands, add_parser, positive
+from resume_gym.cli.arguments import Commands, add_options
 from resume_gym.corpus.card import card_path, is_of_others, make_card
 from resume_gym.corpus.hub import push
 from resume_gym.render import say
@@ -13,23 +13,24 @@ from resume_gym.synthesis.manifest import find_page_lines
 
 def add_command(commands: Commands) -> None:
     """Add `push`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "push",
-        "write tasks as a Hugging Face dataset, to a folder or to the hub",
-        "Write tasks as a Hugging Face dataset. Its card is NAME.card.md next to FILE; without it, "
-        "or if it describes other tasks, a card is made. The hub needs the token that `hf auth "
-        "login` stores.",
-        ["data push tasks.jsonl --to folder", "data push tasks.jsonl --to hf://OWNER/NAME"],
+        help="write tasks as a Hugging Face dataset, to a folder or to the hub",
+        description="Write tasks as a Hugging Face dataset. Its card is NAME.card.md next to FILE; "
+        "without it, or if it describes other tasks, a card is made. The hub needs the token that "
+        "`hf auth login` stores.",
+        examples=[
+            "data push tasks.jsonl --to folder",
+            "data push tasks.jsonl --to hf://OWNER/NAME",
+        ],
     )
     add = command.add_argument
     add("file", metavar="FILE", help="JSONL file, or another source of tasks: default, mini, ...")
     add("--to", required=True, metavar="PLACE", help="new folder, or hf://OWNER/NAME[:CONFIG]")
     add("--private", action="store_true", help="make a new dataset on the hub private")
-    add(
+    add_options(
+        add,
         "--page-lines",
-        type=positive,
-        metavar="N",
         help="page height in lines, for a card that is made (default: as for `data check`)",
     )
     command.set_defaults(run=_run)

@@ -13,7 +13,6 @@ from resume_gym.agents import AGENTS
 from resume_gym.cli.arguments import (
     Commands,
     add_options,
-    add_parser,
     find_model,
     positive,
     print_json,
@@ -75,12 +74,11 @@ _EXAMPLES = (
 
 def add_command(commands: Commands) -> None:
     """Add `eval`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "eval",
-        "play agents on tasks and print their statistics side by side",
-        _ABOUT,
-        _EXAMPLES,
+        help="play agents on tasks and print their statistics side by side",
+        description=_ABOUT,
+        examples=_EXAMPLES,
         done="all episodes are graded",
         failed="failure, or some episodes are not graded",
     )

@@ -7,7 +7,6 @@ from typing import Any
 from resume_gym.cli.arguments import (
     Commands,
     add_options,
-    add_parser,
     positive,
     print_json,
 )
@@ -19,13 +18,12 @@ from resume_gym.tasks import TaskError
 
 def add_command(commands: Commands) -> None:
     """Add `attack`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "attack",
-        "attack a judge with policies that improve nothing",
-        "Play policies that improve no resume on held-out tasks, and print their rewards and the "
-        "difference to the reward of doing nothing.",
-        ["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],
+        help="attack a judge with policies that improve nothing",
+        description="Play policies that improve no resume on held-out tasks, and print their "
+        "rewards and the difference to the reward of doing nothing.",
+        examples=["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],
     )
     add = command.add_argument
     add_options(add, "--env", "--judge")

@@ -9,7 +9,6 @@ from resume_gym.cli.arguments import (
     Commands,
     add_judge,
     add_options,
-    add_parser,
     make_async_judge,
     positive,
     print_json,
@@ -26,14 +25,14 @@ from resume_gym.tasks import TaskError
 
 def add_command(commands: Commands) -> None:
     """Add `calibrate`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "calibrate",
-        "measure a judge on labelled pairs",
-        "Ask a judge for its verdicts on labelled pairs of resumes, and print its agreement with "
-        "the labels, the errors it misses, and its cost. With --freeze, write the pairs with the "
-        "judge's verdicts as labels; calibrate on that file later to see whether it has drifted.",
-        [
+        help="measure a judge on labelled pairs",
+        description="Ask a judge for its verdicts on labelled pairs of resumes, and print its "
+        "agreement with the labels, the errors it misses, and its cost. With --freeze, write the "
+        "pairs with the judge's verdicts as labels; calibrate on that file later to see whether it "
+        "has drifted.",
+        examples=[
             "judge calibrate",
             "judge calibrate --judge gemini --limit 56 --repeats 2 --swap",
             "judge calibrate --judge gemini --freeze verdicts.jsonl",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resume_gym.apps.play.episode import start
 from resume_gym.atomic_write import check_new_file
-from resume_gym.cli.arguments import Commands, add_options, add_parser
+from resume_gym.cli.arguments import Commands, add_options
 from resume_gym.render import say
 from resume_gym.tasks import TaskError
 from resume_gym.user_errors import missing
@@ -15,12 +15,11 @@ from resume_gym.user_errors import missing
 
 def add_command(commands: Commands) -> None:
     """Add `play`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "play",
-        "play an episode yourself, in the terminal",
-        "Play an episode yourself in the terminal; the judge grades it at the end.",
-        ["play --env ResumeEditMini-v0 --seed 1 --save mine.json"],
+        help="play an episode yourself, in the terminal",
+        description="Play an episode yourself in the terminal; the judge grades it at the end.",
+        examples=["play --env ResumeEditMini-v0 --seed 1 --save mine.json"],
     )
     add = command.add_argument
     add_options(add, "--env", "--tasks", "--judge")
@@ -42,9 +41,8 @@ def _run(options: argparse.Namespace) -> None:
     check_new_file("--save", save)
     if save and save.exists():
         raise TaskError(f"--save: {str(save)!r} exists; name another file")
-    episode = start(
-        options.env, options.tasks, options.split, options.judge, options.task_id, options.seed
-    )
+    where = {name: getattr(options, name) for name in ("tasks", "split", "judge")}
+    episode = start(options.env, options.task_id, options.seed, **where)
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         raise TaskError("play needs a terminal")
     try:

@@ -5,20 +5,20 @@ from pathlib import Path
 
 from resume_gym.apps.plot.plot import plot
 from resume_gym.apps.plot.style import FORMATS
-from resume_gym.cli.arguments import Commands, add_parser
+from resume_gym.cli.arguments import Commands
 from resume_gym.render import say
 from resume_gym.tasks import TaskError
 
 
 def add_command(commands: Commands) -> None:
     """Add `plot`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "plot",
-        "draw runs and evaluations",
-        "Draw training runs and evaluations: a set of figures for each run, one figure of several "
-        "runs, and one set that compares all evaluations. Figures without data are left out.",
-        [
+        help="draw runs and evaluations",
+        description="Draw training runs and evaluations: a set of figures for each run, one figure "
+        "of several runs, and one set that compares all evaluations. Figures without data are left "
+        "out.",
+        examples=[
             "plot runs/nano --out docs --format svg",
             "eval --agent careful --agent oracle --out result",
             "plot result",

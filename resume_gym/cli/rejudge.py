@@ -13,7 +13,6 @@ from resume_gym.cli.arguments import (
     Commands,
     add_judge,
     add_options,
-    add_parser,
     make_async_judge,
     print_json,
     progress_bars,
@@ -41,14 +40,13 @@ _MOVES = 10
 
 def add_command(commands: Commands) -> None:
     """Add `rejudge`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "rejudge",
-        "grade stored episodes with another judge, and compare",
-        "Grade the episodes of a run or an evaluation again. Prints the differences of rewards and "
-        "verdicts by field, and the episodes that moved most. The result is an evaluation with two "
-        "agents for each stored one, which `plot` and `view` open.",
-        ["rejudge runs/nano --judge gemini", "rejudge result --out again"],
+        help="grade stored episodes with another judge, and compare",
+        description="Grade the episodes of a run or an evaluation again. Prints the differences of "
+        "rewards and verdicts by field, and the episodes that moved most. The result is an "
+        "evaluation with two agents for each stored one, which `plot` and `view` open.",
+        examples=["rejudge runs/nano --judge gemini", "rejudge result --out again"],
         done="all episodes are graded",
         failed="failure, or some episodes are not graded",
     )

@@ -9,6 +9,8 @@ from typing import Any
 
 from rich.markup import escape
 
+from resume_gym.apps.revise.console import print_summary, select
+from resume_gym.apps.revise.diffs import apply_hunks, find_hunks
 from resume_gym.apps.revise.files import (
     Source,
     check_format,
@@ -18,13 +20,10 @@ from resume_gym.apps.revise.files import (
 )
 from resume_gym.apps.revise.report import as_json, report
 from resume_gym.apps.revise.revision import Revision, graded, play, restored
-from resume_gym.apps.revise.selection import apply_hunks, find_hunks, select
-from resume_gym.apps.revise.summary import print_summary
 from resume_gym.cli.arguments import (
     MASKED,
     Commands,
     add_options,
-    add_parser,
     find_model,
     print_json,
     progress_bars,
@@ -73,12 +72,11 @@ _EXAMPLES = (
 
 def add_command(commands: Commands) -> None:
     """Add `revise`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "revise",
-        "have an agent revise your own resume",
-        _ABOUT,
-        _EXAMPLES,
+        help="have an agent revise your own resume",
+        description=_ABOUT,
+        examples=_EXAMPLES,
         done="revised, and not flagged",
         failed="nothing written: the agent failed, or there was no change that you took",
         flagged="revised, but flagged, or masked with something left: see above",

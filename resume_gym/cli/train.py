@@ -2,23 +2,31 @@
 
 import argparse
 
-from resume_gym.cli.arguments import Commands, add_parser
+from resume_gym.cli.arguments import Commands
 from resume_gym.user_errors import missing_of
 
 _ABOUT = """\
 Train a language-model agent with reinforcement learning. Without options, the bundled nano policy \
 is trained on the CPU. Results are written to runs/NAME; the same command resumes an interrupted \
 run. It needs `pip install resume-gym[train]`; then `resume-gym train --help` lists all options."""
+_EXAMPLES = (
+    "train --steps 5",
+    "train --config smollm2 --name mine",
+    "train --config nano --dry-run",
+)
 
 
 def add_command(commands: Commands) -> None:
     """Add `train`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "train",
-        "train an agent with reinforcement learning",
-        _ABOUT,
-        ["train --steps 5", "train --config smollm2 --name mine", "train --config nano --dry-run"],
+        help="train an agent with reinforcement learning",
+        description=_ABOUT,
+        examples=[
+            "train --steps 5",
+            "train --config smollm2 --name mine",
+            "train --config nano --dry-run",
+        ],
         failed="training failed; most runs resume with the same command",
     )
     # With a prefix that no argument has, argparse recognizes no option, not even --help: all

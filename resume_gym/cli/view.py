@@ -2,7 +2,6 @@
 
 import argparse
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from resume_gym.apps.viewer.data import FolderContents
@@ -10,7 +9,7 @@ from resume_gym.apps.viewer.html import export, is_exported
 from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.server import PORT, serve
 from resume_gym.atomic_write import check_new_file
-from resume_gym.cli.arguments import Commands, add_parser, progress_bars
+from resume_gym.cli.arguments import Commands, progress_bars
 from resume_gym.render import say
 from resume_gym.tasks import TaskError
 from resume_gym.trust import FLAG, HELP
@@ -18,14 +17,13 @@ from resume_gym.trust import FLAG, HELP
 
 def add_command(commands: Commands) -> None:
     """Add `view`."""
-    command = add_parser(
-        commands,
+    command = commands.add_parser(
         "view",
-        "look at runs and evaluations in a browser",
-        "Look at a run, an evaluation, or a folder of them in a browser: curves, a table of the "
-        "episodes, and each episode turn by turn. The page follows a job that still runs. Ctrl-C "
-        "stops the server with status 0.",
-        ["view runs/nano", "view runs", "view result --export result.html"],
+        help="look at runs and evaluations in a browser",
+        description="Look at a run, an evaluation, or a folder of them in a browser: curves, a "
+        "table of the episodes, and each episode turn by turn. The page follows a job that still "
+        "runs. Ctrl-C stops the server with status 0.",
+        examples=["view runs/nano", "view runs", "view result --export result.html"],
     )
     add = command.add_argument
     add("folder", type=Path, metavar="FOLDER", help="a run, an evaluation, or a folder of them")
@@ -90,7 +88,7 @@ def _export(results: FolderContents, target: Path) -> None:
 
 def _open(folder: Path, trusted: bool) -> FolderContents | Listing:
     """Read a folder, with a progress bar on the terminal; of a list, no episodes yet."""
-    shown = open_folder(folder, partial(FolderContents, trusted=trusted))
+    shown = open_folder(folder, trusted)
     if isinstance(shown, FolderContents):
         with progress_bars() as bars:
             bar = bars.add_task("reading episodes", total=len(shown.files()))
@@ -99,5 +97,5 @@ def _open(folder: Path, trusted: bool) -> FolderContents | Listing:
         written = shown.unreadable or (metrics.is_file() and metrics.stat().st_size)
         if written and not shown.rows and next(shown.steps("metrics.jsonl", []), None) is None:
             told = "has no episode or step that can be read, but other lines"
-            raise TaskError(f"view: {str(folder)!r} {told}")
+            raise TaskError(f"{str(folder)!r} {told}")
     return shown

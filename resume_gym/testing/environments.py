@@ -8,7 +8,7 @@ import pickle
 import random
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
@@ -35,13 +35,8 @@ _RANDOM_EPISODES = 20
 _RESERVED = {"episode", "final_obs", "final_info"}
 
 
-class Turn(NamedTuple):
-    """What `step` returned, without `truncated`, which is always False."""
-
-    observation: str
-    reward: float
-    terminated: bool
-    info: Mapping[str, Any]
+_Turn = tuple[str, float, bool, Mapping[str, Any]]
+"""What `step` returned, without `truncated`, which is always False."""
 
 
 def check_env(
@@ -139,7 +134,7 @@ def _drawn(env: EditEnv, seed: int) -> list[str]:
     return [info["task_id"] for info in infos]
 
 
-def _play(env: EditEnv, actions: Sequence[str], seed: int = _SEED) -> list[Turn]:
+def _play(env: EditEnv, actions: Sequence[str], seed: int = _SEED) -> list[_Turn]:
     """Play actions in a new episode, and check what holds at every step."""
     _, info = env.reset(seed=seed)
     kinds = {name: type(value) for name, value in info.items()}
@@ -147,11 +142,11 @@ def _play(env: EditEnv, actions: Sequence[str], seed: int = _SEED) -> list[Turn]
         raise broken("info: types", "bool, int, float and str", brief(strange))
     if taken := {name for name in kinds if name.startswith("_")} | (_RESERVED & kinds.keys()):
         raise broken("info: keys", "none that Gymnasium's wrappers use", brief(taken))
-    turns: list[Turn] = []
+    turns: list[_Turn] = []
     for action in actions:
         with no_exception(f"step({brief(action)})"):
             observation, reward, terminated, truncated, info = env.step(action)
-            turns.append(Turn(observation, reward, terminated, info))
+            turns.append((observation, reward, terminated, info))
             found = [type(one) for one in (reward, terminated, truncated)]
             expect("step: types of reward, terminated, truncated", [float, bool, bool], found)
             expect("step: truncated", False, truncated)
@@ -161,32 +156,32 @@ def _play(env: EditEnv, actions: Sequence[str], seed: int = _SEED) -> list[Turn]
     return turns
 
 
-def _check_turn(env: EditEnv, turns: Sequence[Turn]) -> None:
-    session, turn = _session(env), turns[-1]
-    terms = sum(value for name, value in turn.info.items() if name.startswith("reward_"))
-    expect("step: reward, as the sum of info['reward_*']", terms, turn.reward)
-    total = sum(one.reward for one in turns)
-    expect("info['episode_reward'], as the sum of rewards", total, turn.info["episode_reward"])
+def _check_turn(env: EditEnv, turns: Sequence[_Turn]) -> None:
+    session, (observation, reward, terminated, info) = _session(env), turns[-1]
+    terms = sum(value for name, value in info.items() if name.startswith("reward_"))
+    expect("step: reward, as the sum of info['reward_*']", terms, reward)
+    total = sum(reward for _, reward, _, _ in turns)
+    expect("info['episode_reward'], as the sum of rewards", total, info["episode_reward"])
     expect("ledger: sum, as the sum of rewards", total, sum(session.ledger.values()))
     left = env.rules.max_turns - len(turns)
-    expect("info['turns_left']", left, turn.info["turns_left"])
-    if turn.observation not in env.observation_space:
-        raise broken("step: observation", "a text of the space", brief(turn.observation))
-    last = meta_line(left, env.rules.max_turns, turn.info["edits"])
-    expect("step: last line of the observation", last, turn.observation.split("\n")[-1])
-    expect("step: terminated", turn.info["submitted"] or left == 0, turn.terminated)
+    expect("info['turns_left']", left, info["turns_left"])
+    if observation not in env.observation_space:
+        raise broken("step: observation", "a text of the space", brief(observation))
+    last = meta_line(left, env.rules.max_turns, info["edits"])
+    expect("step: last line of the observation", last, observation.split("\n")[-1])
+    expect("step: terminated", info["submitted"] or left == 0, terminated)
 
 
 def _check_malformed(env: EditEnv) -> None:
     env.reset(seed=_SEED)
     for action, error in list(malformed_calls(_session(env))):
-        (turn,) = _play(env, [action])
+        ((observation, reward, _, info),) = _play(env, [action])
         what = f"malformed call {brief(action)}"
-        expect(f"{what}: info['error']", error, turn.info["error"])
-        expect(f"{what}: reward", _session(env).tool_rewards["malformed"], turn.reward)
+        expect(f"{what}: info['error']", error, info["error"])
+        expect(f"{what}: reward", _session(env).tool_rewards["malformed"], reward)
         expect(f"{what}: document", _session(env).original, _session(env).text)
-        if not turn.observation.startswith(f"error ({error}): "):
-            raise broken(what, f"a reply that starts with 'error ({error}): '", turn.observation)
+        if not observation.startswith(f"error ({error}): "):
+            raise broken(what, f"a reply that starts with 'error ({error}): '", observation)
     rng = random.Random(_SEED)
     tools = [one for one in _session(env).tools if one["function"]["name"] != "submit"]
     for seed in range(_RANDOM_EPISODES):
@@ -217,31 +212,27 @@ def _check_ends(env: EditEnv) -> None:
 
 
 def _check_determinism(env: EditEnv, actions: Sequence[str]) -> None:
-    # global generators go on meanwhile
-    first, second = _trace(env, actions), _trace(env, actions)
-    for name, value in first.items():
-        expect(f"determinism: {name} after the same seed and actions", value, second[name])
-
-
-def _trace(env: EditEnv, actions: Sequence[str]) -> dict[str, Any]:
-    """Play an episode; return what must depend on neither the judge nor global generators."""
-    _play(env, actions)
-    session = _session(env)
-    # the transcript has the steps as they were before the verdict
-    steps = [step for _, step in session.state.transcript]
-    return {"prompt": session.prompt, "steps": steps, "document": session.text}
+    """Compare two episodes, during which global random generators go on."""
+    traces = []
+    for _ in range(2):
+        _play(env, actions)
+        session = _session(env)
+        # the transcript has the steps as they were before the verdict of a judge that may sample
+        steps = [step for _, step in session.state.transcript]
+        traces.append({"prompt": session.prompt, "steps": steps, "document": session.text})
+    for name, value in traces[0].items():
+        expect(f"determinism: {name} after the same seed and actions", value, traces[1][name])
 
 
 def _check_grade(env: EditEnv) -> None:
     """Check the end of an edited episode, which has been played."""
     session = _session(env)
-    info = session.info()
+    info, reward = session.info(), session.reward
     expect("info['edits'] after the action of `edit`", 1, info["edits"])
     expect("info['graded'] at the end", env.judge is not None, info["graded"])
     least, greatest = rewards.reward_bounds(env.rules.max_turns, session.weights)
-    if not least <= session.reward <= greatest:
-        raise broken("reward of an episode", f"{least} to {greatest}", str(session.reward))
-    reward = session.reward
+    if not least <= reward <= greatest:
+        raise broken("reward of an episode", f"{least} to {greatest}", str(reward))
     expect("grade after the verdict", {}, env.grade())
     expect("reward after a second call of grade", reward, session.reward)
 

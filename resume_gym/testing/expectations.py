@@ -14,7 +14,12 @@ class ContractError(AssertionError):
 def expect(contract: str, expected: object, got: object) -> None:
     """Raise a ContractError if the values differ."""
     if got != expected:
-        raise broken(contract, *_differing(repr(expected), repr(got)))
+        texts, start = (repr(expected), repr(got)), 0
+        if max(map(len, texts)) > _SHOWN:  # show the first difference
+            pairs = enumerate(zip(*texts, strict=False))
+            same = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
+            start = max(0, same - _BEFORE)
+        raise broken(contract, brief(expected, start), brief(got, start))
 
 
 def broken(contract: str, expected: str, got: str) -> ContractError:
@@ -38,21 +43,7 @@ def failure(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def brief(value: object) -> str:
-    """Format a value for a message, cut at the end if it is long."""
-    return _cut(repr(value), 0)
-
-
-def _differing(expected: str, got: str) -> tuple[str, str]:
-    """Cut two texts so that their first difference is shown."""
-    start = 0
-    if max(len(expected), len(got)) > _SHOWN:
-        pairs = enumerate(zip(expected, got, strict=False))
-        same = next((place for place, (a, b) in pairs if a != b), min(len(expected), len(got)))
-        start = max(0, same - _BEFORE)
-    return _cut(expected, start), _cut(got, start)
-
-
-def _cut(text: str, start: int) -> str:
-    end = start + _SHOWN
+def brief(value: object, start: int = 0) -> str:
+    """Format a value for a message, from a character on, cut at the end if it is long."""
+    text, end = repr(value), start + _SHOWN
     return "..." * (start > 0) + text[start:end] + "..." * (end < len(text))

@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.text import Text
 from textual import on, work
-from textual.app import App, ComposeResult, RenderResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import Screen
@@ -18,71 +18,6 @@ from resume_gym.apps.play.screens import Ending, Help
 from resume_gym.render import last_reply, visible
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "e": "bold red"}
-# narrow terminals show the page or the side
-_CSS = """
-Screen { layout: vertical; }
-#meters { height: 1; padding: 0 1; background: $panel; }
-#panes { height: 1fr; }
-#page, #given, #turn { border: round $foreground 30%; padding: 0 1; }
-#page, #given, #turn, .fields TextField, .fields .number {
-  border-title-color: $foreground; border-subtitle-color: $foreground; background: $background;
-}
-#page:focus, #given:focus, #turn:focus { border: round $primary; }
-#page { width: 2fr; }
-#side { width: 1fr; }
-#given { height: 1fr; }
-#turn { height: 1fr; }
-.-narrow #page, .-narrow #side { width: 1fr; }
-.-narrow #side, .-narrow .side #page { display: none; }
-.-narrow .side #side { display: block; }
-
-#form { height: auto; padding: 0 1; }
-#tools { height: auto; }
-#tools TabPane { padding: 0; }
-#tools.one ContentTabs { display: none; }
-.fields { height: 5; }
-.fields TextField { width: 1fr; height: 100%; border: round $foreground 30%; padding: 0 1; }
-.fields TextField:focus { border: round $primary; }
-.fields TextField.missing { border: round $error; }
-.fields .number { width: 11; height: 3; border: round $foreground 30%; }
-.fields .number:focus { border: round $primary; }
-#status { height: auto; max-height: 2; color: $text-muted; }
-#status.good { color: $text-success; }
-#status.bad { color: $text-error; }
-#buttons { height: 1; }
-Button { min-width: 1; width: auto; margin-right: 1; }
-TextArea, VerticalScroll { scrollbar-size-vertical: 1; }
-.-narrow .fields { height: 4; }
-
-ModalScreen { align: center middle; }
-.dialog { width: 90%; max-width: 96; height: auto; max-height: 100%; padding: 0 1; }
-.dialog { border: round $primary; background: $surface; border-title-color: $foreground; }
-.dialog Static { height: auto; }
-.-narrow .dialog { width: 100%; }
-.choices { height: 1; margin: 1 0; }
-"""
-
-
-class Meters(Widget):
-    """One row of meters: turns, lines, edits and reward."""
-
-    def __init__(self, episode: PlayedEpisode) -> None:
-        super().__init__(id="meters")
-        self._episode = episode
-
-    def render(self) -> RenderResult:
-        """Return the row; narrow terminals show fewer meters."""
-        session, wide = self._episode.session, self.size.width >= 100
-        state, rules = session.state, session.rules
-        row = Text(no_wrap=True, overflow="ellipsis")
-        for name, value, limit in (
-            ("turn", state.turns, rules.max_turns),
-            ("lines", state.document.lines, rules.page_lines),
-        ):
-            row.append(f"{name} {value}/{limit}  ", "bold red" if value > limit else "")
-        failed = f" ({state.failed_edits} failed)" if state.failed_edits else ""
-        row.append(f"edits {state.edits}{failed}  reward {state.reward:+.2f}", "bold")
-        return row.append(f"  {visible(session.task.task_id)}" if wide else "", "dim")
 
 
 class _GameScreen(Screen[None]):
@@ -99,7 +34,7 @@ class PlayApp(App[None]):
 
     TITLE = "Resume Gym"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
-    CSS = _CSS
+    CSS_PATH = "app.tcss"
     BINDINGS = [  # noqa: RUF012
         Binding("ctrl+s", "call", "Call", show=False, priority=True),
         Binding("ctrl+r", "plain('review')", "Review", show=False, priority=True),
@@ -124,7 +59,7 @@ class PlayApp(App[None]):
         """Yield the widgets."""
         heading, text = self.episode.sources
         session = self.episode.session
-        yield Meters(self.episode)
+        yield Static(id="meters", markup=False)
         with Horizontal(id="panes"):
             page = Page(session.rules, id="page")
             page.border_title = Text(session.noun)
@@ -144,6 +79,21 @@ class PlayApp(App[None]):
         self._show()
         self.query_one(Page).focus()
 
+    def _show_meters(self) -> None:
+        """Show turns, lines, edits and reward in one row, which ends with the task if it fits."""
+        session = self.episode.session
+        state, rules = session.state, session.rules
+        row = Text(no_wrap=True, overflow="ellipsis")
+        for name, value, limit in (
+            ("turn", state.turns, rules.max_turns),
+            ("lines", state.document.lines, rules.page_lines),
+        ):
+            row.append(f"{name} {value}/{limit}  ", "bold red" if value > limit else "")
+        failed = f" ({state.failed_edits} failed)" if state.failed_edits else ""
+        row.append(f"edits {state.edits}{failed}  reward {state.reward:+.2f}", "bold")
+        row.append(f"  {visible(session.task.task_id)}", "dim")
+        self.query_one("#meters", Static).update(row)
+
     def _show(self) -> None:
         """Update all widgets from the session."""
         session = self.episode.session
@@ -161,13 +111,9 @@ class PlayApp(App[None]):
             reply.append("Nothing yet. F1 explains how to play.", "dim")
         self.query_one("#reply", Static).update(reply)
         self.query_one(Page).show(session.text, changed_lines(diff))
-        self.query_one(Meters).refresh()
+        self._show_meters()
         self.query_one(ToolForm).disabled = session.done
         self.refresh_bindings()
-
-    @property
-    def _ended(self) -> bool:
-        return self.episode.session.done
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action is available; Textual hides the keys of all others."""
@@ -175,16 +121,17 @@ class PlayApp(App[None]):
         modal = len(self.screen_stack) > 1
         if modal and action in ("call", "plain", "undo", "pane", "ending", "help"):
             return False
-        if action == "call":
-            return not self._ended
+        session = self.episode.session
         if action == "plain":
             tool = self.episode.tools.get(str(parameters[0]))
-            return tool is not None and not tool["parameters"]["properties"] and not self._ended
-        if action == "undo":
-            return bool(self.episode.session.turns)
-        if action == "pane":
-            return self.screen.has_class("-narrow")
-        return self._ended if action == "ending" else True
+            return tool is not None and not tool["parameters"]["properties"] and not session.done
+        available = {
+            "call": not session.done,
+            "undo": session.turns > 0,
+            "pane": self.screen.has_class("-narrow"),
+            "ending": session.done,
+        }
+        return available.get(action, True)
 
     def action_call(self) -> None:
         """Call the tool on the active tab of the form."""
@@ -233,7 +180,7 @@ class PlayApp(App[None]):
     @work(exclusive=True)
     async def _ask(self) -> None:
         await self.episode.ask()
-        self.query_one(Meters).refresh()
+        self._show_meters()
         # the result screen may be closed by now
         if isinstance(self.screen, Ending) and self.screen.is_mounted:
             self.screen.show()

@@ -1,7 +1,7 @@
 """Interactive episode: a session with undo, previews of calls, and grading by a judge."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from resume_gym import document
 from resume_gym.editing import EditSession, State, Step
@@ -9,21 +9,6 @@ from resume_gym.env import EditEnv, make_edit_env
 from resume_gym.render import visible
 from resume_gym.tasks import TaskError
 from resume_gym.tools import tool_call
-
-
-class Preview(NamedTuple):
-    """Predicted outcome of a tool call.
-
-    Attributes:
-        matches: number of occurrences of the first text argument; None if the argument is empty or
-            the episode is over.
-        works: whether the call would succeed.
-        message: resulting layout, or the reason for the failure.
-    """
-
-    matches: int | None
-    works: bool
-    message: str
 
 
 class PlayedEpisode:
@@ -34,24 +19,23 @@ class PlayedEpisode:
         session: current session.
         undone: number of undone turns, which the session does not record.
         failure: error message of the last judge call; empty on success or without a call.
+        tools: function schemas of the tools, by tool name.
     """
 
     def __init__(self, env: EditEnv, session: EditSession[Any, Any]) -> None:
         self.env, self.session = env, session
         self.undone = 0
         self.failure = ""
+        self.tools: dict[str, Mapping[str, Any]] = {
+            tool["function"]["name"]: tool["function"] for tool in session.tools
+        }
         self._asked: State | None = None
         self._past: list[State] = []
 
     @property
     def asking(self) -> bool:
         """Whether a judge call for the current document is in progress."""
-        return self._asked is not None and self._asked is self.session.state
-
-    @property
-    def tools(self) -> Mapping[str, Mapping[str, Any]]:
-        """Function schemas of the tools, by tool name."""
-        return {tool["function"]["name"]: tool["function"] for tool in self.session.tools}
+        return self._asked is self.session.state
 
     @property
     def sources(self) -> tuple[str, str]:
@@ -68,10 +52,8 @@ class PlayedEpisode:
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Step:
         """Take a turn with a tool call."""
-        before = self.session.snapshot()
-        step = self.session.step(tool_call(name, **arguments))
-        self._past.append(before)
-        return step
+        self._past.append(self.session.snapshot())
+        return self.session.step(tool_call(name, **arguments))
 
     def undo(self) -> bool:
         """Undo the last turn; return whether there was one."""
@@ -90,29 +72,22 @@ class PlayedEpisode:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return the (start, end) spans of a text in the document, by the session's match rule."""
         session = self.session
-        text = document.unix_lines(text)
-        return document.find(session.text, text, session.rules.match) if text else []
+        return document.find(session.text, document.unix_lines(text), session.rules.match)
 
-    def preview(self, name: str, arguments: Mapping[str, Any]) -> Preview:
-        """Predict the outcome of a call without taking a turn."""
-        session = self.session
-        text = arguments.get(self.anchor(name))
-        if not text or session.done:
-            return Preview(None, False, "")
-        matches = len(self.spans(text))
-        if fault := self.fault(name, arguments):
-            return Preview(matches, False, fault)
-        twin = session.fork()
-        if "edit" not in twin.step(tool_call(name, **arguments)).ledger:
-            return Preview(matches, True, "shows text")
-        lines, limit = twin.state.document.lines, session.rules.page_lines
-        return Preview(matches, True, f"lines would be {lines}/{limit}")
+    def preview(self, name: str, arguments: Mapping[str, Any]) -> tuple[bool, str]:
+        """Predict a call, by all checks of a real turn, without taking the turn.
 
-    def fault(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return why a call would fail, by all checks of a real turn; empty if it would not."""
-        step = self.session.fork().step(tool_call(name, **arguments))
-        reply = step.observation.removeprefix(f"error ({step.error}): ")
-        return "" if step.error == "none" else reply.rpartition("\n")[0]  # without the turn budget
+        Returns:
+            Whether the call would succeed, and the resulting layout or the reason for the failure.
+        """
+        twin = self.session.fork()
+        step = twin.step(tool_call(name, **arguments))
+        if step.error != "none":
+            reply = step.observation.removeprefix(f"error ({step.error}): ")
+            return False, reply.rpartition("\n")[0]  # without the turn budget
+        if "edit" not in step.ledger:
+            return True, "shows text"
+        return True, f"lines would be {twin.state.document.lines}/{twin.rules.page_lines}"
 
     async def ask(self) -> None:
         """Ask the judge if a verdict is needed; store the error of a failed call in `failure`."""
@@ -153,27 +128,20 @@ class PlayedEpisode:
 
 
 def start(
-    env: str,
-    tasks: str | None = None,
-    split: str | None = None,
-    judge: str | None = None,
-    task_id: str | None = None,
-    seed: int | None = None,
+    env: str, task_id: str | None = None, seed: int | None = None, **options: Any
 ) -> PlayedEpisode:
     """Create an environment and start an episode.
 
     Args:
         env: ID of an editing environment, or module:ID.
-        tasks: task source; None for the environment's default.
-        split: task split; None for both.
-        judge: spec as for `make_judge`; None for the environment's default.
         task_id: task to play; None for a random one.
         seed: seed of the random choice, as in `reset(seed=...)`.
+        options: arguments of the environment, as of `make_edit_env`; all splits by default.
 
     Raises:
         TaskError: the environment, task source, task or judge does not exist.
     """
-    made = make_edit_env(env, tasks=tasks, split=split, judge=judge)
+    made = make_edit_env(env, **{"split": None, **options})
     try:
         made.reset(seed=seed, options={"task_id": task_id})
     except ValueError as problem:

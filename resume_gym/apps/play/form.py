@@ -27,27 +27,25 @@ class TextField(TextArea):
 
 
 class Fields(Horizontal):
-    """Input widgets for the arguments of one tool."""
+    """Input widgets for the arguments of one tool: text areas, then number inputs."""
 
     def __init__(self, function: Mapping[str, Any]) -> None:
         super().__init__(classes="fields")
-        parameters = function["parameters"]
-        self._required: list[str] = parameters["required"]
+        self._required: list[str] = function["parameters"]["required"]
         self._defaults: dict[str, int] = {}
         self.areas: dict[str, TextField] = {}
         self.inputs: dict[str, Input] = {}
-        for name, kind in parameters["properties"].items():
-            title = Text(visible(name))
+        for name, kind in function["parameters"]["properties"].items():
+            widget: TextField | Input
             if kind["type"] == "integer":
                 default = str(kind.get("default", ""))
-                self.inputs[name] = number = Input(default, type="integer", classes="number")
-                number.border_title = title
+                self.inputs[name] = widget = Input(default, type="integer", classes="number")
                 if name not in self._required and "default" in kind:
                     self._defaults[name] = kind["default"]
             else:
-                self.areas[name] = area = TextField(highlight_cursor_line=False)
-                area.placeholder = Content(visible(kind.get("description", "")))
-                area.border_title = title
+                self.areas[name] = widget = TextField(highlight_cursor_line=False)
+                widget.placeholder = Content(visible(kind.get("description", "")))
+            widget.border_title = Text(visible(name))
 
     def compose(self) -> ComposeResult:
         """Yield the text areas, then the number inputs, each in schema order."""
@@ -56,15 +54,13 @@ class Fields(Horizontal):
 
     def arguments(self) -> dict[str, Any]:
         """Return the entered values, without optional arguments left at their defaults."""
-        arguments: dict[str, Any] = {}
-        for name, area in self.areas.items():
-            if area.text or name in self._required:
-                arguments[name] = area.text
-        for name, number in self.inputs.items():
-            value = _integer(number.value)
-            if name in self._required or value not in (None, self._defaults.get(name)):
-                arguments[name] = value
-        return arguments
+        texts = {name: area.text for name, area in self.areas.items()}
+        numbers = {name: _integer(number.value) for name, number in self.inputs.items()}
+        return {
+            name: value
+            for name, value in {**texts, **numbers}.items()
+            if name in self._required or value not in ("", None, self._defaults.get(name))
+        }
 
     def clear(self) -> None:
         """Reset all fields to their defaults."""
@@ -101,7 +97,6 @@ class ToolForm(Vertical):
     def __init__(self, episode: PlayedEpisode) -> None:
         super().__init__(id="form")
         self._episode = episode
-        self._names = list(episode.tools)
         self._fields = {
             name: Fields(function)
             for name, function in episode.tools.items()
@@ -109,24 +104,23 @@ class ToolForm(Vertical):
         }
         self._message = ("", False)
         self._status = Static("", id="status", markup=False)
-        self._call = Button("", variant="primary", compact=True, id="call")
+        self._call = Button("", variant="primary", compact=True, id="call", action="app.call")
 
     def compose(self) -> ComposeResult:
         """Yield a tab for each tool with arguments and a button for each without."""
         # IDs hold positions, since tool names may be invalid as widget IDs
         if self._fields:
             with TabbedContent(id="tools", classes="one" if len(self._fields) == 1 else ""):
-                for name, fields in self._fields.items():
-                    with TabPane(Content(visible(name)), id=f"tool-{self._names.index(name)}"):
+                for number, (name, fields) in enumerate(self._fields.items()):
+                    with TabPane(Content(visible(name)), id=f"tool-{number}"):
                         yield fields
         yield self._status
         with Horizontal(id="buttons"):
             if self._fields:
                 yield self._call
-            for number, name in enumerate(self._names):
-                if name not in self._fields:
-                    label = Content(f"{visible(name)}{_KEYS.get(name, '')}")
-                    yield Button(label, compact=True, id=f"plain-{number}")
+            for name in [name for name in self._episode.tools if name not in self._fields]:
+                label = Content(f"{visible(name)}{_KEYS.get(name, '')}")
+                yield Button(label, compact=True, action=f"app.plain({name!r})")
             yield Button("undo ^b", compact=True, id="undo", action="app.undo")
 
     def on_mount(self) -> None:
@@ -140,9 +134,7 @@ class ToolForm(Vertical):
             return ""
         # no tab is active until Textual has mounted them
         active = self.query_one("#tools", TabbedContent).active
-        return (
-            self._names[int(active.removeprefix("tool-"))] if active else next(iter(self._fields))
-        )
+        return list(self._fields)[int(active.removeprefix("tool-") or 0)]
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -164,10 +156,11 @@ class ToolForm(Vertical):
         """Request a call of the active tool, unless it would fail."""
         if not self.tool or self.disabled:
             return
-        if fault := self._episode.fault(self.tool, self.arguments):
-            self.tell(f"not called, no turn is used: {fault}", bad=True)
-        else:
+        works, told = self._episode.preview(self.tool, self.arguments)
+        if works:
             self.post_message(self.Called(self.tool, self.arguments))
+        else:
+            self.tell(f"not called, no turn is used: {told}", bad=True)
 
     def clear(self) -> None:
         """Reset the fields of all tools."""
@@ -190,38 +183,26 @@ class ToolForm(Vertical):
     def _changed(self) -> None:
         if not self.tool:
             return
-        name = self.tool
+        name, arguments = self.tool, self.arguments
         self._call.label = Content(f"{visible(name)} ^s")
         anchor = self._episode.anchor(name)
-        text = self.arguments.get(anchor, "")
+        text = arguments.get(anchor, "")
         self.post_message(self.Sought(text))
-        preview = self._episode.preview(name, self.arguments)
+        idle = not text or self._episode.session.done
         area = self._fields[name].areas.get(anchor)
         if area is not None:
-            count = "" if preview.matches is None else f"occurs {_times(preview.matches)}"
-            area.border_subtitle = Text(count)
-            area.set_class(preview.matches == 0, "missing")
-        if preview.matches is None:
-            # nothing typed yet: keep the last message, or describe the tool
-            function = self._episode.tools[name]
-            self._say(*self._message if self._message[0] else (function["description"], None))
+            count = len(self._episode.spans(text))
+            times = {0: "nowhere", 1: "once"}.get(count, f"{count} times")
+            area.border_subtitle = Text("" if idle else f"occurs {times}")
+            area.set_class(not idle and not count, "missing")
+        if idle:  # keep the last message, or describe the tool
+            description = self._episode.tools[name]["description"]
+            self._say(*self._message if self._message[0] else (description, None))
             return
         self._message = ("", False)
-        verb = "works" if preview.works else "fails"
-        self._say(f"this {verb}: {preview.message}", not preview.works)
-
-    @on(Button.Pressed)
-    def _pressed(self, event: Button.Pressed) -> None:
-        pressed = event.button.id or ""
-        if pressed == "call":
-            self.call()
-        elif pressed.startswith("plain-"):
-            self.post_message(self.Called(self._names[int(pressed.removeprefix("plain-"))], {}))
+        works, told = self._episode.preview(name, arguments)
+        self._say(f"this {'works' if works else 'fails'}: {told}", not works)
 
     @on(Input.Submitted)
     def _entered(self) -> None:
         self.call()
-
-
-def _times(count: int) -> str:
-    return "nowhere" if count == 0 else "once" if count == 1 else f"{count} times"

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from resume_gym.apps.plot import bars, training
-from resume_gym.apps.plot.reading import Run, Summaries, open_results, read_evaluations, read_run
+from resume_gym.apps.plot.reading import Run, Summaries, read_evaluations, read_run
 from resume_gym.apps.plot.runs import draw_runs
 from resume_gym.apps.plot.style import FORMATS, save, styled
+from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.tasks import TaskError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def plot(
     """
     # two spellings of one folder count once
     paths = list({path.resolve(): path for path in paths}.values())
-    opened = [open_results(path) for path in paths]
+    opened = [FolderContents(path) for path in paths]
     runs = [one for one in opened if one.is_run]
     results = [one for one in opened if not one.is_run]
     if out is None and len(results) > 1:

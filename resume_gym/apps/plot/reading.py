@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resume_gym.apps.viewer.data import FolderContents, is_results
+from resume_gym.apps.viewer.data import FolderContents
 from resume_gym.json_lines import check_figures, is_finite
 from resume_gym.tasks import TaskError
 
@@ -60,20 +60,6 @@ class Evaluation:
     summaries: Summaries
     note: str
     damage: Sequence[str] = ()
-
-
-def open_results(path: Path) -> FolderContents:
-    """Open the folder of a run or an evaluation.
-
-    Raises:
-        TaskError: the folder holds neither, or does not exist; or its settings are invalid.
-    """
-    if not is_results(path):
-        problem = "there is no such folder"
-        if path.is_dir():
-            problem = "it has neither metrics.jsonl nor episodes.jsonl"
-        raise TaskError(f"{path}: expected the folder of a run or an evaluation; {problem}")
-    return FolderContents(path)
 
 
 def read_run(contents: FolderContents) -> Run:

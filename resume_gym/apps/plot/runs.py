@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from resume_gym.apps.plot.reading import Run
-from resume_gym.apps.plot.style import COLOURS, caption, new_figure, number_steps
+from resume_gym.apps.plot.style import COLOURS, caption, step_panels
 from resume_gym.apps.plot.training import points, smooth, span
 
 if TYPE_CHECKING:
@@ -77,38 +77,20 @@ def grouped(runs: Sequence[Run]) -> list[RunGroup]:
     return groups
 
 
-def mean_curve(curves: Sequence[Curve]) -> dict[int, tuple[float, float]]:
-    """Return the mean over runs and its standard error, 0 for one run, at steps that all have."""
-    steps = sorted(set(curves[0]).intersection(*curves[1:]))
-    columns = {step: [curve[step] for curve in curves] for step in steps}
-    root = sqrt(len(curves))
-    return {
-        step: (fmean(values), stdev(values) / root if len(values) > 1 else 0.0)
-        for step, values in columns.items()
-    }
-
-
 def draw_runs(runs: Sequence[Run]) -> "Figure | None":
     """Draw runs into common panels, with a legend in the last; None if they have no metrics."""
     groups = grouped(runs)
     drawn = [panel for panel in _PANELS if any(_curve(run, panel) for run in runs)]
     if not drawn:
         return None
-    rows = -(-(len(drawn) + 1) // 3)
     count = f"{len(runs)} runs" + (f" in {len(groups)} groups" if len(groups) > 1 else "")
-    figure = new_figure(0.7 + 2.1 * rows, count)
-    for index, panel in enumerate(drawn, 1):
-        axes = figure.add_subplot(rows, 3, index)
-        axes.set_title(panel.title)
-        axes.grid(axis="y")
+    figure, panels = step_panels(count, [panel.title for panel in drawn], 3, legend=True)
+    for axes, panel in zip(panels, drawn, strict=False):
         axes.margins(y=0.1)
-        number_steps(axes.xaxis)
-        if index > len(drawn) - 3:
-            axes.set_xlabel("step")
         for number, group in enumerate(groups):
             curves = [curve for run in group.runs if (curve := _curve(run, panel))]
             _draw(axes, curves, number, "o" if panel.held_out else "")
-    _legend(figure.add_subplot(rows, 3, len(drawn) + 1), groups)
+    _legend(panels[-1], groups)
     widths = sorted({span(len(run.metrics)) for run in runs})
     caption(
         figure,
@@ -126,22 +108,23 @@ def _curve(run: Run, panel: _Panel) -> Curve:
 
 
 def _draw(axes: "Axes", curves: Sequence[Curve], number: int, marker: str) -> None:
-    """Draw the runs of a group, their mean and its error."""
+    """Draw the runs of a group, and their mean with its error at the steps that all have."""
     if not curves:
         return
     colour, dashes = _look(number)
-    for curve in curves if len(curves) > 1 else ():
-        axes.plot(list(curve), list(curve.values()), color=colour, alpha=0.4, linewidth=0.7)
-    means = mean_curve(curves)
-    dot = marker or ("o" if len(means) == 1 else "")
-    middle, errors = ([pair[i] for pair in means.values()] for i in (0, 1))
-    axes.plot(list(means), middle, color=colour, linestyle=dashes, marker=dot, markersize=3)
+    steps = sorted(set(curves[0]).intersection(*curves[1:]))
+    columns = [[curve[step] for curve in curves] for step in steps]
+    middle = [fmean(values) for values in columns]
     if len(curves) > 1:
+        for curve in curves:
+            axes.plot(list(curve), list(curve.values()), color=colour, alpha=0.4, linewidth=0.7)
+        errors = [stdev(values) / sqrt(len(values)) for values in columns]
         low, high = (
-            [mean + sign * error for mean, error in zip(middle, errors, strict=True)]
-            for sign in (-1, 1)
+            [m + sign * e for m, e in zip(middle, errors, strict=True)] for sign in (-1, 1)
         )
-        axes.fill_between(list(means), low, high, color=colour, alpha=0.18, lw=0)
+        axes.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
+    dot = marker or ("o" if len(steps) == 1 else "")
+    axes.plot(steps, middle, color=colour, linestyle=dashes, marker=dot, markersize=3)
 
 
 def _look(number: int) -> tuple[str, Literal["-", "--", ":"]]:

@@ -4,58 +4,26 @@ The width of 8.3 inches stands for the 830 pixels of a README, where 8 points be
 """
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from resume_gym.atomic_write import replacing
 from resume_gym.user_errors import missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#555555",
-)
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#555555")
 """Colour-blind safe palette of Okabe and Ito, and a grey."""
-COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY)
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = COLOURS
 FORMATS = ("png", "svg")
 
 WIDTH = 8.3
 """Width of every figure, in inches."""
 _RESOLUTION = 200  # dots per inch; twice the resolution of a README
-_RC: dict[str, Any] = {
-    "font.size": 8,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "figure.titlesize": 11,
-    "figure.titleweight": "bold",
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "lines.linewidth": 1.6,
-    "figure.constrained_layout.h_pad": 0.07,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "resume-gym",  # element IDs are random without a salt
-}
 _NAME = 60  # maximum number of characters of a displayed name
 # without dates and versions, output is reproducible
 _METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
@@ -72,7 +40,7 @@ def styled() -> Iterator[None]:
         import matplotlib.style
     except ModuleNotFoundError:
         raise missing("drawing needs", "matplotlib", "plot") from None
-    with matplotlib.style.context(["default", _RC]):
+    with matplotlib.style.context(["default", Path(__file__).with_name("figures.mplstyle")]):
         yield
 
 
@@ -99,11 +67,23 @@ def caption(figure: "Figure", text: str) -> None:
     figure.supxlabel(lines, x=0.01, ha="left", fontsize=7.5, color=GREY, parse_math=False)
 
 
-def number_steps(axis: "Axis") -> None:
-    """Label an axis of training steps with a few integers."""
+def step_panels(
+    title: str, names: Sequence[str], columns: int, legend: bool = False
+) -> "tuple[Figure, list[Axes]]":
+    """Return a figure with a panel over training steps for each name, and perhaps a last one."""
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+    count = len(names) + legend
+    rows = -(-count // columns)
+    figure = new_figure(0.7 + 2.1 * rows, title)
+    panels = [figure.add_subplot(rows, columns, number) for number in range(1, count + 1)]
+    for number, (axes, name) in enumerate(zip(panels, names, strict=False)):
+        axes.set_title(name)
+        axes.grid(axis="y")
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+        if number >= len(names) - columns:
+            axes.set_xlabel("step")
+    return figure, panels
 
 
 def legend_above(figure: "Figure", axes: "Axes") -> None:

@@ -23,9 +23,8 @@ from resume_gym.apps.plot.style import (
     RED,
     SKY,
     caption,
-    new_figure,
-    number_steps,
     save,
+    step_panels,
     styled,
 )
 
@@ -41,87 +40,78 @@ _HELD_OUT = "Black: held-out tasks, with two standard errors over the tasks."
 _FLOOR = "Dashed: floor, an agent that improves nothing."
 
 
-class Curve(NamedTuple):
-    """Curve of a metric, with label, colour and scale factor."""
-
-    metric: str
-    label: str
-    colour: str
-    scale: float = 1.0
-
-
 class Panel(NamedTuple):
-    """Panel with title, curves, number format, limits of the y axis and log scale.
+    """Panel with title, curves, number format, limits of the y axis, scale factor and log scale.
 
-    Without `lines`, the panel has one curve per field of the verdicts. A log scale needs `low`, the
-    noise that is not worth a look: smaller values are drawn there.
+    `curves` holds label and colour by metric. If empty, the panel has one curve per field of the
+    verdicts. A log scale needs `low`, the noise that is not worth a look: smaller values are drawn
+    there.
     """
 
     title: str
-    lines: tuple[Curve, ...]
+    curves: Mapping[str, tuple[str, str]]
     form: str = "{:z.2f}"
     low: float | None = None
     high: float | None = None
+    scale: float = 1.0
     log: bool = False
 
 
 OVERVIEW = (
-    Panel("Reward, ± sd of episodes", (Curve("reward", "", BLUE),)),
-    Panel("Score, 0 to 100", (Curve("score", "", BLUE),), "{:.1f}", 0, 100),
+    Panel("Reward, ± sd of episodes", {"reward": ("", BLUE)}),
+    Panel("Score, 0 to 100", {"score": ("", BLUE)}, "{:.1f}", 0, 100),
     Panel(
         "The reward's parts",
-        (
-            Curve("tool_syntax", "tools", BLUE),
-            Curve("content", "content", GREEN),
-            Curve("layout", "layout", ORANGE),
-        ),
+        {
+            "tool_syntax": ("tools", BLUE),
+            "content": ("content", GREEN),
+            "layout": ("layout", ORANGE),
+        },
     ),
-    Panel("Judge, -1 to +1", (), ""),
+    Panel("Judge, -1 to +1", {}, ""),
     Panel(
-        "Edits an episode",
-        (Curve("edits", "good", GREEN), Curve("failed_edits", "failed", RED)),
-        "{:.1f}",
-        0,
+        "Edits an episode", {"edits": ("good", GREEN), "failed_edits": ("failed", RED)}, "{:.1f}", 0
     ),
     Panel(
         "Shares, in %",
-        (
-            Curve("submit_rate", "submitted", BLUE, 100),
-            Curve("skipped_judgements", "not judged", PURPLE, 100),
-            Curve("failed_share", "edits failed", RED, 100),
-        ),
+        {
+            "submit_rate": ("submitted", BLUE),
+            "skipped_judgements": ("not judged", PURPLE),
+            "failed_share": ("edits failed", RED),
+        },
         "{:.0f}",
         0,
         100,
+        scale=100,
     ),
     Panel(
         "Turns and calls an episode",
-        (
-            Curve("turns", "turns", GREY),
-            Curve("edit_calls", "edit calls", GREEN),
-            Curve("other_calls", "others", SKY),
-            Curve("malformed", "no call", PURPLE),
-        ),
+        {
+            "turns": ("turns", GREY),
+            "edit_calls": ("edit calls", GREEN),
+            "other_calls": ("others", SKY),
+            "malformed": ("no call", PURPLE),
+        },
         "{:.1f}",
         0,
     ),
-    Panel("Lines of the final document", (Curve("lines", "", ORANGE),), "{:.1f}"),
-    Panel("Fits the page, in %", (Curve("layout_pass", "", ORANGE, 100),), "{:.0f}", 0, 100),
+    Panel("Lines of the final document", {"lines": ("", ORANGE)}, "{:.1f}"),
+    Panel("Fits the page, in %", {"layout_pass": ("", ORANGE)}, "{:.0f}", 0, 100, scale=100),
 )
 """Panels on the behaviour and the reward of the agent."""
 TRAINER = (
-    Panel("Entropy, nats a token", (Curve("entropy", "", PURPLE),), "{:.3f}", 0),
-    Panel("Gradient norm", (Curve("gradient_norm", "", GREY),), "{:.2f}", 0),
-    Panel("Loss", (Curve("loss", "", BLUE),), "{:z.3f}"),
-    Panel("Sampler-trainer gap", (Curve("gap", "", RED),), "{:.0e}", 1e-6, 1, log=True),
-    Panel("Ratio to the sampler, sd", (Curve("ratio_std", "", ORANGE),), "{:.0e}", 1e-6, 1, True),
+    Panel("Entropy, nats a token", {"entropy": ("", PURPLE)}, "{:.3f}", 0),
+    Panel("Gradient norm", {"gradient_norm": ("", GREY)}, "{:.2f}", 0),
+    Panel("Loss", {"loss": ("", BLUE)}, "{:z.3f}"),
+    Panel("Sampler-trainer gap", {"gap": ("", RED)}, "{:.0e}", 1e-6, 1, log=True),
+    Panel("Ratio to the sampler, sd", {"ratio_std": ("", ORANGE)}, "{:.0e}", 1e-6, 1, log=True),
     Panel(
         "Seconds of a step",
-        (
-            Curve("seconds_rollout", "play", BLUE),
-            Curve("seconds_train", "train", ORANGE),
-            Curve("seconds_publish", "publish", GREEN),
-        ),
+        {
+            "seconds_rollout": ("play", BLUE),
+            "seconds_train": ("train", ORANGE),
+            "seconds_publish": ("publish", GREEN),
+        },
         "{:.1f}",
         0,
     ),
@@ -170,38 +160,30 @@ def draw_panels(
     """Draw the panels that have metrics, three per row; return None if there are none."""
     # recorded metrics take precedence over derived ones
     rows = [{**_derived(row), **row} for row in metrics]
-    drawn = [(panel, lines) for panel in panels if (lines := _lines(panel, rows))]
+    drawn = [(panel, curves) for panel in panels if (curves := _curves(panel, rows))]
     if not drawn:
         return None
-    columns = min(3, len(drawn))
-    height = -(-len(drawn) // columns)
-    figure = new_figure(0.7 + 2.1 * height, title)
+    names = [panel.title for panel, _ in drawn]
+    figure, every = step_panels(title, names, min(3, len(drawn)))
     tested = False
-    for index, (panel, lines) in enumerate(drawn, 1):
-        axes = figure.add_subplot(height, columns, index)
-        if len(lines) == 1:
-            tested |= _draw_held_out(axes, held_out, lines[0].metric)
-        if floor and lines[0].metric in ("reward", "score"):
-            axes.axhline(floor[lines[0].metric], color="black", linestyle="--", linewidth=0.9)
-        _draw(axes, panel, lines, rows)
-        if index > columns * (height - 1):
-            axes.set_xlabel("step")
+    for axes, (panel, curves) in zip(every, drawn, strict=True):
+        first = next(iter(curves))
+        evaluated = [row for row in held_out if first in row and len(curves) == 1]
+        if evaluated:
+            tested = True
+            errors = [row.get("errors", {}).get(first, math.nan) for row in evaluated]
+            axes.errorbar(
+                [row["step"] for row in evaluated], [row[first] for row in evaluated], errors,
+                fmt="o", markersize=3, color="black", elinewidth=0.9, capsize=2, zorder=4,
+                clip_on=False,
+            )  # fmt: skip
+        if floor and first in ("reward", "score"):
+            axes.axhline(floor[first], color="black", linestyle="--", linewidth=0.9)
+        _draw(axes, panel, curves, rows)
     notes = [f"Strong: mean over {span(len(rows))} steps. Faint: single steps."]
     notes += [_HELD_OUT] * tested + [_FLOOR] * bool(floor)
     caption(figure, " ".join(notes))
     return figure
-
-
-def _draw_held_out(axes: "Axes", evaluations: Evaluations, metric: str) -> bool:
-    """Draw a metric of evaluations, with errors where known; return whether there is any."""
-    rows = [row for row in evaluations if metric in row]
-    errors = [row.get("errors", {}).get(metric, math.nan) for row in rows]
-    if rows:
-        axes.errorbar(
-            [row["step"] for row in rows], [row[metric] for row in rows], errors, fmt="o",
-            markersize=3, color="black", elinewidth=0.9, capsize=2, zorder=4, clip_on=False,
-        )  # fmt: skip
-    return bool(rows)
 
 
 def _derived(row: Metrics) -> dict[str, float]:
@@ -215,16 +197,15 @@ def _derived(row: Metrics) -> dict[str, float]:
     return derived
 
 
-def _lines(panel: Panel, rows: Sequence[Metrics]) -> list[Curve]:
-    lines = panel.lines
-    if not lines:  # a curve for each field of the domain's verdicts
+def _curves(panel: Panel, rows: Sequence[Metrics]) -> dict[str, tuple[str, str]]:
+    """Return label and colour of the curves of a panel that have metrics, by metric."""
+    curves = panel.curves
+    if not curves:  # a curve for each field of the domain's verdicts
         names = dict.fromkeys(name for row in rows for name in row if name.startswith("verdict_"))
         colours = cycle((RED, *(colour for colour in COLOURS if colour != RED)))
-        lines = tuple(
-            Curve(name, name.removeprefix("verdict_").replace("_", " "), colour)
-            for name, colour in zip(names, colours, strict=False)
-        )
-    return [line for line in lines if points(rows, line.metric)]
+        labels = (name.removeprefix("verdict_").replace("_", " ") for name in names)
+        curves = dict(zip(names, zip(labels, colours, strict=False), strict=True))
+    return {name: look for name, look in curves.items() if points(rows, name)}
 
 
 def smooth(values: Sequence[float]) -> list[float]:
@@ -244,26 +225,25 @@ def points(rows: Sequence[Metrics], metric: str) -> list[tuple[int, float]]:
     return [(int(row["step"]), row[metric]) for row in rows if metric in row]
 
 
-def _draw(axes: "Axes", panel: Panel, lines: Sequence[Curve], rows: Sequence[Metrics]) -> None:
-    axes.set_title(panel.title)
-    axes.grid(axis="y")
-    number_steps(axes.xaxis)
+def _draw(
+    axes: "Axes", panel: Panel, curves: Mapping[str, tuple[str, str]], rows: Sequence[Metrics]
+) -> None:
     if panel.log:
         axes.set_yscale("log")
     labels = {}  # with the last values
-    for line in lines:
-        if line.metric == "reward":
-            _band(axes, rows, line.colour)
-        steps, raw = zip(*points(rows, line.metric), strict=True)
-        least = panel.low if panel.log and panel.low else -math.inf
-        values = [max(least, value * line.scale) for value in raw]
+    least = panel.low if panel.log and panel.low else -math.inf
+    for metric, (label, colour) in curves.items():
+        if metric == "reward":
+            _band(axes, rows, colour)
+        steps, raw = zip(*points(rows, metric), strict=True)
+        values = [max(least, value * panel.scale) for value in raw]
         curve = smooth(values)
         dot = "o" if len(values) == 1 else ""  # a line of one point is invisible
-        axes.plot(steps, values, color=line.colour, alpha=0.35, linewidth=0.8, clip_on=False)
-        (drawn,) = axes.plot(steps, curve, color=line.colour, marker=dot, clip_on=False)
+        axes.plot(steps, values, color=colour, alpha=0.35, linewidth=0.8, clip_on=False)
+        (drawn,) = axes.plot(steps, curve, color=colour, marker=dot, clip_on=False)
         end = curve[-1]
         bound = "≤ " if end == least else ""
-        labels[drawn] = f"{line.label} {bound}{panel.form.format(end)}".strip()
+        labels[drawn] = f"{label} {bound}{panel.form.format(end)}".strip()
     axes.set_ylim(panel.low, panel.high)
     axes.legend(
         labels, labels.values(), loc="upper left", bbox_to_anchor=(1, 1), borderaxespad=0,

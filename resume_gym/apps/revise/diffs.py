@@ -1,12 +1,25 @@
-"""Differences between two versions of a resume, line by line."""
+"""Differences between two versions of a resume, line by line, and hunks of them to choose from."""
 
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 _ALIKE = 0.25  # least share of common words of two versions of a line
 _REWORDED = 0.4  # the same for a line that also moved
 _MOST = 250_000  # pairs of lines to compare in one changed passage
+
+
+class Span(NamedTuple):
+    """Lines [start, stop) of the original and the lines that replace them; either may be empty."""
+
+    start: int
+    stop: int
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+Hunk = tuple[Span, ...]
 
 
 def unified(before: str, after: str, context: int) -> str:
@@ -29,6 +42,41 @@ def merge_moves(rows: Sequence[str]) -> list[str]:
     return merged
 
 
+def find_hunks(original: str, revised: str) -> list[Hunk]:
+    """Return the hunks between two texts, in the order of their first lines.
+
+    A hunk is a line with its new version, or a passage of adjacent lines without such. A line that
+    moved, reworded or not, is one hunk with the place that it left.
+    """
+    old, new = original.split("\n"), revised.split("\n")
+    hunks: list[Hunk] = []
+    for i, stop, j, end in changed_spans(old, new):
+        span = Span(i, stop, tuple(old[i:stop]), tuple(new[j:end]))
+        moved = [hunk for hunk in hunks if _linked(hunk, span)]
+        hunks = [hunk for hunk in hunks if hunk not in moved]
+        hunks.append((*(one for hunk in moved for one in hunk), span))
+    return sorted(hunks)
+
+
+def apply_hunks(original: str, hunks: Sequence[Hunk]) -> str:
+    """Return the original with these hunks of it applied; the other lines stay."""
+    lines = original.split("\n")
+    for span in sorted((span for hunk in hunks for span in hunk), reverse=True):
+        lines[span.start : span.stop] = span.new
+    return "\n".join(lines)
+
+
+def _linked(hunk: Hunk, span: Span) -> bool:
+    """Return whether a line that one place lost is added at the other, perhaps reworded."""
+    for one in hunk:
+        if any(line.strip() for line in {*one.old} & {*span.new} | {*one.new} & {*span.old}):
+            return True
+        paired = _versions(one.old, one.new) or _versions(span.old, span.new)
+        if not paired and (_reworded(one.old, span.new) or _reworded(span.old, one.new)):
+            return True
+    return False
+
+
 def changed_spans(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
     """Yield the changed passages as old lines [i, stop) and new lines [j, end), in order.
 
@@ -48,17 +96,12 @@ def changed_spans(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int,
             yield first, stop, second, end
 
 
-def reworded(old: Sequence[str], new: Sequence[str]) -> bool:
+def _reworded(old: Sequence[str], new: Sequence[str]) -> bool:
     """Return whether a new line rewords an old line from another place."""
     if len(old) * len(new) > _MOST:
         return False
     left, right = ([{*re.findall(r"\w+", one.lower())} for one in lines] for lines in (old, new))
     return any(len(a & b) > _REWORDED * len(a | b) for a in left for b in right)
-
-
-def has_versions(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Return whether one of the new lines is a version of an old one in its place."""
-    return bool(_versions(old, new))
 
 
 def _versions(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:

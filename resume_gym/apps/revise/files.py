@@ -6,13 +6,14 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from resume_gym.apps.revise.word_file import open_word, revise_word
+from resume_gym.atomic_write import check_new_file
 from resume_gym.corpus.document_error import DocumentError
-from resume_gym.corpus.documents import read_document
+from resume_gym.corpus.documents import ReadFile, read_document
 from resume_gym.tasks import TaskError
 
 _TEXTS = ("Markdown", "plain text")
@@ -26,31 +27,15 @@ _END = re.compile(r"(\r\n|\r|\n)")
 
 
 @dataclass(frozen=True)
-class Source:
-    """User document.
+class Source(ReadFile):
+    """User document, whose `text` may be plain text as it is, and the path of its file."""
 
-    Attributes:
-        path: path of the file.
-        text: Markdown, or plain text as it is, with line feeds and one final newline.
-        kind: format, a value of `corpus.documents.FORMATS`.
-        notes: losses in the conversion from another format.
-        raw: bytes of a file whose format is kept (text, Word); empty for another format.
-        contacts: contact data that the format labels; see `corpus.documents.ReadFile`.
-        blocks: which lines of a text file are which of `text`; see `corpus.documents.ReadFile`.
-    """
-
-    path: Path
-    text: str
-    kind: str
-    notes: tuple[str, ...]
-    raw: bytes
-    contacts: tuple[tuple[str, str], ...] = ()
-    blocks: tuple[tuple[int, int], ...] = ()
+    path: Path = Path()
 
     @property
     def suffix(self) -> str:
         """Extension of the revision: that of the file if its format is kept, else `.md`."""
-        return self.path.suffix if self.raw else ".md"
+        return self.path.suffix if self.kind in (*_TEXTS, "Word") else ".md"
 
     def written(self, revised: str, out: Path) -> tuple[bytes, list[str]]:
         """Return the content of the file `out` for a revision of `text`, and notes on losses.
@@ -126,10 +111,7 @@ def read_source(path: Path) -> Source:
         document = read_document(path, outline=False)
     except DocumentError as problem:
         raise TaskError(f"{path}: {problem}") from None
-    raw = document.raw if document.kind in (*_TEXTS, "Word") else b""
-    return Source(
-        path, document.text, document.kind, document.notes, raw, document.contacts, document.blocks
-    )
+    return Source(**asdict(document), path=path)
 
 
 def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: bool) -> None:
@@ -146,10 +128,7 @@ def check_places(places: Mapping[str, Path], sources: Sequence[Path], *, force: 
     """
     taken = list(sources)
     for option, path in places.items():
-        if not path.parent.is_dir():
-            raise TaskError(f"{option}: there is no folder {str(path.parent)!r}")
-        if path.is_dir():
-            raise TaskError(f"{option}: expected a file, {str(path)!r} is a folder")
+        check_new_file(option, path)
         if any(_same(path, other) for other in taken):
             reason = "is one of the files that are read or written; name another"
             raise TaskError(f"{option}: {str(path)!r} {reason}")

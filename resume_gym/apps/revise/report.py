@@ -21,6 +21,13 @@ true: only what your original says. A flagged claim may be true of you, and one 
 may be false: read all changes. "The evidence" would be other documents about you; here are none."""
 LONG_THOUGHT = 2000
 _GRADES = {-1: "worse", 0: "as before", 1: "better"}
+_SUPPORT = {-1: "objects", 1: "no objection"}
+_OVERALL = {
+    -1: "would rather have your original",
+    0: "sees no difference that matters",
+    1: "would rather have the revision",
+}
+_LABELS = {"jd_alignment": "fit to the job", "preference": "the whole", "hallucination": "support"}
 _MARKUP = re.compile(r"([\\`*_\[\]<&|~])")
 _BLOCK = re.compile(r"^[^\S\n]*([#>=+-])", re.MULTILINE)
 
@@ -62,20 +69,12 @@ def outcome(revision: Revision) -> dict[str, str]:
         "handed in": "yes" if session.state.submitted else "no: it ran out of turns",
         "page": f"{lines} of {limit} lines: {fits}",
         "lines with new claims that lack support": str(len(revision.flagged)),
-        "judge": f"{revision.judge}: " + (_overall(verdict.preference) if verdict else "none"),
+        "judge": f"{revision.judge}: " + (_OVERALL[verdict.preference] if verdict else "none"),
     }
     if revision.whole:
         share = f", score {session.score:.0f} of 100" if verdict else " without a verdict"
         results["training reward"] = f"{session.reward:+.2f}{share}: of the agent, not your resume"
     return results | ({"taken by you": revision.choice} if revision.choice else {})
-
-
-def _overall(preference: int) -> str:
-    return {
-        -1: "would rather have your original",
-        0: "sees no difference that matters",
-        1: "would rather have the revision",
-    }[preference]
 
 
 def _warnings(revision: Revision) -> Iterator[str]:
@@ -129,12 +128,7 @@ def by_rule(change: AppliedEdit) -> str:
 
 def label(field: str) -> str:
     """Return the display name of a verdict field."""
-    labels = {
-        "jd_alignment": "fit to the job",
-        "preference": "the whole",
-        "hallucination": "support",
-    }
-    return labels.get(field, field.replace("_", " "))
+    return _LABELS.get(field, field.replace("_", " "))
 
 
 def _claims(flagged: Mapping[str, Sequence[FlaggedClaim]]) -> Iterator[str]:
@@ -143,9 +137,7 @@ def _claims(flagged: Mapping[str, Sequence[FlaggedClaim]]) -> Iterator[str]:
         rows = []
         for line, claims in flagged.items():
             rows.append(f"- {_text(line)}")
-            rows += [
-                f"  - {claim.kind}, edit {claim.edit}: {_text(claim.reason)}" for claim in claims
-            ]
+            rows += (f"  - {one.kind}, edit {one.edit}: {_text(one.reason)}" for one in claims)
         yield "\n".join(rows)
     else:
         yield "No claim without support was found."
@@ -171,9 +163,6 @@ def _verdict(revision: Revision) -> Iterator[str]:
             f"Reward {session.reward:+.2f}, by which agents are trained; it grades the agent's "
             f"episode, not your resume: {terms}."
         )
-
-
-_SUPPORT = {-1: "objects", 1: "no objection"}
 
 
 def _cut(text: str) -> str:

@@ -191,9 +191,7 @@ class Revision:
         return warnings
 
 
-async def play(
-    player: Player, session: Session, seed: int, turn: Callable[[int], object]
-) -> Session:
+async def play(player: Player, session: Session, seed: int, turn: Callable[[int], object]) -> None:
     """Play an episode to its end.
 
     Args:
@@ -205,18 +203,15 @@ async def play(
     Raises:
         ModelError: the player cannot continue.
     """
+    playing = asyncio.create_task(player.play(session, seed))
     try:
-        playing = asyncio.create_task(player.play(session, seed))
-        try:
-            while not playing.done():
-                await asyncio.wait({playing}, timeout=_PROGRESS_S)
-                turn(session.turns)
-        finally:
-            playing.cancel()  # after an interruption; has no effect on a finished task
+        while not playing.done():
+            await asyncio.wait({playing}, timeout=_PROGRESS_S)
+            turn(session.turns)
         await playing
     finally:
+        playing.cancel()  # after an interruption; has no effect on a finished task
         await player.close()
-    return session
 
 
 def graded(session: Session, judge: Judge, text: str, choice: str = "") -> Revision:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from difflib import SequenceMatcher
-from typing import Any, NamedTuple
+from typing import Any
 
 from resume_gym.apps.revise.diffs import changed_spans
 from resume_gym.apps.revise.word_xml import (
@@ -84,14 +84,6 @@ def revise_word(data: bytes, old: str, new: str) -> tuple[bytes, list[str]]:
     ]
 
 
-class _Unit(NamedTuple):
-    """Lines of the original, as a range, and the paragraphs that hold them."""
-
-    start: int
-    stop: int
-    paragraphs: list[Any]
-
-
 class _Writer:
     """The paragraphs of a document, by the lines of its Markdown.
 
@@ -104,61 +96,55 @@ class _Writer:
         self._styles = {style.name: style.style_id for style in document.styles}
         paragraphs = list(paragraphs_of(document))
         keys, theirs = [*map(_key, lines)], [_key(text_of(one)) for one in paragraphs]
-        self._units = []
+        # lines of the original, as a range, and the paragraphs that hold them
+        self._units: list[tuple[int, int, list[Any]]] = []
         for kind, i, stop, j, end in SequenceMatcher(None, keys, theirs, False).get_opcodes():
             if kind == "equal":
                 pairs = zip(range(i, stop), paragraphs[j:end], strict=True)
-                self._units += [_Unit(n, n + 1, [paragraph]) for n, paragraph in pairs]
+                self._units += [(n, n + 1, [paragraph]) for n, paragraph in pairs]
             elif i < stop:
-                self._units.append(_Unit(i, stop, paragraphs[j:end]))
+                self._units.append((i, stop, paragraphs[j:end]))
         self.anew = 0
         # copies, since the paragraphs themselves change
         self._models = {
-            unit.start: deepcopy(unit.paragraphs[0])
-            for unit in self._units
-            if len(unit.paragraphs) == unit.stop - unit.start == 1
+            start: deepcopy(own[0])
+            for start, stop, own in self._units
+            if len(own) == stop - start == 1
         }
 
     def write(self, lines: Sequence[str]) -> None:
         """Change the document to hold these lines."""
         now = _owned(self._lines, lines)
         last = None
-        for unit in self._units:
-            wanted = [line for number in range(unit.start, unit.stop) for line in now[number]]
-            own = list(self._lines[unit.start : unit.stop])
-            if wanted[: len(own)] != own:
-                last = self._change(unit, wanted, last)
-                continue
-            last = unit.paragraphs[-1] if unit.paragraphs else last
-            for line in wanted[len(own) :]:
-                last = self._after(last, self._paragraph(line, unit.start))
-
-    def _change(self, unit: _Unit, wanted: Sequence[str], last: Any) -> Any:
-        """Write the lines of a unit after the paragraph `last`; return its last paragraph."""
-        line = self._lines[unit.start]
-        alike = [n for n, one in enumerate(wanted) if _kind(one) == _kind(line)]
-        same = [n for n in alike if wanted[n] == line]
-        kept = (same or alike or [-1])[0] if unit.start in self._models else -1
-        if kept < 0 and unit.paragraphs:
-            last = unit.paragraphs[-1]
-        for number, text in enumerate(wanted):
-            if number == kept:
-                last = unit.paragraphs[0]
-                if text != line:
-                    self._reword(last, line, text)
-                continue
-            paragraph = self._paragraph(text, unit.start)
-            if number < kept:
-                unit.paragraphs[0].addprevious(paragraph)
+        for start, stop, paragraphs in self._units:
+            own = list(self._lines[start:stop])
+            wanted = [line for number in range(start, stop) for line in now[number]]
+            kept = self._kept(start, wanted)
+            gone: list[Any] = []
+            if wanted[: len(own)] == own:
+                last, wanted = (paragraphs or [last])[-1], wanted[len(own) :]
+            elif kept >= 0:
+                last = paragraphs[0]
+                for line in wanted[:kept]:
+                    last.addprevious(self._paragraph(line, start))
+                if wanted[kept] != own[0]:
+                    self._reword(last, own[0], wanted[kept])
+                wanted = wanted[kept + 1 :]
             else:
-                self._after(last, paragraph)
-            last = paragraph
-        if kept < 0:
-            self.anew += len(unit.paragraphs) * (unit.start not in self._models)
-            for paragraph in unit.paragraphs:
+                last, gone = (paragraphs or [last])[-1], paragraphs
+            for line in wanted:
+                last = self._after(last, self._paragraph(line, start))
+            for paragraph in gone:
                 last = paragraph.getprevious() if last is paragraph else last
                 remove(paragraph)
-        return last
+            self.anew += len(gone) * (start not in self._models)
+
+    def _kept(self, start: int, wanted: Sequence[str]) -> int:
+        """Return which of the lines takes the only paragraph of a line; -1 if none does."""
+        line = self._lines[start]
+        alike = [n for n, one in enumerate(wanted) if _kind(one) == _kind(line)]
+        same = [n for n in alike if wanted[n] == line]
+        return (same or alike or [-1])[0] if start in self._models else -1
 
     def _after(self, last: Any, paragraph: Any) -> Any:
         """Insert a paragraph after another; headers and footers get no new ones."""

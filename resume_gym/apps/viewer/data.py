@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from resume_gym.apps.viewer import episode
 from resume_gym.apps.viewer.rows import EpisodeRow, make_row
@@ -43,12 +43,6 @@ class UnreadableError(ValueError):
     """Raised for an episode whose record cannot be parsed."""
 
 
-class _Place(NamedTuple):
-    file: Path
-    start: int
-    length: int
-
-
 class FolderContents:
     """Contents of the folder of a run or an evaluation.
 
@@ -63,21 +57,21 @@ class FolderContents:
     """
 
     def __init__(self, path: Path, trusted: bool = False) -> None:
+        if not path.exists():
+            raise TaskError(f"there is no folder {str(path)!r}")
         if not path.is_dir():
-            is_inside = path.is_file() and (_is_run(path.parent) or _is_evaluation(path.parent))
+            is_inside = path.is_file() and is_results(path.parent)
             hint = f", did you mean its folder {str(path.parent)!r}?" if is_inside else ""
-            if path.exists():
-                raise TaskError(f"view: expected a folder, {str(path)!r} is a file{hint}")
-            raise TaskError(f"view: there is no folder {str(path)!r}")
+            raise TaskError(f"expected a folder, {str(path)!r} is a file{hint}")
+        if not is_results(path):
+            raise TaskError(
+                "expected the folder of a run (metrics.jsonl, trajectories) or of an evaluation "
+                f"(episodes.jsonl); {str(path)!r} is neither"
+            )
         self.path = path
         self.is_run = _is_run(path)
-        if not self.is_run and not _is_evaluation(path):
-            raise TaskError(
-                "view: expected a run (metrics.jsonl, trajectories), an evaluation "
-                f"(episodes.jsonl) or a folder of them; {str(path)!r} is none of these"
-            )
         self.rows: list[EpisodeRow] = []
-        self._places: list[_Place] = []
+        self._places: list[tuple[Path, int, int]] = []  # file, start and length
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._read: dict[Path, tuple[int, int]] = {}  # bytes and lines
         self._incomplete: set[Path] = set()
@@ -156,14 +150,14 @@ class FolderContents:
                 break
             number += 1
             try:
-                self._add(file, _unseal(line), _Place(file, start, len(line)))
+                self._add(file, _unseal(line), (file, start, len(line)))
             except _PROBLEMS as problem:
                 told = f"{type(problem).__name__}: {problem}"
                 self.unreadable.append(f"{file.name}, line {number}: {told:.200}")
             start += len(line)
         self._read[file] = start, number
 
-    def _add(self, file: Path, record: Mapping[str, Any], place: _Place) -> None:
+    def _add(self, file: Path, record: Mapping[str, Any], place: tuple[Path, int, int]) -> None:
         found = re.search(r"(step|eval)-(\d+)", file.name) if self.is_run else None
         row = make_row(record, int(found[2]) if found else None, self.tasks)
         if found and found[1] == "eval":  # after that step, on held-out tasks
@@ -184,14 +178,10 @@ class FolderContents:
         """
         if not 0 <= number < len(self._places):
             raise IndexError(number)
-        with _unreadable():
-            return _unseal(self._line(number))
-
-    def _line(self, number: int) -> bytes:
         file, start, length = self._places[number]
-        with file.open("rb") as opened:
+        with _unreadable(), file.open("rb") as opened:
             opened.seek(start)
-            return opened.read(length)
+            return _unseal(opened.read(length))
 
     def episode(self, number: int) -> dict[str, Any]:
         """Return the data of the page for the episode of a row.
@@ -219,8 +209,7 @@ class FolderContents:
         }
         try:
             figures = self.figures()
-            notes = [*self.damage(), *figures["notes"]]
-            notes = [self.tasks.note, *notes] if self.tasks.note else notes
+            notes = [*filter(None, [self.tasks.note]), *self.damage(), *figures["notes"]]
             return _sendable({**common, **figures, "notes": notes})
         except TaskError:
             raise
@@ -310,7 +299,7 @@ def _unreadable() -> Iterator[None]:
 
 def is_results(folder: Path) -> bool:
     """Return whether a folder is that of a run or an evaluation."""
-    return _is_run(folder) or _is_evaluation(folder)
+    return _is_run(folder) or (folder / "episodes.jsonl").is_file()
 
 
 def stamp(folder: Path) -> tuple[int, int]:
@@ -324,10 +313,6 @@ def stamp(folder: Path) -> tuple[int, int]:
 
 def _is_run(folder: Path) -> bool:
     return (folder / "trajectories").is_dir() or (folder / "metrics.jsonl").is_file()
-
-
-def _is_evaluation(folder: Path) -> bool:
-    return (folder / "episodes.jsonl").is_file()
 
 
 def _json(file: Path) -> dict[str, Any]:

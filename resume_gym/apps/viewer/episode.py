@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from resume_gym import rewards
@@ -53,15 +54,13 @@ def turns(
     """Return the turns of a record, in order; see `EditSession.tool_rewards`."""
     result: list[TurnView] = []
     edits, reviewed = 0, False
-    replies = record.get("observations", [])
-    for number, action in enumerate(record.get("actions", [])):
+    replies = chain(record.get("observations", []), repeat(""))
+    earned = chain(record.get("rewards", []), repeat(None))
+    for action, reply, reward in zip(record.get("actions", []), replies, earned, strict=False):
         said, tool, arguments = _call(action)
-        reply = replies[number] if number < len(replies) else ""
         body, _, last = reply.rpartition("\n")
         meta = _META.fullmatch(last)
         if not meta:  # environment without a document
-            step_rewards = record.get("rewards", [])
-            reward = step_rewards[number] if number < len(step_rewards) else None
             result.append(TurnView("text", action, said, tool, arguments, "", reply, "", reward))
             continue
         # only a successful edit increments the counter in the reply

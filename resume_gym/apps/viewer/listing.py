@@ -1,7 +1,6 @@
 """List of the runs and evaluations in a folder."""
 
 import os
-from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
 from threading import Lock
@@ -17,12 +16,12 @@ class Listing:
 
     Args:
         path: the folder.
-        read: makes the `FolderContents` of a folder in it.
+        trusted: see `FolderContents`.
     """
 
-    def __init__(self, path: Path, read: Callable[[Path], FolderContents] = FolderContents) -> None:
+    def __init__(self, path: Path, trusted: bool = False) -> None:
         self.path = path
-        self._read = read
+        self._trusted = trusted
         self._opened: dict[str, FolderContents] = {}
         self._rows: dict[tuple[Path, tuple[int, int]], dict[str, Any]] = {}
         self._lock = Lock()
@@ -41,7 +40,7 @@ class Listing:
         """
         with self._lock:  # the server handles each request in a thread
             if name not in self._opened:
-                self._opened[name] = self._read(self.folders()[name])
+                self._opened[name] = FolderContents(self.folders()[name], self._trusted)
             return self._opened[name]
 
     def version(self) -> str:
@@ -65,7 +64,7 @@ class Listing:
         href = f"./{quote(os.fsencode(folder.name))}/"
         row = {"name": folder.name, "href": href, "changed": written[0] // 10**6}
         try:
-            return row | _summary(self._read(folder))
+            return row | _summary(FolderContents(folder, self._trusted))
         except Exception as problem:  # another's files may hold anything: the other rows stay
             return row | {"problem": str(problem)}
 
@@ -89,20 +88,11 @@ def _finite(value: Any) -> float | None:
     return value if is_finite(value) else None
 
 
-def open_folder(
-    path: Path, read: Callable[[Path], FolderContents] = FolderContents
-) -> FolderContents | Listing:
-    """Return a run, an evaluation, or a folder of them.
-
-    Args:
-        path: the folder.
-        read: makes the `FolderContents` of a folder.
-
-    Raises:
-        TaskError: the folder is none of these, or its settings are invalid.
-    """
-    listing = Listing(path, read)
-    return listing if not is_results(path) and listing.folders() else read(path)
+def open_folder(path: Path, trusted: bool = False) -> FolderContents | Listing:
+    """Return a run, an evaluation, or a folder of them; see `FolderContents`."""
+    listing = Listing(path, trusted)
+    is_listing = not is_results(path) and listing.folders()
+    return listing if is_listing else FolderContents(path, trusted)
 
 
 def _is_readable(folder: Path) -> bool:

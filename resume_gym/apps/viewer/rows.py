@@ -54,7 +54,8 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Episo
     task = str(record["task_id"])
     ledger = record.get("ledger") or {}
     rules = record.get("rules") or {}
-    lines = _lines(record["text"], rules["page_width"]) if rules else None
+    if rules and rules["page_width"] < 1:
+        raise ValueError(f"page_width: expected at least 1, got {rules['page_width']}")
     edited = _EDITS.search((record.get("observations") or [""])[-1])
     # records hold sums of rewards: divide by the reward of one failure
     failed = round(ledger.get("failed_edit", 0.0) / TOOL_REWARDS["failed_edit"])
@@ -73,7 +74,7 @@ def make_row(record: Mapping[str, Any], step: int | None, tasks: Tasks) -> Episo
         turns=len(record.get("actions") or ()),
         edits=int(edited[1]) if ledger and edited else None,
         failed_edits=failed if ledger else None,
-        lines=lines,
+        lines=wrapped_lines(record["text"], rules["page_width"]) if rules else None,
         page_lines=int(rules["page_lines"]) if rules else None,
         flags=tuple(_flags(record, ledger)),
     )
@@ -101,12 +102,6 @@ def _flags(record: Mapping[str, Any], ledger: Mapping[str, float]) -> Iterator[s
             # the names of these fields already state the defect
             states_it = name == "hallucination" or name in LINE_WEIGHTS
             yield name if states_it else f"worse {name.replace('_', ' ')}"
-
-
-def _lines(text: str, width: int) -> int:
-    if width < 1:
-        raise ValueError(f"page_width: expected at least 1, got {width}")
-    return wrapped_lines(text, width)
 
 
 def _figure(value: float | None) -> float | None:

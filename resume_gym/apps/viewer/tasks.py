@@ -1,18 +1,16 @@
 """Data from outside the viewed folder: tasks of the environment."""
 
-import inspect
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
-from gymnasium.envs.registration import load_env_creator
 
 from resume_gym.editing import EditSession, Rules
-from resume_gym.env import EditEnv
+from resume_gym.env import find_edit_env
 from resume_gym.rewards import TOOL_REWARDS
 from resume_gym.sources import BUNDLED
-from resume_gym.trust import FLAG, import_named
+from resume_gym.trust import FLAG
 
 # at most 1,000 tasks
 _HARMLESS = re.compile(
@@ -66,30 +64,18 @@ def find_tasks(env: str, source: str, trusted: bool = True) -> Tasks:
             tasks are bundled ones, or at most 1,000 generated ones.
     """
     try:
-        module, colon, name = env.rpartition(":")
-        if not trusted:
-            _check_harmless(env, source)
-        if colon:
-            import_named(module)
-        spec = gym.spec(name)
-        creator: Any = spec.entry_point
-        if isinstance(creator, str):
-            creator = load_env_creator(creator)
-        if not (inspect.isclass(creator) and issubclass(creator, EditEnv)):
+        harmless = source in ("", *BUNDLED) or _HARMLESS.fullmatch(source)
+        if not (trusted or (harmless and ":" not in env)):
+            refused = env if ":" in env else source
+            raise ValueError(f"{refused!r} is not followed in the settings of others; see {FLAG}")
+        kind = find_edit_env(env)
+        if kind is None:
             return Tasks()
         options: dict[str, Any] = {"tasks": source} if source else {}
-        made = gym.make(name, split=None, **options).unwrapped
-        assert isinstance(made, EditEnv)
-        return Tasks({task.task_id: task for task in made.tasks}, creator.session_type)
+        made: Any = gym.make(env, split=None, **options).unwrapped
+        return Tasks({task.task_id: task for task in made.tasks}, kind.session_type)
     except Exception as problem:  # third-party environments may raise anything
         return Tasks(
             note=f"The tasks of {env} are not found ({problem}): their fields are missing, "
             "and documents come from the records."
         )
-
-
-def _check_harmless(env: str, source: str) -> None:
-    """Raise a ValueError if tasks are not loaded from a stranger's settings."""
-    if ":" in env or not (source in ("", *BUNDLED) or _HARMLESS.fullmatch(source)):
-        refused = env if ":" in env else source
-        raise ValueError(f"{refused!r} is not followed in the settings of others; see {FLAG}")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import BEST, WORST, make_task
+from conftest import BEST, RESUME, WORST, make_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

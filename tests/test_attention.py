@@ -14,13 +14,11 @@ from tiny import make_sample, plain_logprobs, tiny_model, tiny_policy
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import PreTrainedModel
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from trees import nodes_of, rollouts, trees, visible
 
 from learners.losses import LossInput, Totals, aipo
 from learners.training import lora
 from learners.training import packed_attention as packed
-from learners.training.attention import NAME
 from learners.training.batching import PackedRow, Sample, pack
 from learners.training.packed_attention import Node, packed_attention
 from learners.training.policy import Policy
@@ -150,11 +148,6 @@ def row() -> PackedRow:
     return pack(samples, 1000)[0]
 
 
-def test_transformers_builds_no_mask_for_it() -> None:
-    """With a mask function, position resets would be read as packing and hide the prompts."""
-    assert NAME not in ALL_MASK_ATTENTION_FUNCTIONS
-
-
 def test_a_mask_is_refused() -> None:
     policy, _ = tiny_policy("qwen3")
     batch = row()
@@ -166,17 +159,6 @@ def test_a_mask_is_refused() -> None:
     for layout in ({}, {"nodes": nodes, "slot_mask": causal == 0}):
         with pytest.raises(ValueError, match="either nodes or slot_mask"):
             policy.hidden(ids, positions, **layout)
-
-
-@pytest.mark.parametrize("use_cache", [False, True])
-def test_a_cache_does_not_switch_packing_off(use_cache: bool) -> None:
-    batch = row()
-    policy, _ = tiny_policy("qwen3", TEMPERATURE)
-    hidden = policy.hidden(
-        batch.tokens[None], batch.positions[None], nodes=batch.nodes, use_cache=use_cache
-    )
-    found = policy.logprobs(hidden[0, batch.predicts])[torch.arange(12), batch.targets]
-    torch.testing.assert_close(found, policy(batch)[0])
 
 
 class PlainFlash:

@@ -4,7 +4,7 @@ from hypothesis import given
 from tiny import ARCHITECTURES, make_sample, tiny_model
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3ForCausalLM
-from trees import nodes_of, trees, visible
+from trees import trees, visible
 
 from learners.training.batching import pack
 from learners.training.flops import (
@@ -18,11 +18,6 @@ from learners.training.flops import (
 from learners.training.packed_attention import Node
 
 QWEN3_14B = Sizes(40, 5120, 40, 8, 128, 17408, 151936, tied=False, qk_norm=True)
-
-
-def groups_of(prompt: int, own: list[int], times: int = 1) -> tuple[Node, ...]:
-    """Equal groups of rollouts that share a prompt, from its length and the responses'."""
-    return nodes_of([(0, prompt), *((1, length) for length in own)] * times)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -74,16 +69,6 @@ def test_attention_pairs_match_a_brute_force_count(nodes: tuple[Node, ...]) -> N
     assert pairs(nodes) == visible(nodes).sum()
 
 
-def test_costs_of_a_step_on_paper() -> None:
-    """48 rollouts in groups of 16, prompts of 3,000 tokens, responses of 1,500."""
-    shared, apart = groups_of(3000, [1500] * 16, 3), groups_of(3000, [1500], 48)
-    costs = [
-        3 * forward_flops(QWEN3_14B, tokens, pairs(nodes), 72_000) / 1e15
-        for tokens, nodes in ((81_000, shared), (216_000, apart))
-    ]
-    assert costs == pytest.approx([7.45, 18.65], abs=0.005)
-
-
 @pytest.mark.parametrize(
     ("name", "teraflops"),
     [
@@ -128,14 +113,6 @@ def test_a_layer_saves_what_the_formula_says() -> None:
     wanted = training_bytes(Sizes.of(config), 1, tokens).layer
     assert sum(saved.values()) == pytest.approx(wanted, rel=0.05)
     assert out.requires_grad
-
-
-def test_memory_of_a_step_on_paper() -> None:
-    three, six = (training_bytes(QWEN3_14B, ranks, 27_000) for ranks in (3, 6))
-    sharded = three.weights + three.gradients + three.optimizer
-    assert sharded / 1e9 == pytest.approx(78.8, abs=0.05)
-    assert six.total == three.total - (sharded - sum(six[:3]))
-    assert training_bytes(QWEN3_14B, 1, 1).optimizer == 8 * QWEN3_14B.parameters
 
 
 def test_memory_follows_the_settings() -> None:

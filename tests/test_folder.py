@@ -28,19 +28,13 @@ def test_a_run_folder_keeps_its_configuration(tmp_path: Path) -> None:
     for part in ("steps was 20, is 15", "seed was 1, is 4", "learning_rate was 0.0003, is 0.001"):
         assert part in str(error.value)
     assert read_toml(run.path / "config.toml").seed == 1
-
-
-def test_an_empty_configuration_is_not_another_run(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").touch()
-    with pytest.raises(ConfigError, match=r"config\.toml is empty: expected the settings"):
-        RunFolder(tmp_path).configure(Config(name="one", seed=4))
-
-
-def test_steps_are_fixed_where_the_learning_rate_decays_over_them(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path / "one")
-    run.configure(Config(name="one", steps=10, learning_rate_schedule="linear"))
+    decaying = RunFolder(tmp_path / "runs" / "two")
+    decaying.configure(Config(name="one", steps=10, learning_rate_schedule="linear"))
     with pytest.raises(ConfigError, match="steps was 10, is 20"):
-        run.configure(Config(name="one", steps=20, learning_rate_schedule="linear"))
+        decaying.configure(Config(name="one", steps=20, learning_rate_schedule="linear"))
+    (run.path / "config.toml").write_text("")
+    with pytest.raises(ConfigError, match=r"config\.toml is empty: expected the settings"):
+        run.configure(Config(name="one", seed=4))
 
 
 @pytest.mark.parametrize(
@@ -59,16 +53,9 @@ def test_a_run_of_another_edition_is_not_resumed(
     with pytest.raises(ConfigError, match=message):
         RunFolder(tmp_path).configure(Config(name="one"))
     assert not (tmp_path / "config.toml").exists()
-
-
-@pytest.mark.parametrize(
-    "facts", [{"judge": {"spec": "rubric"}, "edition": EDITION}, {"judge": None, "edition": None}]
-)
-def test_a_run_of_this_edition_or_without_resumes_is_resumed(
-    tmp_path: Path, facts: dict[str, object]
-) -> None:
-    (tmp_path / "facts.json").write_text(json.dumps(facts))
-    RunFolder(tmp_path).configure(Config(name="one"))
+    for same in ({"judge": {"spec": "rubric"}, "edition": EDITION}, {"judge": None}):
+        (tmp_path / "facts.json").write_text(json.dumps(same))
+        RunFolder(tmp_path).configure(Config(name="one"))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -20,17 +20,6 @@ def test_its_first_layer_stays_as_it_is() -> None:
     assert frozen == {name for name, _ in model.named_parameters() if ".layers.0." in name}
 
 
-def test_its_template_renders_tools_and_only_appends() -> None:
-    tokenizer = load_tokenizer("nano")
-    chat = ChatTokens(tokenizer, TOOLS)
-    session = Session(load_tasks("mini", "eval")[0])
-    prompt = tokenizer.decode(chat.prompt(session.system_prompt, session.prompt))
-    assert all(f'"name": "{tool["function"]["name"]}"' in prompt for tool in TOOLS)
-    assert session.prompt in prompt
-    call = tool_call("str_replace", old="- Ünïcode 語 🙂", new="- Plain")
-    assert chat.read(chat.write(call)) == call
-
-
 def test_texts_without_control_strings_have_the_tokens_of_the_whole_conversation() -> None:
     tokenizer = load_tokenizer("nano")
     chat = ChatTokens.of("nano", TOOLS)

@@ -103,11 +103,6 @@ def test_a_compiled_policy_gives_the_same_for_rows_of_any_length() -> None:
             assert counters["stats"]["unique_graphs"] == 4
 
 
-def test_a_row_without_targets_has_no_logprobs() -> None:
-    logprobs, entropies = tiny_policy("qwen3")[0](row(0))
-    assert logprobs.shape == entropies.shape == (0,)
-
-
 def test_gradients_of_halves_are_summed_in_single(monkeypatch: pytest.MonkeyPatch) -> None:
     """As FSDP2 calls the head: a sum over many chunks in bf16 would lose the small ones."""
     monkeypatch.setattr(head, "CHUNK", 1)

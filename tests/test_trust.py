@@ -229,7 +229,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     failure: OSError | None, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
 ) -> None:
     if failure:
-        monkeypatch.setattr("learners.launch.make_workload", Mock(side_effect=failure))
+        monkeypatch.setattr("learners.launch.Workload.of", Mock(side_effect=failure))
     else:
         Path("runs").touch()
     with pytest.raises(SystemExit) as stop:

@@ -229,10 +229,7 @@ def episodes(runs: Path, step: int, kind: str = "step") -> dict[tuple[int, int],
 
 
 def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
-    whole: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
@@ -288,10 +285,7 @@ def garble(file: Path, at: int = 0) -> None:
 
 @pytest.mark.slow
 def test_a_damaged_run_falls_back_and_has_the_same_result(
-    whole: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "test"
     shutil.copytree(whole / "test", folder)

@@ -188,12 +188,7 @@ class PlainFlash:
 
     @classmethod
     def forward(
-        cls,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *settings: Any,
-        scale: float | None,
+        cls, q: Tensor, k: Tensor, v: Tensor, *settings: Any, scale: float | None
     ) -> tuple[Tensor, Tensor]:
         *bounds, dropout, causal, debug = settings
         assert (dropout, debug) == (0, False)

@@ -109,10 +109,7 @@ def test_a_dry_run_is_no_setting(argv: str, machine: str | None) -> None:
             "--env ResumeEditMini",
             "env: no environment is called 'ResumeEditMini'; did you mean 'ResumeEditMini-v0'?",
         ),
-        (
-            "--config nanno",
-            "two_nodes), got 'nanno'; did you mean 'nano'?",
-        ),
+        ("--config nanno", "two_nodes), got 'nanno'; did you mean 'nano'?"),
     ],
 )
 def test_an_invalid_setting_is_named(

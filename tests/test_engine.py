@@ -4,14 +4,7 @@ from random import Random
 
 import pytest
 import torch
-from tiny import (
-    ARCHITECTURES,
-    VOCABULARY,
-    make_sample,
-    plain_logprobs,
-    tiny_model,
-    tiny_policy,
-)
+from tiny import ARCHITECTURES, VOCABULARY, make_sample, plain_logprobs, tiny_model, tiny_policy
 from torch import Tensor
 from transformers import PreTrainedModel
 

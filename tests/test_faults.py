@@ -226,10 +226,7 @@ def test_a_run_resumes_after_a_trainer_or_the_rollout_process_dies(
 
 @pytest.mark.parametrize(
     ("backend", "number", "playing"),
-    [
-        ("local", signal.SIGTERM, True),
-        ("fsdp2", signal.SIGKILL, False),
-    ],
+    [("local", signal.SIGTERM, True), ("fsdp2", signal.SIGKILL, False)],
 )
 def test_a_signal_ends_all_processes(
     backend: str, number: signal.Signals, playing: bool, tmp_path: Path

@@ -125,10 +125,7 @@ def test_only_regular_files_are_read(make: Callable[[Path], None], tmp_path: Pat
         ([{"step": -1}], "step: expected a whole number from 0, got -1"),
         ([{"step": 1.5}], "step: expected a whole number from 0, got 1.5"),
         ([{"reward": 1}], "step: expected a whole number from 0, got None"),
-        (
-            [{"step": 2}, {"step": 1}, {"step": 2.0}],
-            "step: expected one row of step 2, got",
-        ),
+        ([{"step": 2}, {"step": 1}, {"step": 2.0}], "step: expected one row of step 2, got"),
     ],
 )
 def test_wrong_values_in_whole_lines_are_refused(

@@ -114,14 +114,7 @@ def test_a_card_tells_where_a_run_came_from(
     assert model_card._commit(tmp_path) == [], "it only looks like a checkout"
     assert model_card._commit(tmp_path / "elsewhere") == []
 
-    command = [
-        "/bin/resume-gym",
-        "train",
-        "--runs",
-        "/me/one",
-        "--judge",
-        '{"name": "rubric"}',
-    ]
+    command = ["/bin/resume-gym", "train", "--runs", "/me/one", "--judge", '{"name": "rubric"}']
     monkeypatch.setattr(sys, "argv", command)
     monkeypatch.setattr(model_card, "_commit", lambda _: ["(commit 0a1b2c3)"])
     run = a_run(tmp_path / "one")

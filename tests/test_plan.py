@@ -96,12 +96,7 @@ def test_four_gpus_of_80_gb_train_all_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "parameters"),
-    [
-        ("0.6B", 596_049_920),
-        ("8B", 8_190_735_360),
-        ("14B", 14_768_307_200),
-    ],
+    ("size", "parameters"), [("0.6B", 596_049_920), ("8B", 8_190_735_360), ("14B", 14_768_307_200)]
 )
 def test_the_sizes_of_qwen3_are_known_without_its_files(size: str, parameters: int) -> None:
     """The published numbers of parameters."""
@@ -256,9 +251,7 @@ def test_what_fits_in_the_cpu_s_memory() -> None:
 
 @pytest.mark.parametrize("launched", [False, True])
 def test_a_run_names_the_gpus_that_it_lacks(
-    launched: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    launched: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A rank without a GPU would end in an error of CUDA."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -372,10 +365,7 @@ def test_a_reported_name_tells_the_memory() -> None:
         assert Machine.named(f"2 x {name}").gpus == ((name, size * 10**9),) * 2
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "4 x Potato", "0 x H200", "H200 x 4", "RTX 4090 Laptop GPU"],
-)
+@pytest.mark.parametrize("text", ["", "4 x Potato", "0 x H200", "H200 x 4", "RTX 4090 Laptop GPU"])
 def test_an_unknown_machine_is_refused_with_those_that_are_known(text: str) -> None:
     told = r"--dry-run: expected GPUs such as '4 x NVIDIA H200', with GH200 or B200 or .*; got "
     with pytest.raises(ConfigError, match=told + repr(text)):

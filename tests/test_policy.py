@@ -2,14 +2,7 @@ from random import Random
 
 import pytest
 import torch
-from tiny import (
-    ARCHITECTURES,
-    VOCABULARY,
-    make_sample,
-    plain_logprobs,
-    tiny_model,
-    tiny_policy,
-)
+from tiny import ARCHITECTURES, VOCABULARY, make_sample, plain_logprobs, tiny_model, tiny_policy
 from torch import nn
 from torch._dynamo.utils import counters
 from transformers.models.qwen3 import modeling_qwen3

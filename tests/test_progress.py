@@ -41,9 +41,7 @@ def test_a_best_reward_is_reported_at_each_half_point() -> None:
 
 def test_a_collapse_of_the_reward_is_reported_when_it_begins() -> None:
     rows = history(reward=[5.1] * 6 + [3.0] * 8)
-    assert sentences(rows) == [
-        "Step 10: warning, mean reward collapsed to 3.4, down from 5.1.",
-    ]
+    assert sentences(rows) == ["Step 10: warning, mean reward collapsed to 3.4, down from 5.1."]
 
 
 def collapsed(rewards: list[float]) -> bool:

@@ -349,10 +349,7 @@ def test_servers_import_nothing_from_the_current_folder(
 
 @pytest.mark.parametrize(
     ("given", "trainer", "server"),
-    [
-        ({}, dict([ranks.ALLOCATOR]), {}),
-        ({"PYTORCH_CUDA_ALLOC_CONF": "backend:native"},) * 3,
-    ],
+    [({}, dict([ranks.ALLOCATOR]), {}), ({"PYTORCH_CUDA_ALLOC_CONF": "backend:native"},) * 3],
 )
 def test_trainers_have_expandable_segments_unless_the_user_configured_the_allocator(
     given: dict[str, str],
@@ -493,8 +490,7 @@ def test_an_engine_that_samples_with_something_else_stops_the_run(
 
 
 @pytest.mark.parametrize(
-    ("precision", "temperature", "limit"),
-    [("float32", 0.7, 1e-3), ("bfloat16", 1.0, 0.07)],
+    ("precision", "temperature", "limit"), [("float32", 0.7, 1e-3), ("bfloat16", 1.0, 0.07)]
 )
 def test_a_difference_beyond_rounding_stops_the_run(
     precision: Literal["float32", "bfloat16"],

@@ -92,10 +92,7 @@ def tiny_group(policy: Policy) -> list[Sample]:
 
     Rollouts of opposite advantages begin with the same tokens.
     """
-    shapes = {
-        (4, 6): [[7, 8, 9, 5], [7, 8, 2], [11, 3, 5]],
-        (9,): [[3, 2], [40, 41, 42, 43, 44]],
-    }
+    shapes = {(4, 6): [[7, 8, 9, 5], [7, 8, 2], [11, 3, 5]], (9,): [[3, 2], [40, 41, 42, 43, 44]]}
     rewards = iter([2.0, -1.5, -0.5, -1.0, 1.0])
     samples = [
         make_sample(group, prompt, one, next(rewards))

@@ -120,7 +120,7 @@ class RunReport:
         if self._work:
             self._record(step, evaluation)
             self._run.write_result(when, evaluation.summary)
-            self._update_loggers()
+            self._tell(self._loggers.update())
         return evaluation.summary
 
     def step(self, step: int, metrics: Metrics) -> None:
@@ -147,7 +147,7 @@ class RunReport:
             return
         for step, evaluation in ended:
             self._record(step, evaluation)
-        self._update_loggers()
+        self._tell(self._loggers.update())
 
     def _record(self, step: int, evaluation: HeldOutResult) -> None:
         if self.evaluated(step):  # by a process that ended before it wrote the result
@@ -170,7 +170,7 @@ class RunReport:
             self._run.note(f"Ended: {self._steps} steps took {hours:.2f} hours.")
             self._draw()
             model_card.write(self._run, self.model)
-        self._update_loggers()
+        self._tell(self._loggers.update())
         floor = self._run.result("floor")
         self._console.print(
             table({"before": before, "after": after, **({"floor": floor} if floor else {})})
@@ -187,12 +187,6 @@ class RunReport:
 
     def _tell(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
-            self._run.note(sentence)
-            self._say(sentence)
-
-    def _update_loggers(self) -> None:
-        """Bring the loggers up to date; note and show the failure of one."""
-        for sentence in self._loggers.update():
             self._run.note(sentence)
             self._say(sentence)
 

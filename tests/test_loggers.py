@@ -1,7 +1,7 @@
 """Loggers receive each step once, also when runs are killed and resumed."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from learners.config import Config, to_dict
 from learners.errors import ConfigError
 from learners.run import loggers
 from learners.run.folder import RunFolder
-from learners.run.loggers import LOGGERS, LogEntry, Loggers
+from learners.run.loggers import LOGGERS, Loggers, Rows
 from learners.training import checkpoint
 
 SETTINGS = to_dict(Config())
@@ -57,7 +57,7 @@ class Recorder:
     @contextmanager
     def open(
         self, settings: Any, run: RunFolder, name: str, first: int
-    ) -> Iterator[Callable[[Sequence[LogEntry]], None]]:
+    ) -> Iterator[Callable[[Rows], None]]:
         if self.broken:
             raise OSError("no\nnetwork.")
         self.runs.append(name)
@@ -65,10 +65,10 @@ class Recorder:
         yield self.write
         self.interrupted[-1] = False
 
-    def write(self, rows: Sequence[LogEntry]) -> None:
+    def write(self, rows: Rows) -> None:
         if self.broken:
             raise OSError("no network")
-        self.rows += [(row.step, row.values) for row in rows]
+        self.rows += [(int(key.split()[0]), values) for key, values in rows.items()]
 
 
 @pytest.fixture

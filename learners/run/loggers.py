@@ -13,11 +13,11 @@ import math
 import os
 import secrets
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import tomli_w
 
@@ -29,19 +29,9 @@ PROJECT = "resume-gym"
 """Project in trackio, and in W&B unless WANDB_PROJECT is set."""
 
 
-class LogEntry(NamedTuple):
-    """Values that are logged for a step, by name.
-
-    Attributes:
-        key: entry in `logged.json`; begins with the step.
-    """
-
-    step: int
-    key: str
-    values: Mapping[str, float]
-
-
-Write = Callable[[Sequence[LogEntry]], None]
+Rows = Mapping[str, Mapping[str, float]]
+"""Values by name, by their entry in `logged.json`, which begins with the step."""
+Write = Callable[[Rows], None]
 """Writes rows so that they survive the death of this process; may raise any exception."""
 Settings = Mapping[str, object]
 """Settings of the run, as values that TOML can represent."""
@@ -60,10 +50,10 @@ def _tensorboard(settings: Settings, run: RunFolder, name: str, first: int) -> I
             writer.add_text("config", f"    {indented}", 0)
         writer.flush()
 
-        def write(rows: Sequence[LogEntry]) -> None:
-            for step, _, values in rows:
+        def write(rows: Rows) -> None:
+            for key, values in rows.items():
                 for tag, value in values.items():
-                    writer.add_scalar(tag, value, step)
+                    writer.add_scalar(tag, value, _step(key))
             writer.flush()
 
         yield write
@@ -80,9 +70,9 @@ def _wandb(settings: Settings, run: RunFolder, name: str, first: int) -> Iterato
     wandb_run.define_metric("step")
     wandb_run.define_metric("*", step_metric="step")
 
-    def write(rows: Sequence[LogEntry]) -> None:
-        for step, _, values in rows:
-            wandb_run.log({"step": step, **values})
+    def write(rows: Rows) -> None:
+        for key, values in rows.items():
+            wandb_run.log({"step": _step(key), **values})
 
     try:
         yield write
@@ -99,13 +89,13 @@ def _trackio(settings: Settings, run: RunFolder, name: str, first: int) -> Itera
     options: dict[str, Any] = {"name": name, "config": settings, "resume": "allow"}
     options |= {"auto_log_cpu": False, "auto_log_gpu": False, "embed": False}
 
-    def write(rows: Sequence[LogEntry]) -> None:
+    def write(rows: Rows) -> None:
         # trackio prints into the progress display, and reports failures only as warnings
         with redirect_stdout(StringIO()), warnings.catch_warnings(record=True) as failures:
             warnings.simplefilter("always", UserWarning)
             trackio_run = trackio.init(PROJECT, **options)
-            for step, _, values in rows:
-                trackio_run.log(values, step=step)
+            for key, values in rows.items():
+                trackio_run.log(values, step=_step(key))
             trackio.finish()  # an open run buffers rows in memory, where a crash would lose them
         if failures:
             raise OSError(str(failures[0].message))
@@ -170,17 +160,17 @@ class Loggers:
 
     def update(self) -> list[str]:
         """Write to each logger what it lacks of the run folder; return warnings."""
-        rows = list(_rows(self._run)) if self._open else []
+        rows = _rows(self._run) if self._open else {}
         saved = checkpoint.latest(self._run.checkpoints)
         for name, write in list(self._open.items()):
             last = math.inf if name in REWINDING else saved[0] if saved else 0
             logged = set(self._logged[name]["rows"])
-            due = [row for row in rows if row.step <= last and row.key not in logged]
+            due = {key: rows[key] for key in rows if _step(key) <= last and key not in logged}
             if not due:
                 continue
             with self._guarded(name):
                 write(due)
-                self._logged[name]["rows"] += [row.key for row in due]
+                self._logged[name]["rows"] += due
                 checkpoint.write_text(self._file, json.dumps(self._logged) + "\n")
         return self._take_warnings()
 
@@ -217,14 +207,16 @@ def _read_logged(file: Path) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def _rows(run: RunFolder) -> Iterator[LogEntry]:
-    """Yield the metrics and evaluations in the run folder."""
+def _rows(run: RunFolder) -> Rows:
+    """Return the metrics and evaluations in the run folder."""
+    rows = {}
     for row in run.metrics():
         step = int(row.pop("step"))
-        yield LogEntry(step, f"{step}", {_tag(name): value for name, value in row.items()})
+        rows[f"{step}"] = {_tag(name): value for name, value in row.items()}
     for evaluation in run.evaluations():
         step = int(evaluation.pop("step"))
-        yield LogEntry(step, f"{step} evaluation", _flat("held_out", evaluation))
+        rows[f"{step} evaluation"] = _flat("held_out", evaluation)
+    return rows
 
 
 def _step(key: str) -> int:

@@ -66,7 +66,7 @@ def test_the_noise_of_small_batches_is_no_collapse() -> None:
 def test_a_collapse_of_the_entropy_and_a_gap_are_reported() -> None:
     rows = history(entropy=[0.5] * 3 + [0.01] * 8, gap=[0.001] * 10 + [0.2])
     assert sentences(rows) == [
-        "Step 8: warning, entropy 0.010, down from 0.500: exploration has stopped.",
+        "Step 6: warning, entropy 0.010, down from 0.500: exploration has stopped.",
         "Step 11: warning, sampler and trainer differ by 0.041 in log-probability.",
     ]
     assert sentences(history(gap=[0.001, 0.2], staleness=[0.75, 0.75])) == [

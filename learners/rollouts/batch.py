@@ -1,7 +1,7 @@
 """The rollouts of a training step, as they go from the orchestrator to the trainer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 import torch
@@ -28,6 +28,7 @@ class Batch:
         judge_usage: what a model judge was asked since the process started; None for others.
         replaced: groups whose rollouts all had the same reward, which others have replaced.
         level: highest level of the tasks; None without a ladder.
+        measures: what they wrote, in numbers; see `measures`.
     """
 
     step: int
@@ -39,6 +40,7 @@ class Batch:
     judge_usage: Usage | None
     replaced: Sequence[Sequence[Rollout]] = ()
     level: int | None = None
+    measures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def rewards(self) -> Tensor:
@@ -73,6 +75,7 @@ class Batch:
         ages = [self.step - 1 - v for r in rollouts for v in r.versions if v != NOT_SAMPLED]
         figures = {
             **self.summary.metrics(),
+            **self.measures,
             "turns": fmean(rollout.session.turns for rollout in rollouts),
             "sampled_tokens": sum(sum(rollout.sampled) for rollout in rollouts),
             "tokens": sum(len(rollout.prompt) + len(rollout.response) for rollout in rollouts),

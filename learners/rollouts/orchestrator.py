@@ -5,7 +5,7 @@ limits staleness by when it starts the episodes of a step.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from learners.engines import Completion, Engine, RefusedError, Sampling
 from learners.rollouts.batch import Batch
 from learners.rollouts.curriculum import Curriculum, Drawn
 from learners.rollouts.journal import Faults, Note, Watchdog
+from learners.rollouts.measures import measures, vocabulary
 from learners.rollouts.rollout import NOT_SAMPLED, EpisodeError, Rollout, environment, play
 from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
@@ -82,6 +83,7 @@ class Orchestrator:
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
         self._known_means: dict[int, dict[int, float]] = {}
+        self._words: Mapping[str, int] | None = None
 
     async def batch(self, step: int) -> Batch:
         """Play the episodes of a step, except those already stored.
@@ -121,7 +123,17 @@ class Orchestrator:
             judge_usage=getattr(self._judge, "usage", None),
             replaced=replaced,
             level=drawn.level,
+            measures=measures(kept, self._first_words(step, kept)),
         )
+
+    def _first_words(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, int]:
+        """Count the words written in the first step, as it is stored; none in that step."""
+        toolbox = getattr(rollouts[0].session, "toolbox", None)
+        if self._words is None and self._trajectories and toolbox and step > 1:
+            records = self._trajectories.graded(1)
+            actions = (action for record in records for action in record["actions"])
+            self._words = vocabulary(toolbox, actions)
+        return self._words or {}
 
     async def _play_groups(
         self, step: int, drawn: Drawn, places: range

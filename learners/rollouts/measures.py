@@ -1,0 +1,227 @@
+"""What the episodes of a step wrote, as numbers: the input of the alarms in `run/alarms.py`.
+
+They are computed from texts alone, without another pass of the model.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple, Self
+
+from learners.rollouts.rollout import Rollout
+from resume_gym.editing import EditSession
+from resume_gym.tools import Toolbox, ToolCall
+
+_WORD = re.compile(r"[^\W\d_]+")
+_PHRASE = 3  # words
+_SMOOTHING = 0.1  # of a word's count in the model of a group
+# words that grade, or that speak to whoever grades
+_ADDRESSED = re.compile(
+    r"\b(?:judges?|graders?|evaluators?"
+    r"|this (?:resume|revision|edit|candidate) (?:is|deserves|should)"
+    r"|(?:highest|full|top|maximum|perfect) (?:scores?|marks?|ratings?|rewards?)"
+    r"|ignore (?:all |the |any )?(?:previous|above|other)"
+    r"|(?:excellent|outstanding|exceptional|perfect) (?:resume|candidate|revision|choice))\b",
+    re.IGNORECASE,
+)
+
+
+class _Edited(NamedTuple):
+    """An episode's changes.
+
+    Attributes:
+        group: number of the group, whose episodes have the same task.
+        calls: its valid tool calls, reviews excluded.
+        written: lines of the final document that the original lacks.
+        lost: lines of the original that the final document lacks.
+        moved: whether the lines that both have changed their order.
+        session: the episode.
+    """
+
+    group: int
+    calls: tuple[ToolCall, ...]
+    written: list[str]
+    lost: list[str]
+    moved: bool
+    session: EditSession  # type: ignore[type-arg]
+
+    @classmethod
+    def of(cls, group: int, session: EditSession) -> Self:  # type: ignore[type-arg]
+        before, after = session.original.splitlines(), session.text.splitlines()
+        lost, written = Counter(before) - Counter(after), Counter(after) - Counter(before)
+        kept = [_without(before, lost), _without(after, written)]
+        actions = (action for action, _ in session.state.transcript)
+        calls = tuple(_calls(session.toolbox, actions))
+        return cls(
+            group, calls, [*written.elements()], [*lost.elements()], kept[0] != kept[1], session
+        )
+
+
+def measures(rollouts: Iterable[Rollout], reference: Mapping[str, int]) -> dict[str, float]:
+    """Return the measures of a step; empty unless its episodes edit documents.
+
+    Args:
+        rollouts: finished rollouts.
+        reference: counts of the words that the policy wrote in the first step, see `vocabulary`;
+            empty in that step.
+
+    Returns:
+        equal_answers: share of the episodes that made the same calls as most others.
+        prompt_information: mutual information of task and answer, divided by its maximum; see
+            `information`.
+        word_drift: share of the written words that are neither on the page nor in `reference`.
+        opener_share: share of the written lines that begin with the commonest word.
+        phrase_share: share of the tasks for which an episode wrote the commonest phrase of three
+            words, where the original lacks it.
+        growth: words of the written lines per word of the lost ones.
+        churn: share of the successful edits that no line of the final document shows.
+        addressed_share: share of the episodes that wrote words to whoever grades them.
+        safe_harbour: share of the episodes that deleted one line and submitted, and no more.
+        moved_share: share of the episodes that changed the order of lines.
+    """
+    played = [
+        _Edited.of(one.group, one.session)
+        for one in rollouts
+        if isinstance(one.session, EditSession)
+    ]
+    if not played:
+        return {}
+    episodes = len(played)
+    written = [line for one in played for line in one.written]
+    openers = Counter(words(line)[0] for line in written if words(line))
+    groups = sorted({one.group for one in played})
+    by_group: dict[int, set[tuple[str, ...]]] = {group: set() for group in groups}
+    for one in played:
+        by_group[one.group] |= _new_phrases(one)
+    phrases = Counter(chain.from_iterable(by_group.values()))
+    lost = sum(len(words(line)) for one in played for line in one.lost)
+    edits = sum(one.session.state.edits for one in played)
+    shown = sum(
+        min(one.session.state.edits, max(len(one.written), len(one.lost))) for one in played
+    )
+    answers = [Counter(_texts(one.calls)) for one in played]
+    same = Counter(repr(one.calls) for one in played if one.calls)
+    drift = [_unknown(one, reference) for one in played]
+    return {
+        **({"word_drift": sum(drift) / episodes} if reference else {}),
+        "equal_answers": _most(same) / episodes,
+        "prompt_information": information(answers, [one.group for one in played]),
+        "opener_share": _most(openers) / max(1, len(written)),
+        "phrase_share": _most(phrases) / len(groups),
+        "growth": sum(len(words(line)) for line in written) / lost if lost else 1.0,
+        "churn": 1 - shown / edits if edits else 0.0,
+        "addressed_share": sum(map(_is_addressed, played)) / episodes,
+        "safe_harbour": sum(map(_is_harboured, played)) / episodes,
+        "moved_share": sum(one.moved for one in played) / episodes,
+    }
+
+
+def vocabulary(toolbox: Toolbox, actions: Iterable[str]) -> Counter[str]:
+    """Count the words that an agent wrote, not quoted, in valid calls."""
+    return _written(_calls(toolbox, actions))
+
+
+def information(answers: Sequence[Mapping[str, int]], groups: Sequence[int]) -> float:
+    """Return how much an answer says about its task, from 0 to 1.
+
+    The measure of template collapse of RAGEN-2, E[log p(z|x) - log mean_j p(z|x_j)], in which the
+    policy's probabilities would need a pass of the model for each pair of answer and task. Here
+    p(z|x_j) are smoothed counts of the words in the other answers to x_j. It is divided by its
+    maximum, the logarithm of the number of tasks.
+
+    Args:
+        answers: counts of the words of each answer [n].
+        groups: number of each answer's task [n].
+    """
+    names = sorted(set(groups))
+    if len(names) < 2:
+        return 1.0
+    counts = {name: Counter[str]() for name in names}
+    for answer, group in zip(answers, groups, strict=True):
+        counts[group].update(answer)
+    size = _SMOOTHING * len({word for answer in answers for word in answer})
+    terms = []
+    for answer, group in zip(answers, groups, strict=True):
+        logs = []
+        for name in names:
+            own = answer if name == group else {}
+            total = counts[name].total() - sum(own.values()) + size
+            logs.append(
+                sum(
+                    n * math.log((counts[name][word] - own.get(word, 0) + _SMOOTHING) / total)
+                    for word, n in answer.items()
+                )
+                if answer
+                else 0.0
+            )
+        top = max(logs)
+        mean = top + math.log(sum(math.exp(one - top) for one in logs) / len(logs))
+        terms.append(logs[names.index(group)] - mean)
+    return max(0.0, sum(terms) / len(terms) / math.log(len(names)))
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case."""
+    return _WORD.findall(text.lower())
+
+
+def _calls(toolbox: Toolbox, actions: Iterable[str]) -> Iterable[ToolCall]:
+    for call in map(toolbox.read, actions):
+        if isinstance(call, ToolCall) and call.name != "review":
+            yield call
+
+
+def _texts(calls: Iterable[ToolCall]) -> list[str]:
+    return [word for call in calls for text in call.arguments.values() for word in words(str(text))]
+
+
+def _written(calls: Iterable[ToolCall]) -> Counter[str]:
+    return Counter(
+        word
+        for call in calls
+        for name, text in call.arguments.items()
+        if name != "old"
+        for word in words(str(text))
+    )
+
+
+def _unknown(one: _Edited, reference: Mapping[str, int]) -> float:
+    written = _written(one.calls)
+    known = {*reference, *words(one.session.prompt)}
+    return sum(n for word, n in written.items() if word not in known) / max(1, written.total())
+
+
+def _without(lines: Sequence[str], removed: Counter[str]) -> list[str]:
+    left, kept = removed.copy(), []
+    for line in lines:
+        if left[line]:
+            left[line] -= 1
+        else:
+            kept.append(line)
+    return kept
+
+
+def _new_phrases(one: _Edited) -> set[tuple[str, ...]]:
+    lines = [*map(words, one.written)]
+    return {phrase for line in lines for phrase in _phrases(line)} - {
+        *_phrases(words(one.session.original))
+    }
+
+
+def _phrases(tokens: Sequence[str]) -> Iterable[tuple[str, ...]]:
+    return zip(*(tokens[start:] for start in range(_PHRASE)), strict=False)
+
+
+def _is_addressed(one: _Edited) -> bool:
+    return any(map(_ADDRESSED.search, one.written)) and not _ADDRESSED.search(one.session.original)
+
+
+def _is_harboured(one: _Edited) -> bool:
+    state = one.session.state
+    return state.submitted and state.edits == 1 and not one.written and len(one.lost) == 1
+
+
+def _most(counts: Counter[str] | Counter[tuple[str, ...]]) -> int:
+    return max(counts.values(), default=0)

@@ -8,7 +8,7 @@ import argparse
 import inspect
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -181,15 +181,13 @@ class Config:
         for name, (setting, allowed) in _ONLY_WITH.items():
             value, actual = getattr(self, name), getattr(self, setting)
             if value != getattr(Config, name) and actual not in allowed:
-                expected = f"{setting} {_alternatives(allowed)}"
+                expected = f"{setting} {' or '.join(map(repr, allowed))}"
                 raise ConfigError(f"{name}: {value} needs {expected}, got {actual!r}")
         if self.credit == "turn" and self.loss == "grpo":
             raise ConfigError("credit: grpo standardises whole rewards; expected episode, got turn")
         if self.colocated and self.max_staleness:
             expected = "max_staleness 0, since engine and trainer take turns"
             raise ConfigError(f"colocated: expected {expected}; got {self.max_staleness}")
-        if self.optimizer == "muon" and self.backend != "local":
-            raise ConfigError(f"optimizer: muon needs backend 'local', got {self.backend!r}")
 
     def check_packages(self) -> None:
         """Check that the packages of the settings are installed, which a dry run does not need.
@@ -217,6 +215,7 @@ _ONLY_WITH: Mapping[str, tuple[str, Sequence[str]]] = {
     **dict.fromkeys(("trainer_procs", "offload"), _SHARDED),
     **dict.fromkeys(("replicas", "async_save"), _FSDP2),
     "compile": ("backend", ("local", "fsdp2")),
+    "optimizer": ("backend", ("local",)),
 }
 _TYPES: Mapping[str, Any] = {
     name: (kind, ...) for name, kind in get_type_hints(Config, include_extras=True).items()
@@ -270,14 +269,9 @@ class _Parser(Parser):
         return super().hint(unknown)
 
 
-def load(argv: Sequence[str], default: Config | None = None) -> Config:
-    """Parse a command line; exit with status 2 if it is invalid.
-
-    Args:
-        argv: arguments.
-        default: settings without `--config`, in place of the defaults of `Config`.
-    """
-    return parse(argv, default or Config(), _COMMAND, _ABOUT, _EXAMPLES)[0]
+def load(argv: Sequence[str]) -> Config:
+    """Parse a command line; exit with status 2 if it is invalid."""
+    return parse(argv, Config(), _COMMAND, _ABOUT, _EXAMPLES)[0]
 
 
 def parse(
@@ -286,7 +280,7 @@ def parse(
     prog: str,
     about: str,
     examples: Sequence[str],
-    *more: type,
+    more: type | None = None,
 ) -> tuple[Config, dict[str, Any]]:
     """Parse the command line of a program whose options are those of a configuration, and more.
 
@@ -296,7 +290,7 @@ def parse(
         prog: name of the program.
         about: its description in the help.
         examples: example arguments, without `resume-gym`.
-        more: dataclasses whose fields are options, too.
+        more: a dataclass whose fields are options, too.
 
     Returns:
         The configuration, and the values of the fields of `more`, not validated.
@@ -322,8 +316,8 @@ def parse(
                 "for example on '4 x NVIDIA H200'",
             )
         parser.add_argument(trust.FLAG, action="store_true", help=trust.HELP)
-        for kind in more:
-            _add_flags(parser, kind)
+        if more:
+            _add_flags(parser, more)
         _add_flags(parser, Config, base)
         given = vars(parser.parse_args(argv))
         config = replace(base, **{name: given[name] for name in given if name in _TYPES})
@@ -333,7 +327,7 @@ def parse(
             check_env(config.env)
     except ConfigError as error:
         stop(error)
-    names = [field.name for kind in more for field in fields(kind)]
+    names = [field.name for field in fields(more)] if more else []
     return config, {name: given[name] for name in names if name in given}
 
 
@@ -462,7 +456,3 @@ def _find(source: str) -> Path:
         near = did_you_mean(source, presets)
         raise ConfigError(f"--config: expected {expected}, got {source!r}{near}")
     return Path(source)
-
-
-def _alternatives(names: Iterable[str]) -> str:
-    return " or ".join(map(repr, names))

@@ -27,7 +27,7 @@ from learners.engines.vllm import unreachable
 from learners.engines.vllm_plugin import KEY
 from learners.errors import ConfigError
 from learners.planning.machine import Machine
-from learners.planning.plan import check_gpus, make_plan
+from learners.planning.plan import check_gpus, first_trainer, make_plan
 from learners.planning.table import show
 from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import LeadRank, RolloutSource
@@ -116,9 +116,7 @@ def _run_or_explain(config: Config, train: Train) -> None:
 
 
 def _run(config: Config, train: Train) -> None:
-    # the first GPUs of each machine belong to the engines that this run starts
-    reserved = config.starts_servers and not config.colocated
-    ranks.start(config.engine_procs * config.engine_gpus if reserved else 0)
+    ranks.start(reserved=first_trainer(config))
     prepare_cpu(config.threads or ranks.cores())
     torch.manual_seed(config.seed)
     work, first = None, ranks.rank() == 0
@@ -184,10 +182,8 @@ def _make_rollouts(
         return make(None)
     if config.engine == "vllm":
         engine = make_vllm_engine(config, urls, transfer(config.colocated) == "nccl")
-        last = checkpoint.latest(folder.checkpoints)
-        steps = range(1 + (last[0] if last else 0), config.steps + 1)
         build = partial(make_distant_orchestrator, config, urls, folder.trajectories)
-        sampler = BackgroundSampler(build, steps, config.max_staleness, folder.note)
+        sampler = BackgroundSampler(build, config.steps, config.max_staleness, folder.note)
         return make(LeadRank(work, engine, sampler, servers, folder.note))
     policy, copied = trainer.policy, config.backend != "local"
     if copied:  # sharded weights cannot sample

@@ -402,8 +402,7 @@ def beside(server: FakeVLLM, folder: Path, done: int = 0, **changes: object) -> 
         **{"engine": "vllm", "eval_rollouts": 2, "steps": 9, **settings, **changes}  # type: ignore[arg-type]
     )
     build = partial(make_distant_orchestrator, config, [server.url], Trajectories(folder))
-    steps = range(done + 1, config.steps + 1)
-    made = BackgroundSampler(build, steps, config.max_staleness, print)
+    made = BackgroundSampler(build, config.steps, config.max_staleness, print)
     made.published(done)
     return made
 

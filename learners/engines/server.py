@@ -152,11 +152,6 @@ class Server:
         self._process.kill()
         self._process.wait()
 
-    @property
-    def pid(self) -> int:
-        """Process id of the server's supervisor; see `serve.py`."""
-        return self._process.pid
-
     def check(self) -> None:
         """Raise an error if the server is no longer restarted.
 

@@ -325,17 +325,15 @@ def _check_key(url: str, status: int) -> None:
 def _completion(answer: Mapping[str, Any], as_read: bool) -> Completion:
     (choice,) = answer["choices"]
     ids = choice["token_ids"]
-    spans = choice["weight_versions"] or []
-    if as_read:
-        spans = [
-            {**span, "version": 0} if span["version"] == _UNTRAINED else span for span in spans
-        ]
     if choice["finish_reason"] not in ("stop", "length") or not ids:
         raise _NotReadyError(f"it ended with {choice['finish_reason']!r}")
-    if any(span["version"] == _UNTRAINED for span in spans):
-        raise _NotReadyError("it has not been given its weights yet")
+    versions: list[int] = []
     # a completion that was paused for a weight update has several spans of versions
-    versions = [int(span["version"]) for span in spans for _ in range(span["start"], span["end"])]
+    for span in choice["weight_versions"] or ():
+        if span["version"] == _UNTRAINED and not as_read:
+            raise _NotReadyError("it has not been given its weights yet")
+        version = 0 if span["version"] == _UNTRAINED else int(span["version"])
+        versions += [version] * (span["end"] - span["start"])
     logprobs = [token["logprob"] for token in choice["logprobs"]["content"]]
     if not len(ids) == len(logprobs) == len(versions):
         counts = f"{len(ids)} tokens, {len(logprobs)} log-probabilities, {len(versions)} versions"

@@ -73,12 +73,12 @@ class BackgroundSampler:
 
     Args:
         build: makes the orchestrator, in that process.
-        steps: numbers of the steps to play.
+        steps: number of steps of the run; those before the first published weights are done.
         max_staleness: maximum age of the sampling weights, in optimizer steps.
         note: called with sentences for the run's journal.
     """
 
-    def __init__(self, build: Build, steps: range, max_staleness: int, note: Note) -> None:
+    def __init__(self, build: Build, steps: int, max_staleness: int, note: Note) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
         arguments = build, steps, max_staleness, os.getpid(), other
@@ -91,11 +91,6 @@ class BackgroundSampler:
         self._batches: dict[int, Batch] = {}
         self._ended: list[tuple[int, HeldOutResult]] = []
         self._playing = 0
-
-    @property
-    def pid(self) -> int:
-        """Process id of the rollout process."""
-        return self._process.pid or 0
 
     def batch(self, step: int) -> Batch:
         """See `InProcessSampler`."""
@@ -158,8 +153,7 @@ class BackgroundSampler:
 
     def close(self) -> None:
         """See `InProcessSampler`."""
-        with contextlib.suppress(ConnectionError):
-            self._pipe.send(("stop", 0))
+        self._tell("stop", 0)
         self._process.join(_END_S)
         self._process.kill()
         self._process.join()
@@ -169,7 +163,7 @@ class BackgroundSampler:
 Sampler = InProcessSampler | BackgroundSampler
 
 
-def _run(build: Build, steps: range, max_staleness: int, parent: int, pipe: Connection) -> None:
+def _run(build: Build, steps: int, max_staleness: int, parent: int, pipe: Connection) -> None:
     """Run the rollout process."""
     ranks.die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
@@ -179,14 +173,12 @@ def _run(build: Build, steps: range, max_staleness: int, parent: int, pipe: Conn
 class _Service:
     """Event loop of the rollout process."""
 
-    def __init__(self, build: Build, steps: range, max_staleness: int, pipe: Connection) -> None:
-        self._out: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+    def __init__(self, build: Build, steps: int, max_staleness: int, pipe: Connection) -> None:
+        self._steps, self._max_staleness, self._pipe = steps, max_staleness, pipe
+        self._out: asyncio.Queue[tuple[str, object]] = asyncio.Queue()
+        self._published: asyncio.Queue[int] = asyncio.Queue()
+        self._stopped = asyncio.Event()
         self._orchestrator, self._engine = build(self._note)
-        self._steps, self._max_staleness = steps, max_staleness
-        self._pipe = pipe
-        # one version too old for the first step: no episode starts before weights are published
-        self._version = steps.start - 1 - max_staleness - 1
-        self._published = asyncio.Condition()
 
     def _note(self, sentence: str) -> None:
         self._out.put_nowait(("note", sentence))
@@ -194,12 +186,11 @@ class _Service:
     async def serve(self) -> None:
         """Run until the trainer sends "stop"; send it the first error, which it raises."""
         loop = asyncio.get_running_loop()
-        inbox: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
-        loop.add_reader(self._pipe.fileno(), self._receive, inbox)
         background = [asyncio.create_task(coroutine) for coroutine in (self._send(), self._beat())]
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._hear(inbox, group))
+                loop.add_reader(self._pipe.fileno(), self._receive, group)
+                group.create_task(self._stop())
                 group.create_task(self._orchestrator.watchdog.watch())
                 group.create_task(self._ahead(group))
         except* _StopError:
@@ -213,36 +204,32 @@ class _Service:
             await self._engine.leave()
             self._orchestrator.close()
 
-    def _receive(self, inbox: "asyncio.Queue[tuple[str, int]]") -> None:
+    def _receive(self, group: asyncio.TaskGroup) -> None:
         try:
-            inbox.put_nowait(self._pipe.recv())
+            kind, value = self._pipe.recv()
         except (EOFError, ConnectionError):  # the trainer has exited, perhaps with unread messages
-            inbox.put_nowait(("stop", 0))
+            kind, value = "stop", 0
+        if kind == "stop":
+            self._stopped.set()
+        elif kind == "evaluate":
+            group.create_task(self._evaluate(value))
+        else:
+            self._published.put_nowait(value)
 
-    async def _hear(
-        self, inbox: "asyncio.Queue[tuple[str, int]]", group: asyncio.TaskGroup
-    ) -> None:
-        while True:
-            kind, value = await inbox.get()
-            if kind == "stop":
-                raise _StopError
-            if kind == "evaluate":
-                group.create_task(self._evaluate(value))
-            else:
-                async with self._published:
-                    self._version = value
-                    self._published.notify_all()
+    async def _stop(self) -> None:
+        await self._stopped.wait()
+        raise _StopError
 
     async def _ahead(self, group: asyncio.TaskGroup) -> None:
         """Start each step as soon as its tokens cannot become too stale.
 
         The step that produces version v + 1 trains on tokens of versions v - max_staleness to v.
+        The first version that is published is the number of steps done.
         """
-        for step in self._steps:
-            async with self._published:
-                oldest = step - 1 - self._max_staleness
-                while self._version < oldest:
-                    await self._published.wait()
+        version = await self._published.get()
+        for step in range(version + 1, self._steps + 1):
+            while version < step - 1 - self._max_staleness:
+                version = await self._published.get()
             group.create_task(self._batch(step))
 
     async def _batch(self, step: int) -> None:

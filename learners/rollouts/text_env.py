@@ -47,17 +47,9 @@ class Heard(NamedTuple):
     done: bool
 
 
-class Opening(NamedTuple):
-    """Initial observation, system prompt and tool schemas."""
-
-    prompt: str
-    system_prompt: str
-    tools: Sequence[Mapping[str, object]]
-
-
 @lru_cache(maxsize=TEXT_TASKS)
-def opening(task: Start) -> Opening:
-    """Return the opening of a task, cached for all sessions that start from it.
+def opening(task: Start) -> tuple[str, str, Sequence[Mapping[str, object]]]:
+    """Return the first observation, the system prompt and the tool schemas of a task, cached.
 
     Raises:
         ValueError: the environment's actions or observations are not strings.
@@ -70,7 +62,7 @@ def opening(task: Start) -> Opening:
         prompt, _ = env.reset(seed=task.seed)
         unwrapped = env.unwrapped
         system, tools = getattr(unwrapped, "system_prompt", None), getattr(unwrapped, "tools", None)
-        return Opening(_text(task, prompt), system or "", tools or ())
+        return _text(task, prompt), system or "", tools or ()
     finally:
         env.close()
 

@@ -5,7 +5,7 @@ replies while they are equal, is computed once.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -83,16 +83,10 @@ class PackedRow:
 
     def to(self, device: torch.device | str) -> "PackedRow":
         """Return a copy of the row with its tensors on `device`."""
-        return replace(
-            self,
-            tokens=self.tokens.to(device),
-            positions=self.positions.to(device),
-            predicts=self.predicts.to(device),
-            targets=self.targets.to(device),
-            logprobs=self.logprobs.to(device),
-            advantages=self.advantages.to(device),
-            sequences=self.sequences.to(device),
-        )
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        for name, value in values.items():
+            values[name] = value.to(device) if isinstance(value, Tensor) else value
+        return PackedRow(**values)
 
 
 def pack(samples: Sequence[Sample], max_tokens: int, rows: int = 1) -> list[PackedRow]:

@@ -5,12 +5,11 @@ import math
 import pickle
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
@@ -39,6 +38,7 @@ class Trainer:
 
     Attributes:
         policy: the policy that is trained; its weights may be sharded.
+        iter_weights: see `LocalBackend.iter_weights`.
         state: JSON values of the algorithm, kept in checkpoints; empty at first.
     """
 
@@ -55,6 +55,7 @@ class Trainer:
         self._loss, self._row_tokens, self._rate = loss, row_tokens, rate
         self._pending: tuple[int, Future[object] | None] | None = None
         self.policy = backend.prepare()
+        self.iter_weights = backend.iter_weights
         self.state: Mapping[str, Any] = {}
 
     def resume(self) -> int:
@@ -94,16 +95,6 @@ class Trainer:
         tokens = sum(len(sample.prompt) + len(sample.response) for sample in samples)
         (row,) = pack(samples, tokens)
         return (self._backend.score(row).cpu() - row.logprobs).abs()
-
-    def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
-        """Return a fresh iterator over (name, full tensor), named as in Hugging Face checkpoints.
-
-        Every rank has to exhaust it: sharded tensors are gathered one at a time.
-
-        Args:
-            dtype: see `LocalBackend.iter_weights`.
-        """
-        return self._backend.iter_weights(dtype)
 
     def export(self, folder: Path, replace: bool) -> None:
         """Write the policy in Hugging Face format.

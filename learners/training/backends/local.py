@@ -155,6 +155,8 @@ class LocalBackend:
     def iter_weights(self, dtype: torch.dtype = torch.float32) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, full tensor), named as in Hugging Face checkpoints, in step on all ranks.
 
+        Every rank has to exhaust it: sharded tensors are gathered one at a time.
+
         Args:
             dtype: what the caller converts the tensors to; a backend may do so before it gathers.
         """

@@ -331,7 +331,7 @@ def parse(
     return config, {name: given[name] for name in names if name in given}
 
 
-def _add_flags(parser: Parser, kind: Any, base: Any = None) -> None:
+def _add_flags(parser: Parser, kind: type, base: object = None) -> None:
     """Add a flag for each field of a dataclass; those that are not given get no value.
 
     Args:

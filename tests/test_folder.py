@@ -61,7 +61,7 @@ def test_a_run_of_another_edition_is_not_resumed(
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_metrics_that_are_not_finite_are_refused(value: float, tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    with pytest.raises(ValueError, match=rf"step 3: expected finite metrics, loss is {value}"):
+    with pytest.raises(ValueError, match=rf"step 3\.loss: expected a finite number, got {value}"):
         run.append({"step": 3, "reward": 1.0, "loss": value})
     assert run.metrics() == []
 

@@ -9,6 +9,8 @@ import requests
 
 from learners.engines.server import headers
 
+Json = Mapping[str, Any]
+
 
 class Control:
     """Client of the servers' endpoints for weight updates; calls all servers concurrently.
@@ -33,19 +35,19 @@ class Control:
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.urls = urls
-        self.failure: Future[Any] = Future()
+        self.failure: Future[object] = Future()
         self._on_failure = on_failure
         self.offsets: Sequence[int] = ()
         self._version = version
         self._timeout_s = timeout_s
 
-    def post(self, path: str, *bodies: Mapping[str, Any]) -> None:
+    def post(self, path: str, *bodies: Json) -> None:
         """Post to all servers: no body, the same body, or one body for each server."""
         each = bodies if len(bodies) > 1 else (bodies or ({},)) * len(self.urls)
         with ThreadPoolExecutor(len(self.urls)) as threads:
             list(threads.map(self._post, [f"{url}/{path}" for url in self.urls], each))
 
-    def _post(self, url: str, body: Mapping[str, Any]) -> None:
+    def _post(self, url: str, body: Json) -> None:
         try:
             answer = requests.post(
                 url, json=body or None, headers=headers(), timeout=self._timeout_s
@@ -66,7 +68,7 @@ class Control:
         yield  # not in `try`: after a failure, servers with half of the weights must not resume
         self.post("resume")
 
-    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
+    def init_weight_transfer_engine(self, init_info: dict[str, object]) -> None:
         """Let the servers join the sender's group, each with a separate range of ranks.
 
         They leave the group before it, which would keep its memory.
@@ -79,7 +81,7 @@ class Control:
         """Begin an update of the weights."""
         self.post("start_weight_update")
 
-    def update_weights(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
+    def update_weights(self, update_info: dict[str, object] | list[dict[str, object]]) -> None:
         """Let the servers read or receive the weights."""
         self.post("update_weights", {"update_info": update_info})
 

@@ -79,7 +79,7 @@ class NCCLSender:
         self._sender.shutdown()
 
 
-def _join_or_fail(failure: Future[_T], join: Callable[[], _T]) -> _T:
+def _join_or_fail(failure: Future[object], join: Callable[[], _T]) -> _T:
     """Return the result of `join`, or raise the failure of a server, for which it would wait."""
     joined: Future[_T] = Future()
 
@@ -92,7 +92,8 @@ def _join_or_fail(failure: Future[_T], join: Callable[[], _T]) -> _T:
 
     # a daemon, since NCCL has no timeout here
     threading.Thread(target=run, daemon=True).start()
-    return next(as_completed((joined, failure))).result()
+    next(as_completed((joined, failure))).result()
+    return joined.result()
 
 
 def _workers(url: str) -> int:

@@ -108,7 +108,7 @@ class VLLMEngine:
                     await asyncio.sleep(_RETRY_S)
         raise EngineError(f"no completion within {self._timeout_s:.0f} s; {problem}")
 
-    async def _ask(self, url: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _ask(self, url: str, request: Mapping[str, object]) -> Mapping[str, Any]:
         if self._session is None:  # here, since it belongs to the running event loop
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),

@@ -20,6 +20,7 @@ KEY = "VLLM_API_KEY"
 """Environment variable with the key of the servers, which is vLLM's own name for it."""
 
 _Message = MutableMapping[str, Any]
+_Call = Callable[..., Awaitable[object]]
 
 
 def register() -> None:
@@ -44,13 +45,11 @@ class KeyRequired:
     any path, or call any method of its workers.
     """
 
-    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
+    def __init__(self, app: _Call) -> None:
         self._app = app
         self._expected = f"Bearer {os.environ[KEY]}".encode()
 
-    async def __call__(
-        self, scope: _Message, receive: Callable[..., Any], send: Callable[..., Any]
-    ) -> None:
+    async def __call__(self, scope: _Message, receive: _Call, send: _Call) -> None:
         """Pass a request on, or answer with status 401, or close a websocket."""
         given = dict(scope.get("headers", ())).get(b"authorization", b"")
         known = secrets.compare_digest(given, self._expected)

@@ -24,12 +24,12 @@ from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine, unreachable
 from learners.errors import ConfigError
 from learners.rollouts import rollout
+from learners.rollouts.rollout import PlayableSession
 from learners.rollouts.tokens import ChatTokens
 from learners.training import checkpoint, models, ranks
 from learners.training.backends.settings import BackendSettings, make_policy
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
-from resume_gym import EditSession
 from resume_gym.llm import Refused, Unavailable
 from resume_gym.llm.guided import OPENING, Prompting, find_call, guide, read_prompting
 from resume_gym.user_errors import did_you_mean
@@ -40,6 +40,8 @@ OPTIONS = (
 )
 """Fields of `Config` that control sampling."""
 _RECORDED = ("temperature", "max_tokens", "precision", "engine")
+# settings of a run that are those of its model; others have their defaults
+_KEPT = ("model", "temperature", "max_tokens", "precision", "lora_rank", "lora_alpha")
 _MAX_TOKENS = 512  # of a turn, for models without a run's configuration
 _SAMPLE_BYTES = 2**14
 _GUIDED_TOKENS = 16  # after which a guided turn is checked for the end of its call
@@ -90,7 +92,7 @@ class FoundModel:
         if trained.engine == settings.get("engine", "vllm") and not weights:
             names = ("engine", "engine_procs", "engine_gpus")
             settings = {name: getattr(trained, name) for name in names} | settings
-        config = replace(_untrained(trained), **settings)
+        config = Config(**{name: getattr(trained, name) for name in _KEPT} | settings)
         config.check_packages()
         models.download(config.model)
         folder = models.folder(config.model)
@@ -142,18 +144,6 @@ def _found(name: str) -> tuple[Config, Path | None]:
 def _of_name(name: str) -> Config:
     config = Config(model=name)
     return config if name == "nano" else replace(config, max_tokens=_MAX_TOKENS)
-
-
-def _untrained(config: Config) -> Config:
-    """Return a run's configuration with training and engine settings reset to their defaults."""
-    return Config(
-        model=config.model,
-        temperature=config.temperature,
-        max_tokens=config.max_tokens,
-        precision=config.precision,
-        lora_rank=config.lora_rank,
-        lora_alpha=config.lora_alpha,
-    )
 
 
 def _hash(files: Iterable[Path]) -> str:
@@ -236,7 +226,7 @@ class ModelPlayer:
             raise Unavailable(str(problem)) from None
         return VLLMEngine([server.url for server in self._servers], *named, as_read=True)
 
-    async def play(self, session: EditSession[Any, Any], seed: int) -> None:
+    async def play(self, session: PlayableSession, seed: int) -> None:
         """Play a session to its end; see `Player`."""
         config, chat, key = self._config, self._chat, next(self._keys)
         sampling = Sampling(config.temperature, config.max_tokens, chat.ends, (seed,))
@@ -254,9 +244,7 @@ class ModelPlayer:
         finally:
             self._engine.release(key)
 
-    async def _play_guided(
-        self, session: EditSession[Any, Any], key: int, sampling: Sampling
-    ) -> None:
+    async def _play_guided(self, session: PlayableSession, key: int, sampling: Sampling) -> None:
         """Play with a demonstration; open each call, and end it with its JSON object."""
         chat, opening = self._chat, self._chat.write(OPENING)[:-1]
         ids = chat.prompt(guide(session.system_prompt), session.prompt)

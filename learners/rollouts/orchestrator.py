@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import count, groupby
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -82,8 +82,8 @@ class Orchestrator:
         # such judges are slow and may fail, so rollouts are stored before they are graded
         self._judge_waits = isinstance(work.judge, AsyncJudge)
         self._keys = count()
-        self._known_means: dict[int, dict[int, float]] = {}
         self._words: Mapping[str, int] | None = None
+        self._means = cache(self._read_means)
 
     async def batch(self, step: int) -> Batch:
         """Play the episodes of a step, except those already stored.
@@ -150,14 +150,11 @@ class Orchestrator:
         members = [list(group) for _, group in groupby(graded, lambda rollout: rollout.group)]
         return [group for group in members if len(group) >= GROUP_SHARE * size], failures + unopened
 
-    def _means(self, step: int) -> dict[int, float]:
+    def _read_means(self, step: int) -> dict[int, float]:
         """Return the mean reward of each group of an earlier step, from what is stored."""
-        if step not in self._known_means:
-            records = self._trajectories.graded(step) if self._trajectories else []
-            groups = groupby(records, lambda record: int(record["group"]))
-            means = {n: fmean(float(one["reward"]) for one in group) for n, group in groups}
-            self._known_means[step] = means
-        return self._known_means[step]
+        records = self._trajectories.graded(step) if self._trajectories else []
+        groups = groupby(records, lambda record: int(record["group"]))
+        return {n: fmean(float(one["reward"]) for one in group) for n, group in groups}
 
     async def evaluate(self, step: int) -> HeldOutResult:
         """Play the held-out tasks, always with the same seeds; evaluations may be concurrent.
@@ -212,7 +209,7 @@ class Orchestrator:
         step: int,
     ) -> tuple[list[Rollout], list[Exception]]:
         """Play and grade rollouts; return those with a reward, and the errors of the others."""
-        store = partial(stored.append, step) if stored else _forget
+        store = partial(stored.append, step) if stored else lambda rollout: None
         progress = _Progress(rollouts, getattr(self._judge, "grouped", False), store)
         limit = self._engine.max_concurrency
         for first in range(0, len(rollouts), limit):
@@ -303,10 +300,6 @@ class _Progress:
             return []
         # includes verdicts from before the run was resumed: they depend on the whole group
         return [r for r in members if r.session.needs_verdict or r.session.verdict]
-
-
-def _forget(rollout: Rollout) -> None:
-    """Store nothing."""
 
 
 def _failed(failures: Sequence[Exception], episodes: int) -> Exception:

@@ -51,6 +51,7 @@ class ChatTokens:
     Attributes:
         end: id of the token that ends an assistant turn in the template.
         ends: ids of all tokens that end a sampled turn.
+        reply: returns the token ids between two assistant turns, for a tool reply.
 
     Raises:
         TemplateError: the template fails, or appending a reply would change the preceding text.
@@ -83,7 +84,7 @@ class ChatTokens:
         self._as_it_is = False
         self._as_it_is = self._frame_reply(_ODD) == self._before + _ODD + self._after
         # encoding takes half of an episode's time, and rollouts of a group share many replies
-        self._reply = lru_cache(maxsize=256)(self._make_reply)
+        self.reply = lru_cache(maxsize=256)(self._make_reply)
 
     @classmethod
     def of(cls, model: str, tools: Sequence[Mapping[str, object]]) -> Self:
@@ -187,10 +188,6 @@ class ChatTokens:
             content = f"{system}\n\n{user}" if system else user
             messages = [{"role": "user", "content": content}]
         return self._encode(self._render(messages))
-
-    def reply(self, text: str) -> Sequence[int]:
-        """Return the token ids between two assistant turns, for a tool reply."""
-        return self._reply(text)
 
     def _make_reply(self, text: str) -> tuple[int, ...]:
         return tuple(self._encode(self._frame_reply(self._cut(text, self._any_added))))

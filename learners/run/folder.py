@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import math
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -145,13 +144,7 @@ class RunFolder:
         Raises:
             ValueError: a value is not finite; nothing is written.
         """
-        wrong = [
-            f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)
-        ]
-        if wrong:
-            raise ValueError(
-                f"step {metrics['step']:.0f}: expected finite metrics, {', '.join(wrong)}"
-            )
+        check_figures(metrics, f"step {metrics['step']:.0f}")
         _append_line(self._metrics, metrics)
 
     def append_evaluation(self, evaluation: Mapping[str, object]) -> None:

@@ -27,7 +27,7 @@ from learners.engines.vllm import unreachable
 from learners.engines.vllm_plugin import KEY
 from learners.errors import ConfigError
 from learners.planning.machine import Machine
-from learners.planning.plan import check_gpus, first_trainer, make_plan
+from learners.planning.plan import RunPlan, check_gpus, first_trainer
 from learners.planning.table import show
 from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import LeadRank, RolloutSource
@@ -68,7 +68,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
     config = load(arguments)
     try:
         if (machine := dry_run(arguments)) is not None:
-            show(make_plan(config, Machine.named(machine)), Terminal())
+            show(RunPlan(config, Machine.named(machine)), Terminal())
             return
         config.check_packages()
         trainers = int(os.environ.get("LOCAL_WORLD_SIZE", config.trainer_procs))

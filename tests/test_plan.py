@@ -15,7 +15,7 @@ from learners.build import server_settings
 from learners.config import PRESETS, Config, ConfigError, read_toml
 from learners.engines.server import command
 from learners.planning.machine import Machine
-from learners.planning.plan import RunPlan, evaluations, make_plan
+from learners.planning.plan import RunPlan, evaluations
 from learners.planning.table import show
 from learners.training import lora, models
 from learners.training.flops import Sizes
@@ -52,7 +52,7 @@ def nothing_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("socket.getaddrinfo", no_network)
 
 
-planned = cache(make_plan)
+planned = cache(RunPlan)
 
 
 def preset(name: str) -> Config:
@@ -90,9 +90,9 @@ def test_every_preset_fits_its_machine(name: str) -> None:
 
 def test_four_gpus_of_80_gb_train_all_weights() -> None:
     config = replace(preset("four_gpus_24gb"), lora_rank=0)
-    assert make_plan(config, Machine.named("4 x A100")).memory.total < 60e9
+    assert RunPlan(config, Machine.named("4 x A100")).memory.total < 60e9
     with pytest.raises(ConfigError, match="a trainer's memory"):
-        make_plan(config, MACHINES["four_gpus_24gb"])
+        RunPlan(config, MACHINES["four_gpus_24gb"])
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_source_s_verdicts_and_their_cost() -> None:
     assert verdicts.held_out == 40 * 16 * 3
     assert verdicts.requests == 3 * 2  # votes, each with a comparison and a check of the claims
     assert verdicts.model == "gemini-3-flash-preview"
-    once = make_plan(replace(SOURCE, judge="gemini"), H200).verdicts
+    once = RunPlan(replace(SOURCE, judge="gemini"), H200).verdicts
     assert once is not None
     assert once.requests == 3
     assert 7_000 < once.read < 10_000  # docs/judges.md
@@ -130,12 +130,10 @@ def test_other_judges_have_no_price() -> None:
     assert "grades; must run at http://127.0.0.1:8001/v1" in text
     far = json.dumps({"name": "openai", "model": "unlisted"})
     assert "unknown   the model has no list price" in printed(
-        make_plan(replace(SOURCE, judge=far), H200)
+        RunPlan(replace(SOURCE, judge=far), H200)
     )
     tiers = json.dumps({"name": "tiers", "local": "rubric", "frontier": "gemini"})
-    assert "unknown   tiers(rubric, gemini/" in printed(
-        make_plan(replace(SOURCE, judge=tiers), H200)
-    )
+    assert "unknown   tiers(rubric, gemini/" in printed(RunPlan(replace(SOURCE, judge=tiers), H200))
     offline = planned(preset("two_nodes"), MACHINES["two_nodes"])
     assert offline.verdicts is not None
     assert (offline.verdicts.training, offline.verdicts.requests) == (160 * 14 * 16, 0)
@@ -166,7 +164,7 @@ def test_sampling_takes_as_long_as_reading_weights_and_caches() -> None:
     assert f"{4 * times.total / 3600:.0f}   at most" in text
     waiting = 1 - plan.step.seconds / times.step
     assert f"of which the trainers wait {100 * waiting:.0f} %" in text
-    turns = make_plan(replace(SOURCE, max_staleness=0), H200).times
+    turns = RunPlan(replace(SOURCE, max_staleness=0), H200).times
     assert turns is not None
     assert turns.step == times.sampling + plan.step.seconds
 
@@ -235,7 +233,7 @@ def two(memory: int) -> Machine:
 )
 def test_what_does_not_fit_is_refused(config: Config, machine: Machine, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        make_plan(config, machine)
+        RunPlan(config, machine)
 
 
 def test_what_fits_in_the_cpu_s_memory() -> None:
@@ -243,10 +241,10 @@ def test_what_fits_in_the_cpu_s_memory() -> None:
     assert 3 * copied.host / 1e9 == pytest.approx(12 * 14.7683, abs=0.01)
     assert "59.1 GB   of each trainer: offloaded, or copied" in printed(copied)
     machine = Machine.named("4 x H100")
-    offloaded = make_plan(replace(SOURCE, offload=True, async_save=False), machine)
+    offloaded = RunPlan(replace(SOURCE, offload=True, async_save=False), machine)
     assert offloaded.memory.total < 80e9
     assert offloaded.host / 1e9 == pytest.approx(78.8, abs=0.05)
-    make_plan(BESIDE, Machine((("X", 300 * 10**9),)))
+    RunPlan(BESIDE, Machine((("X", 300 * 10**9),)))
 
 
 @pytest.mark.parametrize("launched", [False, True])
@@ -270,18 +268,18 @@ def test_a_run_names_the_gpus_that_it_lacks(
 def test_memory_follows_the_settings() -> None:
     machine = Machine.named("8 x H200")
     apart = replace(ALONE, colocated=False, backend="fsdp2", trainer_procs=4)
-    plan = make_plan(apart, machine)
-    halves = make_plan(replace(apart, replicas=2), machine)
+    plan = RunPlan(apart, machine)
+    halves = RunPlan(replace(apart, replicas=2), machine)
     assert halves.memory.weights == pytest.approx(2 * plan.memory.weights, rel=1e-6)
-    kept = make_plan(replace(apart, activation_checkpointing=False), machine)
+    kept = RunPlan(replace(apart, activation_checkpointing=False), machine)
     assert kept.memory.layer == 28 * plan.memory.layer
     assert kept.memory.checkpoints == 0
-    adapted = make_plan(replace(apart, lora_rank=8), machine)
+    adapted = RunPlan(replace(apart, lora_rank=8), machine)
     assert adapted.memory.optimizer == 2 * adapted.memory.gradients < plan.memory.optimizer / 50
     assert "of the adapters, fp32, a part of 4" in printed(adapted)
     assert adapted.step.operations < plan.step.operations
-    split = make_plan(replace(apart, engine_gpus=2), machine)
-    embedded = make_plan(replace(apart, engine="transformers"), machine)
+    split = RunPlan(replace(apart, engine_gpus=2), machine)
+    embedded = RunPlan(replace(apart, engine="transformers"), machine)
     assert embedded.copy == 4 * plan.parameters
     assert plan.serving is not None
     assert split.serving is not None
@@ -289,7 +287,7 @@ def test_memory_follows_the_settings() -> None:
 
 
 def test_engine_and_trainer_share_the_memory_of_a_gpu() -> None:
-    plan = make_plan(ALONE, Machine.named("H100"))
+    plan = RunPlan(ALONE, Machine.named("H100"))
     assert "sleep while the trainers train" in printed(plan)
     assert plan.serving is not None
     assert plan.serving.device == 32 * 10**9
@@ -305,17 +303,17 @@ def test_two_machines() -> None:
 
 
 def test_on_a_cpu_only_state_and_engines_count() -> None:
-    plan = make_plan(Config(), SMALL)
+    plan = RunPlan(Config(), SMALL)
     assert "CPU   rank 0 also plays the episodes" in printed(plan)
     assert "unknown   estimated for bf16, own servers, known GPUs" in printed(plan)
     assert plan.step.seconds is None
-    beside = make_plan(preset("nano_vllm"), SMALL)
+    beside = RunPlan(preset("nano_vllm"), SMALL)
     assert beside.serving is not None
     assert beside.serving.device - beside.serving.weights == 10**9
 
 
 def test_servers_that_run_already_take_nothing_here() -> None:
-    plan = make_plan(replace(SOURCE, engine_urls=("http://far:8000",)), Machine.named("3 x H200"))
+    plan = RunPlan(replace(SOURCE, engine_urls=("http://far:8000",)), Machine.named("3 x H200"))
     assert plan.serving is None
     text = printed(plan)
     assert "http://far:8000" in text
@@ -326,7 +324,7 @@ def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch)
     """The plan's shares are the command line's."""
     config = Config(engine="vllm")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    plan = make_plan(config, Machine.here()._replace(gpus=()))
+    plan = RunPlan(config, Machine.here()._replace(gpus=()))
     told = command(server_settings(config), 0, "127.0.0.1", 1)
     cache = int(told[told.index("--kv-cache-memory-bytes") + 1])
     assert plan.serving is not None
@@ -335,7 +333,7 @@ def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch)
     for one in (config, replace(config, colocated=True, max_staleness=0)):
         told = command(server_settings(one), 0, "127.0.0.1", 1)
         share = float(told[told.index("--gpu-memory-utilization") + 1])
-        serving = make_plan(one, H200).serving
+        serving = RunPlan(one, H200).serving
         assert serving is not None
         assert serving.device == int(share * 141e9)
 

@@ -1,13 +1,14 @@
 """Plan of a run for `--dry-run`: processes, memory and time, checked against the machine.
 
-`make_plan` reads the model's config and tokenizer, but no weights, and of a model that has not been
+`RunPlan` reads the model's config and tokenizer, but no weights, and of a model that has not been
 downloaded nothing but its config. It assumes turns of maximum length, so tokens, FLOPs, activations
 and times are upper bounds. The overhead of CUDA, NCCL and the allocator, a few GB per GPU, is not
 included.
 """
 
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
+from operator import itemgetter
 from statistics import fmean
 from typing import NamedTuple
 
@@ -17,10 +18,9 @@ from learners.engines.server import COLOCATED_SHARE, GPU_SHARE, kv_cache_bytes
 from learners.errors import ConfigError
 from learners.planning.machine import Machine
 from learners.planning.verdicts import CHARACTERS, Verdicts
-from learners.rollouts.workload import Workload
 from learners.training import models
 from learners.training.batching import Sample, distribute, pack
-from learners.training.flops import Memory, Sizes, find_gpu, train_flops, training_bytes
+from learners.training.flops import Sizes, find_gpu, train_flops, training_bytes
 from resume_gym.llm.client import without_keys
 
 UTILISATION, BANDWIDTH = 0.45, 0.7
@@ -88,89 +88,189 @@ class Times(NamedTuple):
     total: float
 
 
-@dataclass(frozen=True)
 class RunPlan:
     """Resources of a configuration on a machine.
 
-    Attributes:
+    Args:
         config: settings of the run.
         machine: hardware of the run.
-        parameters: number of parameters, adapters included.
+
+    Attributes:
         context: maximum sequence length of the model, in tokens.
         memory: memory on the device of each trainer, in bytes.
         host: bytes that each trainer keeps in CPU memory: what is offloaded, and what it copies
             there while it writes a checkpoint.
-        copy: bytes of the full copy of the weights that samples, on rank 0's device.
-        serving: memory of a server, if the run starts any.
-        step: costs of a step.
-        verdicts: verdicts of the judge; None without one.
-        times: time of the run; None without servers on known GPUs.
-    """
-
-    config: Config
-    machine: Machine
-    parameters: int
-    context: int
-    memory: Memory
-    host: int
-    copy: int
-    serving: Serving | None
-    step: Step
-    verdicts: Verdicts | None
-    times: Times | None
-
-
-def make_plan(config: Config, machine: Machine) -> RunPlan:
-    """Plan a run, and check that it fits the machine.
 
     Raises:
         ConfigError: the run does not fit, or the model or judge is not supported.
         FileNotFoundError: the model does not exist.
         TaskError: the tasks cannot be loaded.
     """
-    world = _world(config, machine)
-    model = models.read_config(config.model)
-    sizes = Sizes.of(model)
-    counted = models.is_here(config.model)
-    # the nano policy's chat template writes what Qwen3's does
-    with without_keys():
-        work = make_workload(config if counted else replace(config, model="nano"))
-    step = _step(config, machine, world, sizes, work, counted)
-    serving = _serving(config, sizes, machine) if engines(config) else None
-    memory = training_bytes(
-        sizes,
-        world // config.replicas,
-        step.row,
-        sharded=config.backend != "local",
-        checkpointed=config.activation_checkpointing,
-        half=config.precision == "bfloat16",
-        lora_rank=config.lora_rank,
-    )
-    host = memory.weights + memory.optimizer if config.async_save else 0
-    if config.offload:
-        host += sum(memory[:3])
-        memory = memory._replace(weights=0, gradients=0, optimizer=0)
-    held_out = len(work.held_out) * config.eval_rollouts
-    training = config.groups * config.group_size
-    # sharded weights cannot sample, so rank 0 has a full fp32 copy
-    embedded = config.engine == "transformers" and config.backend != "local"
-    plan = RunPlan(
-        config=config,
-        machine=machine,
-        parameters=sizes.parameters + sizes.adapters(config.lora_rank),
-        context=model.max_position_embeddings,
-        memory=memory,
-        host=host,
-        copy=4 * sizes.parameters if embedded else 0,
-        serving=serving,
-        step=step,
-        verdicts=Verdicts.of(work, config.steps * training, evaluations(config) * held_out),
-        times=_times(config, machine, serving, step, training, held_out),
-    )
-    _check_memory(plan)
-    if serving:
-        _check_serving(plan, serving)
-    return plan
+
+    def __init__(self, config: Config, machine: Machine) -> None:
+        self.config, self.machine = config, machine
+        self._world = self._check_processes()
+        model = models.read_config(config.model)
+        self.context = model.max_position_embeddings
+        self._sizes = Sizes.of(model)
+        self._counted = models.is_here(config.model)
+        # the nano policy's chat template writes what Qwen3's does
+        with without_keys():
+            self._work = make_workload(config if self._counted else replace(config, model="nano"))
+        self.memory = training_bytes(
+            self._sizes,
+            self._world // config.replicas,
+            self.step.row,
+            sharded=config.backend != "local",
+            checkpointed=config.activation_checkpointing,
+            half=config.precision == "bfloat16",
+            lora_rank=config.lora_rank,
+        )
+        self.host = self.memory.weights + self.memory.optimizer if config.async_save else 0
+        if config.offload:
+            self.host += sum(self.memory[:3])
+            self.memory = self.memory._replace(weights=0, gradients=0, optimizer=0)
+        self._check_memory()
+
+    def _check_processes(self) -> int:
+        """Check the numbers of GPUs and processes; return that of all training processes."""
+        config, machine = self.config, self.machine
+        check_gpus(config, len(machine.gpus), config.trainer_procs)
+        world = config.trainer_procs * machine.number
+        if machine.number > 1 and config.backend == "local":
+            expected = f"'fsdp2' or 'deepspeed' for {machine.number} machines"
+            raise ConfigError(f"backend: expected {expected}, got 'local'")
+        if world % config.replicas:
+            expected = f"a divisor of {world} processes"
+            several = "; --dry-run '2 x 8 x NVIDIA H200' plans two machines of 8 GPUs"
+            less = several if machine.number == 1 else ""
+            raise ConfigError(f"replicas: expected {expected}, got {config.replicas}{less}")
+        return world
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, adapters included."""
+        return self._sizes.parameters + self._sizes.adapters(self.config.lora_rank)
+
+    @property
+    def copy(self) -> int:
+        """Bytes of the full fp32 copy of sharded weights, which samples on rank 0's device."""
+        copied = self.config.engine == "transformers" and self.config.backend != "local"
+        return 4 * self._sizes.parameters if copied else 0
+
+    @cached_property
+    def step(self) -> Step:
+        """Costs of an optimizer step."""
+        config, work, sizes = self.config, self._work, self._sizes
+        sessions = (work.session(task) for task in work.tasks[:_TASKS])
+        ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
+        read = ids if self._counted else map(work.chat.read, ids)
+        prompts = [round(len(one) / (1 if self._counted else CHARACTERS)) for one in read]
+        prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
+        # the members of a group nearly always begin with the same turn, `review`, and share it
+        first, rest = config.max_tokens, response - config.max_tokens
+        columns = [True] * response, *([0.0] * response,) * 2
+        samples = [
+            Sample(group, [0] * prompt, [0] * first + [1 + member] * rest, *columns)
+            for group in range(config.groups)
+            for member in range(config.group_size)
+        ]
+        rows = pack(samples, config.row_tokens, self._world)
+        cost = partial(train_flops, sizes, frozen=config.lora_rank > 0)
+        busiest = max(sum(map(cost, share)) for share in distribute(rows, self._world, cost))
+        # only the bf16 peak is known
+        timed = self.machine.gpus and config.precision == "bfloat16"
+        gpu = find_gpu(self.machine.gpus[first_trainer(config)][0]) if timed else None
+        # real episodes are shorter and may fill rows up to the limit of `pack`
+        rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
+        limit = max(group, -(-config.groups * group // self._world))
+        return Step(
+            prompt=prompt,
+            response=response,
+            counted=self._counted,
+            rollout=rollout,
+            row=max(rollout, min(config.row_tokens, limit)),
+            tokens=sum(len(row.tokens) for row in rows),
+            operations=sum(map(cost, rows)),
+            seconds=busiest / (UTILISATION * gpu.flops) if gpu else None,
+        )
+
+    @cached_property
+    def serving(self) -> Serving | None:
+        """Memory of a server, if the run starts any."""
+        config, machine, sizes = self.config, self.machine, self._sizes
+        if not engines(config):
+            return None
+        wide, parts = (2 if config.precision == "bfloat16" else 4), 1
+        if machine.gpus:
+            parts = config.engine_gpus
+            least = min(size for _, size in machine.gpus[: engines(config)])
+            device = int((COLOCATED_SHARE if config.colocated else GPU_SHARE) * least)
+        weights = wide * sizes.parameters // parts
+        if not machine.gpus:
+            device = weights + kv_cache_bytes(machine.memory_bytes)
+        heads = -(-sizes.key_heads // parts)
+        return Serving(device, weights, 2 * sizes.layers * heads * sizes.head_size * wide)
+
+    @property
+    def verdicts(self) -> Verdicts | None:
+        """Verdicts of the judge; None without one."""
+        training = self.config.steps * self.config.groups * self.config.group_size
+        return Verdicts.of(self._work, training, evaluations(self.config) * self._held_out)
+
+    @property
+    def _held_out(self) -> int:
+        return len(self._work.held_out) * self.config.eval_rollouts
+
+    @cached_property
+    def times(self) -> Times | None:
+        """Time of the run; None without servers on known GPUs."""
+        config, machine, served, step = self.config, self.machine, self.serving, self.step
+        gpu = find_gpu(machine.gpus[0][0]) if machine.gpus else None
+        if served is None or gpu is None or step.seconds is None:
+            return None
+        prompt, response = step.prompt, step.response
+
+        def sampling(episodes: int) -> float:
+            share = -(-episodes // (config.engine_procs * machine.number))
+            rounds = -(-share // max(1, served.tokens // (prompt + response)))
+            # a token of a batch reads the weights once, and the cache of each episode
+            read = served.weights + share / rounds * (prompt + response / 2) * served.cache
+            return rounds * response * max(_TOKEN_S, read / (BANDWIDTH * gpu.bandwidth))
+
+        sample, evaluation = sampling(config.groups * config.group_size), sampling(self._held_out)
+        both = max(sample, step.seconds) if config.max_staleness else sample + step.seconds
+        total = config.steps * both + evaluations(config) * evaluation
+        return Times(sample, both, evaluation, total)
+
+    def _check_memory(self) -> None:
+        config, machine, served = self.config, self.machine, self.serving
+        host = config.trainer_procs * self.host
+        if machine.gpus:
+            first = first_trainer(config)
+            name, size = min(machine.gpus[first:][: config.trainer_procs], key=itemgetter(1))
+            less = "more trainers, offload, activation_checkpointing or fewer row_tokens take less"
+            needed = self.memory.total + self.copy
+            _fits("a trainer's memory", needed, size, f" ({name})", f"; {less}")
+            # while the engine samples, a trainer has neither gradients nor activations
+            if config.colocated and served:
+                rest = self.memory.weights + self.memory.optimizer
+                beside = size - served.device
+                _fits("a trainer's weights and optimizer", rest, beside, " beside an engine")
+        else:
+            host += config.trainer_procs * sum(self.memory[:3]) + self.copy
+            host += config.engine_procs * served.device if served else 0
+        if machine.memory_bytes:
+            _fits("the CPU's memory for weights, gradients, optimizer", host, machine.memory_bytes)
+        if served:
+            less = "; more engine_gpus take less each"
+            _fits("an engine's weights", served.weights, served.device, " of a GPU", less)
+            # vLLM does not start unless one sequence of the model's full length fits
+            needed = max(self.step.rollout, self.context)
+            if served.tokens < needed:
+                limits = f"room for {needed:,} tokens, got {served.tokens:,}"
+                more = "more engine_gpus give more"
+                raise ConfigError(f"an engine's KV cache: expected {limits}; {more}")
 
 
 def engines(config: Config) -> int:
@@ -202,133 +302,12 @@ def check_gpus(config: Config, available: int, trainers: int) -> None:
         raise ConfigError(f"GPUs: expected at least {expected}, got {available}{less}")
 
 
-def _world(config: Config, machine: Machine) -> int:
-    trainers = config.trainer_procs
-    check_gpus(config, len(machine.gpus), trainers)
-    world = trainers * machine.number
-    if machine.number > 1 and config.backend == "local":
-        expected = f"'fsdp2' or 'deepspeed' for {machine.number} machines"
-        raise ConfigError(f"backend: expected {expected}, got 'local'")
-    if world % config.replicas:
-        expected = f"a divisor of {world} processes"
-        several = "; --dry-run '2 x 8 x NVIDIA H200' plans two machines of 8 GPUs"
-        less = several if machine.number == 1 else ""
-        raise ConfigError(f"replicas: expected {expected}, got {config.replicas}{less}")
-    return world
-
-
-def _step(
-    config: Config, machine: Machine, world: int, sizes: Sizes, work: Workload, counted: bool
-) -> Step:
-    sessions = (work.session(task) for task in work.tasks[:_TASKS])
-    ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
-    prompts = [len(one) if counted else round(len(work.chat.read(one)) / CHARACTERS) for one in ids]
-    prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
-    # the members of a group nearly always begin with the same turn, `review`, and share it
-    first, rest = config.max_tokens, response - config.max_tokens
-    columns = [True] * response, *([0.0] * response,) * 2
-    samples = [
-        Sample(group, [0] * prompt, [0] * first + [1 + member] * rest, *columns)
-        for group in range(config.groups)
-        for member in range(config.group_size)
-    ]
-    rows = pack(samples, config.row_tokens, world)
-    cost = partial(train_flops, sizes, frozen=config.lora_rank > 0)
-    busiest = max(sum(map(cost, share)) for share in distribute(rows, world, cost))
-    # only the bf16 peak is known
-    timed = machine.gpus and config.precision == "bfloat16"
-    gpu = find_gpu(machine.gpus[first_trainer(config)][0]) if timed else None
-    # real episodes are shorter and may fill rows up to the limit of `pack`
-    rollout, group = max(prompts) + response, max(prompts) + config.group_size * response
-    limit = max(group, -(-config.groups * group // world))
-    return Step(
-        prompt=prompt,
-        response=response,
-        counted=counted,
-        rollout=rollout,
-        row=max(rollout, min(config.row_tokens, limit)),
-        tokens=sum(len(row.tokens) for row in rows),
-        operations=sum(map(cost, rows)),
-        seconds=busiest / (UTILISATION * gpu.flops) if gpu else None,
-    )
-
-
-def _serving(config: Config, sizes: Sizes, machine: Machine) -> Serving:
-    wide, parts = (2 if config.precision == "bfloat16" else 4), 1
-    if machine.gpus:
-        parts = config.engine_gpus
-        least = min(size for _, size in machine.gpus[: engines(config)])
-        device = int((COLOCATED_SHARE if config.colocated else GPU_SHARE) * least)
-    weights = wide * sizes.parameters // parts
-    if not machine.gpus:
-        device = weights + kv_cache_bytes(machine.memory_bytes)
-    heads = -(-sizes.key_heads // parts)
-    return Serving(device, weights, 2 * sizes.layers * heads * sizes.head_size * wide)
-
-
-def _times(
-    config: Config,
-    machine: Machine,
-    served: Serving | None,
-    step: Step,
-    training: int,
-    held_out: int,
-) -> Times | None:
-    """Estimate times with so many episodes in a step and in an evaluation."""
-    gpu = find_gpu(machine.gpus[0][0]) if machine.gpus else None
-    if served is None or gpu is None or step.seconds is None:
-        return None
-    prompt, response = step.prompt, step.response
-
-    def sampling(episodes: int) -> float:
-        share = -(-episodes // (config.engine_procs * machine.number))
-        rounds = -(-share // max(1, served.tokens // (prompt + response)))
-        # a token of a batch reads the weights once, and the cache of each episode
-        read = served.weights + share / rounds * (prompt + response / 2) * served.cache
-        return rounds * response * max(_TOKEN_S, read / (BANDWIDTH * gpu.bandwidth))
-
-    sample, evaluation = sampling(training), sampling(held_out)
-    both = max(sample, step.seconds) if config.max_staleness else sample + step.seconds
-    total = config.steps * both + evaluations(config) * evaluation
-    return Times(sample, both, evaluation, total)
-
-
 def evaluations(config: Config) -> int:
     """Return the number of evaluations: before, during and after training.
 
     An evaluation that is due after the last step counts as the one after training.
     """
     return 2 + ((config.steps - 1) // config.eval_every if config.eval_every else 0)
-
-
-def _check_memory(plan: RunPlan) -> None:
-    config, machine, served = plan.config, plan.machine, plan.serving
-    host = config.trainer_procs * plan.host
-    if machine.gpus:
-        first = first_trainer(config)
-        name, size = min(machine.gpus[first:][: config.trainer_procs], key=lambda gpu: gpu[1])
-        less = "more trainers, offload, activation_checkpointing or fewer row_tokens take less"
-        _fits("a trainer's memory", plan.memory.total + plan.copy, size, f" ({name})", f"; {less}")
-        # while the engine samples, a trainer has neither gradients nor activations
-        if config.colocated and served:
-            rest = plan.memory.weights + plan.memory.optimizer
-            beside = size - served.device
-            _fits("a trainer's weights and optimizer", rest, beside, " beside an engine")
-    else:
-        host += config.trainer_procs * sum(plan.memory[:3]) + plan.copy
-        host += config.engine_procs * served.device if served else 0
-    if machine.memory_bytes:
-        _fits("the CPU's memory for weights, gradients, optimizer", host, machine.memory_bytes)
-
-
-def _check_serving(plan: RunPlan, served: Serving) -> None:
-    less = "; more engine_gpus take less each"
-    _fits("an engine's weights", served.weights, served.device, " of a GPU", less)
-    # vLLM does not start unless one sequence of the model's full length fits
-    needed = max(plan.step.rollout, plan.context)
-    if served.tokens < needed:
-        limits = f"room for {needed:,} tokens, got {served.tokens:,}"
-        raise ConfigError(f"an engine's KV cache: expected {limits}; more engine_gpus give more")
 
 
 def _fits(what: str, needed: int, size: int, where: str = "", less: str = "") -> None:

@@ -8,14 +8,16 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jobs
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from jobs import computed, episodes, rows, variables
 from safetensors.torch import load_file
-from short_episodes import variables
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
 
@@ -29,7 +31,6 @@ from learners.training.policy import Policy
 from resume_gym import EDITION
 from resume_gym.judges import JudgeUnavailable
 
-ROOT = Path(__file__).parent.parent
 GROUP_SIZE = 6
 KILLS = ((1, GROUP_SIZE), (2, 3))
 """(step, number of its episodes that have ended) at each kill.
@@ -45,20 +46,12 @@ SETTINGS = {
     # with these, some episodes end before the others
     "seed": 5,
     "temperature": 1.3,
-    "max-tokens": 48,
     "save-every": 1,
     "eval-every": 1,
-    "eval-tasks": 1,
-    "eval-rollouts": 1,
     "threads": 1,
     "log-to": "tensorboard",
 }
-
-
-def command(runs: Path, /, **changes: object) -> list[str]:
-    settings = {**SETTINGS, "runs": runs, "name": "test", **changes}
-    flags = [str(part) for name, value in settings.items() for part in (f"--{name}", value)]
-    return [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
+command = partial(jobs.command, **SETTINGS)
 
 
 def run(runs: Path, /, **changes: object) -> subprocess.CompletedProcess[str]:
@@ -73,23 +66,15 @@ def run(runs: Path, /, **changes: object) -> subprocess.CompletedProcess[str]:
 
 
 def weights(runs: Path) -> dict[str, torch.Tensor]:
-    return load_file(runs / "test" / "checkpoints" / "step-000002" / "policy.safetensors")
+    return load_file(runs / "job" / "checkpoints" / "step-000002" / "policy.safetensors")
 
 
 def saved(runs: Path) -> dict[str, bytes]:
     """The files of the last checkpoint: weights, the optimizer's state and the algorithm's."""
-    folder = runs / "test" / "checkpoints" / "step-000002"
+    folder = runs / "job" / "checkpoints" / "step-000002"
     files = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert len(files) == 4
     return files
-
-
-def computed(runs: Path) -> list[dict[str, float]]:
-    """The metrics that do not measure time."""
-    lines = (runs / "test" / "metrics.jsonl").read_text().splitlines()
-    timed = ("seconds_", "tokens_per_s", "trained_tokens_per_s", "tflops", "sha256")
-    steps = map(json.loads, lines)
-    return [{k: v for k, v in step.items() if not k.startswith(timed)} for step in steps]
 
 
 @pytest.fixture(scope="module")
@@ -104,35 +89,31 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_leaves_its_folder(whole: Path) -> None:
-    folder = whole / "test"
+    folder = whole / "job"
     names = {path.name for path in folder.iterdir()}
     files = "config.toml metrics.jsonl evaluations.jsonl journal.md lock started dashboard.png"
     results = "before.json after.json floor.json facts.json logged.json"
     folders = "trajectories checkpoints model tensorboard"
     assert names == {*files.split(), *results.split(), *folders.split()}
     assert [step["step"] for step in computed(whole)] == [1, 2]
-    lines = (folder / "trajectories" / "step-000002.jsonl").read_text().splitlines()
-    assert len(lines) == GROUP_SIZE
-    record = json.loads(lines[0])
-    lists = [len(record["tokens"][name]) for name in ("response", "sampled", "logprobs")]
-    assert len(set(lists)) == 1
+    assert len(episodes(whole, 2)) == GROUP_SIZE
 
 
 def held_out(runs: Path) -> dict[int, dict[str, Any]]:
     """The evaluations by step; none is twice in the file."""
-    lines = (runs / "test" / "evaluations.jsonl").read_text().splitlines()
-    rows = {row["step"]: row for row in map(json.loads, lines)}
-    assert len(rows) == len(lines)
-    return rows
+    found = rows(runs, "evaluations")
+    by_step = {row["step"]: row for row in found}
+    assert len(by_step) == len(found)
+    return by_step
 
 
 def test_the_held_out_curve_begins_and_ends_with_the_results(whole: Path) -> None:
-    rows = held_out(whole)
-    assert list(rows) == [0, 1, 2]
-    assert [len(evaluated(whole, step)) for step in rows] == [1, 1, 1]
+    curve = held_out(whole)
+    assert list(curve) == [0, 1, 2]
+    assert [len(episodes(whole, step, "eval")) for step in curve] == [1, 1, 1]
     for when, step in (("before", 0), ("after", 2)):
-        result = json.loads((whole / "test" / f"{when}.json").read_text())
-        assert result.items() <= rows[step].items()
+        result = json.loads((whole / "job" / f"{when}.json").read_text())
+        assert result.items() <= curve[step].items()
 
 
 @pytest.mark.slow
@@ -147,12 +128,12 @@ def test_training_is_the_same_without_evaluations_and_goes_on_after_its_end(
     monkeypatch.setattr(sys, "argv", command(tmp_path, steps=3, **{"eval-every": 0})[1:])
     aipo.main()
     assert list(held_out(tmp_path)) == [0, 2, 3]
-    assert (tmp_path / "test" / "after-000002.json").is_file()
+    assert (tmp_path / "job" / "after-000002.json").is_file()
 
 
 def shown(runs: Path) -> dict[int, float]:
     """The reward of each step in TensorBoard, where no step is twice."""
-    events = EventAccumulator(str(runs / "test" / "tensorboard"), {"scalars": 0}).Reload()
+    events = EventAccumulator(str(runs / "job" / "tensorboard"), {"scalars": 0}).Reload()
     assert [scalar.step for scalar in events.Scalars("held_out/reward")] == [0, 1, 2]
     scalars = events.Scalars("train/reward")
     assert len({scalar.step for scalar in scalars}) == len(scalars)
@@ -160,9 +141,9 @@ def shown(runs: Path) -> dict[int, float]:
 
 
 def test_the_exported_model_has_a_card(whole: Path) -> None:
-    folder = whole / "test" / "model"
+    folder = whole / "job" / "model"
     card = ModelCard.load(folder / "README.md")
-    after = json.loads((whole / "test" / "after.json").read_text())
+    after = json.loads((whole / "job" / "after.json").read_text())
     results = {result.metric_type: result.metric_value for result in card.data.eval_results}
     assert results["reward"] == round(after["reward"], 4)
     assert (folder / "dashboard.png").is_file()
@@ -180,7 +161,7 @@ def test_a_run_trains_and_samples_with_the_trained_weights(whole: Path) -> None:
 
 
 def test_the_trained_policy_loads_in_transformers(whole: Path) -> None:
-    exported = AutoModelForCausalLM.from_pretrained(whole / "test" / "model")
+    exported = AutoModelForCausalLM.from_pretrained(whole / "job" / "model")
     for name, tensor in weights(whole).items():
         weight = exported.get_parameter(name.removeprefix("model."))
         torch.testing.assert_close(weight, tensor.to(weight.dtype), atol=0, rtol=0)
@@ -214,20 +195,6 @@ def run_until_killed(runs: Path, step: int, ended: int) -> None:
     aipo.main()
 
 
-def evaluated(runs: Path, step: int) -> dict[tuple[int, int], Any]:
-    """The records of held-out episodes."""
-    return episodes(runs, step, "eval")
-
-
-def episodes(runs: Path, step: int, kind: str = "step") -> dict[tuple[int, int], Any]:
-    """The records of a step by group and member; no pair is there twice."""
-    file = runs / "test" / "trajectories" / f"{kind}-{step:06d}.jsonl"
-    lines = file.read_text().split("\n")[:-1] if file.exists() else []
-    records = {(one["group"], one["member"]): one for one in map(json.loads, lines)}
-    assert len(records) == len(lines)
-    return records
-
-
 def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,11 +213,11 @@ def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
     assert shown(tmp_path) == shown(whole)
     assert saved(tmp_path) == saved(whole)
     for name in ("evaluations.jsonl", "before.json", "after.json"):
-        assert (tmp_path / "test" / name).read_text() == (whole / "test" / name).read_text()
+        assert (tmp_path / "job" / name).read_text() == (whole / "job" / name).read_text()
     for step in (1, 2):
         assert episodes(tmp_path, step) == episodes(whole, step)
     for step in (0, 1, 2):
-        assert evaluated(tmp_path, step) == evaluated(whole, step)
+        assert episodes(tmp_path, step, "eval") == episodes(whole, step, "eval")
 
 
 @pytest.mark.slow
@@ -270,7 +237,7 @@ def test_a_run_stops_without_verdicts_and_resumes(
         with pytest.raises(SystemExit, match="1"):
             aipo.main()
     assert len(computed(tmp_path)) == 1
-    assert [path.name for path in (tmp_path / "test" / "checkpoints").iterdir()] == ["step-000001"]
+    assert [path.name for path in (tmp_path / "job" / "checkpoints").iterdir()] == ["step-000001"]
     aipo.main()
     assert computed(tmp_path) == computed(whole)
     for name, tensor in weights(whole).items():
@@ -287,8 +254,8 @@ def garble(file: Path, at: int = 0) -> None:
 def test_a_damaged_run_falls_back_and_has_the_same_result(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "test"
-    shutil.copytree(whole / "test", folder)
+    folder = tmp_path / "job"
+    shutil.copytree(whole / "job", folder)
     garble(folder / "checkpoints" / "step-000002" / "policy.safetensors", at=100_000)
     garble(folder / "trajectories" / "step-000002.jsonl")
     garble(folder / "logged.json")
@@ -310,7 +277,7 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
         "The checkpoint step-000002 is damaged, now damaged-step-000002:",
         "Damaged lines of step-000002.jsonl, now left out: 1.",
         "Damaged lines of metrics.jsonl, now left out: 1.",
-        "Command: aipo.py --steps 2",
+        "Command: aipo.py --name=job",
         f" resume-gym {versions['resume-gym']} on {Machine.here()}.",
         "Ended: 2 steps took 0.0",
     ):
@@ -322,16 +289,16 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
             aipo.main()
         (line,) = capsys.readouterr().err.splitlines()
         assert told in line
-        shutil.copy(whole / "test" / "before.json", folder)
+        shutil.copy(whole / "job" / "before.json", folder)
 
 
 def test_a_second_process_is_told_who_writes_the_run(
     whole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", command(whole)[1:])
-    with RunFolder(whole / "test").lock(), pytest.raises(SystemExit, match="2"):
+    with RunFolder(whole / "job").lock(), pytest.raises(SystemExit, match="2"):
         aipo.main()
-    assert f"test: process {os.getpid()} on " in capsys.readouterr().err
+    assert f"job: process {os.getpid()} on " in capsys.readouterr().err
 
 
 def test_a_finished_run_shows_its_result_again(

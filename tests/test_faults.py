@@ -4,7 +4,6 @@ The real job has a vLLM server, a rollout process and two trainer processes.
 """
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -12,19 +11,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import jobs
 import psutil
 import pytest
-from short_episodes import SHORT, variables
+from jobs import SHORT, episodes, rows, variables
 
 from learners.build import server_settings
 from learners.config import Config
 from learners.engines.server import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]
-
-ROOT = Path(__file__).parent.parent
 SHARDED = {"backend": "fsdp2", "trainer-procs": 2}
 GROUPS, GROUP_SIZE = 2, 2
 TIMEOUT_S = 400
@@ -32,23 +31,11 @@ END_S = 10
 """Timeout in seconds for the end of all processes."""
 
 
-def command(runs: Path, **changes: object) -> list[str]:
-    settings = {
-        "name": "job",
-        "runs": runs,
-        "env": SHORT,
-        "engine": "vllm",
-        "groups": GROUPS,
-        "group-size": GROUP_SIZE,
-        "max-tokens": 48,
-        "save-every": 2,
-        "eval-tasks": 1,
-        "eval-rollouts": 1,
-        "threads": 1,
-        **changes,
-    }
-    flags = [f"--{name}={value}" for name, value in settings.items()]
-    return [sys.executable, str(ROOT / "learners" / "aipo.py"), *flags]
+command = partial(
+    jobs.command,
+    **{"env": SHORT, "engine": "vllm", "groups": GROUPS, "group-size": GROUP_SIZE},
+    **{"save-every": 2, "threads": 1},
+)
 
 
 def start(runs: Path, **changes: object) -> "subprocess.Popen[str]":
@@ -69,12 +56,6 @@ def wait_until(condition: Callable[[], bool], job: "subprocess.Popen[str]") -> N
             raise AssertionError(f"the job ended: {job.communicate()[0]}")
         assert time.monotonic() < deadline
         time.sleep(0.2)
-
-
-def steps(runs: Path) -> list[dict[str, float]]:
-    file = runs / "job" / "metrics.jsonl"
-    lines = file.read_text().split("\n")[:-1] if file.exists() else []
-    return [json.loads(line) for line in lines]
 
 
 def journal(runs: Path) -> str:
@@ -123,15 +104,6 @@ def shared_memory(process: psutil.Process) -> list[str]:
     return [path for path in paths if path.startswith("/dev/shm/") and Path(path).exists()]
 
 
-def records(runs: Path) -> list[tuple[str, int, int]]:
-    """Step, group and member of every line of every file of trajectories."""
-    return [
-        (file.stem, record["group"], record["member"])
-        for file in sorted((runs / "job" / "trajectories").glob("step-*.jsonl"))
-        for record in map(json.loads, file.read_text().split("\n")[:-1])
-    ]
-
-
 def check_end(job: "subprocess.Popen[str]", number: signal.Signals) -> None:
     """Send a signal to a job; check that the job and all that it has started end soon."""
     resources = Resources(job)
@@ -151,26 +123,24 @@ def check_end(job: "subprocess.Popen[str]", number: signal.Signals) -> None:
 
 def check_complete(runs: Path) -> None:
     """Check that all steps are there, and all their episodes, none twice."""
-    metrics = steps(runs)
+    metrics = rows(runs)
     assert [step["step"] for step in metrics] == list(range(1, len(metrics) + 1))
     assert all(step["staleness_max"] <= 1 for step in metrics)
     assert all(step["dropped_episodes"] == 0 for step in metrics)
-    keys = records(runs)
-    assert len(keys) == len(set(keys))
-    trained = [file for file, _, _ in keys if int(file.removeprefix("step-")) <= len(metrics)]
-    assert len(trained) == len(metrics) * GROUPS * GROUP_SIZE
+    for step in range(1, len(metrics) + 1):
+        assert len(episodes(runs, step)) == GROUPS * GROUP_SIZE
 
 
 def test_a_run_survives_its_engine_and_ends_with_it(tmp_path: Path) -> None:
     """The server's first process dies, then its engine; then the user presses Ctrl-C."""
     job = start(tmp_path, **SHARDED, steps=100)
-    wait_until(lambda: bool(steps(tmp_path)), job)
+    wait_until(lambda: bool(rows(tmp_path)), job)
     for restarts, part in enumerate(("serve.py", "VLLM::EngineCore"), 1):
         processes(job, part)[0].kill()
         wait_until(lambda count=restarts: journal(tmp_path).count("restarted") == count, job)  # type: ignore[misc]
         # the next two steps may have been played before
-        target = len(steps(tmp_path)) + 3
-        wait_until(lambda count=target: len(steps(tmp_path)) >= count, job)  # type: ignore[misc]
+        target = len(rows(tmp_path)) + 3
+        wait_until(lambda count=target: len(rows(tmp_path)) >= count, job)  # type: ignore[misc]
     check_end(job, signal.SIGINT)
     check_complete(tmp_path)
 
@@ -192,7 +162,7 @@ def test_a_run_resumes_after_a_trainer_or_the_rollout_process_dies(
 ) -> None:
     settings = {**SHARDED, "engine-urls": engine, "save-every": 1, "steps": 7}
     job = start(tmp_path, **settings)
-    wait_until(lambda: len(steps(tmp_path)) >= 2, job)
+    wait_until(lambda: len(rows(tmp_path)) >= 2, job)
     resources = Resources(job)
     trainers = [process for process in processes(job, "aipo.py") if process.ppid() == job.pid]
     assert len(trainers) == 2
@@ -204,8 +174,8 @@ def test_a_run_resumes_after_a_trainer_or_the_rollout_process_dies(
 
     job = start(tmp_path, **settings)
     wait_until(lambda: "Resumed after step" in journal(tmp_path), job)
-    resumed = len(steps(tmp_path))
-    wait_until(lambda: len(steps(tmp_path)) > resumed, job)
+    resumed = len(rows(tmp_path))
+    wait_until(lambda: len(rows(tmp_path)) > resumed, job)
     resources = Resources(job)
     trainers = psutil.Process(job.pid).children()
     spawned = processes(job, "multiprocessing.spawn")
@@ -219,7 +189,7 @@ def test_a_run_resumes_after_a_trainer_or_the_rollout_process_dies(
     job = start(tmp_path, **settings)
     out, _ = job.communicate(timeout=TIMEOUT_S)
     assert job.returncode == 0, out
-    assert len(steps(tmp_path)) == settings["steps"]
+    assert len(rows(tmp_path)) == settings["steps"]
     check_complete(tmp_path)
     assert (tmp_path / "job" / "model" / "model.safetensors").is_file()
 
@@ -235,7 +205,7 @@ def test_a_signal_ends_all_processes(
     job = start(tmp_path, backend=backend, steps=100)
     wait_until(lambda: bool(processes(job, "VLLM::EngineCore")), job)
     if playing:
-        wait_until(lambda: bool(steps(tmp_path)), job)
+        wait_until(lambda: bool(rows(tmp_path)), job)
     check_end(job, number)
 
 
@@ -259,7 +229,7 @@ def test_two_machines(tmp_path: Path) -> None:
     ]
     outputs = [process.communicate(timeout=TIMEOUT_S)[0] for process in launchers]
     assert [process.returncode for process in launchers] == [0, 0], outputs
-    metrics = steps(tmp_path)
+    metrics = rows(tmp_path)
     assert [step["step"] for step in metrics] == [1]
     logs = sorted(file.name for file in (tmp_path / "job" / "logs").iterdir())
     assert logs == ["engine-0-0.log", "engine-1-0.log"]

@@ -108,13 +108,11 @@ def test_the_sizes_of_qwen3_are_known_without_its_files(size: str, parameters: i
 def test_the_source_s_verdicts_and_their_cost() -> None:
     plan = planned(SOURCE, H200)
     verdicts = plan.verdicts
-    assert verdicts is not None
     assert verdicts.training == 160 * 48
     assert verdicts.held_out == 40 * 16 * 3
     assert verdicts.requests == 3 * 2  # votes, each with a comparison and a check of the claims
     assert verdicts.model == "gemini-3-flash-preview"
     once = RunPlan(replace(SOURCE, judge="gemini"), H200).verdicts
-    assert once is not None
     assert once.requests == 3
     assert 7_000 < once.read < 10_000  # docs/judges.md
     text = printed(plan)
@@ -124,7 +122,6 @@ def test_the_source_s_verdicts_and_their_cost() -> None:
 
 def test_other_judges_have_no_price() -> None:
     own = planned(preset("qwen3_14b_vllm_judge"), H200)
-    assert own.verdicts is not None
     assert (own.verdicts.requests, own.verdicts.dollars) == (3, None)
     text = printed(own)
     assert "grades; must run at http://127.0.0.1:8001/v1" in text
@@ -135,7 +132,6 @@ def test_other_judges_have_no_price() -> None:
     tiers = json.dumps({"name": "tiers", "local": "rubric", "frontier": "gemini"})
     assert "unknown   tiers(rubric, gemini/" in printed(RunPlan(replace(SOURCE, judge=tiers), H200))
     offline = planned(preset("two_nodes"), MACHINES["two_nodes"])
-    assert offline.verdicts is not None
     assert (offline.verdicts.training, offline.verdicts.requests) == (160 * 14 * 16, 0)
     assert "the judge reads" not in printed(offline)
 
@@ -151,9 +147,6 @@ def test_adapters_are_counted_as_peft_makes_them() -> None:
 def test_sampling_takes_as_long_as_reading_weights_and_caches() -> None:
     plan = planned(SOURCE, H200)
     times, served = plan.times, plan.serving
-    assert times is not None
-    assert served is not None
-    assert plan.step.seconds is not None
     # 48 episodes fit at once, with half of their replies on average
     read = served.weights + 48 * (plan.step.prompt + 5_120) * served.cache
     assert times.sampling == pytest.approx(10_240 * read / (0.7 * 4.8e12))
@@ -165,7 +158,6 @@ def test_sampling_takes_as_long_as_reading_weights_and_caches() -> None:
     waiting = 1 - plan.step.seconds / times.step
     assert f"of which the trainers wait {100 * waiting:.0f} %" in text
     turns = RunPlan(replace(SOURCE, max_staleness=0), H200).times
-    assert turns is not None
     assert turns.step == times.sampling + plan.step.seconds
 
 
@@ -176,7 +168,6 @@ def test_the_source_s_experiment_fits_four_h200() -> None:
     assert 110e9 < plan.memory.total < 125e9
     text = printed(plan)
     assert "GPU 1-3   train" in text
-    assert plan.serving is not None
     assert plan.serving.weights == 2 * plan.parameters
     assert plan.serving.cache == 2 * 40 * 8 * 128 * 2  # keys and values of a token, in bf16
     assert plan.serving.tokens == (126_900_000_000 - plan.serving.weights) // plan.serving.cache
@@ -281,15 +272,12 @@ def test_memory_follows_the_settings() -> None:
     split = RunPlan(replace(apart, engine_gpus=2), machine)
     embedded = RunPlan(replace(apart, engine="transformers"), machine)
     assert embedded.copy == 4 * plan.parameters
-    assert plan.serving is not None
-    assert split.serving is not None
     assert 2 * split.serving.weights == plan.serving.weights
 
 
 def test_engine_and_trainer_share_the_memory_of_a_gpu() -> None:
     plan = RunPlan(ALONE, Machine.named("H100"))
     assert "sleep while the trainers train" in printed(plan)
-    assert plan.serving is not None
     assert plan.serving.device == 32 * 10**9
 
 
@@ -308,7 +296,6 @@ def test_on_a_cpu_only_state_and_engines_count() -> None:
     assert "unknown   estimated for bf16, own servers, known GPUs" in printed(plan)
     assert plan.step.seconds is None
     beside = RunPlan(preset("nano_vllm"), SMALL)
-    assert beside.serving is not None
     assert beside.serving.device - beside.serving.weights == 10**9
 
 
@@ -327,14 +314,12 @@ def test_an_engine_gets_what_its_server_is_told(monkeypatch: pytest.MonkeyPatch)
     plan = RunPlan(config, Machine.here()._replace(gpus=()))
     told = command(server_settings(config), 0, "127.0.0.1", 1)
     cache = int(told[told.index("--kv-cache-memory-bytes") + 1])
-    assert plan.serving is not None
     assert plan.serving.device - plan.serving.weights == cache
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for one in (config, replace(config, colocated=True, max_staleness=0)):
         told = command(server_settings(one), 0, "127.0.0.1", 1)
         share = float(told[told.index("--gpu-memory-utilization") + 1])
         serving = RunPlan(one, H200).serving
-        assert serving is not None
         assert serving.device == int(share * 141e9)
 
 

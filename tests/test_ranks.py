@@ -1,12 +1,10 @@
 """Training in two processes: the numbers of one process, and errors instead of hangs."""
 
-import json
 import multiprocessing
 import multiprocessing.connection
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ import psutil
 import pytest
 import rank_worker
 import torch
+from jobs import command, computed, episodes, rows
 from safetensors.torch import load_file
 from tiny import ARCHITECTURES, save_tiny
 
@@ -201,30 +200,18 @@ def test_loading_a_checkpoint_executes_nothing(
 def train(runs: Path, flags: Sequence[str] = (), **changes: object) -> subprocess.Popen[str]:
     """Start the main job, small, in two processes."""
     settings = {
-        "name": "job",
-        "runs": runs,
         "backend": "fsdp2",
         "trainer-procs": 2,
         "groups": 2,
         "group-size": 2,
-        "max-tokens": 48,
         "save-every": 1,
-        "eval-tasks": 1,
-        "eval-rollouts": 1,
         # with these, some episodes end before the others
         "seed": 7,
         "temperature": 1.0,
         **changes,
     }
-    flags = [*flags, *(f"--{name}={value}" for name, value in settings.items())]
-    script = str(TESTS.parent / "learners" / "aipo.py")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, script, *flags], **pipes)  # type: ignore[call-overload,no-any-return]
-
-
-def metrics(runs: Path) -> list[dict[str, float]]:
-    file = runs / "job" / "metrics.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return subprocess.Popen([*command(runs, **settings), *flags], **pipes)  # type: ignore[call-overload,no-any-return]
 
 
 def running(process: psutil.Process) -> bool:
@@ -233,18 +220,6 @@ def running(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def computed(runs: Path) -> list[dict[str, float]]:
-    """The metrics that do not measure time."""
-    timed = ("seconds_", "tokens_per_s", "trained_tokens_per_s", "tflops", "sha256")
-    return [{k: v for k, v in step.items() if not k.startswith(timed)} for step in metrics(runs)]
-
-
-def played(runs: Path, step: int) -> list[str]:
-    """The lines of a step's trajectories, in any order."""
-    file = runs / "job" / "trajectories" / f"step-{step:06d}.jsonl"
-    return sorted(file.read_text().split("\n")[:-1]) if file.exists() else []
 
 
 def saved(runs: Path, step: int) -> dict[str, bytes]:
@@ -298,7 +273,7 @@ def test_a_judge_error_ends_the_job_with_one_line_and_a_checkpoint(stopped: Stop
     assert err.splitlines()[-1] == message
     assert "Traceback" not in err
     (saved,) = (runs / "job" / "checkpoints").iterdir()
-    assert saved.name == f"step-{len(metrics(runs)):06d}"
+    assert saved.name == f"step-{len(rows(runs)):06d}"
 
 
 @pytest.mark.slow
@@ -306,7 +281,7 @@ def test_a_killed_process_ends_the_job_which_resumes_bit_for_bit(
     stopped: Stopped, tmp_path: Path
 ) -> None:
     whole, *_ = stopped
-    steps = len(metrics(whole))
+    steps = len(rows(whole))
     process = train(tmp_path, steps=steps)
     deadline = time.monotonic() + TIMEOUT_S
     # all episodes of a step may end in the same turn, so no trajectory says that it has begun
@@ -328,7 +303,7 @@ def test_a_killed_process_ends_the_job_which_resumes_bit_for_bit(
     while any(map(running, ranks)):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert len(played(tmp_path, 2)) < len(played(whole, 2)), "killed in the middle of a step"
+    assert len(episodes(tmp_path, 2)) < len(episodes(whole, 2)), "killed in the middle of a step"
 
     process = train(tmp_path, steps=steps)
     out, err = process.communicate(timeout=TIMEOUT_S)
@@ -337,10 +312,10 @@ def test_a_killed_process_ends_the_job_which_resumes_bit_for_bit(
     assert computed(tmp_path) == computed(whole)
     assert saved(tmp_path, steps) == saved(whole, steps)
     for step in range(1, steps + 1):
-        assert played(tmp_path, step) == played(whole, step)
+        assert episodes(tmp_path, step) == episodes(whole, step)
     # rank 0 samples from what all ranks trained, also after loading
-    assert all(step["gap"] < 1e-5 for step in metrics(tmp_path))
-    assert all(step["gradient_norm"] > 0 for step in metrics(tmp_path))
+    assert all(step["gap"] < 1e-5 for step in rows(tmp_path))
+    assert all(step["gradient_norm"] > 0 for step in rows(tmp_path))
     exported = load_file(tmp_path / "job" / "model" / "model.safetensors")
     initial = load_file(NANO / "model.safetensors")
     changed = {name for name in initial if not torch.equal(initial[name], exported[name])}

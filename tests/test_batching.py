@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_sample, tiny_policy
-from trees import prefixes, rollouts
+from trees import nodes_of, prefixes, rollouts
 
 from learners.training.batching import PackedRow, Sample, distribute, dummy, pack, unshare
 from learners.training.packed_attention import Node
@@ -110,15 +110,7 @@ def test_parts_of_a_group_share_what_they_can() -> None:
     (whole,) = pack(samples, 8)
     assert whole.tokens.tolist() == [8, 9, 5, 1, 2, 3, 4, 6]
     assert whole.positions.tolist() == [0, 1, 2, 3, 3, 4, 4, 2]
-    assert whole.nodes == (
-        (0, 2, 8),
-        (2, 3, 7),
-        (3, 4, 4),
-        (4, 5, 7),
-        (5, 6, 6),
-        (6, 7, 7),
-        (7, 8, 8),
-    )
+    assert whole.nodes == nodes_of([(0, 2), (1, 1), (2, 1), (2, 1), (3, 1), (3, 1), (1, 1)])
     # the last two of [5, 1] have the same path, and losses of their own
     assert whole.predicts.tolist() == [1, 2, 1, 2, 1, 2, 4, 1, 2, 4, 1]
     assert whole.sequences.tolist() == [0, 0, 1, 1, 2, 2, 2, 3, 3, 3, 4]

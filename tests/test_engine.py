@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from learners.engines import Completion, Sampling
 from learners.engines import transformers as embedded
-from learners.engines.transformers import Request, TransformersEngine, _Ragged, draw, noise
+from learners.engines.transformers import Request, TransformersEngine, _Ragged, draw
 from learners.training.batching import pack
 from learners.training.policy import Policy
 
@@ -195,15 +195,6 @@ def test_the_seed_decides() -> None:
     assert torch.equal(torch.get_rng_state(), state), "the global generator was used"
 
 
-def test_noise_is_named_by_its_seed_alone() -> None:
-    """By step, episode and turn: every one of them draws apart."""
-    seeds = [(2**61, 0, 0), (2**61 + 1, 0, 0), (2**61, 1, 0), (2**61, 0, 1)]
-    drawn = [noise(seed, 1000) for seed in seeds]
-    assert [noise(seed, 1000) for seed in reversed(seeds)] == drawn[::-1]
-    assert len({number for one in drawn for number in one}) == 4000
-    assert noise(seeds[0], 10) == drawn[0][:10], "another limit of tokens draws the same ones"
-
-
 @pytest.mark.parametrize("number", [0.0, 0.5, 1 - 2**-53])
 def test_a_token_of_probability_zero_is_never_drawn(number: float) -> None:
     never = -torch.inf
@@ -261,32 +252,22 @@ def test_a_conversation_only_grows() -> None:
     assert engine.sample([ask(7, ids)])
 
 
-def test_new_weights_are_used_once_they_are_loaded() -> None:
+@pytest.mark.parametrize("copied", [False, True])
+def test_new_weights_are_used_once_they_are_loaded(copied: bool) -> None:
     policy, plain = tiny_policy("qwen3", TEMPERATURE)
-    engine = TransformersEngine(policy)
+    engine = TransformersEngine(policy, copied)
     ids = words(6, 0)
     (said,) = engine.sample([ask(0, ids, stop=-1)])
     with torch.no_grad():
-        for one in (policy.model, plain):
+        for one in (plain,) if copied else (policy.model, plain):
             for parameter in one.parameters():
                 parameter.mul_(1.1)
-    engine.load_weights(3, list)
+    engine.load_weights(3, plain.named_parameters)
     request = ask(0, [*ids, *said.ids, 1])
     (later,) = engine.sample([request])
     check(plain, [request], [later])
     assert set(said.versions) == {0}
     assert set(later.versions) == {3}
-
-
-def test_a_copy_of_the_policy_takes_its_weights() -> None:
-    policy, plain = tiny_policy("qwen3", TEMPERATURE)
-    with torch.no_grad():
-        for parameter in plain.parameters():
-            parameter.mul_(1.1)
-    engine = TransformersEngine(policy, copied=True)
-    engine.load_weights(1, plain.named_parameters)
-    request = ask(0, words(6, 0))
-    check(plain, [request], engine.sample([request]))
 
 
 def test_concurrent_requests_are_one_batch() -> None:

@@ -265,19 +265,18 @@ def test_an_evaluation_leaves_out_what_got_no_verdict_unless_it_is_much() -> Non
         asyncio.run(made.evaluate(0))
 
 
+async def watched(made: Orchestrator) -> Batch:
+    watch = asyncio.create_task(made.watchdog.watch())
+    one = await made.batch(1)
+    watch.cancel()
+    return one
+
+
 def test_judges_do_not_block_the_event_loop() -> None:
     """And while episodes wait for the engine; it is measured by the loop itself."""
     judge = FixedJudge(seconds=0.6)
     made = make(Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.05), judge, timeout_s=30.0)
-
-    async def watched() -> Batch:
-        watch = asyncio.create_task(made.watchdog.watch())
-        try:
-            return await made.batch(1)
-        finally:
-            watch.cancel()
-
-    one = asyncio.run(watched())
+    one = asyncio.run(watched(made))
     assert 0 < one.lag_s < 0.3, "a judge on the loop would hold it for 0.6 s"
 
 
@@ -295,14 +294,7 @@ def test_a_hanging_request_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(journal, "ALARM_S", 0.1)
     notes: list[str] = []
     slow = Scripted(lambda key: (EDIT, SUBMIT), lambda key: 0.5 if key < 2 else 0.0)
-    made = make(slow, note=notes.append, groups=1)
-
-    async def watched() -> None:
-        watch = asyncio.create_task(made.watchdog.watch())
-        await made.batch(1)
-        watch.cancel()
-
-    asyncio.run(watched())
+    asyncio.run(watched(make(slow, note=notes.append, groups=1)))
     assert all(one.startswith("An episode waits for the engine since") for one in notes)
     assert any("(and 1 more)" in one for one in notes)
     assert 1 <= len(notes) <= 4, "each wait is told once, of two turns of two episodes"

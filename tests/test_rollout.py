@@ -96,11 +96,3 @@ def test_a_turn_that_is_cut_off_gets_an_end_that_was_not_sampled() -> None:
     # the last turn ends the episode: nobody needs its end
     assert one.response[1 - n :] == cut[:-1]
     assert one.sampled[1 - n :] == [True] * (n - 1)
-
-
-def test_a_record_of_another_prompt_is_refused() -> None:
-    one, _ = run(SUBMIT)
-    other = fresh()
-    other.prompt = other.prompt[1:]
-    with pytest.raises(ValueError, match="prompt's tokens are others"):
-        other.restored(one.record())

@@ -82,68 +82,47 @@ def test_damaged_lines_are_removed_and_their_episodes_remain(tmp_path: Path) -> 
     for one.member in (0, 1, 2):
         kept.append(9, one)
     first, second, third, _ = kept.path(9).read_bytes().split(b"\n")
-    kept.path(9).write_bytes(
-        b"\n".join([first, b"\xff" + second[1:], third[:50], b'{"a": 1}', b""])
-    )
+    record = one.record()
+    record["tokens"]["logprobs"] = [value - 0.25 for value in one.logprobs]
+    shifted = json.dumps(record).encode()
+    resealed = shifted[:-1] + third[third.index(b', "sha256"') :]  # with the old checksum
+    damaged = [b"\xff" + second[1:], third[:50], b'{"a": 1}', shifted, resealed]
+    kept.path(9).write_bytes(b"\n".join([first, *damaged, b""]))
     restored = kept.restore(9, planned())
     assert [rollout.session.done for rollout in restored] == [True, False, False]
-    assert told == ["Damaged lines of step-000009.jsonl, now left out: 3."]
+    assert told == ["Damaged lines of step-000009.jsonl, now left out: 5."]
     assert kept.path(9).read_bytes() == first + b"\n"
     assert len(kept.graded(9, {4})) == len(told) == 1
 
 
-def test_a_changed_line_is_removed_and_its_episode_remains(tmp_path: Path) -> None:
-    kept = Trajectories(tmp_path)
-    one, _ = run(SUBMIT)
-    kept.append(9, one)
-    line = kept.path(9).read_bytes()
-    record = one.record()
-    record["tokens"]["logprobs"] = [value - 0.25 for value in one.logprobs]
-    shifted = json.dumps(record).encode()
-    for changed in (shifted, shifted[:-1] + line[line.index(b', "sha256"') :].strip()):
-        told: list[str] = []
-        kept.path(9).write_bytes(changed + b"\n")
-        assert not Trajectories(tmp_path, told.append).restore(9, planned())[2].session.done
-        assert told == ["Damaged lines of step-000009.jsonl, now left out: 1."]
+def tokens(name: str, change: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
+    return lambda record: {"tokens": record["tokens"] | {name: change(record["tokens"][name])}}
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "told"),
+    ("change", "told"),
     [
-        ("logprobs", lambda values: values[1:], "logprobs: expected .* values, got"),
-        ("response", lambda values: values[1:], "sampled: expected .* values, got"),
-        ("logprobs", lambda values: [10**400, *values[1:]], "logprobs: expected other types"),
-        ("response", lambda values: [float(value) for value in values], "response: expected other"),
-        ("sampled", lambda values: [int(value) for value in values], "sampled: expected other"),
-        ("versions", lambda values: [-2, *values[1:]], "versions: expected other types"),
-        ("versions", lambda values: 3, ""),
+        (tokens("prompt", lambda values: values[1:]), ".*: the prompt's tokens are others"),
+        (tokens("logprobs", lambda values: values[1:]), "logprobs: expected .* values, got"),
+        (tokens("response", lambda values: values[1:]), "sampled: expected .* values, got"),
+        (tokens("logprobs", lambda values: [10**400, *values[1:]]), "logprobs: expected other"),
+        (tokens("response", lambda values: list(map(float, values))), "response: expected other"),
+        (tokens("sampled", lambda values: list(map(int, values))), "sampled: expected other"),
+        (tokens("versions", lambda values: [-2, *values[1:]]), "versions: expected other types"),
+        (tokens("versions", lambda values: 3), ""),
+        (lambda record: {"actions": [5]}, ""),
+        (lambda record: {"reward": "high"}, ""),
+        (lambda record: {"verdict": {"overall": "better"}}, ""),
+        (lambda record: {"rules": []}, ""),
+        (lambda record: {"tokens": None}, ""),
+        (lambda record: {"task_id": "of another run"}, ""),
     ],
 )
-def test_wrong_tokens_in_a_whole_line_are_refused(
-    name: str, change: Callable[[Any], Any], told: str, tmp_path: Path
+def test_wrong_values_in_a_whole_line_are_refused(
+    change: Callable[[Any], dict[str, Any]], told: str, tmp_path: Path
 ) -> None:
-    record = run(SUBMIT)[0].record()
-    refused(tmp_path, {"tokens": record["tokens"] | {name: change(record["tokens"][name])}}, told)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"actions": [5]},
-        {"reward": "high"},
-        {"verdict": {"overall": "better"}},
-        {"rules": []},
-        {"tokens": None},
-        {"task_id": "of another run"},
-    ],
-)
-def test_wrong_values_in_a_whole_line_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    refused(tmp_path, change, "")
-
-
-def refused(folder: Path, change: dict[str, Any], told: str) -> None:
-    kept = Trajectories(folder)
-    kept.path(9).write_text(seal({**run(SUBMIT)[0].record(), **change}) + "\n")
+    kept, record = Trajectories(tmp_path), run(SUBMIT)[0].record()
+    kept.path(9).write_text(seal({**record, **change(record)}) + "\n")
     with pytest.raises(ConfigError, match=rf"step-000009\.jsonl is of another run or step: {told}"):
         kept.restore(9, planned())
 

@@ -116,17 +116,19 @@ def test_a_restarted_server_is_used_again(two: list[FakeVLLM]) -> None:
     assert asyncio.run(late()).versions == [4, 4, 4]
 
 
-def test_a_rejected_request_is_not_retried(two: list[FakeVLLM]) -> None:
+@pytest.mark.parametrize(
+    ("status", "error", "told"),
+    [
+        (400, RefusedError, "prompt too long"),
+        (503, EngineError, r"no completion within 1 s; http://127\.0\.0\.1.*503"),
+    ],
+)
+def test_only_a_failed_request_is_retried_until_a_timeout_that_names_the_server(
+    status: int, error: type[EngineError], told: str, two: list[FakeVLLM]
+) -> None:
     for one in two:
-        one.status = 400
-    with pytest.raises(RefusedError, match="prompt too long"):
-        talk(engine(two), [1])
-
-
-def test_a_timeout_names_the_server(two: list[FakeVLLM]) -> None:
-    for one in two:
-        one.status = 503
-    with pytest.raises(EngineError, match=r"no completion within 1 s; http://127\.0\.0\.1.*503"):
+        one.status = status
+    with pytest.raises(error, match=told):
         talk(engine(two, timeout_s=1.0), [1])
 
 

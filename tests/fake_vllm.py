@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
@@ -76,12 +75,7 @@ class FakeVLLM:
         await site.start()
         self._port = self._runner.addresses[0][1]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)

@@ -29,7 +29,7 @@ from learners.training import lora, ranks
 from learners.training.backends.fsdp2 import MetadataReader
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import make_optimizer
-from learners.training.batching import pack, unshare
+from learners.training.batching import pack
 from learners.training.checkpoint import CheckpointError
 from learners.training.trainer import learning_rate
 
@@ -85,25 +85,8 @@ def gradient(backend: LocalBackend, folder: Path) -> Tensor:
     return 10 * torch.cat([one["exp_avg"].flatten() for one in state])
 
 
-@pytest.mark.parametrize(("architecture", "checkpointing"), [("llama", False), ("qwen3", True)])
-def test_however_a_batch_is_laid_out_it_is_the_same_step(
-    architecture: str, checkpointing: bool, tmp_path: Path
-) -> None:
-    samples = tiny_group(make(architecture)._policy)
-    found = []
-    for batches in (pack(samples, 1000), pack(unshare(samples), 7)):
-        backend = make(architecture, activation_checkpointing=checkpointing)
-        seen = timeless(backend.train_step(batches, aipo))
-        found.append((seen, gradient(backend, tmp_path)))
-    (whole, wanted), (seen, ours) = found
-    assert seen["trained_tokens"] > whole["trained_tokens"]  # prefixes are computed again
-    tokens = {"trained_tokens": whole["trained_tokens"]}
-    assert {**seen, **tokens} == pytest.approx(whole, abs=1e-5)
-    assert (ours - wanted).norm() < 1e-5 * wanted.norm()
-
-
 def test_checkpointing_computes_layers_again() -> None:
-    """Otherwise the comparison above shows nothing."""
+    """Otherwise the comparison in test_ranks.py shows nothing."""
     calls = {}
     for checkpointing in (False, True):
         backend = make(activation_checkpointing=checkpointing)

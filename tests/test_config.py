@@ -166,6 +166,7 @@ def test_help_says_what_each_flag_is_and_its_default_under_a_preset(
     with pytest.raises(SystemExit, match="0"):
         load(["--config", "smollm2", "--help"])
     said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("usage: resume-gym train [")
     for one in dataclasses.fields(Config):
         assert re.search(rf"--{one.name.replace('_', '-')}[ ,]", said)
         assert f"\n        {one.name}: " in (Config.__doc__ or ""), "no line for --help to print"

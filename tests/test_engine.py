@@ -79,23 +79,6 @@ def test_the_trainer_agrees_with_the_sampler(precision: str) -> None:
     assert gap.max() < 1e-5 if precision == "float32" else 0 < gap.mean() < 0.05
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_parked_caches_give_what_a_fresh_engine_gives(architecture: str) -> None:
-    policy, plain = tiny_policy(architecture, TEMPERATURE)
-    engine = TransformersEngine(policy)
-    ids = talk(engine, 3, (6, 11, 3), plain)
-    requests = [ask(key, one, 9) for key, one in enumerate(ids)]
-    parked = engine.sample(requests)
-    fresh = TransformersEngine(policy).sample(requests)
-    for key in (0, 2):
-        engine.release(key)
-    half = engine.sample([ask(0, ids[0], 8)])
-    check(plain, requests[:1], half)
-    for one, other in zip(parked, fresh, strict=True):
-        assert one.ids == other.ids
-        torch.testing.assert_close(one.logprobs, other.logprobs, atol=1e-5, rtol=0)
-
-
 class CountedPolicy(Policy):
     """Remembers the shape of every forward."""
 

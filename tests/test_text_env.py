@@ -54,18 +54,6 @@ def test_an_episode_earns_what_its_environment_says() -> None:
         session.step("1")
 
 
-def test_the_same_seed_is_the_same_task_and_another_is_not() -> None:
-    numbers = []
-    for seed in (3, 3, 4, 5, 6):
-        session = TextSession(Start(GUESSING, seed), Rules(max_turns=99))
-        session.step("what")
-        env = session._env
-        assert env
-        numbers.append(env.unwrapped.number)  # type: ignore[attr-defined]
-    assert numbers[0] == numbers[1]
-    assert len(set(numbers)) > 1
-
-
 def test_forks_part_ways() -> None:
     session = played("what")
     twin = session.fork()

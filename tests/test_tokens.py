@@ -43,16 +43,6 @@ def test_the_tokens_are_the_conversation_as_the_template_renders_it(
     assert tokenizer.decode(ids) == rendered
 
 
-def test_sampled_tokens_stay_as_they_came() -> None:
-    """The same text in other tokens than the tokenizer's: they are read, never made again."""
-    tokenizer = tiny_tokenizer()
-    chat = ChatTokens(tokenizer, TOOLS)
-    text = tool_call("submit")
-    letters = [token for letter in text for token in tokenizer.encode(letter)]
-    assert letters != tokenizer.encode(text)
-    assert chat.read([*letters, chat.end]) == text
-
-
 def test_a_tokenizer_that_begins_every_text_with_a_token_does_not_here() -> None:
     tokenizer = deepcopy(tiny_tokenizer())
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
@@ -85,15 +75,6 @@ def test_only_the_last_end_token_is_not_read() -> None:
 
 TURN = "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
 END = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-THINKS = "{% if message.role == 'assistant' and loop.last %}<think></think>{% endif %}"
-
-
-def test_a_template_may_dress_the_last_turn() -> None:
-    """Published templates put an empty block of thoughts into an answer that stands last."""
-    dressed = TURN.replace("{{ message.content }}", THINKS + "{{ message.content }}")
-    chat = chat_of(f"{{% for message in messages %}}{dressed}{{% endfor %}}{END}")
-    reply = "\n<|im_start|>tool\n12<|im_end|>\n<|im_start|>assistant\n"
-    assert tiny_tokenizer().decode(list(chat.reply("12"))) == reply
 
 
 @pytest.mark.parametrize(

@@ -45,21 +45,6 @@ def test_the_exit_status_is_that_of_the_job(monkeypatch: pytest.MonkeyPatch) -> 
     assert leaving.value.code == 7
 
 
-@pytest.mark.slow
-def test_help_and_errors_name_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, says in (
-        (["--help"], "--dry-run [MACHINE]"),
-        (["--config"], "expected one argument"),
-        (["nano"], "did you mean '--config nano'?"),
-    ):
-        with pytest.raises(SystemExit) as leaving:
-            main(["train", *arguments])
-        assert leaving.value.code == (0 if arguments == ["--help"] else 2)
-        out, err = capsys.readouterr()
-        assert (out + err).startswith("usage: resume-gym train [")
-        assert says in out + err
-
-
 @pytest.mark.parametrize(
     "run",
     [

@@ -186,23 +186,6 @@ def test_an_update_that_was_left_open_is_followed_by_another(
 
 
 @pytest.mark.slow
-def test_a_conversation_after_an_update_holds_nothing_of_the_old_weights(
-    server: Callable[[str], Server],
-) -> None:
-    """The server must drop its prefix cache."""
-    model = models.load("nano")
-    engine = VLLMEngine([server("tied").url], "nano", "float32", 60.0)
-    engine.load_weights(10, model.named_parameters)
-    (first,) = ask(engine, [PROMPT])
-    changed(model, 10)
-    engine.load_weights(11, model.named_parameters)
-    longer = PROMPT + first.ids + [40, 41]
-    (second,) = ask(engine, [longer])
-    assert gap(model, longer, second.ids, second.logprobs) < 1e-4
-    engine.close()
-
-
-@pytest.mark.slow
 def test_an_update_during_a_completion_shows_in_its_versions(
     server: Callable[[str], Server],
 ) -> None:

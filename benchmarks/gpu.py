@@ -492,7 +492,7 @@ def step(
     compiled: bool = False,
 ) -> Iterator[Figure]:
     """Time a step without its optimizer."""
-    sizes = Sizes.of(model.config)
+    sizes = Sizes(model.config)
     policy = Policy(model, 1.0, "bfloat16", checkpointing=True, compiled=compiled).train()
     if DEVICE.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -582,7 +582,7 @@ def layers(scale: Scale) -> Iterator[Figure]:
     yield Figure(f"{whole} layers, extrapolated: seconds a step on one GPU", all_layers)
     gpu = find_gpu(torch.cuda.get_device_name()) if DEVICE.type == "cuda" else None
     if gpu:
-        operations = sum(train_flops(Sizes.of(scale.deep), row) for row in rows)
+        operations = sum(train_flops(Sizes(scale.deep), row) for row in rows)
         yield Figure(f"{whole} layers: MFU, percent", 100 * operations / all_layers / gpu.flops)
 
 

@@ -80,7 +80,7 @@ def step(sizes: Sizes, samples: list[Sample], gpus: int, row: int) -> Step:
 
 def plan(args: argparse.Namespace) -> list[Figure]:
     """The step that the options describe, with and without shared prompts."""
-    sizes = Sizes.of(models.read_config("Qwen/Qwen3-14B"))
+    sizes = Sizes(models.read_config("Qwen/Qwen3-14B"))
     gpu = find_gpu(args.gpu)
     if gpu is None:
         raise SystemExit(f"--gpu: expected a GPU whose peak is known, got {args.gpu!r}")
@@ -120,7 +120,7 @@ def check() -> list[Figure]:
     """Counted operations and bytes of a small model over what the formulas say of them."""
     torch.manual_seed(0)
     policy = Policy(Qwen3ForCausalLM(SMALL), 1.0, "float32")
-    sizes = Sizes.of(SMALL)
+    sizes = Sizes(SMALL)
     (batch,) = pack(group_of(96, 40, 6) + group_of(64, 24, 3, group=1), 1000)
     # attention in plain products, which are counted; they fill the rectangles that it masks
     packed_attention._implementation = lambda value: packed_attention._in_a_loop

@@ -175,7 +175,7 @@ def compare(race: Race, names: Sequence[str]) -> tuple[list[Figure], dict[str, l
     for _ in range(race.rounds):
         for name, one in trainers.items():
             seconds[name].append(timed(one))
-    sizes = Sizes.of(make_model().config)
+    sizes = Sizes(make_model().config)
     ours = {name: one for name, one in trainers.items() if isinstance(one, Ours)}
     tokens = {name: sum(len(row.tokens) for row in one.rows) for name, one in ours.items()}
     work = {name: sum(train_flops(sizes, row) for row in one.rows) for name, one in ours.items()}

@@ -6,6 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen3ForCausalLM
 from trees import trees, visible
 
+from learners.training import models
 from learners.training.batching import pack
 from learners.training.flops import (
     Sizes,
@@ -17,7 +18,7 @@ from learners.training.flops import (
 )
 from learners.training.packed_attention import Node
 
-QWEN3_14B = Sizes(40, 5120, 40, 8, 128, 17408, 151936, tied=False, qk_norm=True)
+QWEN3_14B = Sizes(models.read_config("Qwen/Qwen3-14B"))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -26,7 +27,7 @@ def test_parameters_are_those_of_the_model(architecture: str, tied: bool) -> Non
     config = tiny_model(architecture).config
     config.tie_word_embeddings = tied
     model = type(tiny_model(architecture))(config)
-    assert Sizes.of(config).parameters == sum(one.numel() for one in model.parameters())
+    assert Sizes(config).parameters == sum(one.numel() for one in model.parameters())
 
 
 def test_an_architecture_that_the_formulas_do_not_describe_is_refused() -> None:
@@ -35,14 +36,14 @@ def test_an_architecture_that_the_formulas_do_not_describe_is_refused() -> None:
     with pytest.raises(
         ValueError, match="expected a llama or mistral or qwen2 or qwen3 model, got 'mixtral'"
     ):
-        Sizes.of(config)
+        Sizes(config)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_flops_are_those_that_pytorch_counts(architecture: str) -> None:
     model = tiny_model(architecture)
     model.set_attn_implementation("eager")  # computes every pair, masked or not
-    sizes, tokens = Sizes.of(model.config), 13
+    sizes, tokens = Sizes(model.config), 13
     with FlopCounterMode(display=False) as forward:
         logits = model(torch.arange(tokens)[None], use_cache=False).logits
     with FlopCounterMode(display=False) as backward:
@@ -55,7 +56,7 @@ def test_flops_are_those_that_pytorch_counts(architecture: str) -> None:
 def test_training_flops_are_three_forward_passes_over_what_the_row_holds() -> None:
     own = [True, False, True, True]
     (row,) = pack([make_sample(0, [1] * 5, [n, 2, 2, 2], sampled=own) for n in range(3)], 100)
-    sizes = Sizes.of(tiny_model("qwen3").config)
+    sizes = Sizes(tiny_model("qwen3").config)
     needed = 15 + 3 * (4 * 5 + 10)
     assert train_flops(sizes, row) == 3 * forward_flops(sizes, 5 + 3 * 4, needed, 9)
     # under adapters: forward and the gradient of what goes through, not of the weights
@@ -110,7 +111,7 @@ def test_a_layer_saves_what_the_formula_says() -> None:
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
         out = model.model.layers[0](hidden, position_embeddings=angles)
-    wanted = training_bytes(Sizes.of(config), 1, tokens).layer
+    wanted = training_bytes(Sizes(config), 1, tokens).layer
     assert sum(saved.values()) == pytest.approx(wanted, rel=0.05)
     assert out.requires_grad
 

@@ -102,7 +102,7 @@ def test_four_gpus_of_80_gb_train_all_weights() -> None:
 def test_the_sizes_of_qwen3_are_known_without_its_files(size: str, parameters: int) -> None:
     """The published numbers of parameters."""
     config = models.read_config(f"Qwen/Qwen3-{size}")
-    assert Sizes.of(config).parameters == parameters
+    assert Sizes(config).parameters == parameters
     assert config.max_position_embeddings == 40_960
 
 
@@ -142,7 +142,7 @@ def test_adapters_are_counted_as_peft_makes_them() -> None:
     model.config.frozen_layers = 0
     lora.inject(model, 4, 8)
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    assert Sizes.of(model.config).adapters(4) == trained
+    assert Sizes(model.config).adapters(4) == trained
 
 
 def test_sampling_takes_as_long_as_reading_weights_and_caches() -> None:

@@ -112,7 +112,7 @@ class RunPlan:
         self._world = self._check_processes()
         model = models.read_config(config.model)
         self.context = model.max_position_embeddings
-        self._sizes = Sizes.of(model)
+        self._sizes = Sizes(model)
         self._counted = models.is_here(config.model)
         # the nano policy's chat template writes what Qwen3's does
         with without_keys():

@@ -60,53 +60,32 @@ GPUS = {
 _SLOWER = re.compile(r"\bMIG\b|\bLaptop\b|\bD\b")
 
 
-class Sizes(NamedTuple):
+class Sizes:
     """Dimensions of a decoder, which determine its costs; biases are ignored.
 
     Attributes:
-        layers: number of decoder layers.
-        width: size of the hidden states.
-        heads: number of query heads.
         key_heads: number of key and value heads.
-        head_size: size of one head.
         intermediate: width of the gated MLP.
-        vocabulary: number of rows of the embedding.
         tied: whether the head shares the weight of the embedding.
         qk_norm: whether each layer normalises queries and keys, with one weight vector each.
+
+    Raises:
+        ConfigError: these formulas do not cover the architecture.
     """
 
-    layers: int
-    width: int
-    heads: int
-    key_heads: int
-    head_size: int
-    intermediate: int
-    vocabulary: int
-    tied: bool
-    qk_norm: bool
-
-    @classmethod
-    def of(cls, config: PretrainedConfig) -> "Sizes":
-        """Read the sizes from a transformers configuration.
-
-        Raises:
-            ConfigError: these formulas do not cover the architecture.
-        """
+    def __init__(self, config: PretrainedConfig) -> None:
         if config.model_type not in _QK_NORM:
             types = " or ".join(sorted(_QK_NORM))
             raise ConfigError(f"model: expected a {types} model, got {config.model_type!r}")
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        return cls(
-            layers=config.num_hidden_layers,
-            width=config.hidden_size,
-            heads=config.num_attention_heads,
-            key_heads=config.num_key_value_heads,
-            head_size=size,
-            intermediate=config.intermediate_size,
-            vocabulary=config.vocab_size,
-            tied=config.tie_word_embeddings,
-            qk_norm=_QK_NORM[config.model_type],
-        )
+        self.layers: int = config.num_hidden_layers
+        self.width: int = config.hidden_size
+        self.heads: int = config.num_attention_heads
+        self.key_heads: int = config.num_key_value_heads
+        self.head_size: int = getattr(config, "head_dim", None) or self.width // self.heads
+        self.intermediate: int = config.intermediate_size
+        self.vocabulary: int = config.vocab_size
+        self.tied: bool = config.tie_word_embeddings
+        self.qk_norm = _QK_NORM[config.model_type]
 
     @property
     def layer_matmuls(self) -> int:

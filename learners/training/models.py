@@ -110,24 +110,21 @@ def read_config(name: str) -> PretrainedConfig:
     """
     on_hub = _is_on_hub(name)
     if on_hub and name in _QWEN3:
-        return _qwen3(*_QWEN3[name])
+        width, intermediate, layers, heads, tied = _QWEN3[name]
+        return Qwen3Config(
+            hidden_size=width,
+            intermediate_size=intermediate,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=8,
+            head_dim=128,
+            vocab_size=151936,
+            max_position_embeddings=40960,
+            tie_word_embeddings=tied,
+        )
     source = _fetch(name, ["config.json"]) if on_hub else folder(name)
     config: PretrainedConfig = _read(AutoConfig, source)
     return config
-
-
-def _qwen3(width: int, intermediate: int, layers: int, heads: int, tied: bool) -> Qwen3Config:
-    return Qwen3Config(
-        hidden_size=width,
-        intermediate_size=intermediate,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=8,
-        head_dim=128,
-        vocab_size=151936,
-        max_position_embeddings=40960,
-        tie_word_embeddings=tied,
-    )
 
 
 def _read(kind: Any, source: Path, **options: Any) -> Any:

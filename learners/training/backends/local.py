@@ -49,7 +49,7 @@ class LocalBackend:
         return self._policy
 
     def _make_policy(self, model: PreTrainedModel, precision: str) -> Policy:
-        self._sizes = flops.Sizes.of(model.config)
+        self._sizes = flops.Sizes(model.config)
         return make_policy(self._settings, model, precision)
 
     def set_learning_rate(self, rate: float) -> None:

@@ -5,8 +5,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -21,10 +21,9 @@ from learners.build import (
 )
 from learners.config import Config, dry_run, load, stop, to_dict
 from learners.engines import EngineError
-from learners.engines.server import Server, make_key, transfer
+from learners.engines.server import Server, serving, transfer
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import unreachable
-from learners.engines.vllm_plugin import KEY
 from learners.errors import ConfigError
 from learners.planning.machine import Machine
 from learners.planning.plan import RunPlan, check_gpus, first_trainer
@@ -128,7 +127,11 @@ def _run(config: Config, train: Train) -> None:
             if absent := unreachable(urls):
                 raise ConfigError(f"{name}: no server runs at {' and '.join(absent)}")
     folder = RunFolder(config.runs / config.name)
-    with folder.lock() if first else nullcontext(), serving(config, folder) as servers:
+    count = config.engine_procs if config.starts_servers else 0
+    with (
+        folder.lock() if first else nullcontext(),
+        serving(server_settings(config), count, folder.logs, folder.note) as servers,
+    ):
         if config.colocated:  # while a server starts, it measures the free memory of its GPU
             for server in servers:
                 server.ready()
@@ -146,23 +149,6 @@ def _run(config: Config, train: Train) -> None:
         with _make_report(config, folder, work) as report:
             train(config, trainer, rollouts, report)
         rollouts.close()
-
-
-@contextmanager
-def serving(config: Config, folder: RunFolder) -> Iterator[list[Server]]:
-    """Start this machine's engine servers in its first process, and stop them at the end."""
-    servers: list[Server] = []
-    if config.starts_servers:  # one key for the servers of all machines
-        os.environ[KEY] = ranks.broadcast(make_key())
-    starts = config.starts_servers and ranks.local_rank() == 0
-    try:
-        for number in range(config.engine_procs if starts else 0):
-            log = folder.logs / f"engine-{ranks.rank()}-{number}.log"
-            servers.append(Server(server_settings(config), number, log, folder.note))
-        yield servers
-    finally:
-        for server in servers:
-            server.close()
 
 
 def _make_rollouts(

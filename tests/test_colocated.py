@@ -78,7 +78,7 @@ def test_trainers_start_when_the_engine_has_measured_the_free_memory(
         calls.append("a trainer starts")
         raise EngineError("far enough")
 
-    monkeypatch.setattr(launch, "Server", server)
+    monkeypatch.setattr("learners.engines.server.Server", server)
     monkeypatch.setattr(launch, "make_trainer", trainer)
     config = Config(engine="vllm", colocated=True, max_staleness=0, runs=tmp_path)
     with pytest.raises(EngineError, match="far enough"):

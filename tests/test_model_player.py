@@ -14,7 +14,6 @@ from scripted import SUBMIT
 
 from learners.config import Config, ConfigError, to_toml
 from learners.engines import Completion, EngineError, Sampling
-from learners.rollouts import model_player
 from learners.rollouts.model_player import FoundModel
 from learners.rollouts.tokens import ChatTokens
 from learners.training import models
@@ -248,7 +247,7 @@ def test_servers_of_its_own_sample_with_what_they_read(monkeypatch: pytest.Monke
             def close(self) -> None:
                 Started.closed += 1
 
-        monkeypatch.setattr(model_player, "Server", Started)
+        monkeypatch.setattr("learners.engines.server.Server", Started)
         assert played({"model": "nano", "engine": "vllm"}) == [[SUBMIT]] * len(TASKS)
         assert Started.closed == 1
         assert server.calls == [], "no weights were sent"
@@ -273,7 +272,7 @@ def test_a_server_that_does_not_start_leaves_nothing_but_its_log(
         def close(self) -> None:
             logs.append(Path("closed"))
 
-    monkeypatch.setattr(model_player, "Server", Stillborn)
+    monkeypatch.setattr("learners.engines.server.Server", Stillborn)
     with pytest.raises(Unavailable, match="it ended; see "):
         FoundModel.of({"model": "nano", "engine": "vllm"}).player(TOOLS)
     assert logs[1:] == [Path("closed")]

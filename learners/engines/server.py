@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -182,6 +182,31 @@ class Server:
         self._ending.set()
         self._watcher.join()
         self._end()
+
+
+@contextlib.contextmanager
+def serving(
+    settings: ServerSettings, count: int, logs: Path, note: Callable[[str], object]
+) -> Iterator[list[Server]]:
+    """Start this machine's engine servers in its first process, and stop them at the end.
+
+    Args:
+        settings: what the servers are started with.
+        count: number of servers on each machine.
+        logs: folder for the output of the servers.
+        note: see `Server`.
+    """
+    servers: list[Server] = []
+    if count:  # one key for the servers of all machines
+        os.environ[KEY] = ranks.broadcast(make_key())
+    try:
+        for number in range(count if ranks.local_rank() == 0 else 0):
+            log = logs / f"engine-{ranks.rank()}-{number}.log"
+            servers.append(Server(settings, number, log, note))
+        yield servers
+    finally:
+        for server in servers:
+            server.close()
 
 
 def command(settings: ServerSettings, number: int, host: str, port: int) -> list[str]:

@@ -8,6 +8,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from learners.config import Config, read_toml
 from learners.engines import EngineError, RefusedError, Sampling
-from learners.engines.server import Server, ServerSettings
+from learners.engines.server import ServerSettings, serving
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import VLLMEngine, unreachable
 from learners.errors import ConfigError
@@ -182,15 +183,10 @@ class ModelPlayer:
         self._guided = model.prompting == "guided"
         self._chat = ChatTokens.of(config.model, tools)
         self._keys = count()
-        self._servers: list[Server] = []
-        self._logs: Path | None = None
+        self._open = ExitStack()
         self._engine: TransformersEngine | VLLMEngine
         if config.engine == "vllm":
-            try:
-                self._engine = self._serve(model)
-            except BaseException:  # including Ctrl-C: servers take a minute to start
-                self._end()
-                raise
+            self._engine = self._serve(model)
         else:
             prepare_cpu(config.threads)
             self._engine = TransformersEngine(_policy(model))
@@ -208,7 +204,7 @@ class ModelPlayer:
                 version = int(str(model.record["weights"])[:12], 16)
                 engine.load_weights(version, lambda: _weights(config))
                 return engine
-            self._logs = Path(tempfile.mkdtemp(prefix="resume-gym-"))
+            logs = Path(tempfile.mkdtemp(prefix="resume-gym-"))
             settings = ServerSettings(
                 config.model,
                 config.precision,
@@ -217,14 +213,18 @@ class ModelPlayer:
                 False,
                 config.threads,
             )
-            for number in range(config.engine_procs):
-                log = self._logs / f"engine-{number}.log"
-                self._servers.append(Server(settings, number, log, lambda sentence: None))
-            for server in self._servers:
-                server.ready()
+            start = serving(settings, config.engine_procs, logs, lambda sentence: None)
+            # ended also by Ctrl-C: servers take a minute to start
+            with ExitStack() as started:
+                servers = started.enter_context(start)
+                for server in servers:
+                    server.ready()
+                # kept if a server does not start, as the error message refers to it
+                self._open.callback(shutil.rmtree, logs)
+                self._open.push(started.pop_all())
         except EngineError as problem:
             raise Unavailable(str(problem)) from None
-        return VLLMEngine([server.url for server in self._servers], *named, as_read=True)
+        return VLLMEngine([server.url for server in servers], *named, as_read=True)
 
     async def play(self, session: PlayableSession, seed: int) -> None:
         """Play a session to its end; see `Player`."""
@@ -268,14 +268,7 @@ class ModelPlayer:
         if isinstance(self._engine, VLLMEngine):
             await self._engine.leave()
         self._engine.close()
-        self._end()
-        # kept if the servers failed to start, as the error message refers to them
-        if self._logs is not None:
-            shutil.rmtree(self._logs)
-
-    def _end(self) -> None:
-        for server in self._servers:
-            server.close()
+        self._open.close()
 
 
 def _policy(found: FoundModel) -> Policy:

@@ -215,9 +215,8 @@ class Orchestrator:
         for first in range(0, len(rollouts), limit):
             chunk = zip(rollouts[first : first + limit], seeds[first : first + limit], strict=True)
             await _gather(self._play(rollout, seed, progress) for rollout, seed in chunk)
-        outcomes = [(rollout, progress.failures.get(id(rollout))) for rollout in rollouts]
-        graded = [rollout for rollout, failure in outcomes if failure is None]
-        return graded, [failure for _, failure in outcomes if failure is not None]
+        graded = [rollout for rollout in rollouts if rollout.error is None]
+        return graded, [rollout.error for rollout in rollouts if rollout.error is not None]
 
     async def _play(self, rollout: Rollout, seed: tuple[int, ...], progress: "_Progress") -> None:
         """Play and store an episode, and grade all that can then be judged."""
@@ -235,7 +234,7 @@ class Orchestrator:
                 with environment():
                     session.close()
         except (RefusedError, EpisodeError) as error:
-            self._drop(rollout, error, progress)
+            self._drop(rollout, error)
         if judged := progress.end(rollout):
             with self.watchdog.waiting(key, f"judge {self._judge.name!r}"):
                 await self._grade(judged, progress)
@@ -253,13 +252,13 @@ class Orchestrator:
                 # without a verdict, it is graded when the run is resumed
                 progress.store(rollout)
             if error is not None:
-                self._drop(rollout, error, progress)
+                self._drop(rollout, error)
         for error in errors:
             if isinstance(error, JudgeMisconfigured):
                 raise error
 
-    def _drop(self, rollout: Rollout, error: Exception, progress: "_Progress") -> None:
-        progress.failures[id(rollout)] = error
+    def _drop(self, rollout: Rollout, error: Exception) -> None:
+        rollout.error = error
         self._faults.report(f"An episode of {rollout.session.task.task_id} is dropped", error)
 
     async def _generate(self, key: int, ids: Sequence[int], sampling: Sampling) -> Completion:
@@ -276,14 +275,12 @@ class _Progress:
 
     Attributes:
         store: stores a finished rollout, and again with its verdict.
-        failures: error of each dropped rollout, by `id` of the rollout.
     """
 
     def __init__(
         self, rollouts: Sequence[Rollout], grouped: bool, store: Callable[[Rollout], None]
     ) -> None:
         self.store = store
-        self.failures: dict[int, Exception] = {}
         self._grouped = grouped
         self._members = {
             group: list(members) for group, members in groupby(rollouts, lambda r: r.group)

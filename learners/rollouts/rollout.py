@@ -87,6 +87,7 @@ class Rollout:
         logprobs: the sampler's log-probabilities [r]; 0 elsewhere.
         versions: optimizer step [r] of the sampling weights; `NOT_SAMPLED` elsewhere.
         before: session of the same rollout in an interrupted run, if this rollout repeats it.
+        error: why the episode is dropped; None if it is not.
     """
 
     group: int
@@ -98,6 +99,7 @@ class Rollout:
     logprobs: list[float] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     before: PlayableSession | None = None
+    error: Exception | None = None
 
     def append_observation(self, ids: Sequence[int]) -> None:
         """Append tokens that the policy did not sample."""

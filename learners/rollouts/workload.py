@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Self, cast
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
 
 from learners.errors import ConfigError
 from learners.rollouts.rollout import PlayableSession
@@ -69,7 +68,7 @@ class Workload:
             made.close()
             for name in given:
                 raise ConfigError(f"{name}: {env} takes none, since it is no `EditEnv`")
-            return cls._played(env, made.spec, model, eval_tasks)
+            return cls._played(env, model, eval_tasks)
         except (AttributeError, TypeError, gymnasium.error.Error) as error:
             raise ConfigError(f"env: {env} cannot be made: {error}") from error
         except ValueError as error:
@@ -88,8 +87,8 @@ class Workload:
         return cls(train.rules, train.tasks, held_out.tasks[:eval_tasks], train.judge, chat, kind)
 
     @classmethod
-    def _played(cls, env: str, spec: EnvSpec | None, model: str, eval_tasks: int) -> Self:
-        limit = spec.max_episode_steps if spec else None
+    def _played(cls, env: str, model: str, eval_tasks: int) -> Self:
+        limit = gymnasium.spec(env.rpartition(":")[2]).max_episode_steps
         rules = Rules(max_turns=max(3, limit or TEXT_TURNS))  # the minimum of `Rules`
         tasks = [Start(env, seed) for seed in range(TEXT_TASKS)]
         held_out = [Start(env, TEXT_TASKS + n) for n in range(eval_tasks)]

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,6 +51,7 @@ SETTINGS = {
     "log-to": "tensorboard",
 }
 command = partial(jobs.command, **SETTINGS)
+AWAY = '{"name": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"}'
 
 
 def run(runs: Path, /, **changes: object) -> subprocess.CompletedProcess[str]:
@@ -63,6 +63,11 @@ def run(runs: Path, /, **changes: object) -> subprocess.CompletedProcess[str]:
         timeout=900,
         check=False,
     )
+
+
+def main(runs: Path, /, **changes: object) -> None:
+    """Run the command in this process."""
+    aipo.main(command(runs, **changes)[2:])
 
 
 def weights(runs: Path) -> dict[str, torch.Tensor]:
@@ -118,15 +123,13 @@ def test_the_held_out_curve_begins_and_ends_with_the_results(whole: Path) -> Non
 
 @pytest.mark.slow
 def test_training_is_the_same_without_evaluations_and_goes_on_after_its_end(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"eval-every": 0})[1:])
-    aipo.main()
+    main(tmp_path, **{"eval-every": 0})
     assert computed(tmp_path) == computed(whole)
     assert saved(tmp_path) == saved(whole)
     assert list(held_out(tmp_path)) == [0, 2]
-    monkeypatch.setattr(sys, "argv", command(tmp_path, steps=3, **{"eval-every": 0})[1:])
-    aipo.main()
+    main(tmp_path, steps=3, **{"eval-every": 0})
     assert list(held_out(tmp_path)) == [0, 2, 3]
     assert (tmp_path / "job" / "after-000002.json").is_file()
 
@@ -191,12 +194,11 @@ def run_until_killed(runs: Path, step: int, ended: int) -> None:
     Trajectories.append = deadly_append  # type: ignore[method-assign]
     Orchestrator.evaluate = noted_evaluate  # type: ignore[method-assign]
     Policy.logprobs = deadly_logprobs  # type: ignore[method-assign]
-    sys.argv = command(runs)[1:]
-    aipo.main()
+    main(runs)
 
 
 def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
@@ -206,9 +208,12 @@ def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
         process.join()
         assert process.exitcode == -signal.SIGKILL
         assert len(episodes(tmp_path, step)) == ended
-    monkeypatch.setattr(sys, "argv", command(tmp_path)[1:])
-    aipo.main()
+    main(tmp_path)
     assert "resumed after step" in capsys.readouterr().out
+    main(tmp_path)  # a finished run shows its result again
+    out = capsys.readouterr().out
+    assert "before" in out
+    assert "after" in out
     assert computed(tmp_path) == computed(whole)
     assert shown(tmp_path) == shown(whole)
     assert saved(tmp_path) == saved(whole)
@@ -224,21 +229,20 @@ def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
 def test_a_run_stops_without_verdicts_and_resumes(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = Orchestrator.batch
+    play, changes = Orchestrator.batch, {"save-every": 4, "eval-every": 0}
 
     async def busy(self: Orchestrator, step: int) -> Batch:
         if step == 2:
             raise JudgeUnavailable("busy")
         return await play(self, step)
 
-    monkeypatch.setattr(sys, "argv", command(tmp_path, **{"save-every": 4, "eval-every": 0})[1:])
     with monkeypatch.context() as during:
         during.setattr(Orchestrator, "batch", busy)
         with pytest.raises(SystemExit, match="1"):
-            aipo.main()
+            main(tmp_path, **changes)
     assert len(computed(tmp_path)) == 1
     assert [path.name for path in (tmp_path / "job" / "checkpoints").iterdir()] == ["step-000001"]
-    aipo.main()
+    main(tmp_path, **changes)
     assert computed(tmp_path) == computed(whole)
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(tmp_path)[name]), name
@@ -252,7 +256,7 @@ def garble(file: Path, at: int = 0) -> None:
 
 @pytest.mark.slow
 def test_a_damaged_run_falls_back_and_has_the_same_result(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "job"
     shutil.copytree(whole / "job", folder)
@@ -260,8 +264,7 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
     garble(folder / "trajectories" / "step-000002.jsonl")
     garble(folder / "logged.json")
     garble(folder / "metrics.jsonl", at=len((folder / "metrics.jsonl").read_bytes()) - 70)
-    monkeypatch.setattr(sys, "argv", command(tmp_path)[1:])
-    aipo.main()
+    main(tmp_path)
     out, err = capsys.readouterr()
     assert "resumed after step 1 of 2" in out
     assert "warning: The checkpoint step-000002 is damaged" in err
@@ -277,7 +280,7 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
         "The checkpoint step-000002 is damaged, now damaged-step-000002:",
         "Damaged lines of step-000002.jsonl, now left out: 1.",
         "Damaged lines of metrics.jsonl, now left out: 1.",
-        "Command: aipo.py --name=job",
+        "Command: ",
         f" resume-gym {versions['resume-gym']} on {Machine.here()}.",
         "Ended: 2 steps took 0.0",
     ):
@@ -286,31 +289,18 @@ def test_a_damaged_run_falls_back_and_has_the_same_result(
     for lost, told in (("unlink", "is missing; restore it"), ("garble", "is damaged: ")):
         (folder / "before.json").unlink() if lost == "unlink" else garble(folder / "after.json")
         with pytest.raises(SystemExit, match="2"):
-            aipo.main()
+            main(tmp_path)
         (line,) = capsys.readouterr().err.splitlines()
         assert told in line
         shutil.copy(whole / "job" / "before.json", folder)
 
 
 def test_a_second_process_is_told_who_writes_the_run(
-    whole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", command(whole)[1:])
     with RunFolder(whole / "job").lock(), pytest.raises(SystemExit, match="2"):
-        aipo.main()
+        main(whole)
     assert f"job: process {os.getpid()} on " in capsys.readouterr().err
-
-
-def test_a_finished_run_shows_its_result_again(
-    whole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = computed(whole)
-    monkeypatch.setattr(sys, "argv", command(whole)[1:])
-    aipo.main()
-    shown = capsys.readouterr().out
-    assert "before" in shown
-    assert "after" in shown
-    assert computed(whole) == before
 
 
 @pytest.mark.parametrize(
@@ -323,13 +313,7 @@ def test_a_finished_run_shows_its_result_again(
             {"engine": "vllm", "engine-urls": "http://127.0.0.1:1", "name": "fourth"},
             "engine_urls: no server runs at http://127.0.0.1:1",
         ),
-        (
-            {
-                "judge": '{"name": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"}',
-                "name": "fifth",
-            },
-            "judge: no server runs at http://127.0.0.1:1/v1",
-        ),
+        ({"judge": AWAY, "name": "fifth"}, "judge: no server runs at http://127.0.0.1:1/v1"),
     ],
 )
 def test_an_invalid_setting_is_an_error_without_a_traceback(
@@ -341,8 +325,7 @@ def test_an_invalid_setting_is_an_error_without_a_traceback(
 ) -> None:
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(sys, "argv", command(whole, **changes)[1:])
     with pytest.raises(SystemExit, match="2"):
-        aipo.main()
+        main(whole, **changes)
     assert message in capsys.readouterr().err
     assert not (whole / str(changes.get("name", "other"))).exists()

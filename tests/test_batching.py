@@ -1,5 +1,4 @@
 from collections import Counter
-from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 from tiny import make_sample, tiny_policy
 from trees import nodes_of, prefixes, rollouts
 
-from learners.training.batching import PackedRow, Sample, distribute, dummy, pack, unshare
+from learners.training.batching import PackedRow, Sample, distribute, dummy, pack
 from learners.training.packed_attention import Node
 
 
@@ -191,17 +190,6 @@ def test_a_group_may_have_several_prompts() -> None:
     assert row.tokens.tolist() == [1, 2, 3, 6, 4, 6, 5, 6]
     assert row.nodes == (Node(0, 2, 6), Node(2, 4, 4), Node(4, 6, 6), Node(6, 8, 8))
     assert row.predicts.tolist() == [2, 4, 6]
-
-
-@settings(deadline=None)
-@given(rollouts(), st.integers(1, 40))
-def test_unshared_rollouts_have_the_same_loss_tokens(samples: list[Sample], limit: int) -> None:
-    apart = unshare(samples)
-    rows = pack(apart, limit)
-    assert losses(rows) == sampled(samples)
-    assert sum(len(row.tokens) for row in rows) == sum(sizes(apart))
-    assert all(len(row.nodes) == row.rollouts for row in rows)
-    assert [replace(a, group=b.group) for a, b in zip(apart, samples, strict=True)] == samples
 
 
 def test_a_filler_reaches_every_weight_and_moves_none() -> None:

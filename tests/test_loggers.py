@@ -124,21 +124,6 @@ def test_a_resumed_run_logs_each_step_once(tmp_path: Path) -> None:
     assert len(texts(run, "config")) == 1
 
 
-def test_a_logger_that_is_added_later_receives_the_first_steps(tmp_path: Path) -> None:
-    run = RunFolder(tmp_path)
-    run.append_evaluation({"step": 0, "versions": [0, 0], "reward": 1.0})
-    with Loggers((), SETTINGS, run, 0) as mirrors:
-        train(run, 1, 1.0)
-        assert mirrors.update() == []
-        save(run, 1)
-    assert not (run.path / "logged.json").exists()
-    with Loggers(("tensorboard",), SETTINGS, run, 1) as mirrors:
-        train(run, 2, 2.0)
-        mirrors.update()
-    assert shown(run) == [(1, 1.0), (2, 2.0)]
-    assert shown(run, "held_out/reward") == [(0, 1.0)]
-
-
 def test_a_logger_that_cannot_rewind_receives_steps_with_their_checkpoint(
     tmp_path: Path, recorder: Recorder
 ) -> None:

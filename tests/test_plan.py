@@ -266,6 +266,8 @@ def test_memory_follows_the_settings() -> None:
     kept = RunPlan(replace(apart, activation_checkpointing=False), machine)
     assert kept.memory.layer == 28 * plan.memory.layer
     assert kept.memory.checkpoints == 0
+    wide = RunPlan(replace(apart, precision="float32"), machine)
+    assert wide.memory.gathered == 2 * plan.memory.gathered
     adapted = RunPlan(replace(apart, lora_rank=8), machine)
     assert adapted.memory.optimizer == 2 * adapted.memory.gradients < plan.memory.optimizer / 50
     assert "of the adapters, fp32, a part of 4" in printed(adapted)

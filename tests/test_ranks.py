@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 import pytest
@@ -245,16 +245,9 @@ class Away(RubricJudge):
 """
 
 
-class Stopped(NamedTuple):
-    """A run of at least two steps that its judge stopped."""
-
-    runs: Path
-    status: int
-    err: str
-
-
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
+    """A run of at least two steps that its judge stopped, its status and its errors."""
     runs = tmp_path_factory.mktemp("stopped")
     (runs / "away.py").write_text(AWAY)
     with pytest.MonkeyPatch.context() as during:
@@ -262,11 +255,13 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
         changes = {"steps": 100, "save-every": 100, "judge": "away:Away"}
         process = train(runs, ("--async-save",), **changes)
     _, err = process.communicate(timeout=TIMEOUT_S)
-    return Stopped(runs, process.returncode, err)
+    return runs, process.returncode, err
 
 
 @pytest.mark.slow
-def test_a_judge_error_ends_the_job_with_one_line_and_a_checkpoint(stopped: Stopped) -> None:
+def test_a_judge_error_ends_the_job_with_one_line_and_a_checkpoint(
+    stopped: tuple[Path, int, str],
+) -> None:
     runs, status, err = stopped
     assert status == 1, err
     message = f"resume-gym: no verdict: the judge is away; the same command resumes {runs / 'job'}"
@@ -278,7 +273,7 @@ def test_a_judge_error_ends_the_job_with_one_line_and_a_checkpoint(stopped: Stop
 
 @pytest.mark.slow
 def test_a_killed_process_ends_the_job_which_resumes_bit_for_bit(
-    stopped: Stopped, tmp_path: Path
+    stopped: tuple[Path, int, str], tmp_path: Path
 ) -> None:
     whole, *_ = stopped
     steps = len(rows(whole))

@@ -77,35 +77,6 @@ TURN = "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
 END = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        # forgets old turns
-        f"{{% for message in messages[-3:] %}}{TURN}{{% endfor %}}{END}",
-        # hides what was said before the last turn
-        "{% for message in messages %}{% if message.role != 'assistant' or loop.revindex < 3 %}"
-        f"{TURN}{{% endif %}}{{% endfor %}}{END}",
-        # rewrites what was said
-        f"{{% for message in messages %}}{TURN.replace('content', 'content | upper')}"
-        f"{{% endfor %}}{END}",
-        # counts the messages at the top
-        f"{{{{ messages | length }}}}{{% for message in messages %}}{TURN}{{% endfor %}}{END}",
-        # hears the first message only
-        f"{{% for message in messages %}}{{% if loop.first or message.role == 'assistant' %}}{TURN}"
-        f"{{% endif %}}{{% endfor %}}{END}",
-        # says a reply twice
-        f"{{% for message in messages %}}{TURN}{TURN}{{% endfor %}}{END}",
-        # ends a turn with another token
-        f"{{% for message in messages %}}{TURN.replace('<|im_end|>', '')}{{% endfor %}}{END}",
-    ],
-)
-def test_a_template_that_changes_history_is_refused(template: str) -> None:
-    with pytest.raises(TemplateError, match=r"^the chat template (does|ends|opens|ch)") as refused:
-        chat_of(template)
-    assert len(str(refused.value)) < 250
-    assert "\n" not in str(refused.value)
-
-
 PUBLISHED = Path(importlib.util.find_spec("trl").origin).parent / "chat_templates"  # type: ignore[union-attr,arg-type]
 THINKING = (  # as Qwen3-Thinking: the prompt opens a thought, and earlier ones are dropped
     "{% for message in messages %}<|im_start|>{{ 'user' if message.role == 'tool' else "
@@ -168,20 +139,42 @@ def test_published_templates_are_appended_to(name: str, end: str, role: str, ope
     assert chat.read([*chat.write(said)[:-1], tokenizer.eos_token_id]) == said
 
 
+ALL = f"{{% for message in messages %}}{TURN}{{% endfor %}}{END}"
+LATE = "message.role != 'assistant' or loop.revindex < 3"
+CHANGING = [
+    # forgets old turns
+    ALL.replace("messages %", "messages[-3:] %"),
+    # hides what was said before the last turn
+    ALL.replace(
+        TURN, f"{{% if message.role != 'assistant' or loop.revindex < 3 %}}{TURN}{{% endif %}}"
+    ),
+    # rewrites what was said
+    ALL.replace("content", "content | upper"),
+    # counts the messages at the top
+    "{{ messages | length }}" + ALL,
+    # hears the first message only
+    ALL.replace(TURN, f"{{% if loop.first or message.role == 'assistant' %}}{TURN}{{% endif %}}"),
+    # says a reply twice
+    ALL.replace(TURN, TURN + TURN),
+    # ends a turn with another token
+    ALL.replace("<|im_end|>", ""),
+]
+
+
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
-        (
-            (PUBLISHED / "gptoss.jinja").read_text(),
-            "the chat template fails: Message has tool role",
-        ),
+        *((template, "^the chat template (does|ends|opens|ch)") for template in CHANGING),
+        ((PUBLISHED / "gptoss.jinja").read_text(), "the chat template fails: Message has tool"),
         ("{% for message in messages %}{{ message.content }}{% endfor %}", "opens no assistant"),
         ("{{ messages[0] + 3 }}", "the chat template fails: unsupported operand"),
         ("{% for message in messages", "the chat template fails: "),
         (None, "the chat template fails: .*chat_template is not set"),
     ],
 )
-def test_unusable_templates_are_one_line(template: str | None, reason: str) -> None:
+def test_a_template_that_fails_or_changes_history_is_refused(
+    template: str | None, reason: str
+) -> None:
     with pytest.raises(TemplateError, match=reason) as refused:
         chat_of(template)
     assert len(str(refused.value)) < 250

@@ -94,10 +94,8 @@ def test_a_resumed_run_plays_an_evaluation_that_had_not_ended() -> None:
     config = Config(steps=6, eval_every=2)
     assert played(config, done=4).called("evaluate")[1:] == [4, 6]
     assert played(config, done=4, evaluated=(4,)).called("evaluate")[1:] == [6]
-    assert played(config, done=5).called("evaluate")[1:] == [
-        4,
-        6,
-    ]  # the end of a process cut it off
+    # the end of a process cut it off
+    assert played(config, done=5).called("evaluate")[1:] == [4, 6]
     assert played(config, done=5, evaluated=(4,)).called("evaluate")[1:] == [6]
 
 

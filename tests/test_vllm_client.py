@@ -137,13 +137,8 @@ def test_weights_go_to_all_servers_while_they_pause(two: list[FakeVLLM]) -> None
     weights = {f"layer.{i}": torch.randn(300, 300) for i in range(5)}
     one.load_weights(4, weights.items)
     for server in two:
-        assert server.calls == [
-            "pause",
-            "start_weight_update",
-            "update_weights",
-            "finish_weight_update",
-            "resume",
-        ]
+        updated = "start_weight_update update_weights finish_weight_update"
+        assert server.calls == ["pause", *updated.split(), "resume"]
         assert server.version == "4"
         assert server.weights.keys() == weights.keys()
         assert all(torch.equal(server.weights[name], weights[name]) for name in weights)

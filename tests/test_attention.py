@@ -140,17 +140,9 @@ def test_a_packed_row_equals_separate_rollouts(
             assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
 
 
-def row() -> PackedRow:
-    """Two groups of two rollouts."""
-    samples = [
-        make_sample(group, [group + 1, 2, 3], [n, 7, group]) for group in range(2) for n in range(2)
-    ]
-    return pack(samples, 1000)[0]
-
-
 def test_a_mask_is_refused() -> None:
     policy, _ = tiny_policy("qwen3")
-    batch = row()
+    batch = pack([make_sample(0, [1, 2, 3], [4, 5])], 9)[0]
     ids, positions, nodes = batch.tokens[None], batch.positions[None], batch.nodes
     n = ids.shape[1]
     causal = torch.zeros(1, 1, n, n).masked_fill(torch.ones(n, n).triu(1) > 0, -torch.inf)

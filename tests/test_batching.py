@@ -177,13 +177,6 @@ def test_rollouts_without_sampled_tokens_have_no_targets() -> None:
     assert pack([], 9) == []
 
 
-def test_a_sample_is_checked() -> None:
-    with pytest.raises(AssertionError, match=r"differ in length: \[2, 1, 2, 2\]"):
-        make_sample(0, [1], [2, 3], sampled=[True])
-    with pytest.raises(AssertionError, match="needs a prompt"):
-        make_sample(0, [], [2])
-
-
 def test_a_group_may_have_several_prompts() -> None:
     prompts = [[1, 2, 3], [1, 2, 4], [5]]
     (row,) = pack([make_sample(0, prompt, [6]) for prompt in prompts], 100)

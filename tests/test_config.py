@@ -137,10 +137,7 @@ def test_an_error_in_a_file_names_the_file(
 ) -> None:
     file = tmp_path / "bad.toml"
     file.write_text(text)
-    with pytest.raises(SystemExit) as stop:
-        load(["--config", str(file)])
-    said = capsys.readouterr()
-    assert (stop.value.code, said.out, said.err) == (2, "", f"resume-gym: {file}: {told}\n")
+    assert refusal(["--config", str(file)], capsys) == f"resume-gym: {file}: {told}"
 
 
 def test_a_configuration_reads_back_as_it_was_written(tmp_path: Path) -> None:

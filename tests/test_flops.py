@@ -75,16 +75,11 @@ def test_attention_pairs_match_a_brute_force_count(nodes: tuple[Node, ...]) -> N
     [
         ("NVIDIA H100 80GB HBM3", 989.5),
         ("NVIDIA H100 PCIe", 756),
-        ("NVIDIA GH200 480GB", 989.5),
-        ("NVIDIA H200 NVL", 835.5),
         ("NVIDIA A10G", None),
         ("NVIDIA L40S", 362),
-        ("NVIDIA L4", 121),
-        ("NVIDIA GeForce RTX 4090", 165.2),
         ("NVIDIA GeForce RTX 4090 D", None),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
-        ("cpu", None),
     ],
 )
 def test_peaks_by_name(name: str, teraflops: float | None) -> None:

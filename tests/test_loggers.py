@@ -147,31 +147,6 @@ def test_a_logger_that_cannot_rewind_receives_steps_with_their_checkpoint(
     assert recorder.interrupted == [True, False]
 
 
-@pytest.mark.parametrize("name", ["tensorboard", "wandb"])
-def test_a_repeated_evaluation_is_logged_once(
-    name: str, tmp_path: Path, recorder: Recorder
-) -> None:
-    run, names = RunFolder(tmp_path), (name,)
-    for reward in (1.0, 2.0):  # killed after the step, and given again
-        mirrors = Loggers(names, SETTINGS, run, 2 if reward == 2.0 else 0)
-        for step in (3,) if reward == 2.0 else (1, 2, 3):
-            train(run, step, reward)
-            if step == 2:
-                save(run, step)
-                run.append_evaluation({"step": 2, "versions": [2, 2], "reward": 0.5})
-            mirrors.update()
-        run.append_evaluation({"step": 3, "versions": [3, 3], "reward": reward})
-        mirrors.update()
-        if reward == 1.0:
-            run.truncate(2)
-    save(run, 3)
-    mirrors.update()
-    if name == "tensorboard":
-        assert shown(run, "held_out/reward") == [(2, 0.5), (3, 2.0)]
-    else:
-        assert steps(recorder, "held_out/reward") == [(2, 0.5), (3, 2.0)]
-
-
 @pytest.mark.parametrize(
     "logged",
     [

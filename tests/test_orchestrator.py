@@ -157,12 +157,18 @@ def test_a_judge_with_a_fault_loses_the_episode_only(
     assert ["Traceback" in note for note in notes] == ["raised" in told, False], "each fault once"
 
 
+def cut(folder: Path) -> tuple[Path, list[bytes]]:
+    """Leave what a process writes that is killed at its eighth line; the file and all its lines."""
+    path = Trajectories(folder).path(1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:7]) + lines[7][:50])
+    return path, lines
+
+
 def test_stored_episodes_are_not_played_again(tmp_path: Path) -> None:
     whole = batch(make(says(EDIT, SUBMIT), folder=tmp_path))
-    path = Trajectories(tmp_path).path(1)
-    lines = path.read_bytes().splitlines(keepends=True)
+    path, lines = cut(tmp_path)
     assert len(lines) == 12
-    path.write_bytes(b"".join(lines[:7]) + lines[7][:50])  # killed while it wrote the eighth
     engine, judge = says(EDIT, SUBMIT), FixedJudge()
     again = batch(make(engine, judge, tmp_path))
     assert [r.record() for r in again.rollouts] == [r.record() for r in whole.rollouts]
@@ -182,9 +188,7 @@ def test_an_engine_that_repeats_itself_repeats_an_interrupted_step(tmp_path: Pat
     """As a whole, since the others in a batch decide last bits; no verdict is asked again."""
     once = repeating(EDIT, SUBMIT)
     whole = batch(make(once, folder=tmp_path))
-    path = Trajectories(tmp_path).path(1)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:7]) + lines[7][:50])
+    path, lines = cut(tmp_path)
     engine, judge = repeating(EDIT, SUBMIT), FixedJudge()
     again = batch(make(engine, judge, tmp_path))
     assert [r.record() for r in again.rollouts] == [r.record() for r in whole.rollouts]
@@ -215,8 +219,7 @@ def test_a_group_that_was_judged_is_not_judged_again_when_a_step_is_repeated(
 
 def test_a_verdict_on_another_text_does_not_count(tmp_path: Path) -> None:
     batch(make(says(EDIT, SUBMIT), folder=tmp_path))
-    path = Trajectories(tmp_path).path(1)
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:7]))
+    cut(tmp_path)
     other = tool_call("str_replace", old="Helped build", new="Made")
     again = batch(make(repeating(other, SUBMIT), FixedJudge([WORST]), tmp_path))
     assert all(r.session.state.verdict == WORST for r in again.rollouts)

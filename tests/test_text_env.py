@@ -197,15 +197,6 @@ def test_unsupported_environments_are_named(changes: dict[str, str], told: str) 
         make_workload(replace(CONFIG, **changes))
 
 
-def test_another_domain_of_editing_brings_its_own() -> None:
-    work = make_workload(replace(CONFIG, env=NOTES))
-    assert work.judge
-    assert work.judge.name == "editor"
-    assert not {one.task_id for one in work.tasks} & {one.task_id for one in work.held_out}
-    session = work.session(work.tasks[0])
-    assert session.tools[0]["function"]["name"] == "drop"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("env", "fields"), [(GUESSING, Returns), (NOTES, Summary)])
 def test_the_main_job_trains_on_it(

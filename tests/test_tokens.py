@@ -65,12 +65,7 @@ def test_encoding_and_decoding_are_inverse(text: str) -> None:
         assert chat.read(ids) == said
         assert chat.read(ids[:-1]) == said  # a turn that was cut off has no end token
     assert chat.read([]) == ""
-
-
-def test_only_the_last_end_token_is_not_read() -> None:
-    chat = ChatTokens(tiny_tokenizer(), TOOLS)
-    said = chat.write("one")
-    assert chat.read([*said, *said]) == "one<|im_end|>one"
+    assert chat.read(chat.write("one") * 2) == "one<|im_end|>one", "only the last is not read"
 
 
 TURN = "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import requests
 import torch
-from torch import Tensor
+from tiny import plain_logprobs
 from transformers import PreTrainedModel
 
 from learners.build import server_settings
@@ -57,16 +57,10 @@ def changed(model: PreTrainedModel, version: int) -> None:
             one += 0.05 * one.std().nan_to_num(0.1) * noise
 
 
-def plain_logprobs(model: PreTrainedModel, prompt: list[int], ids: list[int]) -> Tensor:
-    """Log-probabilities [n] of an ordinary forward, at the temperature."""
-    with torch.no_grad():
-        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
-    every = (logits / TEMPERATURE).log_softmax(-1)
-    return every.gather(1, torch.tensor(ids)[:, None])[:, 0]
-
-
 def gap(model: PreTrainedModel, prompt: list[int], ids: list[int], logprobs: list[float]) -> float:
-    return float((plain_logprobs(model, prompt, ids) - torch.tensor(logprobs)).abs().max())
+    with torch.no_grad():
+        every = plain_logprobs(model, prompt + ids, TEMPERATURE)[len(prompt) - 1 : -1]
+    return float((every[torch.arange(len(ids)), ids] - torch.tensor(logprobs)).abs().max())
 
 
 @pytest.fixture(scope="module")

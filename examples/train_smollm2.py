@@ -9,21 +9,20 @@ smaller settings. The model has never seen these tools: expect most of its first
 malformed.
 """
 
-from learners.aipo import train
-from learners.config import Config
+from learners.aipo import main
+
+SETTINGS = {
+    "name": "smollm2-example",
+    "model": "smollm2",
+    "steps": 3,
+    "groups": 1,
+    "group-size": 4,
+    "max-tokens": 64,
+    "learning-rate": 2e-5,
+    "row-tokens": 4096,
+    "eval-tasks": 2,
+    "eval-rollouts": 2,
+}
 
 if __name__ == "__main__":
-    train(
-        Config(
-            name="smollm2-example",
-            model="smollm2",
-            steps=3,
-            groups=1,
-            group_size=4,
-            max_tokens=64,
-            learning_rate=2e-5,
-            row_tokens=4096,
-            eval_tasks=2,
-            eval_rollouts=2,
-        )
-    )
+    main([f"--{name}={value}" for name, value in SETTINGS.items()])

@@ -48,3 +48,10 @@ def episodes(runs: Path, step: int, kind: str = "step") -> dict[tuple[int, int],
     records = {(one["group"], one["member"]): one for one in lines}
     assert len(records) == len(lines)
     return records
+
+
+def garble(file: Path, at: int = 0) -> None:
+    """Change some bytes of a file, from a position."""
+    content = bytearray(file.read_bytes())
+    content[at : at + 9] = bytes(byte ^ 255 for byte in content[at : at + 9])
+    file.write_bytes(content)

@@ -15,7 +15,7 @@ import jobs
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from jobs import computed, episodes, rows, variables
+from jobs import computed, episodes, garble, rows, variables
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
@@ -246,12 +246,6 @@ def test_a_run_stops_without_verdicts_and_resumes(
     assert computed(tmp_path) == computed(whole)
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(tmp_path)[name]), name
-
-
-def garble(file: Path, at: int = 0) -> None:
-    content = bytearray(file.read_bytes())
-    content[at : at + 64] = bytes(byte ^ 255 for byte in content[at : at + 64])
-    file.write_bytes(content)
 
 
 @pytest.mark.slow

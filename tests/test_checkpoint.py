@@ -5,6 +5,7 @@ from pickle import UnpicklingError
 
 import pytest
 import torch
+from jobs import garble
 
 from learners.training import checkpoint
 from learners.training.checkpoint import (
@@ -81,19 +82,13 @@ def test_a_save_that_was_cut_off_keeps_the_previous_checkpoint(tmp_path: Path) -
     assert (after / "weights").read_text() == "all of it"
 
 
-def garble(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[-64:] = bytes(byte ^ 255 for byte in content[-64:])
-    file.write_bytes(content)
-
-
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
         (lambda saved: garble(saved / "more" / "state"), "more/state changed"),
         (lambda saved: (saved / "weights").unlink(), "weights changed"),
         (lambda saved: (saved / "manifest.json").unlink(), "No such file"),
-        (lambda saved: garble(saved / "manifest.json"), "manifest.json: "),
+        (lambda saved: garble(saved / "manifest.json", -80), "manifest.json: "),
         *(
             (lambda saved, text=text: (saved / "manifest.json").write_text(text), told)
             for text, told in (

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import pickle
-import sys
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from guessing import Failing, Guessing
 from scripted import Scripted
+from tiny import tiny_tokenizer
 
 from learners import aipo
 from learners.build import make_orchestrator, make_workload
@@ -25,6 +25,7 @@ from learners.rollouts.workload import Workload
 from resume_gym import Rules
 from resume_gym.evaluation import Returns, Summary
 
+CHAT = ChatTokens(tiny_tokenizer(), ())
 GUESSING = "guessing:Guessing-v0"
 NOTES = "examples.release_notes:ReleaseNotes-v0"
 CONFIG = Config(
@@ -95,7 +96,7 @@ def test_a_played_session_can_be_pickled() -> None:
 def test_groups_share_the_task_and_are_found_again(tmp_path: Path) -> None:
     work = make_workload(CONFIG)
     assert work.judge is None
-    work = replace(work, chat=_chat())  # the engine's own tokenizer speaks
+    work = replace(work, chat=CHAT)  # the engine's own tokenizer speaks
 
     def batch(*turns: str) -> Batch:
         engine, kept = Scripted(lambda key: turns), Trajectories(tmp_path)
@@ -123,7 +124,7 @@ def failing(
     Failing.faults, Failing.times = faults, count()
     opening.cache_clear()
     tasks = [Start("guessing:Failing-v0", seed) for seed in seeds]
-    work = Workload(Rules(max_turns=3), tasks, tasks[:1], None, _chat(), TextSession, Returns)
+    work = Workload(Rules(max_turns=3), tasks, tasks[:1], None, CHAT, TextSession, Returns)
     config = replace(CONFIG, env="guessing:Failing-v0", group_size=4)
     return asyncio.run(
         make_orchestrator(config, work, Scripted(lambda key: ["yes"]), kept, notes.append).batch(1)
@@ -171,12 +172,6 @@ def test_a_step_in_which_every_environment_fails_ends_with_its_fault() -> None:
         failing(gone, [])
 
 
-def _chat() -> ChatTokens:
-    from tiny import tiny_tokenizer
-
-    return ChatTokens(tiny_tokenizer(), ())
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -199,13 +194,10 @@ def test_unsupported_environments_are_named(changes: dict[str, str], told: str) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("env", "fields"), [(GUESSING, Returns), (NOTES, Summary)])
-def test_the_main_job_trains_on_it(
-    env: str, fields: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_main_job_trains_on_it(env: str, fields: type, tmp_path: Path) -> None:
     argv = ["--env", env, "--runs", str(tmp_path), "--name", "other", "--steps", "1", "--threads=1"]
     sizes = ["--groups", "2", "--group-size", "2", "--eval-tasks", "1", "--eval-rollouts", "2"]
-    monkeypatch.setattr(sys, "argv", ["aipo.py", *argv, *sizes, "--max-tokens", "12"])
-    aipo.main()
+    aipo.main([*argv, *sizes, "--max-tokens", "12"])
     after = json.loads((tmp_path / "other" / "after.json").read_text())
     fields(**after)
     # the run was started here, so its configuration is trusted

@@ -35,16 +35,6 @@ def test_every_argument_reaches_the_training_job(
     assert passed == [arguments]
 
 
-def test_the_exit_status_is_that_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    def job(arguments: list[str]) -> None:
-        raise SystemExit(7)
-
-    monkeypatch.setitem(sys.modules, "learners.aipo", SimpleNamespace(main=job))
-    with pytest.raises(SystemExit) as leaving:
-        main(["train"])
-    assert leaving.value.code == 7
-
-
 @pytest.mark.parametrize(
     "run",
     [

@@ -467,18 +467,14 @@ def test_an_error_of_the_rollout_process_is_raised(server: FakeVLLM, tmp_path: P
 
 
 def test_an_engine_that_samples_with_something_else_stops_the_run(
-    server: FakeVLLM,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    server: FakeVLLM, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It takes the weights, says so, and gives log-probabilities of its own."""
     server.version = "default"
     flags = {"engine": "vllm", "engine-urls": server.url, "runs": tmp_path, "threads": 1}
     argv = [str(part) for name, value in flags.items() for part in (f"--{name}", value)]
-    monkeypatch.setattr(sys, "argv", ["aipo.py", *argv])
     with pytest.raises(SystemExit, match="1"):
-        aipo.main()
+        aipo.main(argv)
     told = capsys.readouterr().err
     assert "after weights 0: sampler and trainer differ by" in told
     assert server.version == "0"

@@ -82,7 +82,7 @@ def test_every_preset_fits_its_machine(name: str) -> None:
     if plan.times:
         during = (evaluations(plan.config) - 2) * plan.times.evaluation
         assert 0 < during < 0.1 * plan.times.total
-    assert plan.step.counted == ("Qwen" not in plan.config.model)
+    assert plan.counted == ("Qwen" not in plan.config.model)
     text = printed(plan)
     assert ("characters a token" in text) == ("Qwen" in plan.config.model)
     assert ("sleep while the trainers train" in text) == plan.config.colocated

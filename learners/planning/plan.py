@@ -35,7 +35,6 @@ class Step(NamedTuple):
     Attributes:
         prompt: mean prompt length of real tasks, in tokens.
         response: tokens of an episode's replies.
-        counted: whether the model's tokenizer counted them, instead of their characters.
         rollout: length of the longest episode, in tokens.
         row: length of the longest packed row, in tokens.
         tokens: number of training tokens, each group's prompt counted once.
@@ -45,7 +44,6 @@ class Step(NamedTuple):
 
     prompt: int
     response: int
-    counted: bool
     rollout: int
     row: int
     tokens: int
@@ -97,6 +95,7 @@ class RunPlan:
 
     Attributes:
         context: maximum sequence length of the model, in tokens.
+        counted: whether the model's tokenizer counted tokens, instead of their characters.
         memory: memory on the device of each trainer, in bytes.
         host: bytes that each trainer keeps in CPU memory: what is offloaded, and what it copies
             there while it writes a checkpoint.
@@ -113,10 +112,10 @@ class RunPlan:
         model = models.read_config(config.model)
         self.context = model.max_position_embeddings
         self._sizes = Sizes(model)
-        self._counted = models.is_here(config.model)
+        self.counted = models.is_here(config.model)
         # the nano policy's chat template writes what Qwen3's does
         with without_keys():
-            self._work = make_workload(config if self._counted else replace(config, model="nano"))
+            self._work = make_workload(config if self.counted else replace(config, model="nano"))
         self.memory = training_bytes(
             self._sizes,
             self._world // config.replicas,
@@ -164,8 +163,8 @@ class RunPlan:
         config, work, sizes = self.config, self._work, self._sizes
         sessions = (work.session(task) for task in work.tasks[:_TASKS])
         ids = [work.chat.prompt(session.system_prompt, session.prompt) for session in sessions]
-        read = ids if self._counted else map(work.chat.read, ids)
-        prompts = [round(len(one) / (1 if self._counted else CHARACTERS)) for one in read]
+        read = ids if self.counted else map(work.chat.read, ids)
+        prompts = [round(len(one) / (1 if self.counted else CHARACTERS)) for one in read]
         prompt, response = round(fmean(prompts)), work.rules.max_turns * config.max_tokens
         # the members of a group nearly always begin with the same turn, `review`, and share it
         first, rest = config.max_tokens, response - config.max_tokens
@@ -187,7 +186,6 @@ class RunPlan:
         return Step(
             prompt=prompt,
             response=response,
-            counted=self._counted,
             rollout=rollout,
             row=max(rollout, min(config.row_tokens, limit)),
             tokens=sum(len(row.tokens) for row in rows),

@@ -111,7 +111,7 @@ def _step_rows(plan: RunPlan) -> Iterator[Cells]:
     config, step, times = plan.config, plan.step, plan.times
     groups = f"{config.groups} groups of {config.group_size}"
     yield "episodes", f"{config.groups * config.group_size:,}", groups
-    how = "" if step.counted else f", at {CHARACTERS} characters a token"
+    how = "" if plan.counted else f", at {CHARACTERS} characters a token"
     yield "prompt", f"{step.prompt:,}", f"tokens, mean of the real prompts{how}"
     read = f"tokens at most; the model reads {plan.context:,}"
     yield "longest episode", f"{step.rollout:,}", read

@@ -4,9 +4,10 @@ import json
 import pickle
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,9 +24,9 @@ CONFIG = replace(DEFAULTS, model="nano", row_tokens=4096)
 PHASE = Phase("short pages with faults", HASTY, short=True, until=1.0)
 
 
-def rows(count: int, start: int = 0) -> list[PackedRow]:
+def rows(number: int, start: int = 0) -> list[PackedRow]:
     made = make_rows(Dose(minutes=1, draws=4), CONFIG, PHASE, start, 0)
-    return [pickle.loads(next(made)) for _ in range(count)]
+    return [pickle.loads(next(made)) for _ in range(number)]
 
 
 def test_rows_are_the_same_again_and_others_after_a_restart() -> None:
@@ -87,9 +88,11 @@ def test_bad_options_are_one_line(
 
 @pytest.mark.slow
 def test_a_new_policy_learns_the_form_of_calls_and_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Twenty seconds, in two parts."""
+    """Twenty-one steps in two parts; their number does not depend on the machine."""
+    clock = count(0.0, 0.5)  # read three times a step, which so takes a second
+    monkeypatch.setattr(imitation, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     flags = ["--runs", str(tmp_path), "--row-tokens", "2048", "--eval-tasks", "1", "--threads", "1"]
     main([*flags, "--minutes", "0.2", "--eval-rollouts", "1", "--habits", "0.3"])
     first = capsys.readouterr().out

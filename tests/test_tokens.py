@@ -135,7 +135,6 @@ def test_published_templates_are_appended_to(name: str, end: str, role: str, ope
 
 
 ALL = f"{{% for message in messages %}}{TURN}{{% endfor %}}{END}"
-LATE = "message.role != 'assistant' or loop.revindex < 3"
 CHANGING = [
     # forgets old turns
     ALL.replace("messages %", "messages[-3:] %"),

@@ -3,6 +3,7 @@
     python benchmarks/main_job.py            # six whole runs, one after the other
     python benchmarks/main_job.py --quick    # one run of two steps, to see that it works
     python benchmarks/main_job.py --keep F   # the runs stay in the folder F; whole ones are read
+    python benchmarks/main_job.py --seeds 1  # seed 1 alone, without `--credit episode`
 
 Each seed is the command `python learners/aipo.py --seed S --eval-rollouts 4` in a separate folder;
 three more runs have `--credit episode`. At the end, the trained policies play the held-out tasks
@@ -85,17 +86,20 @@ def main() -> int:
     """Run, print, record; 1 if a figure is not as wanted."""
     reader = parser(__doc__ or "")
     reader.add_argument("--keep", help="folder for the runs (default: a temporary one)")
+    reader.add_argument("--seeds", type=int, choices=SEEDS, default=len(SEEDS), help="how many")
     args = reader.parse_args()
+    seeds = SEEDS[: args.seeds]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(args.keep or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         if args.quick:
             runs, by_episode, beside = [run("seed-1", 1, folder, QUICK)], [], {}
         else:
-            runs = [run(f"seed-{seed}", seed, folder, FLAGS) for seed in SEEDS]
+            runs = [run(f"seed-{seed}", seed, folder, FLAGS) for seed in seeds]
             episode = [*FLAGS, "--credit=episode"]
-            by_episode = [run(f"episode-{seed}", seed, folder, episode) for seed in SEEDS]
-            trained = [folder / f"seed-{seed}" for seed in SEEDS]
+            compared = seeds if seeds == SEEDS else ()
+            by_episode = [run(f"episode-{seed}", seed, folder, episode) for seed in compared]
+            trained = [folder / f"seed-{seed}" for seed in seeds]
             episodes, beside = play(trained, Path(temporary) / "played")
             sample(episodes, "nano")
     before, after = ([one[when] for one in runs] for when in ("before", "after"))

@@ -66,7 +66,8 @@ class Config:
             tasks, once; they teach nothing.
         temperature: sampling temperature, in training and evaluation.
         max_tokens: limit of a turn, in tokens.
-        learning_rate: learning rate of AdamW, the highest of a schedule.
+        learning_rate: learning rate of the optimizer, the highest of a schedule. The default suits
+            the nano policy; pretrained models need about 1e-5, and their adapters 1e-4.
         learning_rate_schedule: constant, or linear or cosine to decay to zero at the last step.
         warmup_steps: first steps, in which the learning rate rises linearly.
         max_grad_norm: maximum gradient norm.
@@ -122,7 +123,7 @@ class Config:
     replace_equal: bool = False
     temperature: PositiveFloat = 0.7
     max_tokens: PositiveInt = 96
-    learning_rate: PositiveFloat = 8e-5
+    learning_rate: PositiveFloat = 6e-4
     learning_rate_schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: NonNegativeInt = 0
     max_grad_norm: PositiveFloat = 1.0

@@ -1,5 +1,6 @@
 """Models of the Hugging Face Hub, from a cache that stands for it."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from huggingface_hub.errors import RepositoryNotFoundError
 
 from learners import aipo
 from learners.rollouts.model_player import FoundModel
+from learners.rollouts.tokens import ChatTokens
 from learners.run import model_card
 from learners.training import models
+from resume_gym import TOOLS
 from resume_gym.cli import main
 
 NAME = "Org/tiny"
@@ -80,3 +83,10 @@ def test_the_reason_of_the_hub_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "snapshot_download", refuse)
     with pytest.raises(FileNotFoundError, match=r"got 'Org/typo' \(401 Client Error\.\)"):
         models.download("Org/typo")
+
+
+def test_all_end_tokens_of_a_generation_config_end_a_turn(cached: Path) -> None:
+    file = cached / "generation_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token_id": [2, 0, 7]}))
+    assert models.end_tokens(NAME) == {0, 2, 7}
+    assert ChatTokens.of(NAME, TOOLS).ends == {0, 2, 7}

@@ -14,6 +14,7 @@ from resume_gym.command_line import Parser
 from resume_gym.corpus.assembling import Options, import_resumes
 from resume_gym.corpus.check import check
 from resume_gym.corpus.diagnosis import diagnose, fit
+from resume_gym.tasks import read_jsonl
 
 ANALYST = "Data Analyst\n\n- SQL, Python, dashboards in Tableau, ETL, reports for retail\n"
 ENGINEER = "Data Engineer\n\n- Booking pipelines for ferry lines and harbours, audits, on-call\n"
@@ -294,7 +295,34 @@ def test_invalid_imports_are_errors(
 def test_the_exit_status_says_that_masking_is_unsure(files: Path) -> None:
     command = ["--jobs", files / "engineer.md", "--out", files / "t.jsonl", "--mask", "all"]
     assert run(files / "ada.md", *command) == 0
-    assert run(put(files, "x.md", "## Experience\n\n- Built it\n"), *command) == 3
+    for text in ("## Experience\n\n- Built it\n", RESUME.replace("Lisbon", "030 901820")):
+        assert run(put(files, "x.md", text), *command) == 3
+
+
+def test_a_name_below_front_matter_is_masked_and_the_employer_kept(files: Path) -> None:
+    text = """---
+title: Curriculum
+author: Mara Lindqvist
+---
+Mara Lindqvist
+==============
+
+mara@lindqvist.example
+
+Experience
+----------
+
+### Analyst, Kessel Logistics
+
+- Helped with reports for 12 shops
+"""
+    out = files / "t.jsonl"
+    command = ["--jobs", files / "engineer.md", "--out", out, "--mask", "all"]
+    assert run(put(files, "cv.md", text), *command) == 0
+    (task,) = read_jsonl(out)
+    assert "Lindqvist" not in task.resume
+    assert "Mara" not in task.resume
+    assert "Kessel Logistics" in task.resume
 
 
 def test_a_page_that_the_rubric_judge_cannot_read_is_not_fit(files: Path) -> None:

@@ -203,7 +203,6 @@ def test_damaged_weights_are_an_error(damage: str, tmp_path: Path) -> None:
         ("config.json", {"attn_implementation": "odd"}),
         ("config.json", {"quantization_config": {"quant_method": "gptq"}}),
         ("config.json", {"layer_types": 3}),
-        ("config.json", {"frozen_layers": "all"}),
         ("config.json", {"vocab_size": 100}),
         ("generation_config.json", {"eos_token_id": "end", "max_length": "x"}),
         ("tokenizer_config.json", {"tokenizer_class": 3}),

@@ -13,13 +13,6 @@ def test_it_is_small_and_has_dimensions_that_engines_accept() -> None:
     assert sum(path.stat().st_size for path in NANO.iterdir()) <= 16_000_000
 
 
-def test_its_first_layer_stays_as_it_is() -> None:
-    model = load("nano")
-    trained = {name for name, one in model.named_parameters() if one.requires_grad}
-    frozen = {name for name, _ in model.named_parameters()} - trained
-    assert frozen == {name for name, _ in model.named_parameters() if ".layers.0." in name}
-
-
 def test_texts_without_control_strings_have_the_tokens_of_the_whole_conversation() -> None:
     tokenizer = load_tokenizer("nano")
     chat = ChatTokens.of("nano", TOOLS)
@@ -40,8 +33,9 @@ def test_a_quote_has_the_tokens_of_the_document() -> None:
     tokenizer = load_tokenizer("nano")
     chat = ChatTokens(tokenizer, TOOLS)
     bullet = "- Participated in redesigning the search filters"
-    quote = tokenizer.encode("- Participated in redesigning")
-    call = chat.write(tool_call("str_replace", old="- Participated in redesigning", new=""))
+    # with the space before it, as the demonstrations quote
+    quote = tokenizer.encode(" Participated in redesigning")
+    call = chat.write(tool_call("str_replace", old=" Participated in redesigning", new=""))
 
     def holds(ids: list[int]) -> bool:
         return any(ids[i : i + len(quote)] == quote for i in range(len(ids)))

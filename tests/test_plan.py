@@ -139,7 +139,6 @@ def test_other_judges_have_no_price() -> None:
 
 def test_adapters_are_counted_as_peft_makes_them() -> None:
     model = models.skeleton("nano")
-    model.config.frozen_layers = 0
     lora.inject(model, 4, 8)
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
     assert Sizes(model.config).adapters(4) == trained

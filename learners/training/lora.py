@@ -13,15 +13,13 @@ from transformers import PreTrainedModel
 def inject(model: PreTrainedModel, rank: int, alpha: int) -> None:
     """Freeze a model and insert adapters in place; their output is initially zero.
 
-    Layers frozen by the config's `frozen_layers` get no adapters. Parameter names get an infix,
-    which `merged` removes.
+    Parameter names get an infix, which `merged` removes.
     """
-    frozen = getattr(model.config, "frozen_layers", 0)
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
         target_modules="all-linear",
-        exclude_modules=rf"lm_head|.*\.layers\.({'|'.join(map(str, range(frozen)))})\..*",
+        exclude_modules="lm_head",
     )
     for weight in model.parameters():
         weight.requires_grad_(False)

@@ -61,7 +61,7 @@ def load(name: str, device: torch.device | str = "cpu") -> PreTrainedModel:
     kind = AutoModelForCausalLM
     model = _read(kind, source, dtype=torch.float32, use_safetensors=True)
     with _readable(source):
-        return freeze(model.to(device))
+        return model.to(device)
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -98,7 +98,7 @@ def skeleton(name: str) -> PreTrainedModel:
     """
     config = _read(AutoConfig, folder(name))
     with _readable(config.name_or_path), torch.device("meta"):
-        return freeze(AutoModelForCausalLM.from_config(config, dtype=torch.float32))
+        return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
 
 def read_config(name: str) -> PretrainedConfig:
@@ -146,17 +146,6 @@ def _readable(source: Path | str | None) -> Iterator[None]:
         said = " ".join(str(error).split())[:400] or type(error).__name__
         why = "" if "custom code" in said else f": {said}"
         raise ConfigError(f"model: expected {expected}, got {str(source)!r}{why}") from None
-
-
-def freeze(model: PreTrainedModel) -> PreTrainedModel:
-    """Freeze the first layers in place, as many as the config's `frozen_layers`; return the model.
-
-    The nano policy's first layer has hand-set attention heads with small outputs, which the first
-    steps of Adam, nearly equal in size for all weights, would overwrite within a few updates.
-    """
-    for layer in model.get_decoder().layers[: getattr(model.config, "frozen_layers", 0)]:
-        layer.requires_grad_(False)
-    return model
 
 
 def folder(name: str) -> Path:

@@ -1,5 +1,6 @@
 """Convert JSON Resume (schema 1.0.0, jsonresume.org/schema) to Markdown."""
 
+import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
@@ -193,5 +194,9 @@ def _item(section: str, item: Mapping[str, Any]) -> list[str]:
 
 def _month(date: str) -> str:
     """Format 2020-01-31 or 2020-01 as Jan 2020; return other forms unchanged."""
-    match = re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])(?:-\d\d(?:T.*)?)?", date)
-    return f"{MONTH_NAMES[int(match[2]) - 1][:3]} {match[1]}" if match else date
+    match = re.fullmatch(r"(\d{4}-\d\d)(-\d\d)?(?:T.*)?", date)
+    try:
+        day = datetime.date.fromisoformat(f"{match[1]}{match[2] or '-01'}") if match else None
+    except ValueError:  # no day of the calendar
+        day = None
+    return f"{MONTH_NAMES[day.month - 1][:3]} {day.year}" if day else date

@@ -76,6 +76,7 @@ def _ask(request: bytes, limits: Limits) -> bytes:
         timer.cancel()
     if not answer.endswith(b"\n"):
         process.kill()
+        process.wait()  # or the next request would still find it alive
         return _error(f"reading it takes more than {limits.time_s} s, or ends the reader")
     return answer
 

@@ -61,7 +61,7 @@ def load(name: str, device: torch.device | str = "cpu") -> PreTrainedModel:
     kind = AutoModelForCausalLM
     model = _read(kind, source, dtype=torch.float32, use_safetensors=True)
     with _readable(source):
-        return model.to(device)
+        return model.to(device)  # type: ignore[no-any-return]
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -98,7 +98,7 @@ def skeleton(name: str) -> PreTrainedModel:
     """
     config = _read(AutoConfig, folder(name))
     with _readable(config.name_or_path), torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        return AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-any-return]
 
 
 def read_config(name: str) -> PretrainedConfig:

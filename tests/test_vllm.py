@@ -72,7 +72,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def server(
     folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Server]]:
-    """The server of a head, started at its first use."""
+    """The server of a head, started at its first use; it samples with what it reads then."""
     logs = tmp_path_factory.mktemp("logs")
     with ExitStack() as stack:
 
@@ -82,6 +82,12 @@ def server(
             made = Server(server_settings(config), 0, logs / f"{head}.log", print)
             stack.callback(made.close)
             made.ready(300)
+            # here, since a test may give it other weights before the next one
+            model = models.load(str(folders[head]))
+            engine = VLLMEngine([made.url], str(folders[head]), "float32", 60.0, as_read=True)
+            (said,) = ask(engine, [PROMPT])
+            assert gap(model, PROMPT, said.ids, said.logprobs) < 1e-4
+            assert set(said.versions) == {0}
             return made
 
         yield started
@@ -135,13 +141,8 @@ def test_only_the_run_can_use_its_server(
 def test_a_server_samples_with_what_it_was_given(
     head: str, server: Callable[[str], Server], folders: dict[str, Path]
 ) -> None:
-    """First with what it has read from its folder."""
     model = models.load(str(folders[head]))
-    named = [server(head).url], str(folders[head]), "float32", 60.0
-    (said,) = ask(VLLMEngine(*named, as_read=True), [PROMPT])
-    assert gap(model, PROMPT, said.ids, said.logprobs) < 1e-4
-    assert set(said.versions) == {0}
-    engine = VLLMEngine(*named)
+    engine = VLLMEngine([server(head).url], str(folders[head]), "float32", 60.0)
     seen = set()
     for version in range(UPDATES + 1):
         if version:

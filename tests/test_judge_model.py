@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -308,6 +308,10 @@ def test_an_episode_that_could_not_be_judged_is_graded_later(
             env.step(resume_gym.tool_call("submit"))
         played: Any = env.unwrapped
         assert played.session.needs_verdict
-        server.script.clear()  # the first refusal may have ended the other requests
-        assert sum(played.grade().values()) == 4.0 - 1.0
+        server.script.clear()
+        terms: dict[str, float] = {}
+        while not terms:  # requests that the first refusal left behind are shared, until answered
+            with suppress(JudgeRefused):
+                terms = played.grade()
+        assert sum(terms.values()) == 4.0 - 1.0
         assert not played.session.needs_verdict

@@ -313,6 +313,4 @@ def test_a_killed_process_ends_the_job_which_resumes_bit_for_bit(
     assert all(step["gradient_norm"] > 0 for step in rows(tmp_path))
     exported = load_file(tmp_path / "job" / "model" / "model.safetensors")
     initial = load_file(NANO / "model.safetensors")
-    changed = {name for name in initial if not torch.equal(initial[name], exported[name])}
-    assert changed
-    assert not any(".layers.0." in name for name in changed), "frozen layers stay"
+    assert any(not torch.equal(initial[name], exported[name]) for name in initial)

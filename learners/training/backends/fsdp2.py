@@ -125,6 +125,11 @@ class FSDP2Backend(LocalBackend):
         return merge_adapters(self._settings, named)
 
     def _state(self) -> StateDict:
+        if not self._optimizer.state:  # before the first step, or after steps that were skipped
+            get_state_dict(self._policy, self._optimizer)
+            # PyTorch has made the state by a step with gradients of zero, which must not count
+            for state in self._optimizer.state.values():
+                state["step"].zero_()
         weights, optimizer = get_state_dict(self._policy, self._optimizer)
         return {"policy": weights, "optimizer": optimizer}
 

@@ -202,7 +202,7 @@ def _leaks(persona: Persona, draft: Draft[Any]) -> Iterator[Fault]:
 def _duplicates(draft: Draft[Any], seen: AbstractSet[str]) -> Iterator[Fault]:
     earlier: set[str] = set()
     for strong in (bullet.strong for bullet in draft.bullets):
-        for known, where in ((seen, "stands in another resume"), (earlier, "occurs twice")):
+        for known, where in ((seen, "occurs in another resume"), (earlier, "occurs twice")):
             if known & (keys := bullet_keys([strong])):
                 yield Fault("duplicate", f'"{strong}" {where}.')
         earlier |= keys

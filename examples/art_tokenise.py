@@ -9,18 +9,18 @@ does. Who is first at some point of an episode submits there: a group in which a
 teaches nothing. A backend would go on from here; all of ART's need a GPU or a service.
 
     task                 turns  reward  advantage  tokens  trained
-    mini-train-0-000000      1    0.75      -1.23     710       12
-    mini-train-0-000000      2    1.75      -0.72    1082       24
-    mini-train-0-000000      4    4.75       0.79    1496      197
-    mini-train-0-000000      3    5.50       1.16    1276      104
-    mini-train-0-000001      1   -1.25      -1.15     715       12
-    mini-train-0-000001      2   -0.25      -0.83    1089       24
-    mini-train-0-000001      3    5.50       0.99    1193       57
-    mini-train-0-000001      3    5.50       0.99    1193       57
-    tokens: torch.int64, (4, 2048)
-    assistant_mask: torch.bool, (4, 2048)
-    logprobs: torch.float32, (4, 2048)
-    advantages: torch.float32, (4, 2048)
+    mini-train-0-000000      1    0.75      -1.23     689       15
+    mini-train-0-000000      2    1.75      -0.72    1030       30
+    mini-train-0-000000      4    4.75       0.79    1445      211
+    mini-train-0-000000      3    5.50       1.16    1238      120
+    mini-train-0-000001      1   -1.25      -1.15     710       15
+    mini-train-0-000001      2   -0.25      -0.83    1060       30
+    mini-train-0-000001      3    5.50       0.99    1185       78
+    mini-train-0-000001      3    5.50       0.99    1185       78
+    tokens: torch.int64, (3, 2048)
+    assistant_mask: torch.bool, (3, 2048)
+    logprobs: torch.float32, (3, 2048)
+    advantages: torch.float32, (3, 2048)
     trained: <tool_call> {"name": "review", "arguments": {}} </tool_call><|im_end|><tool_call> ...
 """
 

@@ -22,11 +22,10 @@ class Route(NamedTuple):
     """Rule that says which turns the frontier model plays; the local model plays all others.
 
     Attributes:
-        after_failures: number of failed calls in a row after which it plays the rest of the
-            episode; None for any number.
-        difficulty: least `difficulty_of` a task of which it plays every turn; None for none.
-        budget_dollars: cost of its answers from which the local model plays every turn of all
-            episodes; None for no limit. Requests in flight at that moment are paid in addition.
+        after_failures: failed calls in a row after which it plays the rest of the episode.
+        difficulty: least `difficulty_of` the tasks of which it plays every turn.
+        budget_dollars: cost of its answers after which it plays no turn of any episode; requests
+            in flight at that moment are paid in addition.
     """
 
     after_failures: int | None = None
@@ -50,7 +49,7 @@ def difficulty_of(session: EditSession[Any, Any]) -> int:
 
 
 def failed_streak(session: EditSession[Any, Any]) -> int:
-    """Return the largest number of failed calls in a row so far."""
+    """Return the largest number of failed calls in a row so far, of both models."""
     runs = groupby(step.error != "none" for _, step in session.state.transcript)
     return max((len(list(run)) for failed, run in runs if failed), default=0)
 

@@ -18,14 +18,15 @@ async function episodePage(number) {
   const content = [
     h(
       "div.row",
-      backLink(),
+      index.kind === "episode" ? null : backLink(),
       earlier && link("Previous", earlier),
       later && link("Next", later),
-      at < 0 ? null : h("span.muted", `${at + 1} of ${around.length}`),
+      around.length < 2 || at < 0 ? null : h("span.muted", `${at + 1} of ${around.length}`),
       download(number),
     ),
     h("h1", row.task),
     headline(row, detail),
+    notes(index.kind === "episode" ? index.notes : []),
     notes(detail.notes),
     detail.failure ? notes(["It could not be graded: " + detail.failure]) : null,
     groupPart(row, group),
@@ -54,16 +55,16 @@ function turnsPart(detail) {
 function headline(row, detail) {
   const facts = factList([
     ["reward", rewardOf(row)],
-    ["score", known(row.score) ? number(row.score, 1) : null],
+    ["score", known(row.score) ? fixed(row.score, 1) : null],
     ["outcome", row.outcome],
-    ["weakness", row.weakness],
-    ["played by", row.agent],
+    ["weakness", words(row.weakness)],
+    ["played by", row.agent || index.settings.agent],
     ["step", row.step],
-    ["rollout", row.member],
+    ["rollout", index.kind === "episode" ? null : row.member],
     ["turns", row.turns + (detail.rules.max_turns ? " of " + detail.rules.max_turns : "")],
     ["lines", known(row.lines) ? row.lines + " of " + row.page_lines : null],
   ]);
-  const chips = row.flags.map((one) => h("span.chip.bad", one));
+  const chips = row.flags.map((one) => h("span.chip" + flagTone(one), one));
   return [facts, chips.length ? h("p", chips) : null];
 }
 

@@ -331,10 +331,7 @@ def status(folder: Path) -> str:
 
 
 def _is_locked(file: Path) -> bool:
-    """Return whether a process holds the lock of a job.
-
-    To ask is to take the lock, shared and for microseconds. A job that starts in them is refused.
-    """
+    """Return whether a process holds a lock, by taking it, shared and for microseconds."""
     if not file.is_file() or file.is_symlink():
         return False
     with suppress(OSError), file.open("rb") as opened:

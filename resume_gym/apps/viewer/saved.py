@@ -37,10 +37,10 @@ class SavedEpisode(FolderContents):
         self.settings = {name: report.get(name) for name in ("env", "judge", "agent")}
         env = str(report.get("env") or "")
         self.tasks = find_tasks(env, "", trusted) if env else Tasks()
-        more = {name: report.get(name) for name in ("score", "weakness")}
+        row = {"score": report.get("score"), "weakness": report.get("weakness"), **record}
         try:
             with unreadable():
-                self.rows = [make_row({**more, **record}, None, self.tasks)]
+                self.rows = [make_row(row, None, self.tasks)]
         except ValueError as problem:
             raise TaskError(f"{path}: {problem}") from None
 

@@ -79,12 +79,8 @@ function groupPart(row, group, other = null) {
     return h("span.chip", link(name, one), " ", one === other ? "compared" : compare);
   });
   const where = index.kind === "run" ? " at this step" : "";
-  return h(
-    "details",
-    { open: group.length <= 16 },
-    h("summary", `${group.length} episodes on this task${where}`),
-    h("p", members),
-  );
+  const summary = h("summary", `${group.length} episodes on this task${where}`);
+  return h("details", { open: group.length <= 16 }, summary, h("p", members));
 }
 
 function taskPart(fields) {
@@ -96,13 +92,7 @@ function taskPart(fields) {
   if (!fields) return promptPart;
   const isShort = ({ value }) => typeof value === "string" && value.length < 60;
   const long = fields.filter((one) => !isShort(one));
-  return [
-    h("h2", "The task"),
-    factList(fields.filter(isShort).map(({ name, value }) => [words(name), value])),
-    h(
-      "div.row",
-      long.map(({ name, value }) => part(name, h("pre", asText(value)))),
-      promptPart,
-    ),
-  ];
+  const facts = factList(fields.filter(isShort).map(({ name, value }) => [words(name), value]));
+  const parts = long.map(({ name, value }) => part(name, h("pre", asText(value))));
+  return [h("h2", "The task"), facts, h("div.row", parts, promptPart)];
 }

@@ -15,12 +15,8 @@ function ledger(detail) {
   const total = known(detail.reward) && detail.graded ? signed(detail.reward) : "not graded";
   const last = figureRow("reward", [h("td.number", h("b", total))]);
   last.className = "title";
-  const body = h(
-    "tbody",
-    parts.map((part) => ledgerPart(part, detail.ledger)),
-    last,
-  );
-  return [h("h2", "Reward ledger"), h("table.figures.card.ledger", body)];
+  const rows = parts.map((part) => ledgerPart(part, detail.ledger));
+  return [h("h2", "Reward ledger"), h("table.figures.card.ledger", h("tbody", rows, last))];
 }
 
 // The sum of a part of the reward, and the terms that it is made of.

@@ -1,15 +1,15 @@
 // The overview of a run or an evaluation: curves, figures side by side, the journal.
 
 const PANELS = [
-  ["Reward, and its spread", ["reward"]],
-  ["The reward's parts", ["tool_syntax", "content", "layout"]],
-  ["Score, 0 to 100", ["score"]],
-  ["Rates, 0 to 1", ["submit_rate", "layout_pass", "failed_share", "judged"]],
+  ["Reward, and its spread", /^reward$/],
+  ["The reward's parts", /^(tool_syntax|content|layout)$/],
+  ["Score, 0 to 100", /^score$/],
+  ["Rates, 0 to 1", /^(submit_rate|layout_pass|failed_share|judged)$/],
   ["Judge, −1 to +1", /^verdict_/],
-  ["Calls an episode", ["turns", "edits", "failed_edits", "malformed"]],
-  ["Lines of the final document", ["lines"]],
-  ["Entropy, nats a token", ["entropy"]],
-  ["Size of the gradient", ["gradient_norm"]],
+  ["Calls an episode", /^(turns|edits|failed_edits|malformed)$/],
+  ["Lines of the final document", /^lines$/],
+  ["Entropy, nats a token", /^entropy$/],
+  ["Size of the gradient", /^gradient_norm$/],
 ];
 
 function overviewPage() {
@@ -60,19 +60,16 @@ function factList(pairs) {
 function curves() {
   const { metrics } = index;
   if (!metrics.length) return h("p.muted", "No step has ended yet.");
-  const rest = new Set(metrics.flatMap(numbersOf));
-  const panels = PANELS.map(([title, wanted]) => {
-    const isWanted = (one) => (Array.isArray(wanted) ? wanted.includes(one) : wanted.test(one));
-    return [title, [...rest].filter(isWanted)];
+  const all = [...new Set(metrics.flatMap(numbersOf))];
+  const charts = PANELS.map(([title, wanted]) => {
+    const names = all.filter((one) => wanted.test(one));
+    const drawn = names[0] === "reward" ? rewardSeries() : seriesOf(names);
+    return names.length ? chart(title, drawn) : null;
   });
-  const drawn = panels.filter(([, names]) => names.length);
-  const shown = drawn.flatMap(([, names]) => names);
-  for (const name of [...LEFT_OUT, ...shown]) rest.delete(name);
-  const charts = drawn.map(([title, names]) =>
-    chart(title, names[0] === "reward" ? rewardSeries() : seriesOf(names)),
-  );
-  const others = () => [...rest].map((one) => chart(label(one), seriesOf([one])));
-  return [h("h2", "Curves"), h("div.grid", charts), lateGrid(rest.size, others)];
+  const isShown = (name) => PANELS.some(([, wanted]) => wanted.test(name));
+  const rest = all.filter((name) => !isShown(name) && !LEFT_OUT.includes(name));
+  const others = () => rest.map((one) => chart(label(one), seriesOf([one])));
+  return [h("h2", "Curves"), h("div.grid", charts), lateGrid(rest.length, others)];
 }
 
 const numbersOf = (one) => Object.keys(one).filter((name) => typeof one[name] === "number");

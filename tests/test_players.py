@@ -8,12 +8,16 @@ from typing import Any
 import openai  # noqa: F401  # takes seconds, which are no answer's
 import pytest
 from conftest import make_task
-from loopback import Loopback, Say
+from loopback import Loopback, Say, openai_server, user_text
+from model_answers import gullible
 from native_model import model
 
 from resume_gym import Session, tool_call
+from resume_gym.evaluation.loop import PendingEpisode, play_all
 from resume_gym.evaluation.players import Endpoint, endpoint
+from resume_gym.evaluation.results import check_row, row_of
 from resume_gym.evaluation.specs import read_spec
+from resume_gym.judges import make_judge
 from resume_gym.llm import Malformed, Misconfigured, Refused, Unavailable
 from resume_gym.llm.guided import guide
 from resume_gym.tools import with_calls
@@ -42,6 +46,33 @@ def bare(*actions: str) -> Session:
     for text in actions:
         session.step(text)
     return session
+
+
+def test_an_evaluated_episode_keeps_its_tokens_and_what_the_judge_was_asked():
+    believe = gullible(make_task().resume)
+    with (
+        model(lambda turn: (REVIEW, EDIT, SUBMIT)[turn]) as server,
+        openai_server(lambda body: believe(user_text(body))) as judges,
+    ):
+        options = {"name": "openai", "model": "judge", "base_url": judges.url}
+        job, idle = (PendingEpisode(n, Session(make_task()), n) for n in range(2))
+        idle.session.step(SUBMIT)
+        work = play_all(player(server), [job, idle], make_judge(options), 2, lambda job: None)
+        asyncio.run(work)
+    assert job.session.verdict is not None
+    assert [cost["tokens_out"] for cost in job.costs] == [3, 3, 3]
+    assert all(cost["seconds"] > 0 for cost in job.costs)
+    assert sorted(one["kind"].rpartition("-")[0] for one in job.asked) == [
+        *("judge-compare",) * 2,
+        "judge-support",
+    ]
+    for one in job.asked:
+        assert "Built" in one["user"]
+        assert json.loads(one["answer"])["code"] in one["user"]
+    row = row_of("m", 0, job.session, costs=job.costs, asked=job.asked)
+    check_row(json.loads(json.dumps(row)), job.session, 1)
+    assert (idle.costs, idle.asked) == ([], [])
+    assert not {"costs", "asked"} & row_of("m", 1, idle.session, costs=[], asked=[]).keys()
 
 
 @pytest.mark.parametrize(

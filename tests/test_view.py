@@ -1,5 +1,6 @@
 """The viewer's data; see `test_view_command.py` and `test_viewer_page.py`."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ from examples.release_notes import RULES as NOTES_RULES
 from examples.release_notes import Editor, NotesSession, make_release
 from resume_gym import Rules, Session, tool_call
 from resume_gym.apps.viewer import episode, html
-from resume_gym.apps.viewer.data import FolderContents, UnreadableError
+from resume_gym.apps.viewer.data import FolderContents, UnreadableError, status
 from resume_gym.apps.viewer.listing import Listing, open_folder
 from resume_gym.apps.viewer.rows import make_row
 from resume_gym.apps.viewer.tasks import Tasks, find_tasks
@@ -424,7 +425,7 @@ def test_other_folders_are_refused(tmp_path, name, message):
 
 
 def test_runs_and_evaluations_are_listed(tmp_path):
-    write_run(tmp_path / f"a {EVIL}".replace("/", ""))
+    run = write_run(tmp_path / f"a {EVIL}".replace("/", ""))
     write_evaluation(tmp_path / "result")
     for name, text in (("broken", "[]"), ("strange", '{"agents": [1e999]}')):
         (tmp_path / name).mkdir()
@@ -436,8 +437,95 @@ def test_runs_and_evaluations_are_listed(tmp_path):
     rows = {row["name"].split()[0]: row for row in listing.index()["runs"]}
     assert set(rows) == {"a", "result", "broken", "strange"}
     assert rows["a"]["kind"] == "run"
-    assert (rows["a"]["steps"], rows["a"]["rewards"]) == ([STEPS, None], {"": STEPS / 2})
-    assert rows["result"]["kind"] == "evaluation"
-    assert rows["result"]["rewards"]["good"] > rows["result"]["rewards"]["bad"]
+    assert (rows["a"]["step"], rows["a"]["training"]) == (STEPS, STEPS / 2)
+    before = json.loads((run / "before.json").read_text())
+    assert (rows["a"]["reward"], rows["a"]["error"]) == (
+        before["reward"],
+        before["errors"]["reward"],
+    )
+    assert (rows["result"]["kind"], rows["result"]["model"]) == ("evaluation", "good, bad")
+    assert (
+        rows["result"]["reward"] == read(tmp_path / "result").index()["figures"]["good"]["reward"]
+    )
     assert "expected an object" in rows["broken"]["problem"]
     assert rows["strange"]["problem"]
+
+
+def test_the_status_of_a_job_is_told_by_its_lock_and_its_last_file(folder, tmp_path):
+    evaluation = write_evaluation(tmp_path / "result")
+    for results, lock, last in (
+        (read(folder), folder / "lock", folder / "after.json"),
+        (read(evaluation), evaluation / "episodes.jsonl", evaluation / "evaluation.json"),
+    ):
+        lock.touch()
+        last.touch()
+        assert status(results.path) == "ended"
+        last.unlink()
+        assert status(results.path) == "interrupted"
+        version = results.version()
+        with lock.open("a") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            os.utime(lock)
+            assert status(results.path) == "running"
+            assert results.version() != version
+            for file in results.path.rglob("*"):
+                os.utime(file, (1, 1))
+            assert status(results.path) == "stale"
+        assert status(results.path) == "interrupted"
+        lock.rename(tmp_path / "elsewhere")
+        lock.symlink_to(tmp_path / "elsewhere")
+        with (tmp_path / "elsewhere").open("a") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            assert status(results.path) == "interrupted", "a link is not followed"
+
+
+# --- one episode in a file ----------------------------------------------------------------------
+
+
+def test_a_saved_game_and_a_report_of_a_revision_open(tmp_path):
+    session = play(evil_task(0), 0)
+    game, report = tmp_path / "game.json", tmp_path / "report.json"
+    game.write_text(json.dumps({"env": "ResumeEditMini-v0", **session.record()}, indent=1))
+    claim = {"quote": "EMEA", "reason": "The original does not say so."}
+    told = {"agent": "careful", "score": 51.0, "claims": [claim], "warnings": ["Not submitted."]}
+    told |= {"original": session.original, "episode": session.record()}
+    report.write_text(json.dumps(told, indent=1))
+    for file in (game, report):
+        results = open_folder(file)
+        index = json.loads(json.dumps(results.index()))
+        assert index["kind"] == "episode"
+        assert index["system_prompt"] == (Session.system_prompt if file is game else "")
+        (row,) = results.rows
+        assert (row.reward, row.outcome, row.turns) == (session.reward, "submitted", 4)
+        assert results.record(0) == json.loads(json.dumps(session.record() | results.record(0)))
+        shown = results.episode(0)
+        assert texts_of(shown)[0] == session.original.rstrip("\n")
+        html.export(results, tmp_path / "out.html")
+        assert packed(tmp_path / "out.html", "index")["chunks"] == [0]
+    notes = open_folder(report).index()["notes"]
+    assert notes == ["Not submitted.", f"not supported by the original: EMEA: {claim['reason']}"]
+
+
+@pytest.mark.parametrize("wrong", ["[]", "{", '{"episode": 5}', '{"task_id": "t", "actions": []}'])
+def test_another_file_is_refused_in_one_line(tmp_path, wrong):
+    file = tmp_path / "file.json"
+    file.write_text(wrong)
+    with pytest.raises(TaskError, match=r"file\.json"):
+        open_folder(file)
+
+
+def test_tokens_and_seconds_are_those_of_each_turn():
+    session = play(evil_task(0), 1)
+    costs = [{"tokens_in": 9, "tokens_out": n, "seconds": 0.5} for n in range(3)]
+    asked = [{"kind": "judge", "system": "s", "user": EVIL, "answer": "{}", "tokens_in": 1}]
+    sampled = [True, False, True, True, False, True, True, True]
+    record = session.record()
+    for more, written in (
+        ({"costs": costs, "asked": asked}, [0, 1, 2]),
+        ({"tokens": {"sampled": sampled}}, [1, 2, 3]),
+        ({"tokens": {"sampled": sampled[:4]}}, [None] * 3),  # not of these turns
+        ({"costs": costs[:1]}, [0, None, None]),
+    ):
+        shown = episode.episode({**record, **more}, None, None)
+        assert [turn.get("tokens_out") for turn in shown["turns"]] == written
+        assert shown["asked"] == more.get("asked", [])

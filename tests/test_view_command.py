@@ -191,7 +191,7 @@ def test_user_errors_are_one_line(run, server, tmp_path, capsys):
         ([run.path, "--export", tmp_path / "nowhere" / "run.html"], "--export: there is no folder"),
         (
             [tmp_path / "notes.txt"],
-            f": expected a folder, '{tmp_path}/notes.txt' is a file\n",
+            f"or a file of `play --save` or `revise --json`; '{tmp_path}/notes.txt' is neither\n",
         ),
         ([run.path, "--export", tmp_path], "is a folder"),
         ([list_of_runs, "--export", tmp_path / "run.html"], f"{list_of_runs}: a run\n"),

@@ -1,5 +1,6 @@
 """The viewer's page in Chromium."""
 
+import fcntl
 import json
 import re
 import threading
@@ -221,14 +222,16 @@ def test_curves_are_read_and_lead_to_episodes(page, run):
     show(page, run, "")
     chart = page.locator(".chart", has_text="Reward, and its spread")
     svg, legend = chart.locator("svg[role=img]"), chart.locator(".legend")
-    assert chart.locator("path").count() == 2  # the spread and the curve
+    assert chart.locator("path").count() == 3  # the spread, the curve and an error bar
     assert svg.locator("circle").count() == 1  # before training, on held-out tasks
-    assert "reward 1.500" in legend.text_content()
-    assert "on held-out tasks" in legend.text_content()
-    assert "from 0.500 to 1.500" in svg.get_attribute("aria-label")
+    assert "with a standard deviation 1.50" in legend.text_content()
+    assert "held-out tasks, with two standard errors" in legend.text_content()
+    assert "from 0.50 to 1.50" in svg.get_attribute("aria-label")
     svg.focus()
     page.keyboard.press("ArrowLeft")
-    expect(page.get_by_role("status")).to_contain_text("step 2: mean reward 1.000, on held-out")
+    expect(page.get_by_role("status")).to_contain_text(
+        "step 2: training, with a standard deviation 1.00, held-out"
+    )
     page.keyboard.press("ArrowLeft")
     assert chart.get_by_role("link", name="step 1").count() == 1
     page.keyboard.press("ArrowLeft")
@@ -291,23 +294,152 @@ def add_step(folder, step):
 
 def test_a_list_of_runs(page, listed, folder):
     show(page, listed, "")
-    assert SEEN in page.get_by_role("row", name="two").inner_text()
+    assert SEEN.removeprefix("<") in page.get_by_role("row", name="two").inner_text()
     assert rows(page).count() == 2
     run = page.get_by_role("row", name=folder.name)
     assert "3" in run.inner_text()
-    assert "+1.50" in run.inner_text()
+    assert "1.50" in run.inner_text()
     page.keyboard.press("j")  # the last to change comes first
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:has-text('Evaluation two')")
     page.keyboard.press("0")
-    page.wait_for_selector("h1:has-text('Runs in')")
+    page.wait_for_selector("h1:has-text('Runs and')")
     run.get_by_role("link").click()
     page.wait_for_selector("h1:has-text('Run <img')")
     show(page, page.url.partition("#")[0], "episode/1")
     page.get_by_role("link", name="All runs").click()
-    page.wait_for_selector("h1:has-text('Runs in')")
+    page.wait_for_selector("h1:has-text('Runs and')")
     assert page.faults == []
     assert page.evaluate("window.pwned") is None
+
+
+def test_runs_are_sorted_and_compared(page, tmp_path):
+    for name, rate in (("first", 0.1), ("second", 0.2)):
+        folder = write_run(tmp_path / name)
+        with (folder / "config.toml").open("a") as config:
+            config.write(f"learning_rate = {rate}\nsteps = {STEPS}\n")
+    write_evaluation(tmp_path / "result")
+    (tmp_path / "second" / "after.json").write_text('{"reward": 7.0, "errors": {"reward": 0.5}}')
+    with served(tmp_path) as address:
+        show(page, address, "")
+        assert page.title().startswith("Runs and evaluations")
+        page.get_by_role("button", name="held-out reward").click()
+        page.get_by_role("button", name="held-out reward").click()
+        expect(page.locator("td.name").first).to_have_text("second")
+        assert "7.00\xa0±\xa00.50" in rows(page).first.inner_text()
+        page.get_by_label("compare second").check()
+        assert page.get_by_role("link", name="Compare").count() == 0
+        page.get_by_label("compare first").check()
+        assert rows(page).first.inner_text().split()[0] == "second", "it stays sorted"
+        page.get_by_role("link", name="Compare 2").click()
+        chart = page.locator(".chart", has_text="Reward")
+        expect(chart.locator(".legend li")).to_have_count(5)  # the step, two curves, two of points
+        assert "held-out tasks 7.00\xa0±\xa00.50" in chart.locator(".legend").inner_text()
+        settings = page.get_by_role("region", name="Settings that differ")
+        told = [one.inner_text().split("\t") for one in settings.locator("tbody tr").all()]
+        wanted = {"first": "0.1", "second": "0.2"}
+        heads = settings.locator("thead th").all_inner_texts()
+        assert ["learning_rate", *(wanted[name] for name in heads)] in told
+        assert "steps" not in [name for name, *_ in told]
+        page.get_by_text("All other figures").click()
+        show(page, address, "runs?run=second&run=result")
+        latest = page.get_by_role("region", name="Latest evaluation")
+        assert set(latest.locator("thead th").all_inner_texts()) == {
+            *("second", "result: good", "result: bad"),
+        }
+        show(page, address, "runs?run=nowhere")
+    assert page.faults == []
+
+
+def test_a_running_evaluation_is_followed(page, tmp_path):
+    folder = write_evaluation(tmp_path / "result")
+    settings = {
+        "env": "ResumeEdit-v0",
+        "limit": 3,
+        "rollouts": 2,
+        "agents": {"good": "", "bad": ""},
+    }
+    (folder / "settings.json").write_text(json.dumps(settings))
+    (folder / "evaluation.json").unlink()
+    episodes = folder / "episodes.jsonl"
+    first, *rest = episodes.read_text().splitlines(keepends=True)
+    episodes.write_text(first)
+    page.clock.install()
+    with served(folder) as address, episodes.open("a") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        show(page, address, "")
+        assert "running" in page.locator(".facts").inner_text()
+        so_far = page.get_by_role("region", name="So far").locator("tbody tr")
+        assert [one.split("\t")[1] for one in so_far.all_inner_texts()] == ["1 of 6", "0 of 6"]
+        writer.writelines(rest)
+        writer.flush()
+        page.clock.run_for(3100)
+        expect(so_far.first).to_contain_text("6 of 6")
+        mean = f"{play(evil_task(0), 1).reward:.2f}".replace("-", "−")
+        assert so_far.last.inner_text().split("\t")[1:] == ["7 of 6", mean, "1"]
+        assert rows(page).first.locator("a").inner_text() == "12", "the latest comes first"
+    assert page.faults == []
+
+
+def test_what_a_judge_was_asked_and_what_a_turn_cost(page, tmp_path):
+    session = play(evil_task(0), 1)
+    asked = {"kind": "judge-support-2", "system": "Rules", "user": EVIL, "answer": EVIL}
+    costs = [{"tokens_in": 900, "tokens_out": 30 + n, "seconds": 1.5} for n in range(3)]
+    record = {**session.record(), "agent": "a", "rollout": 0, "costs": costs, "asked": [asked]}
+    (tmp_path / "episodes.jsonl").write_text(json.dumps(record) + "\n")
+    with served(tmp_path) as address:
+        show(page, address, "episode/0")
+        assert (
+            "900 tokens read, 31 tokens written, 1.50 s"
+            in page.locator(".turn").nth(1).inner_text()
+        )
+        open_all(page)
+        assert page.locator("pre", has_text=SEEN).count() >= 2
+    assert page.evaluate("window.pwned") is None
+    assert page.faults == []
+
+
+def test_a_saved_game_is_its_page(page, tmp_path):
+    file = tmp_path / "game.json"
+    file.write_text(json.dumps({"env": "ResumeEditMini-v0", **play(evil_task(0), 0).record()}))
+    with served(file) as address:
+        show(page, address, "")
+        assert page.locator(".turn").count() == 4
+        assert page.get_by_role("link", name="Episodes").count() == 0
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download (JSON)").click()
+        assert json.loads(download.value.path().read_text())["task_id"].startswith("0 ")
+    assert page.faults == []
+
+
+def test_marks_that_are_no_faults_are_not_red(page, run):
+    show(page, run, "episodes")
+    assert rows(page).nth(3).locator("td.flags .muted").inner_text() == "not judged"
+    assert "no submit" in rows(page).nth(2).locator("td.flags .bad").all_inner_texts()
+
+
+@pytest.mark.parametrize("path", ["", "runs?run=four&run=other"])
+def test_no_figure_is_cut_on_a_phone(page, tmp_path, path):
+    agents = {"noop": 3, "random": 2, "careful": 1, "oracle": 0}
+    folder = write_evaluation(tmp_path / "four", agents=agents)
+    write_evaluation(tmp_path / "other", agents=agents)
+    page.set_viewport_size({"width": 400, "height": 800})
+    with served(tmp_path if path else folder) as address:
+        show(page, address, path)
+        for table in page.locator("main .scroll.card:visible").all():
+            box = table.bounding_box()
+            cells = table.locator("tbody tr:not(.title)").first.locator("td")
+            columns = [one.bounding_box() for one in cells.all()]
+            inside = [one for one in columns if one["x"] < box["x"] + box["width"] - 2]
+            assert len(inside) == min(2, len(columns))
+            assert inside[-1]["x"] + inside[-1]["width"] <= box["x"] + box["width"] + 1
+            for cell in table.locator("td.number").all():
+                assert cell.evaluate("one => one.scrollWidth <= one.clientWidth + 1")
+        assert (
+            page.locator(".sideways:visible")
+            .first.inner_text()
+            .startswith("5 columns" if not path else "8 columns")
+        )
 
 
 def test_the_table_is_filtered_and_sorted(page, run, folder):
@@ -407,7 +539,7 @@ def test_an_evaluation_shows_agents_and_what_failed(page, evaluation):
     assert "−1.25 to 0.50" in figures.locator("tr", has_text="95 % interval").inner_text()
     differences = page.get_by_role("region", name="Differences in mean reward")
     told = differences.locator("tbody tr").inner_text().split("\t")
-    assert told == ["bad − good", "−5.00", "−6.00 to −4.00", "0.250", "-", "0 / 1 / 2"]
+    assert told == ["bad − good", "−5.00", "−6.00 to −4.00", "0.25", "-", "0 / 1 / 2"]
     show(page, evaluation, "episodes?outcome=not+graded")
     assert rows(page).count() == 1
     rows(page).locator("a").click()
@@ -480,7 +612,10 @@ def test_everybody_can_read_it(browser, run, evaluation, listed, width, scheme):
     )
     page = context.new_page()
     paths = ("", "episodes", "episode/0", "compare/0/1")
-    for address, path in [*((run, one) for one in paths), (evaluation, ""), (listed, "")]:
+    for address, path in [
+        *((run, one) for one in paths),
+        *((evaluation, ""), (listed, ""), (listed, "runs?run=two")),
+    ]:
         show(page, address, path)
         open_all(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path

@@ -195,7 +195,8 @@ def _grade(
         if again.take(job):
             stored.episodes[key] = Episode.of(sessions[key])
             results.append(row_of(stored.name, job.rollout, sessions[key]))
-        results.append(row_of(again.name, job.rollout, job.session, job.failure))
+        row = row_of(again.name, job.rollout, job.session, job.failure, asked=job.asked)
+        results.append(row)
         ended()
 
     asyncio.run(play_all(again.make(), jobs, contest.judge, _CONCURRENCY, take))

@@ -21,12 +21,14 @@ def add_command(commands: Commands) -> None:
         "view",
         help="look at runs and evaluations in a browser",
         description="Look at a run, an evaluation, or a folder of them in a browser: curves, a "
-        "table of the episodes, and each episode turn by turn. The page follows a job that still "
-        "runs. Ctrl-C stops the server with status 0.",
+        "table of the episodes, and each episode turn by turn; or at the episode in a file of "
+        "`play --save` or `revise --json`. The page follows a job that still runs. Ctrl-C stops "
+        "the server with status 0.",
         examples=["view runs/nano", "view runs", "view result --export result.html"],
     )
     add = command.add_argument
-    add("folder", type=Path, metavar="FOLDER", help="a run, an evaluation, or a folder of them")
+    where = "a run, an evaluation, a folder of them, or the file of an episode"
+    add("folder", type=Path, metavar="FOLDER", help=where)
     add(
         "--port",
         type=_port,

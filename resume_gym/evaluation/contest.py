@@ -248,7 +248,8 @@ def play_entry(
         if before:
             entry.judge_usage = contest.judge.usage - before  # type: ignore[attr-defined]
         if results:
-            results.append(row_of(entry.name, job.rollout, job.session, job.failure))
+            told = {"costs": job.costs, "asked": job.asked}
+            results.append(row_of(entry.name, job.rollout, job.session, job.failure, **told))
         ended()
 
     async def run(player: Player) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from random import Random
 from typing import Any, TypeVar
@@ -27,7 +27,8 @@ from resume_gym.judges import (
     JudgeUnavailable,
     together,
 )
-from resume_gym.llm import Misconfigured, ModelError
+from resume_gym.llm import Answer, Misconfigured, ModelError
+from resume_gym.llm.client import heard
 from resume_gym.llm.loop import submit
 from resume_gym.session import Rules, Session
 from resume_gym.tasks import Task
@@ -47,12 +48,16 @@ class PendingEpisode:
         session: new session, or a finished one that still needs a verdict.
         seed: seed of the episode.
         error: why the episode has failed; None unless it has.
+        costs: tokens and seconds of each turn of a model behind a server.
+        asked: prompts and answers of a model judge, with tokens and seconds.
     """
 
     rollout: int
     session: EditSession[Any, Any]
     seed: int
     error: ModelError | JudgeError | None = None
+    costs: list[dict[str, float]] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def failure(self) -> str:
@@ -169,15 +174,28 @@ async def _play_and_grade(player: Player, job: PendingEpisode, judge: Judge) -> 
     session = job.session
     try:
         if not session.done:
-            await player.play(session, job.seed)
+            with heard() as turns:
+                await player.play(session, job.seed)
+            job.costs = [_cost(answer) for _, answer in turns]
         if session.needs_verdict:
-            (job.error,) = await grade([session], judge)
+            with heard() as asked:
+                (job.error,) = await grade([session], judge)
+            job.asked = [
+                {"system": prompt.system, "user": prompt.user, "answer": answer.text}
+                | {"kind": prompt.kind, **_cost(answer)}
+                for prompt, answer in asked
+            ]
     except Misconfigured:
         raise
     except ModelError as problem:
         job.error = problem
     if isinstance(job.error, JudgeMisconfigured):
         raise job.error
+
+
+def _cost(answer: Answer) -> dict[str, float]:
+    seconds = round(answer.seconds, 3)
+    return {"tokens_in": answer.tokens_in, "tokens_out": answer.tokens_out, "seconds": seconds}
 
 
 async def grade(

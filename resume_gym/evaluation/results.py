@@ -34,7 +34,7 @@ _MADE = ("episodes.jsonl", "evaluation.json")
 
 
 def row_of(
-    agent: str, rollout: int, session: EditSession[Any, Any], failure: str = ""
+    agent: str, rollout: int, session: EditSession[Any, Any], failure: str = "", **more: Any
 ) -> dict[str, Any]:
     """Return the line of an episode in `episodes.jsonl`.
 
@@ -43,6 +43,7 @@ def row_of(
         rollout: index of the episode among those of its task.
         session: session of the episode, possibly unfinished or without a verdict.
         failure: error message of a failed episode, else empty.
+        more: further values; empty ones are left out.
     """
     record = session.record()
     row = {
@@ -53,7 +54,7 @@ def row_of(
         **counts(session),
         **record,
     }
-    return {**row, "failure": failure} if failure else row
+    return row | {name: value for name, value in {"failure": failure, **more}.items() if value}
 
 
 def check_row(row: Mapping[str, Any], session: EditSession[Any, Any], rollouts: int) -> None:

@@ -48,6 +48,7 @@ _OUTAGE = 8  # consecutive failures that are reported
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _log = logging.getLogger(__name__)
 _KEYLESS = ContextVar("_KEYLESS", default=False)
+_HEARD: ContextVar[list[tuple[Prompt, Answer]] | None] = ContextVar("_HEARD", default=None)
 
 
 def make_client(provider: str, **options: Any) -> "Client":
@@ -98,6 +99,20 @@ def without_keys() -> Iterator[None]:
         _KEYLESS.reset(token)
 
 
+@contextmanager
+def heard() -> Iterator[list[tuple[Prompt, Answer]]]:
+    """Collect the prompts and usable answers of all clients, of this task and those it starts.
+
+    An answer from a store has no tokens and took no time.
+    """
+    found: list[tuple[Prompt, Answer]] = []
+    token = _HEARD.set(found)
+    try:
+        yield found
+    finally:
+        _HEARD.reset(token)
+
+
 class Rate:
     """Rate limiter that spaces requests evenly, first come, first served.
 
@@ -137,7 +152,7 @@ class Client:
         self._store = Store(settings.store, settings.replay) if settings.store else None
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._rate = Rate(min(settings.requests_a_minute or _MOST_A_MINUTE, _MOST_A_MINUTE))
-        self._flights: dict[str, asyncio.Task[str]] = {}
+        self._flights: dict[str, asyncio.Task[Answer]] = {}
         self.usage = self._cost(Answer("", "", 0, 0, 0.0), calls=0)
         self._failures = 0  # since the last answer
 
@@ -182,11 +197,14 @@ class Client:
             self._flights[key] = asyncio.create_task(self._fetch(key, prompt, parse))
             self._flights[key].add_done_callback(lambda _: self._flights.pop(key))
         # Cancelling one caller must not cancel the request that others share
-        text = await asyncio.shield(self._flights[key])
-        return _parsed(text, parse, self.name)
+        answer = await asyncio.shield(self._flights[key])
+        parsed = _parsed(answer.text, parse, self.name)
+        if (found := _HEARD.get()) is not None:
+            found.append((prompt, answer))
+        return parsed
 
-    async def _fetch(self, key: str, prompt: Prompt, parse: Callable[[str], object]) -> str:
-        """Return the text of an answer that can be parsed, from the store or the provider."""
+    async def _fetch(self, key: str, prompt: Prompt, parse: Callable[[str], object]) -> Answer:
+        """Return an answer that can be parsed, from the store or the provider."""
         text = await self._store.find(key) if self._store else None
         where = f"store {str(self._settings.store)!r}"
         if text is not None:
@@ -198,14 +216,14 @@ class Client:
                     raise
             else:
                 self.usage += Usage(0, 1, 0, 0, 0.0)
-                return text
+                return Answer(text, "", 0, 0, 0.0)
         if self._settings.replay:
             missing = f"{where} holds no answer of {self.name} to this prompt"
             raise Unavailable(f"{missing} of kind {prompt.kind!r}, and replay asks nobody")
         async with self._slots:
             return await self._insist(key, prompt, parse)
 
-    async def _insist(self, key: str, prompt: Prompt, parse: Callable[[str], object]) -> str:
+    async def _insist(self, key: str, prompt: Prompt, parse: Callable[[str], object]) -> Answer:
         """Send requests until there is an answer, a permanent failure or the deadline."""
         time_of_loop = asyncio.get_running_loop().time
         deadline: float | None = None
@@ -238,7 +256,7 @@ class Client:
 
     async def _once(
         self, key: str, prompt: Prompt, parse: Callable[[str], object], deadline: float
-    ) -> str:
+    ) -> Answer:
         """Send one request and record its outcome; recording is exempt from the deadline.
 
         Raises:
@@ -263,7 +281,7 @@ class Client:
             raise
         self._failures = 0
         await self._record(prompt, began, answer, key=key)
-        return answer.text
+        return answer
 
     def _check(self, answer: Answer, parse: Callable[[str], object]) -> None:
         """Raise a `ModelError` if the answer is of another version or cannot be parsed."""

@@ -4,13 +4,15 @@ Rows stay in memory; episodes stay on disk and are read by byte offset. Folders 
 are viewed: `FolderContents.refresh` reads the new lines.
 """
 
+import fcntl
 import json
 import math
 import re
+import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -39,6 +41,10 @@ _PROBLEMS = (
 """Exceptions that malformed records of episodes raise."""
 
 
+_SILENT_S = 3600
+"""A job that holds its lock and has written nothing for so long is called stale."""
+
+
 class UnreadableError(ValueError):
     """Raised for an episode whose record cannot be parsed."""
 
@@ -59,10 +65,6 @@ class FolderContents:
     def __init__(self, path: Path, trusted: bool = False) -> None:
         if not path.exists():
             raise TaskError(f"there is no folder {str(path)!r}")
-        if not path.is_dir():
-            is_inside = path.is_file() and is_results(path.parent)
-            hint = f", did you mean its folder {str(path.parent)!r}?" if is_inside else ""
-            raise TaskError(f"expected a folder, {str(path)!r} is a file{hint}")
         if not is_results(path):
             raise TaskError(
                 "expected the folder of a run (metrics.jsonl, trajectories) or of an evaluation "
@@ -70,6 +72,7 @@ class FolderContents:
             )
         self.path = path
         self.is_run = _is_run(path)
+        self.kind = "run" if self.is_run else "evaluation"
         self.rows: list[EpisodeRow] = []
         self._places: list[tuple[Path, int, int]] = []  # file, start and length
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -101,7 +104,7 @@ class FolderContents:
     def _read_settings(self) -> Mapping[str, Any]:
         if not self.is_run:  # evaluation.json is written at the end
             file = self._file("evaluation.json")
-            settings = _json(file) or _json(self._file("settings.json"))
+            settings = read_object(file) or read_object(self._file("settings.json"))
             try:
                 for part in ("summary", "statistics"):
                     stored(settings, part)
@@ -134,7 +137,7 @@ class FolderContents:
     def version(self) -> str:
         """Return a text that changes when the files do; reads none of them."""
         sizes = [file.stat().st_size for file in self.files() if file.is_file()]
-        return repr((stamp(self.path), len(sizes), sum(sizes)))
+        return repr((stamp(self.path), len(sizes), sum(sizes), status(self.path)))
 
     def refresh(self, progress: Callable[[], object] = lambda: None) -> None:
         """Read the episodes added since the last call.
@@ -185,7 +188,7 @@ class FolderContents:
         if not 0 <= number < len(self._places):
             raise IndexError(number)
         file, start, length = self._places[number]
-        with _unreadable(), file.open("rb") as opened:
+        with unreadable(), file.open("rb") as opened:
             opened.seek(start)
             return _unseal(opened.read(length))
 
@@ -197,18 +200,19 @@ class FolderContents:
             UnreadableError: the record is invalid.
         """
         record = self.record(number)
-        with _unreadable():
+        with unreadable():
             task_id = str(record["task_id"])
             task, original = self.tasks.by_id.get(task_id), self.tasks.original(task_id)
-            return _sendable(episode.episode(record, task, original, self.tasks.tool_rewards))
+            return sendable(episode.episode(record, task, original, self.tasks.tool_rewards))
 
     def index(self) -> dict[str, Any]:
         """Return everything but the episodes themselves, as JSON values."""
         with self._lock:
             rows = [list(row) for row in self.rows]
         common = {
-            "kind": "run" if self.is_run else "evaluation",
+            "kind": self.kind,
             "name": self.path.resolve().name,
+            "status": status(self.path),
             "columns": list(EpisodeRow._fields),
             "rows": rows,
             "system_prompt": self.tasks.system_prompt,
@@ -216,7 +220,7 @@ class FolderContents:
         try:
             figures = self.figures()
             notes = [*filter(None, [self.tasks.note]), *self.damage(), *figures["notes"]]
-            return _sendable({**common, **figures, "notes": notes})
+            return sendable({**common, **figures, "notes": notes})
         except TaskError:
             raise
         except _PROBLEMS as problem:
@@ -240,7 +244,7 @@ class FolderContents:
 
     def summary(self, when: str) -> dict[str, Any]:
         """Return the results of a run on held-out tasks: before, after, or of the floor."""
-        return _json(self._file(f"{when}.json"))
+        return read_object(self._file(f"{when}.json"))
 
     def steps(self, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows of a file with a line per step; each line left out adds a note."""
@@ -288,6 +292,7 @@ class FolderContents:
             "figures": stored(settings, "summary"),
             "statistics": stored(settings, "statistics"),
             "notes": [],
+            "agents": list(settings.get("agents") or ()),
             "comparisons": settings.get("comparisons") or [],
             "metrics": [],
             "journal": [],
@@ -295,7 +300,7 @@ class FolderContents:
 
 
 @contextmanager
-def _unreadable() -> Iterator[None]:
+def unreadable() -> Iterator[None]:
     """Context that raises an UnreadableError for the problems of malformed records."""
     try:
         yield
@@ -317,11 +322,37 @@ def stamp(folder: Path) -> tuple[int, int]:
     return max((one.st_mtime_ns for one in files), default=0), sum(one.st_size for one in files)
 
 
+def status(folder: Path) -> str:
+    """Return the state of a job: "running", "stale", "interrupted" or "ended"; empty if unknown."""
+    is_run = _is_run(folder)
+    lock = folder / ("lock" if is_run else "episodes.jsonl")
+    if _is_locked(lock):
+        times = [file.lstat().st_mtime_ns for file in (folder / "trajectories").glob("*.jsonl")]
+        silent_s = time.time() - max([*times, stamp(folder)[0]]) / 10**9
+        return "stale" if silent_s > _SILENT_S else "running"
+    if not lock.exists():  # imitation writes none
+        return ""
+    last = folder / ("after.json" if is_run else "evaluation.json")
+    return "ended" if last.is_file() else "interrupted"
+
+
+def _is_locked(file: Path) -> bool:
+    """Return whether a process holds a lock, by taking it, shared and for microseconds."""
+    if not file.is_file() or file.is_symlink():
+        return False
+    with suppress(OSError), file.open("rb") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _is_run(folder: Path) -> bool:
     return (folder / "trajectories").is_dir() or (folder / "metrics.jsonl").is_file()
 
 
-def _json(file: Path) -> dict[str, Any]:
+def read_object(file: Path) -> dict[str, Any]:
     """Return the JSON object of a file; empty if the file does not exist yet.
 
     Raises:
@@ -360,7 +391,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _sendable(value: dict[str, Any]) -> dict[str, Any]:
+def sendable(value: dict[str, Any]) -> dict[str, Any]:
     """Return a value; raise a RecursionError if it is too deep to be written as JSON."""
     json.dumps([[[[value]]]])  # deeper than in any page or answer
     return value

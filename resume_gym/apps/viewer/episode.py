@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from itertools import chain, repeat
+from itertools import chain, groupby, repeat
 from typing import Any, NamedTuple
 
 from resume_gym import rewards
@@ -172,7 +172,11 @@ def episode(
         "rules": rules,
         "notes": notes,
         "failure": str(record.get("failure") or ""),
-        "turns": [turn._asdict() for turn in played],
+        "turns": [
+            {**turn._asdict(), **cost}
+            for turn, cost in zip(played, _costs(record, len(played)), strict=True)
+        ],
+        "asked": record.get("asked") or [],
         "documents": _documents(after, rules.get("page_width")),
         "ledger": _ledger(record),
         "reward": record.get("reward"),
@@ -181,6 +185,14 @@ def episode(
         "task": _fields(task, original),
         "text": "" if after else str(record.get("text") or ""),
     }
+
+
+def _costs(record: Mapping[str, Any], turns: int) -> list[Mapping[str, Any]]:
+    """Return tokens and seconds of each turn, as far as they are recorded."""
+    sampled = (record.get("tokens") or {}).get("sampled") or []  # of all turns, and of the replies
+    written = [{"tokens_out": sum(1 for _ in run)} for own, run in groupby(sampled) if own]
+    costs = record.get("costs") or (written if len(written) == turns else [])
+    return [*costs, *repeat({}, turns)][:turns]
 
 
 def _documents(after: Sequence[str], width: int | None) -> dict[str, Any]:
@@ -233,5 +245,5 @@ def _fields(task: Any, original: str | None) -> list[dict[str, Any]] | None:
     return [
         {"name": name, "value": value}
         for name, value in asdict(task).items()
-        if value and value != original and name != "task_id"
+        if value and value != original and name not in ("task_id", "weakness")
     ]

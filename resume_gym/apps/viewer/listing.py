@@ -1,5 +1,6 @@
 """List of the runs and evaluations in a folder."""
 
+import math
 import os
 from operator import itemgetter
 from pathlib import Path
@@ -7,7 +8,8 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-from resume_gym.apps.viewer.data import FolderContents, is_results, stamp
+from resume_gym.apps.viewer.data import FolderContents, is_results, stamp, status
+from resume_gym.apps.viewer.saved import SavedEpisode
 from resume_gym.json_lines import is_finite
 
 
@@ -45,19 +47,21 @@ class Listing:
 
     def version(self) -> str:
         """Return a text that changes when the list does; reads no file."""
-        return repr(sorted((name, stamp(folder)) for name, folder in self.folders().items()))
+        folders = self.folders().items()
+        return repr(sorted((name, stamp(folder), status(folder)) for name, folder in folders))
 
     def index(self) -> dict[str, Any]:
         """Return the list as JSON values."""
-        rows = {(folder, stamp(folder)) for folder in self.folders().values()}
+        keys = {(folder, stamp(folder)) for folder in self.folders().values()}
         # a row is made again once its files have changed
-        self._rows = {key: self._rows.get(key) or self._row(*key) for key in rows}
+        self._rows = {key: self._rows.get(key) or self._row(*key) for key in keys}
+        rows = [row | {"status": status(key[0])} for key, row in self._rows.items()]
         return {
             "kind": "list",
             "name": self.path.resolve().name,
             "columns": [],
             "rows": [],
-            "runs": sorted(self._rows.values(), key=lambda row: row["changed"], reverse=True),
+            "runs": sorted(rows, key=itemgetter("changed"), reverse=True),
         }
 
     def _row(self, folder: Path, written: tuple[int, int]) -> dict[str, Any]:
@@ -70,18 +74,27 @@ class Listing:
 
 
 def _summary(results: FolderContents) -> dict[str, Any]:
-    """Return the figures of a row: rewards of the last step or of each agent."""
-    settings = results.settings
-    common = {"env": str(settings.get("env") or "")}
-    if not results.is_run:
-        agents = results.figures()["figures"].items()
-        rewards = {name: _finite(told.get("reward")) for name, told in agents}
-        return {**common, "kind": "evaluation", "steps": None, "rewards": rewards}
-    last: dict[str, Any] = max(
-        results.steps("metrics.jsonl", []), key=itemgetter("step"), default={}
-    )
-    steps = [_finite(last.get("step", 0)), _finite(settings.get("steps"))]
-    return {**common, "kind": "run", "steps": steps, "rewards": {"": _finite(last.get("reward"))}}
+    """Return the figures of a row: of a run the latest evaluation, else the agents, best first."""
+    settings, told = results.settings, results.figures()
+    figures, metrics = told["figures"], told["metrics"]
+    floor = figures.pop("floor", {}) if results.is_run else {}
+    rewards = {name: one["reward"] for name, one in figures.items() if is_finite(one.get("reward"))}
+    agents = sorted(told.get("agents", ()), key=lambda name: -rewards.get(name, -math.inf))
+    names = [*figures] if results.is_run else agents[:1]
+    latest = figures.get(names[-1], {}) if names else {}
+    last: dict[str, Any] = max(metrics, key=itemgetter("step"), default={})
+    return {
+        "kind": results.kind,
+        "env": str(settings.get("env") or ""),
+        # of the path of a model its end
+        "model": "/".join(str(settings.get("model") or "").split("/")[-2:]) or ", ".join(agents),
+        "step": _finite(last.get("step")),
+        "steps": _finite(settings.get("steps")) if last else None,
+        "training": _finite(last.get("reward")),
+        "reward": _finite(latest.get("reward")),
+        "error": _finite((latest.get("errors") or {}).get("reward")),
+        "floor": _finite(floor.get("reward")),
+    }
 
 
 def _finite(value: Any) -> float | None:
@@ -89,7 +102,9 @@ def _finite(value: Any) -> float | None:
 
 
 def open_folder(path: Path, trusted: bool = False) -> FolderContents | Listing:
-    """Return a run, an evaluation, or a folder of them; see `FolderContents`."""
+    """Return a run, an evaluation, a folder of them, or the file of an episode."""
+    if path.is_file():
+        return SavedEpisode(path, trusted)
     listing = Listing(path, trusted)
     is_listing = not is_results(path) and listing.folders()
     return listing if is_listing else FolderContents(path, trusted)

@@ -17,6 +17,9 @@ const extent = (values) =>
     [Infinity, -Infinity],
   );
 
+// How far a point reaches up and down: a standard deviation, or two standard errors.
+const reach = (one) => one.sd ?? one.error ?? 0;
+
 // Round numbers that part a range into about four, with texts of as many decimals as they need.
 function ticks(low, high) {
   const raw = (high - low) / 4;
@@ -26,40 +29,48 @@ function ticks(low, high) {
   const first = Math.ceil(low / step - 1e-6);
   const count = Math.floor(high / step + 1e-6) - first + 1;
   const values = Array.from({ length: count }, (_, at) => (first + at) * step);
-  return values.map((value) => [value, number(value, Math.min(decimals, 3))]);
+  const isPlain = decimals <= 3 && Math.max(-low, high) < 1e6;
+  return values.map((value) => [value, isPlain ? fixed(value, decimals) : number(value)]);
 }
 
-// What a chart is drawn from: for each name its points, as steps and values.
-function seriesOf(names) {
-  return names.map((name, place) => {
-    const rows = index.metrics.filter((one) => typeof one[name] === "number");
-    const points = rows.map((one) => ({ step: one.step, value: one[name], sd: one.reward_std }));
-    const counts = points.every((one) => Number.isInteger(one.value));
-    return { name, place, points, text: (value) => number(value, counts ? 0 : 3) };
-  });
+// What a chart is drawn from: series with a name, a place among the colours, and points.
+const seriesOf = (names) =>
+  names.map((name, place) => series(name, place, index.metrics, label(name)));
+
+function series(name, place, metrics, title, sd) {
+  const rows = metrics.filter((one) => typeof one[name] === "number");
+  const points = rows.map((one) => ({ step: one.step, value: one[name], sd: one[sd] }));
+  return { name: title, place, points, text: isCount(name) ? fixedCount : number };
 }
 
-// Evaluations on held-out tasks, as points, and the floor, as a level.
-function heldOut() {
-  const last = index.metrics.at(-1).step;
-  const stepOf = (name) => ({ before: 0, after: last })[name] ?? Number(name.replace("step ", ""));
-  const { floor, ...played } = index.figures;
-  const points = Object.entries(played)
-    .filter(([, figures]) => typeof figures.reward === "number")
-    .map(([name, figures]) => ({ step: stepOf(name), value: figures.reward }));
-  const level = floor ? [0, last].map((step) => ({ step, value: floor.reward })) : [];
-  const text = (value) => number(value, 3);
-  const series = [
-    { name: "on held-out tasks", place: 1, points, text, dots: true },
-    { name: "floor, an agent that improves nothing", place: 2, points: level, text },
+// Evaluations on held-out tasks, as points with two standard errors.
+function heldOut({ metrics, figures }, place, name) {
+  const last = metrics.at(-1)?.step ?? 0;
+  const stepOf = (when) => ({ before: 0, after: last })[when] ?? Number(when.replace("step ", ""));
+  const points = Object.entries(figures)
+    .map(([when, { reward, errors }]) => [when, { value: reward, error: errors?.reward }])
+    .filter(([when, { value }]) => when !== "floor" && typeof value === "number")
+    .map(([when, point]) => ({ step: stepOf(when), ...point }));
+  return { name, place, points, text: number, dots: true };
+}
+
+// The reward with its spread, held-out tasks, and the floor, as a level.
+function rewardSeries() {
+  const { metrics, figures } = index;
+  const ends = figures.floor ? [0, metrics.at(-1).step] : [];
+  const level = ends.map((step) => ({ step, value: figures.floor.reward }));
+  return [
+    series("reward", 0, metrics, "training, with a standard deviation", "reward_std"),
+    heldOut(index, 1, "held-out tasks, with two standard errors"),
+    { name: "floor, an agent that improves nothing", place: 2, points: level, text: number },
   ];
-  return series.filter((one) => one.points.length);
 }
 
 // From steps and values to places in the picture, and back.
-function frameOf(points, band) {
-  const spread = band.flatMap((one) => [one.value - one.sd, one.value + one.sd]);
-  let [low, high] = extent([...points.map((one) => one.value), ...spread]);
+function frameOf(points) {
+  let [low, high] = extent(
+    points.flatMap((one) => [one.value - reach(one), one.value + reach(one)]),
+  );
   if (low === high) {
     const margin = Math.abs(low) / 10 || 1;
     [low, high] = [low - margin, high + margin];
@@ -87,9 +98,7 @@ function axes({ low, high, first, last, x, y }) {
     s("text", { x: 2, y: HEIGHT - 6 }, "step"),
     steps
       .filter(Number.isInteger)
-      .map((step) =>
-        s("text", { x: x(step), y: HEIGHT - 6, "text-anchor": "middle" }, number(step)),
-      ),
+      .map((step) => s("text", { x: x(step), y: HEIGHT - 6, "text-anchor": "middle" }, step)),
   ];
 }
 
@@ -100,26 +109,30 @@ const stroke = (place, shape, attributes) => {
 const dot = (place, cx, cy) => s("circle", { cx, cy, r: 3.5, fill: colour(place) });
 
 function curve(frame, { place, points, dots }) {
-  if (dots || points.length === 1)
-    return points.map(({ step, value }) => dot(place, frame.x(step), frame.y(value)));
+  const ends = (one) => [-1, 1].map((side) => [one.step, one.value + side * reach(one)]);
+  if (dots || points.length === 1) {
+    return points.map((one) => [
+      stroke(place, "path", { d: path(frame, ends(one)), "stroke-dasharray": "" }),
+      dot(place, frame.x(one.step), frame.y(one.value)),
+    ]);
+  }
   const pairs = points.map((one) => [one.step, one.value]);
-  return stroke(place, "path", { d: path(frame, pairs) });
+  return [spread(frame, place, points), stroke(place, "path", { d: path(frame, pairs) })];
 }
 
-// One standard deviation around the reward.
-function spread(frame, band) {
+// One standard deviation around a curve.
+function spread(frame, place, points) {
+  const band = points.filter((one) => typeof one.sd === "number");
   if (band.length < 2) return null;
   const above = band.map((one) => [one.step, one.value + one.sd]);
   const below = band.map((one) => [one.step, one.value - one.sd]).reverse();
-  return s("path", { d: path(frame, [...above, ...below]) + "Z", fill: colour(0), opacity: 0.15 });
+  const look = { fill: colour(place), opacity: 0.15 };
+  return s("path", { d: path(frame, [...above, ...below]) + "Z", ...look });
 }
 
-function chart(title, names) {
-  const isReward = names[0] === "reward";
-  const series = [...seriesOf(names), ...(isReward ? heldOut() : [])];
-  const points = series.flatMap((one) => one.points);
-  const band = isReward ? points.filter((one) => typeof one.sd === "number") : [];
-  const frame = frameOf(points, band);
+function chart(title, given) {
+  const all = given.filter((one) => one.points.length);
+  const frame = frameOf(all.flatMap((one) => one.points));
   const cursor = s("line.cursor", { y1: TOP, y2: HEIGHT - BOTTOM, x1: -9, x2: -9 });
   const svg = s(
     "svg",
@@ -127,16 +140,15 @@ function chart(title, names) {
       viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
       role: "img",
       tabindex: 0,
-      id: "chart-" + names[0],
-      "aria-label": inWords(title, series),
+      id: "chart-" + title.replaceAll(" ", "-"),
+      "aria-label": inWords(title, all),
     },
     axes(frame),
-    spread(frame, band),
-    series.map((one) => curve(frame, one)),
+    all.map((one) => curve(frame, one)),
     cursor,
   );
   const legend = h("ul.legend");
-  readable(svg, legend, cursor, series, frame);
+  readable(svg, legend, cursor, all, frame);
   return h("section.card.chart", h("h3", title), svg, legend);
 }
 
@@ -149,10 +161,11 @@ function readable(svg, legend, cursor, series, frame) {
   const values = () =>
     series.map(({ name, place, points, text, dots }) => {
       const here = points.find((one) => one.step === steps[at]);
-      // what is measured at some steps only: the last of them
-      const point = here || (dots && points.findLast((one) => one.step < steps[at]));
+      // what is measured at some steps only, or ended: the last of them
+      const point = here || points.findLast((one) => one.step < steps[at]);
       const when = point && !here ? ` (step ${point.step})` : "";
-      return { place, dots, name: label(name), value: point ? text(point.value) + when : "none" };
+      const range = point?.error ? "\u00a0±\u00a0" + fixed(point.error, 2) : "";
+      return { place, dots, name, value: point ? text(point.value) + range + when : "none" };
     });
   function read(wanted, isMarked) {
     at = Math.max(0, Math.min(steps.length - 1, wanted));
@@ -205,7 +218,7 @@ function inWords(title, series) {
   const parts = series.map(({ name, points, text }) => {
     const values = points.map((one) => one.value);
     const [first, last, low, high] = [values[0], values.at(-1), ...extent(values)].map(text);
-    return `${label(name)} from ${first} to ${last}, between ${low} and ${high}`;
+    return `${name} from ${first} to ${last}, between ${low} and ${high}`;
   });
   return `${title} over the steps. ${parts.join("; ")}. Arrow keys read single steps, Enter opens their episodes.`;
 }

@@ -7,11 +7,8 @@ async function comparePage(left, right) {
   const group = groupOf(rows[0]);
   const others = group.filter((one) => one !== rows[0]);
   const next = others[(others.indexOf(rows[1]) + 1) % others.length];
-  const pair = (part) =>
-    h(
-      "div.pair",
-      rows.map((row, at) => part(row, details[at], names[at], at)),
-    );
+  const both = (part) => rows.map((row, at) => part(row, details[at], names[at], at));
+  const pair = (part) => h("div.pair", both(part));
   const hasDocuments = details.every((one) => one.documents.after.length);
   const content = [
     h("div.row", backLink()),

@@ -49,7 +49,10 @@ function sheet(rows, { page_lines: room, page_width: width }) {
     h("li.free", { "data-row": rows.length + at + 1 }),
   );
   const rest = over > 0 ? `, ${over} over` : over < 0 ? `, ${-over} to spare` : "";
-  const edge = h("li.edge", `the page ends here: ${room} lines of ${width} characters${rest}`);
+  const edge = h(
+    "li.edge" + (over > 0 ? ".bad" : ""),
+    `the page ends here: ${room} lines of ${width} characters${rest}`,
+  );
   const list = h("ol", items.slice(0, room), free, edge, items.slice(room));
   list.style.setProperty("--page-width", width + "ch");
   return list;

@@ -18,14 +18,15 @@ async function episodePage(number) {
   const content = [
     h(
       "div.row",
-      backLink(),
+      index.kind === "episode" ? null : backLink(),
       earlier && link("Previous", earlier),
       later && link("Next", later),
-      at < 0 ? null : h("span.muted", `${at + 1} of ${around.length}`),
+      around.length < 2 || at < 0 ? null : h("span.muted", `${at + 1} of ${around.length}`),
       download(number),
     ),
     h("h1", row.task),
     headline(row, detail),
+    notes(index.kind === "episode" ? index.notes : []),
     notes(detail.notes),
     detail.failure ? notes(["It could not be graded: " + detail.failure]) : null,
     groupPart(row, group),
@@ -54,16 +55,16 @@ function turnsPart(detail) {
 function headline(row, detail) {
   const facts = factList([
     ["reward", rewardOf(row)],
-    ["score", known(row.score) ? number(row.score, 1) : null],
+    ["score", known(row.score) ? fixed(row.score, 1) : null],
     ["outcome", row.outcome],
-    ["weakness", row.weakness],
-    ["played by", row.agent],
+    ["weakness", words(row.weakness)],
+    ["played by", row.agent || index.settings.agent],
     ["step", row.step],
-    ["rollout", row.member],
+    ["rollout", index.kind === "episode" ? null : row.member],
     ["turns", row.turns + (detail.rules.max_turns ? " of " + detail.rules.max_turns : "")],
     ["lines", known(row.lines) ? row.lines + " of " + row.page_lines : null],
   ]);
-  const chips = row.flags.map((one) => h("span.chip.bad", one));
+  const chips = row.flags.map((one) => h("span.chip" + flagTone(one), one));
   return [facts, chips.length ? h("p", chips) : null];
 }
 
@@ -78,12 +79,8 @@ function groupPart(row, group, other = null) {
     return h("span.chip", link(name, one), " ", one === other ? "compared" : compare);
   });
   const where = index.kind === "run" ? " at this step" : "";
-  return h(
-    "details",
-    { open: group.length <= 16 },
-    h("summary", `${group.length} episodes on this task${where}`),
-    h("p", members),
-  );
+  const summary = h("summary", `${group.length} episodes on this task${where}`);
+  return h("details", { open: group.length <= 16 }, summary, h("p", members));
 }
 
 function taskPart(fields) {
@@ -95,13 +92,7 @@ function taskPart(fields) {
   if (!fields) return promptPart;
   const isShort = ({ value }) => typeof value === "string" && value.length < 60;
   const long = fields.filter((one) => !isShort(one));
-  return [
-    h("h2", "The task"),
-    factList(fields.filter(isShort).map(({ name, value }) => [words(name), value])),
-    h(
-      "div.row",
-      long.map(({ name, value }) => part(name, h("pre", asText(value)))),
-      promptPart,
-    ),
-  ];
+  const facts = factList(fields.filter(isShort).map(({ name, value }) => [words(name), value]));
+  const parts = long.map(({ name, value }) => part(name, h("pre", asText(value))));
+  return [h("h2", "The task"), facts, h("div.row", parts, promptPart)];
 }

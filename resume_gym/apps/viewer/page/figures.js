@@ -7,6 +7,8 @@ const LABELS = {
   failed: "episodes without a number",
   failed_edits: "failed edits an episode",
   failed_share: "edits that failed",
+  gap: "log-probability, sampler and trainer differ by",
+  gradient_norm: "norm of the gradient",
   fits: "fits the page",
   interval: "95 % interval",
   layout_pass: "fits the page",
@@ -15,9 +17,11 @@ const LABELS = {
   malformed: "malformed calls an episode",
   mean: "difference",
   p_holm: "p (Holm)",
+  judged: "changed and judged",
   reward: "mean reward",
   reward_sd: "sd of the reward",
   score: "score, 0 to 100",
+  seconds_lag: "seconds that sampling lags behind",
   several_calls: "several calls in a turn",
   submit_rate: "submitted",
   tool_syntax: "tool calls",
@@ -27,17 +31,20 @@ const LABELS = {
   words: "words an episode",
 };
 
-const label = (figure) =>
-  Object.hasOwn(LABELS, figure) ? LABELS[figure] : words(figure.replace(/^verdict_/, ""));
+function label(figure) {
+  const name = String(figure).replace(/^verdict_/, "");
+  return Object.hasOwn(LABELS, name) ? LABELS[name] : words(name);
+}
 
 // A table that scrolls sideways; its rows are made by `figureRow`.
 function figureTable(title, heads, rows) {
   const head = heads.map((one) => h("th.number", { scope: "col" }, one));
-  return h(
-    "div.scroll.card",
-    { tabindex: 0, role: "region", "aria-label": title },
-    h("table.figures", h("thead", h("tr", h("td"), head)), h("tbody", rows)),
-  );
+  const table = h("table.figures", h("thead", h("tr", h("td"), head)), h("tbody", rows));
+  const sideways = h("p.muted.sideways", `${heads.length} columns: scroll the table sideways →`);
+  return [
+    heads.length > 2 ? sideways : null,
+    h("div.scroll.card", { tabindex: 0, role: "region", "aria-label": title }, table),
+  ];
 }
 
 // Cells are texts, or elements `td`.
@@ -48,45 +55,61 @@ function figureRow(name, cells) {
 
 const isGroup = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
+const isCount = (name) =>
+  /(^failed|tokens|episodes|groups|tasks|unjudged|staleness_max)$/.test(name);
+const fixedCount = (value) => (Number.isInteger(value) ? fixed(value, 0) : number(value));
+const LEFT_OUT = ["errors", "versions", "step", "reward_std"]; // they stand beside others
+
 // Columns by their names, each an object of figures; what is nested gets a heading of its own.
 function figures(title, columns) {
   const names = Object.keys(columns).filter((one) => Object.keys(columns[one]).length);
   if (!names.length) return null;
-  const rowsOf = (parts, wanted) =>
-    [...new Set(parts.flatMap((one) => Object.keys(one || {})))].map((key) => {
-      const values = parts.map((one) => (one || {})[key]);
-      return wanted(values) ? figureRow(label(key), cellTexts(key, values)) : null;
-    });
   const all = names.map((name) => columns[name]);
-  const nested = new Set(all.flatMap((one) => Object.keys(one).filter((key) => isGroup(one[key]))));
-  const parts = [...nested].map((key) => {
-    const heading = h("th", { scope: "colgroup", colspan: names.length + 1 }, label(key));
+  const keysOf = (parts) => [...new Set(parts.flatMap((one) => Object.keys(one || {})))];
+  const isNested = (key) => all.some((one) => isGroup(one[key]));
+  const rowsOf = (parts, keys, group = "") =>
+    keys.map((key) => {
+      const error = (at) => all[at].errors?.[group + key];
+      const cells = parts.map((one, at) => figureCell(key, one?.[key], error(at), group));
+      return figureRow(label(key), cells);
+    });
+  const keys = keysOf(all).filter((key) => !LEFT_OUT.includes(key));
+  const groups = keys.filter(isNested).map((key) => {
     const inner = all.map((one) => one[key]);
-    return [h("tr.title", heading), rowsOf(inner, () => true)];
+    const heading = h("th", { scope: "colgroup", colspan: names.length + 1 }, label(key));
+    const rows = rowsOf(inner, keysOf(inner), key + ".");
+    return rows.length ? [h("tr.title", heading), rows] : null;
   });
-  const single = rowsOf(all, (values) => !values.some(isGroup));
-  return h("section", h("h2", title), figureTable(title, names, [single, parts]));
+  const single = keys.filter((key) => !isNested(key));
+  const table = figureTable(title, names, [rowsOf(all, single), groups]);
+  return h(
+    "section",
+    h("h2", title),
+    table,
+    h("p.muted", "± twice the standard error over tasks."),
+  );
 }
 
-// Of one row: all with decimals unless all are whole.
-function cellTexts(key, values) {
-  const whole = values.every((one) => typeof one !== "number" || Number.isInteger(one));
-  return values.map((value) => {
-    if (key === "interval" && Array.isArray(value)) return range(value);
-    if (typeof value !== "number") return known(value) ? brief(value) : "-";
-    return /_(rate|share)$/.test(key) ? fixed(100 * value, 0) + " %" : number(value, whole ? 0 : 2);
-  });
+function figureCell(key, value, error, group) {
+  if (key === "interval" && Array.isArray(value)) return range(value);
+  if (typeof value !== "number") return known(value) ? brief(value) : "-";
+  if (isCount(key) || group.startsWith("tasks")) return fixedCount(value);
+  const isShare = /_(rate|share)$/.test(key);
+  const text = (one) => (isShare ? fixed(100 * one, 0) : fixed(one, 2));
+  const unit = isShare ? " %" : "";
+  if (typeof error !== "number" || !error) return text(value) + unit;
+  return h("td.number", text(value), h("span.muted", " ± ", text(error)), unit);
 }
 
 function brief(value) {
-  if (typeof value === "number") return number(value, Number.isInteger(value) ? 0 : 3);
-  if (Array.isArray(value)) return value.map(brief).join(" to ");
+  if (typeof value === "number") return Number.isInteger(value) ? fixedCount(value) : number(value);
+  if (Array.isArray(value)) return value.map(brief).join(", ");
   if (!isGroup(value)) return String(value);
   const parts = Object.entries(value).map(([name, one]) => words(name) + " " + brief(one));
   return parts.join(", ");
 }
 
-const range = (ends) => ends.map((one) => number(one, 2)).join(" to ");
+const range = (ends) => ends.map((one) => fixed(one, 2)).join(" to ");
 
 // --- the result of an evaluation ----------------------------------------------------------------
 
@@ -97,7 +120,28 @@ function result() {
     return [name, { reward, ...(interval && { interval }), ...rest }];
   });
   const title = "Figures of each agent";
-  return h("section", differences(), figures(title, Object.fromEntries(columns)));
+  return h("section", progress(), differences(), figures(title, Object.fromEntries(columns)));
+}
+
+// Of an evaluation that has not ended: what each agent has so far, and its latest episodes.
+function progress() {
+  const { status, settings, agents, episodes } = index;
+  if (status === "ended" || !status) return null;
+  const planned = settings.limit ? " of " + settings.limit * (settings.rollouts || 1) : "";
+  const rows = agents.map((name) => {
+    const own = episodes.filter((one) => one.agent === name);
+    const graded = own.filter((one) => known(one.reward));
+    const failed = own.length - graded.length;
+    return figureRow(name, [own.length + planned, meanReward(graded), failed]);
+  });
+  const heads = ["episodes", "mean reward so far", "not graded"];
+  const latest = episodes.slice(-10).reverse();
+  return [
+    h("h2", "So far"),
+    figureTable("So far", heads, rows),
+    h("h2", "Latest episodes"),
+    table(latest, new URLSearchParams("sort=-number")),
+  ];
 }
 
 // The differences in reward; on how many tasks the second agent is better, the same and worse.
@@ -111,7 +155,7 @@ function differences() {
     return figureRow(`${second} − ${first}`, [
       typeof mean === "number" ? signed(mean) : "-",
       Array.isArray(interval) ? range(interval) : "-",
-      ...[p, p_holm].map((one) => (known(one) ? brief(one) : "-")),
+      ...[p, p_holm].map((one) => (typeof one === "number" ? number(one) : "-")),
       counts.every(known) ? counts.join(" / ") : "-",
     ]);
   });

@@ -1,10 +1,9 @@
 // What an episode earned: the ledger and the verdict.
 
 const tone = (value) => (value > 0 ? "good" : value < 0 ? "bad" : "muted");
-const amount = (value) => (value ? signed(value) : "0");
-const amountCell = (value) => h("td.number." + tone(value), amount(value));
+const amountCell = (value) => h("td.number." + tone(value), signed(value));
 const grade = (value) =>
-  Number.isInteger(value) ? amount(value).replace(".00", "") : signed(value);
+  Number.isInteger(value) ? signed(value).replace(".00", "") : signed(value);
 
 function ledger(detail) {
   if (!detail.ledger.length) {
@@ -16,12 +15,8 @@ function ledger(detail) {
   const total = known(detail.reward) && detail.graded ? signed(detail.reward) : "not graded";
   const last = figureRow("reward", [h("td.number", h("b", total))]);
   last.className = "title";
-  const body = h(
-    "tbody",
-    parts.map((part) => ledgerPart(part, detail.ledger)),
-    last,
-  );
-  return [h("h2", "Reward ledger"), h("table.figures.card.ledger", body)];
+  const rows = parts.map((part) => ledgerPart(part, detail.ledger));
+  return [h("h2", "Reward ledger"), h("table.figures.card.ledger", h("tbody", rows, last))];
 }
 
 // The sum of a part of the reward, and the terms that it is made of.
@@ -43,7 +38,28 @@ function verdict(detail) {
   const rest = Object.entries(other).map(([name, value]) =>
     h("li", h("b", words(name)), " ", brief(value)),
   );
-  return [title, h("p.muted", scaleOf(fields)), h("ul.card.verdict", rows, rest)];
+  const list = h("ul.card.verdict", rows, rest);
+  return [title, h("p.muted", scaleOf(fields)), list, askedPart(detail.asked)];
+}
+
+// What a model judge was sent, and what it answered.
+function askedPart(asked) {
+  if (!asked.length) return null;
+  const one = (name, text) => h("details", h("summary", name), h("pre", text));
+  const parts = asked.map(({ kind, system, user, answer, ...cost }) =>
+    h(
+      "div.card",
+      h("h3", words(kind), " ", h("span.muted", costOf(cost))),
+      h("div.row", one("instructions", system), one("question", user), one("answer", answer)),
+    ),
+  );
+  return h("details", h("summary", `Prompts and answers of the judge (${asked.length})`), parts);
+}
+
+// Tokens and seconds, as far as they are recorded; an answer from a store took neither.
+function costOf({ tokens_in: read, tokens_out: written, seconds }) {
+  const tokens = [read && read + " tokens read", written && written + " tokens written"];
+  return [...tokens, seconds && number(seconds) + " s"].filter(Boolean).join(", ");
 }
 
 // The one field that is named after what is bad would be read the wrong way round.

@@ -1,15 +1,15 @@
-// The overview: the runs of a folder; or curves of a run, figures side by side, the journal.
+// The overview of a run or an evaluation: curves, figures side by side, the journal.
 
 const PANELS = [
-  ["Reward, and its spread", ["reward"]],
-  ["The reward's parts", ["tool_syntax", "content", "layout"]],
-  ["Score, 0 to 100", ["score"]],
-  ["Rates, 0 to 1", ["submit_rate", "layout_pass", "failed_share", "judged"]],
+  ["Reward, and its spread", /^reward$/],
+  ["The reward's parts", /^(tool_syntax|content|layout)$/],
+  ["Score, 0 to 100", /^score$/],
+  ["Rates, 0 to 1", /^(submit_rate|layout_pass|failed_share|judged)$/],
   ["Judge, −1 to +1", /^verdict_/],
-  ["Calls an episode", ["turns", "edits", "failed_edits", "malformed"]],
-  ["Lines of the final document", ["lines"]],
-  ["Entropy, nats a token", ["entropy"]],
-  ["Size of the gradient", ["gradient_norm"]],
+  ["Calls an episode", /^(turns|edits|failed_edits|malformed)$/],
+  ["Lines of the final document", /^lines$/],
+  ["Entropy, nats a token", /^entropy$/],
+  ["Size of the gradient", /^gradient_norm$/],
 ];
 
 function overviewPage() {
@@ -20,7 +20,7 @@ function overviewPage() {
     leftOut(),
     facts(),
     isRun ? curves() : result(),
-    isRun ? h("div.pair", figures("On held-out tasks", index.figures), journal()) : null,
+    isRun ? h("div.flow", figures("On held-out tasks", index.figures), journal()) : null,
     settings(),
   ];
 }
@@ -39,6 +39,7 @@ function facts() {
   const { settings, episodes, metrics } = index;
   const { env, model, judge, split, seed } = settings;
   return factList([
+    ["status", index.status],
     ["episodes", episodes.length],
     ["tasks", new Set(episodes.map((one) => one.task)).size],
     ["steps", metrics.length || null],
@@ -59,29 +60,24 @@ function factList(pairs) {
 function curves() {
   const { metrics } = index;
   if (!metrics.length) return h("p.muted", "No step has ended yet.");
-  const numbers = (one) => Object.keys(one).filter((name) => typeof one[name] === "number");
-  const rest = new Set(metrics.flatMap(numbers));
-  const panels = PANELS.map(([title, wanted]) => {
-    const isWanted = (one) => (Array.isArray(wanted) ? wanted.includes(one) : wanted.test(one));
-    return [title, [...rest].filter(isWanted)];
+  const all = [...new Set(metrics.flatMap(numbersOf))];
+  const charts = PANELS.map(([title, wanted]) => {
+    const names = all.filter((one) => wanted.test(one));
+    const drawn = names[0] === "reward" ? rewardSeries() : seriesOf(names);
+    return names.length ? chart(title, drawn) : null;
   });
-  const drawn = panels.filter(([, names]) => names.length);
-  for (const name of ["step", "reward_std", ...drawn.flatMap(([, names]) => names)])
-    rest.delete(name);
-  const charts = drawn.map(([title, names]) => chart(title, names));
-  return [h("h2", "Curves"), h("div.grid", charts), rest.size ? otherCurves([...rest]) : null];
+  const isShown = (name) => PANELS.some(([, wanted]) => wanted.test(name));
+  const rest = all.filter((name) => !isShown(name) && !LEFT_OUT.includes(name));
+  const others = () => rest.map((one) => chart(label(one), seriesOf([one])));
+  return [h("h2", "Curves"), h("div.grid", charts), lateGrid(rest.length, others)];
 }
 
-function otherCurves(names) {
-  const box = h("details", h("summary", `All other figures (${names.length})`));
-  const draw = () =>
-    box.append(
-      h(
-        "div.grid",
-        names.map((one) => chart(words(one), [one])),
-      ),
-    );
-  box.addEventListener("toggle", draw, { once: true }); // drawn when they are wanted
+const numbersOf = (one) => Object.keys(one).filter((name) => typeof one[name] === "number");
+
+// Charts that are drawn when they are wanted.
+function lateGrid(count, draw) {
+  const box = h("details", { hidden: !count }, h("summary", `All other figures (${count})`));
+  box.addEventListener("toggle", () => box.append(h("div.grid", draw())), { once: true });
   return box;
 }
 
@@ -96,37 +92,4 @@ function settings() {
   const rows = present.map(([name, value]) => figureRow(name, [h("td.code", asText(value))]));
   const table = h("div.scroll.card", h("table", h("tbody", rows)));
   return h("details", h("summary", `Settings (${rows.length})`), table);
-}
-
-// --- the runs and evaluations of a folder, the last to change first -------------------------------
-
-function listPage() {
-  const heads = ["name", "kind", "environment", "steps", "reward", "last change"];
-  const labels = heads.map((one, at) => [one, [0, 1, 4].includes(at) ? "wide" : ""]);
-  const head = heads.map((one) => h("th", { scope: "col" }, one));
-  const table = cards("Runs and evaluations", head, labels, index.runs.map(listCells));
-  return [h("h1", "Runs in ", index.name), table];
-}
-
-function listCells(run) {
-  const [done, planned] = run.steps || [];
-  const when = { dateStyle: "medium", timeStyle: "short" };
-  const texts = [
-    run.problem ? "cannot be read: " + run.problem : run.kind,
-    run.env,
-    known(done) ? done + (known(planned) ? " of " + planned : "") : null,
-    rewardsOf(run),
-    run.changed ? new Date(run.changed).toLocaleString(undefined, when) : null,
-  ];
-  const name = run.problem ? h("b", run.name) : h("a", { href: run.href }, run.name);
-  return [name, ...texts.map((one) => (known(one) ? one : "-"))];
-}
-
-// Of a run that of its last step; of an evaluation those of its best agents.
-function rewardsOf({ rewards }) {
-  const numbers = Object.entries(rewards || {}).filter(([, one]) => typeof one === "number");
-  const best = numbers
-    .sort(([, a], [, b]) => b - a)
-    .map(([agent, one]) => `${agent} ${signed(one)}`);
-  return best.slice(0, 3).join(", ") + (best.length > 3 ? ", ..." : "");
 }

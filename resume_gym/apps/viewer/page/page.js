@@ -55,12 +55,12 @@ function fixed(value, decimals) {
   return (tie ? even : value).toFixed(decimals).replace("-", "−");
 }
 
-// Of a size that `decimals` can show; else as a power of ten.
-function number(value, decimals = Number.isInteger(value) ? 0 : 2) {
+// With two decimals; small numbers with two digits, very small and large ones as powers of ten.
+function number(value) {
   const size = Math.abs(value);
-  const tiny = value !== 0 && size < 10 ** -decimals / 2;
-  if (!tiny && size < 1e6) return fixed(value, decimals);
-  return value.toExponential(1).replace("e+", "e").replaceAll("-", "−");
+  if (size >= 1e6 || (value && size < 1e-3))
+    return value.toExponential(1).replace("e+", "e").replaceAll("-", "−");
+  return fixed(value, value && size < 0.1 ? 1 - Math.floor(Math.log10(size)) : 2);
 }
 
 const signed = (value) => (value > 0 ? "+" : "") + fixed(value, 2);
@@ -143,7 +143,8 @@ async function go(path, query = "", replace = false) {
 // The content of a page, and what keys do there.
 function pageOf([name, ...numbers], query) {
   const [first, second] = numbers.map(Number);
-  if (index.kind === "list") return { content: listPage(), keys: rowKeys };
+  if (index.kind === "list") return name === "runs" ? runsPage(query) : listPage(query);
+  if (index.kind === "episode") return episodePage(0);
   if (name === "episodes") return tablePage(query);
   if (name === "episode") return episodePage(first);
   if (name === "compare") return comparePage(first, second);
@@ -166,7 +167,7 @@ async function show(stays = false) {
   keysHere = made.keys;
   main.dataset.shows = address;
   main.replaceChildren(...made.content.flat(Infinity).filter(Boolean));
-  document.title = main.querySelector("h1").textContent + " · " + index.name;
+  document.title = main.querySelector("h1").textContent + " · " + index.name + " · Resume Gym";
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === "#/" + (path[0] ?? "")) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

@@ -18,13 +18,7 @@ const COLUMNS = [
   ["lines", "lines", "number", (one) => one.lines + "/" + one.page_lines],
   ["flags", "flags", "wide", flagsCell],
 ];
-const CHOICES = [
-  ["agent", "Agent"],
-  ["step", "Step"],
-  ["weakness", "Weakness"],
-  ["outcome", "Outcome"],
-  ["flags", "Flag"],
-];
+const CHOICES = ["agent", "step", "weakness", "outcome", "flags"];
 const ORDER = new Intl.Collator("en", { numeric: true });
 let lastQuery = new URLSearchParams(); // of the table, so that an episode leads back to it
 let lastEpisode = null; // that was open, so that the table goes on from there
@@ -33,7 +27,7 @@ const valuesOf = (episode, name) => [episode[name] ?? ""].flat().map(String);
 
 function matching(query) {
   const task = (query.get("task") || "").toLowerCase();
-  const wanted = CHOICES.map(([name]) => [name, query.get(name)]).filter(([, value]) => value);
+  const wanted = CHOICES.map((name) => [name, query.get(name)]).filter(([, value]) => value);
   return index.episodes.filter(
     (one) =>
       wanted.every(([name, value]) => valuesOf(one, name).includes(value)) &&
@@ -42,17 +36,17 @@ function matching(query) {
 }
 
 // By the column that the query names, with a minus in front downwards.
-function sorted(episodes, query) {
+function sorted(rows, query, columns = COLUMNS) {
   const sort = query.get("sort") || "";
   const name = sort.replace("-", "");
-  if (!COLUMNS.some(([one]) => one === name)) return episodes;
+  if (!columns.some(([one]) => one === name)) return rows;
   const key = (one) => (name === "flags" ? one.flags.length : one[name]);
-  return [...episodes].sort((a, b) => {
+  return [...rows].sort((a, b) => {
     const [left, right] = [key(a), key(b)];
     // what is missing comes last
-    if (!known(left) || !known(right)) return known(right) - known(left) || a.number - b.number;
+    if (!known(left) || !known(right)) return known(right) - known(left);
     const by = typeof left === "number" ? left - right : ORDER.compare(left, right);
-    return (sort === name ? by : -by) || a.number - b.number;
+    return sort === name ? by : -by;
   });
 }
 
@@ -70,22 +64,15 @@ function tablePage(query) {
   const turn = (to) => {
     if (to >= 1 && to <= pages) change({ page: to > 1 ? to : "" });
   };
-  const rewards = found.filter((one) => known(one.reward)).map((one) => one.reward);
-  const sum = rewards.reduce((a, b) => a + b, 0);
-  const mean = rewards.length ? ", mean reward " + fixed(sum / rewards.length, 2) : "";
+  const mean = ", mean reward " + meanReward(found.filter((one) => known(one.reward)));
   const count = found.length + " of " + index.episodes.length + " episodes" + mean;
   say(count);
   const button = (title, to) => {
     const disabled = to < 1 || to > pages;
     return h("button", { type: "button", disabled, onclick: () => turn(to) }, title);
   };
-  const pager = () =>
-    h(
-      "div.row",
-      button("‹ Previous", page - 1),
-      `page ${page} of ${pages}`,
-      button("Next ›", page + 1),
-    );
+  const at = `page ${page} of ${pages}`;
+  const pager = () => h("div.row", button("‹ Previous", page - 1), at, button("Next ›", page + 1));
   const empty = index.episodes.length ? "No episode is like that." : "No episode has ended yet.";
   const content = [
     h("h1", "Episodes"),
@@ -102,33 +89,40 @@ function tablePage(query) {
 function table(rows, query) {
   const isThere = ([name]) => index.episodes.some((one) => valuesOf(one, name).some(Boolean));
   const columns = COLUMNS.filter(isThere);
-  const sort = query.get("sort") || "number";
-  const heads = columns.map(([name, title, kind]) => {
-    const [arrow, order] =
-      { [name]: ["↑", "ascending"], ["-" + name]: ["↓", "descending"] }[sort] || [];
-    const next = () => change({ sort: sort === name ? "-" + name : name });
-    const content = title + (arrow ? "\u00a0" + arrow : "");
-    const button = h("button", { type: "button", id: "by-" + name, onclick: next }, content);
-    return h("th", { scope: "col", class: kind, "aria-sort": order || "none" }, button);
-  });
-  const cells = rows.map((one) =>
-    columns.map(([name, , , content]) => {
-      if (!known(one[name])) return "-";
-      if (content) return content(one);
-      return typeof one[name] === "number" ? number(one[name]) : one[name];
-    }),
-  );
-  const labels = columns.map(([name, title, kind]) => [title, `${kind} ${name}`]);
-  return cards("Episodes", heads, labels, cells);
+  const cells = rows.map((one) => columns.map((column) => tableCell(column, one)));
+  return cards("Episodes", columns, cells, query.get("sort") || "number");
+}
+
+const meanReward = (graded) =>
+  graded.length ? fixed(graded.reduce((sum, one) => sum + one.reward, 0) / graded.length, 2) : "-";
+
+function tableCell([name, , , content], row) {
+  if (!known(row[name])) return "-";
+  return content ? content(row) : row[name];
+}
+
+// The heading of a column sorts by it, and then the other way round.
+function headCell([name, title, kind], sort) {
+  const [arrow, order] =
+    { [name]: ["↑", "ascending"], ["-" + name]: ["↓", "descending"] }[sort] || [];
+  const next = () => change({ sort: sort === name ? "-" + name : name });
+  const content = title + (arrow ? "\u00a0" + arrow : "");
+  const button = h("button", { type: "button", id: "by-" + name, onclick: next }, content);
+  return h("th", { scope: "col", class: kind, "aria-sort": order || "none" }, button);
 }
 
 // A table whose rows become cards on a phone, with labels, and open the link in them.
-function cards(title, heads, labels, rows) {
+function cards(title, columns, rows, sort) {
   const open = (event) => {
-    if (!event.target.closest("a")) event.target.closest("tr").querySelector("a")?.click();
+    if (!event.target.closest("a, input")) event.target.closest("tr").querySelector("a")?.click();
   };
+  const heads = columns.map((one) => headCell(one, sort));
   const cell = (content, at) =>
-    h("td", { "data-label": labels[at][0], class: labels[at][1] }, content);
+    h(
+      "td",
+      { "data-label": columns[at][1], class: `${columns[at][2]} ${columns[at][0]}` },
+      content,
+    );
   const body = rows.map((cells) => h("tr", cells.map(cell)));
   return h(
     "div.scroll",
@@ -151,8 +145,12 @@ function flagsCell({ flags }) {
   if (!flags.length) return h("span.muted", "none");
   const worse = flags.filter((one) => one.startsWith("worse ")).map((one) => one.slice(6));
   const other = flags.filter((one) => !one.startsWith("worse "));
-  return [...other, ...(worse.length ? ["worse: " + worse.join(", ")] : [])].join(", ");
+  const all = [...other, ...(worse.length ? ["worse: " + worse.join(", ")] : [])];
+  return all.map((one, at) => [at ? ", " : "", h("span" + flagTone(one), one)]);
 }
+
+// What is no fault is no alarm.
+const flagTone = (flag) => (["held-out", "not judged"].includes(flag) ? ".muted" : ".bad");
 
 function toRow(number) {
   const opened = document.querySelector(`.episodes a[href="#/episode/${number}"]`);
@@ -169,7 +167,7 @@ async function change(settings) {
     if (value === "") query.delete(name);
     else query.set(name, value);
   }
-  await keeping(() => go("episodes", query, true)); // before any other key is heard
+  await keeping(() => go(index.kind === "list" ? "" : "episodes", query, true)); // before any other key is heard
 }
 
 function filters(query) {
@@ -182,31 +180,24 @@ function filters(query) {
   };
   const field = (tag, name, title, attributes, content) =>
     h("label", title, h(tag, { id: "filter-" + name, name, ...attributes }, content));
-  const choice = (name, title, options) => {
-    const pairs = options.map(([value, text]) => option(value, text, query.get(name) === value));
-    return field("select", name, title, {}, pairs);
-  };
-  const choices = CHOICES.map(([name, title]) => {
+  const choices = CHOICES.map((name) => {
     const counts = new Map();
     for (const value of index.episodes.flatMap((one) => valuesOf(one, name)))
       if (value) counts.set(value, (counts.get(value) || 0) + 1);
     if (counts.size < 2 && name !== "flags") return null;
     const values = [...counts.keys()].sort(ORDER.compare);
-    return choice(name, title, [
-      ["", "all"],
-      ...values.map((one) => [one, `${one} (${counts.get(one)})`]),
-    ]);
+    const pairs = values.map((one) => [one, `${words(one)} (${counts.get(one)})`]);
+    const chosen = query.get(name) || "";
+    const all = [["", "all"], ...pairs].map(([one, text]) => option(one, text, one === chosen));
+    return field("select", name, name, {}, all);
   });
   const clear = { type: "button", id: "clear", onclick: () => go("episodes", "", true) };
+  const onsubmit = (event) => event.preventDefault();
+  const look = { role: "search", "aria-label": "Filter the episodes" };
   return h(
     "form.filters.card",
-    {
-      role: "search",
-      "aria-label": "Filter the episodes",
-      oninput: changed,
-      onsubmit: (event) => event.preventDefault(),
-    },
-    field("input", "task", "Task contains", { type: "search", value: query.get("task") || "" }),
+    { ...look, oninput: changed, onsubmit },
+    field("input", "task", "task contains", { type: "search", value: query.get("task") || "" }),
     choices,
     h("button", clear, "Clear filters"),
   );

@@ -25,6 +25,7 @@ function turn(one, id, place) {
     h(
       "div.row",
       one.status ? h("span.muted", one.status) : null,
+      costOf(one) ? h("span.muted", costOf(one)) : null,
       one.tool ? h("details", h("summary", "as it was written"), written) : null,
     ),
   );

@@ -1,0 +1,63 @@
+"""The file of one episode: a saved game of `resume-gym play`, or a report of `revise --json`."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from resume_gym.apps.viewer.data import FolderContents, is_results, read_object, unreadable
+from resume_gym.apps.viewer.rows import make_row
+from resume_gym.apps.viewer.tasks import Tasks, find_tasks
+from resume_gym.tasks import TaskError
+
+
+class SavedEpisode(FolderContents):
+    """A file, as if it were a folder with one episode; see `FolderContents`.
+
+    Raises:
+        TaskError: the file holds no episode.
+    """
+
+    def __init__(self, path: Path, trusted: bool = False) -> None:
+        report: Mapping[str, Any] = {}
+        with suppress(TaskError):
+            report = read_object(path)
+        record: Any = report.get("episode", report)
+        if not (isinstance(record, dict) and {"task_id", "actions"} <= record.keys()):
+            inside = is_results(path.parent)
+            hint = f", did you mean its folder {str(path.parent)!r}?" if inside else ""
+            raise TaskError(
+                "expected a folder, or a file of `play --save` or `revise --json`; "
+                f"{str(path)!r} is neither{hint}"
+            )
+        self._record: dict[str, Any] = record
+        self.path, self.kind, self._lock, self._report = path, "episode", Lock(), report
+        self.is_run, self.unreadable, self._incomplete = False, [], set()
+        self.settings = {name: report.get(name) for name in ("env", "judge", "agent")}
+        env = str(report.get("env") or "")
+        self.tasks = find_tasks(env, "", trusted) if env else Tasks()
+        row = {"score": report.get("score"), "weakness": report.get("weakness"), **record}
+        try:
+            with unreadable():
+                self.rows = [make_row(row, None, self.tasks)]
+        except ValueError as problem:
+            raise TaskError(f"{path}: {problem}") from None
+
+    def files(self) -> list[Path]:
+        """Return no file that grows."""
+        return []
+
+    def record(self, number: int) -> dict[str, Any]:
+        """Return the episode; raise IndexError for another number than 0."""
+        return [self._record][number]
+
+    def figures(self) -> dict[str, Any]:
+        """Return what a report of a revision warns of, as notes."""
+        report = self._report
+        claims = [
+            f"not supported by the original: {claim['quote']}: {claim['reason']}"
+            for claim in report.get("claims") or ()
+        ]
+        notes = [*(report.get("warnings") or ()), *claims, *(report.get("notes") or ())]
+        return {"settings": self.settings, "metrics": [], "figures": {}, "notes": notes}

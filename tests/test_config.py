@@ -85,7 +85,6 @@ def test_the_preset_of_the_source_has_its_settings() -> None:
         ("--seed 9 --dry_run", "here"),
         ("--dry-run=4xH200 --seed 9", "4xH200"),
         ("--dry-run H200 --seed 9", "H200"),
-        ("--config nano --dry-run --seed 9", "here"),
     ],
 )
 def test_a_dry_run_is_no_setting(argv: str, machine: str | None) -> None:

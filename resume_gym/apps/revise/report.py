@@ -67,7 +67,9 @@ def outcome(revision: Revision) -> dict[str, str]:
     claims = f"{count}, check them" if count else "none found"
     # an invention never stands under "sees no difference"
     doubted = verdict and verdict.hallucination < 0
-    opinion = _SUPPORT[-1] if doubted else _OVERALL[verdict.preference] if verdict else "no verdict"
+    opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
+    if doubted or (verdict and count):
+        opinion = _SUPPORT[-1] if doubted else f"apart from these, {opinion}"
     results = {
         "lines with new claims that lack support": claims,
         f"judge ({revision.judge})": opinion,
@@ -117,9 +119,9 @@ def by_rule(change: AppliedEdit) -> str:
         effects = ["only the place of lines has changed"]
     for field, grade in change.grades.items():
         reason = change.reasons.get(field, "")
-        # the whole, which comes last, counts the changes: what it has to add is another reason
-        if field != "preference" or (reason and reason not in " ".join(effects)):
-            effects.append(f"{label(field)}: {_GRADES[grade]} ({reason or 'seen with the rest'})")
+        # the whole comes last, and has something to add only with another reason
+        if reason and (field != "preference" or reason not in " ".join(effects)):
+            effects.append(f"{label(field)}: {_GRADES[grade]} ({reason})")
     if not effects:
         effects.append("no grade changes by this edit alone")
     return "; ".join(effects) + "."

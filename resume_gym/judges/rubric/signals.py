@@ -346,6 +346,8 @@ def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Clai
     """Yield a doubt about an unsupported opening verb, unless the line has a claim anyway."""
     if rewording.verb == "swapped" and not rewording.claims and not is_weak(new):
         quote = new.tokens[head(new).at]
+        if stem(quote) in map(stem, old.tokens):  # "Various bug fixes" -> "Fixed bugs"
+            return
         reason = f'The verb changed: is "{quote}" true of "{cut(old.body)}"?'
         yield Claim("verb", quote, reason, 0.4)
 

@@ -173,6 +173,12 @@ BACK = edit("Wrote 40 reports with Tableau", "Worked on reports")
         (HEDGED.replace("Helped build", "Built"), [edit("Built", "Achieved"), SUBMIT], 3,
          ['The verb changed: is "achieved" true of "Built a', "| support | no objection |"],
          "action verbs: better"),
+        # the same verb as a noun is no doubt, and what is doubted is apart from the opinion
+        (HEDGED.replace("Helped build", "Various fixes of"),
+         [edit("Various fixes of", "Fixed"), SUBMIT], 0,
+         ["No claim without support was found."], "apart from these"),
+        (HEDGED.replace("Helped build", "Built"), [edit("Built", "Achieved"), SUBMIT], 3,
+         ["apart from these, "], "The judge gave none"),
         # a claim that a later edit takes back is told of that edit only
         (RESUME, [INVENTED, BACK, STRONGER, SUBMIT], 0,
          ["**Without support:**", "No claim without support was found."], "Read this before"),

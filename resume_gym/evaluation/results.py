@@ -112,7 +112,8 @@ class Results:
     ) -> None:
         self.folder = folder
         self._episodes = folder / "episodes.jsonl"
-        self._settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
+        # tuples become lists, as in the file
+        self._settings: dict[str, Any] = json.loads(json.dumps(settings))
         self._tasks = tasks
         self.is_new = False
         self._file = -1

@@ -55,10 +55,10 @@ agent is one of
 
   careful                      a scripted agent, at once; gives no reasons
   OWNER/NAME                   a model of the Hugging Face Hub, downloaded
-  MODEL@http://HOST:PORT/v1    a server with OpenAI's protocol, such as Ollama or
-                               vLLM, to which both documents are sent
+  MODEL@http://HOST:PORT/v1    a server, such as Ollama's or vLLM's, to which both
+                               documents are sent
   MODEL@openai                 OpenAI, likewise; the key is in OPENAI_API_KEY
-  runs/NAME, FOLDER            a model that you trained, or one of its checkpoints
+  runs/NAME, FOLDER            a model of yours, or one of its checkpoints
   {"model": ..., ...}          a model or server with options, as JSON
 
 A revision is flagged if it has a claim without support, if the agent ran out of turns, or if the \
@@ -66,8 +66,8 @@ judge objects or gives no verdict.
 """
 _EXAMPLES = (
     "revise ada.md --job job.txt --agent careful",
-    "revise ada.md --job job.txt --agent Qwen/Qwen3-4B --interactive --out new.md",
-    "revise ada.txt --job job.txt --agent qwen3:8b@http://localhost:11434/v1",
+    "revise ada.md --job job.txt --agent Qwen/Qwen3-4B --interactive",
+    "revise ada.md --job job.txt --agent qwen3:8b@http://127.0.0.1:11434/v1",
     "revise ada.docx --job job.pdf --agent gpt-5-mini@openai --mask all",
 )
 

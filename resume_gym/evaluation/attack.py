@@ -247,7 +247,7 @@ ABOUT: Mapping[str, str] = {
     "floor": "exchanges words such as 'the'",
     "noop": "submits at once",
     "careful": "edits by rules of form",
-    "oracle": "makes the task's own repairs",
+    "oracle": "makes the repairs of the task",
     "one repair": "one repair, then the floor's",
     "one spoilt repair": "one repair, then spoils it",
     "swap verb": "a strong verb as first word",

@@ -39,6 +39,7 @@ from art.preprocessing.tokenize import TokenizedResult, tokenize_trajectory_grou
 from transformers import AutoTokenizer
 
 from resume_gym.agents import make_agent
+from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.art import Episodes
 
 TOKENIZER = AutoTokenizer.from_pretrained(
@@ -119,4 +120,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     asyncio.run(main())

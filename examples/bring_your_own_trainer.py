@@ -16,6 +16,7 @@ import torch
 from learners.rollouts.tokens import ChatTokens
 from learners.training.models import load, load_tokenizer
 from resume_gym import Rules, Session, Task, load_tasks
+from resume_gym.command_line import parse_nothing
 from resume_gym.judges import make_judge
 
 TEMPERATURE = 0.7
@@ -67,4 +68,5 @@ def main(steps: int = 3, group_size: int = 4) -> None:
 
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     main()

@@ -10,6 +10,7 @@ It needs no model and no network, takes seconds, and prints
 """
 
 from resume_gym import Task, Verdict
+from resume_gym.command_line import parse_nothing
 from resume_gym.judges import Judge, make_judge
 from resume_gym.testing import check_judge
 
@@ -37,5 +38,6 @@ def check(judge: Judge) -> None:
 
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     check(Keywords())
     check(make_judge("rubric"))

@@ -28,6 +28,7 @@ from pathlib import Path
 from threading import Thread
 
 from resume_gym import load_tasks, tool_call
+from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.openenv_client import ResumeGymAction, ResumeGymEnv
 
 APP = Path(__file__).parent / "packages" / "openenv" / "server" / "app.py"
@@ -83,4 +84,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     asyncio.run(main())

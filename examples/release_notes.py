@@ -33,6 +33,7 @@ from random import Random
 import gymnasium as gym
 
 from resume_gym import EditSession, FailedCall, Rules, ToolCall, tool_call
+from resume_gym.command_line import parse_nothing
 from resume_gym.document import Edit, page, rewrite
 from resume_gym.editing import Ledger, Shown
 from resume_gym.env import EditEnv
@@ -291,4 +292,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     main()

@@ -24,6 +24,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecEnv
 
 from resume_gym import load_tasks
+from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.sb3 import MenuEnv
 
 
@@ -67,5 +68,6 @@ def main(turns: int = 8192) -> dict[str, float]:
 
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     for name, reward in main().items():
         print(f"{name:26} {reward:+.2f}")

@@ -37,6 +37,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 
 from resume_gym.agents import make_agent
+from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.skyrl import register, rows
 
 if sys.version_info < (3, 12):  # without it pydantic refuses a class of skyrl 0.3.0
@@ -114,4 +115,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     main()

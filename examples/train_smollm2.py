@@ -10,6 +10,7 @@ malformed.
 """
 
 from learners.aipo import main
+from resume_gym.command_line import parse_nothing
 
 SETTINGS = {
     "name": "smollm2-example",
@@ -25,4 +26,5 @@ SETTINGS = {
 }
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     main([f"--{name}={value}" for name, value in SETTINGS.items()])

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from trl import GRPOConfig, GRPOTrainer
 
+from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.trl import Game
 
 NANO = str(Path(__file__).parents[1] / "learners" / "nano" / "policy")
@@ -63,4 +64,5 @@ def main() -> GRPOTrainer:
 
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     main()

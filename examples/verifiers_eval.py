@@ -42,6 +42,7 @@ from typing import Any
 import gymnasium as gym
 
 from resume_gym.agents import make_agent
+from resume_gym.command_line import parse_nothing
 
 ENV = "ResumeEditMini-v0"
 Messages = list[dict[str, Any]]
@@ -119,4 +120,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     main()

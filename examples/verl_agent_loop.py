@@ -31,6 +31,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from verl.workers.rollout.llm_server import GlobalRequestLoadBalancer, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
+from resume_gym.command_line import parse_nothing
 from resume_gym.integrations.verl import write_dataset
 
 NANO = str(Path(__file__).parents[1] / "learners" / "nano" / "policy")
@@ -97,4 +98,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    parse_nothing(__doc__)
     main()

@@ -29,6 +29,15 @@ from resume_gym.llm.settings import check_url
 from resume_gym.user_errors import did_you_mean
 
 PRESETS = Path(__file__).parent / "presets"
+_MACHINES = {
+    "four_gpus_24gb": "4 x NVIDIA RTX 4090",
+    "one_gpu": "1 x NVIDIA H100",
+    "one_gpu_24gb": "1 x NVIDIA RTX 4090",
+    "qwen3_14b_4xh200": "4 x NVIDIA H200",
+    "qwen3_14b_vllm_judge": "4 x NVIDIA H200",
+    "two_nodes": "2 x 8 x NVIDIA H200",
+}
+"""Hardware of the presets that need GPUs, for which `--dry-run` plans."""
 # name in help and usage errors, however the job was started
 _COMMAND = "resume-gym train"
 _ABOUT = """\
@@ -313,8 +322,8 @@ def parse(
                 "--dry-run",
                 nargs="?",
                 metavar="MACHINE",
-                help="print the memory and time that the run needs, and exit: on this machine, or "
-                "for example on '4 x NVIDIA H200'",
+                help="print the memory and time that the run needs, and exit: on MACHINE, such as "
+                "'4 x NVIDIA H200', or here, this machine (default: that of the preset, or here)",
             )
         parser.add_argument(trust.FLAG, action="store_true", help=trust.HELP)
         if more:
@@ -387,15 +396,19 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
 
 
 def dry_run(argv: Sequence[str]) -> str | None:
-    """Return the machine given to `--dry-run`, "here" for this one, or None without the flag."""
-    return _first(argv).dry_run  # type: ignore[no-any-return]
+    """Return the machine of `--dry-run`, "here" for this one, or None without the flag.
+
+    Without a value it is the machine of the preset, if that needs GPUs, and else this one.
+    """
+    given = _first(argv)
+    return _MACHINES.get(given.config, "here") if given.dry_run == "" else given.dry_run
 
 
 def _first(argv: Sequence[str]) -> argparse.Namespace:
     """Return the flags that are no settings, and on which the other defaults depend."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", nargs="?")
-    parser.add_argument("--dry-run", "--dry_run", nargs="?", const="here")
+    parser.add_argument("--dry-run", "--dry_run", nargs="?", const="")
     return parser.parse_known_args(argv)[0]
 
 

@@ -77,6 +77,12 @@ class Parser(argparse.ArgumentParser):
         return did_you_mean(name, self._option_string_actions) if name.startswith("-") else ""
 
 
+def parse_nothing(about: str | None) -> None:
+    """Parse the command line of a script without options; `--help` prints what it is about."""
+    raw = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=about, formatter_class=raw).parse_args()
+
+
 def complain(problem: object, status: int) -> int:
     """Print an error message on stderr, and return the exit status."""
     say(f"resume-gym: {problem}", error=True)

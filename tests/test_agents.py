@@ -120,6 +120,10 @@ def edits(resume: str, excess: int = 0, turns: int = 20) -> str:
         ("Supported the team in carrying crates", "Supported the team in carrying crates"),
         ("Worked on moving the archive", "Worked on moving the archive"),
         ("Responsible for pricing", "Responsible for pricing"),
+        (
+            "Was responsible for the routing service, which plans stops",
+            "Was responsible for the routing service, which plans stops",
+        ),
         ("Retention of drivers: up 18 points", "Retention of drivers: up 18 points"),
         (
             "Responsible for hiring clerks and training the new ones",

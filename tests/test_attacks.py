@@ -14,7 +14,7 @@ from model_answers import FakeAsks, gullible
 
 from resume_gym import load_tasks
 from resume_gym.env import make_edit_env
-from resume_gym.evaluation.attack import POLICIES, PolicyRewards
+from resume_gym.evaluation.attack import ABOUT, POLICIES, PolicyRewards
 from resume_gym.evaluation.attack import attack as attack_policies
 from resume_gym.judges import make_judge
 from resume_gym.judges.llm_judge import ModelJudge
@@ -216,6 +216,10 @@ def played() -> dict[str, PolicyRewards]:
     """Rewards of all scripted attackers on six mini tasks."""
     env = make_edit_env("ResumeEditMini-v0", split="eval")
     return {row.policy: row for row in attack_policies(env, env.tasks[:6])}
+
+
+def test_what_each_policy_does_is_told(played: dict[str, PolicyRewards]) -> None:
+    assert played.keys() == ABOUT.keys()
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -300,13 +301,14 @@ def test_the_command_prints_a_table_or_json(capsys) -> None:
     out = capsys.readouterr().out
     assert "rubric on 28 labelled pairs, 2 times each" in out
     assert "moved_number" in out
+    assert re.search(r"cost +nothing", out)  # it asks no model
     assert "says nothing of whether it is right" in " ".join(out.split())
     command("--limit", "28", "--repeats", "2", "--json")
     written = json.loads(capsys.readouterr().out)
     assert written["recall"]["number"] == {
         "hits": 2, "total": 2, "value": 1.0, "low": pytest.approx(0.342, abs=1e-3), "high": 1.0
     }  # fmt: skip
-    assert written["dollars"] is None
+    assert written["dollars"] == 0
 
 
 def test_the_command_fails_if_there_is_no_verdict(monkeypatch, capsys) -> None:

@@ -15,6 +15,8 @@ from learners.config import (
     read_toml,
     to_toml,
 )
+from learners.planning.machine import Machine
+from learners.planning.plan import RunPlan
 from resume_gym.judges import make_judge
 
 
@@ -88,6 +90,14 @@ def test_the_preset_of_the_source_has_its_settings() -> None:
 def test_a_dry_run_is_no_setting(argv: str, machine: str | None) -> None:
     assert dry_run(argv.split()) == machine
     assert load(argv.split()) == Config(seed=9)
+
+
+@pytest.mark.parametrize("preset", sorted(path.stem for path in PRESETS.glob("*.toml")))
+def test_a_dry_run_of_a_preset_plans_for_its_hardware(preset: str) -> None:
+    machine = dry_run(["--config", preset, "--dry-run"])
+    plan = RunPlan(load(["--config", preset]), Machine.named(machine or ""))
+    assert bool(plan.machine.gpus) == (plan.config.precision == "bfloat16")
+    assert dry_run(["--config", preset, "--dry-run", "here"]) == "here"
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,15 @@ def test_a_trainer_of_your_own(
     assert len(form.findall(ast.get_docstring(ast.parse(source)) or "")) == 3
 
 
+@pytest.mark.parametrize("name", ["check_your_judge", "release_notes", "verifiers_eval"])
+def test_help_is_the_header_and_starts_nothing(name: str) -> None:
+    path = EXAMPLES / f"{name}.py"
+    told = subprocess.check_output([sys.executable, path, "--help"], text=True, timeout=60)
+    header = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    assert header in told
+    assert told.count(header.partition("\n")[0]) == 1
+
+
 def test_a_judge_is_checked() -> None:
     path = EXAMPLES / "check_your_judge.py"
     done = subprocess.run(

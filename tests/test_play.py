@@ -11,6 +11,7 @@ import struct
 import sys
 import termios
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from threading import Event
 
@@ -25,7 +26,7 @@ from resume_gym.apps.play.episode import PlayedEpisode, start
 from resume_gym.apps.play.form import ToolForm
 from resume_gym.apps.play.page import Page
 from resume_gym.apps.play.screens import Ending
-from resume_gym.cli.play import add_command
+from resume_gym.cli.play import _files, add_command
 from resume_gym.command_line import Parser
 from resume_gym.judges import JudgeUnavailable
 from resume_gym.judges.rubric import RubricJudge
@@ -338,6 +339,28 @@ def test_a_preview_makes_the_checks_of_a_turn(arguments: dict[str, str], message
     assert message in told
     assert (session.turns, session.text) == (0, "# Ada\nCargo\n")
     assert episode.call("str_replace", arguments).observation.startswith("error (")
+
+
+def test_an_empty_replacement_is_announced_as_a_deletion() -> None:
+    episode = start("ResumeEditMini-v0", task_id=MINI)
+    works, told = episode.preview("str_replace", {"old": "Had the job of ", "new": ""})
+    assert works
+    assert told.startswith("deletes the text; lines would be ")
+
+
+def test_the_end_offers_another_task(tmp_path: Path) -> None:
+    async def steps(app: PlayApp, pilot: Pilot[None]) -> None:
+        await submitted(app, pilot)
+        assert "another task (n)" in shown(app)
+        await pilot.press("n")
+
+    app = played(hand(tmp_path), steps)
+    assert app.return_value == "next"
+    episode = start("ResumeEditMini-v0", task_id=MINI)
+    assert not episode.following().session.done
+    (tmp_path / "mine-2.json").touch()
+    names = islice(_files(tmp_path / "mine.json"), 2)
+    assert [path.name for path in names] == ["mine.json", "mine-3.json"]
 
 
 @pytest.mark.slow

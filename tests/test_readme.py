@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copy
 from typing import Any, NamedTuple
 
 import pytest
@@ -74,6 +75,19 @@ def test_the_evaluation_prints_the_rows_that_are_shown(capsys: pytest.CaptureFix
     rows = [line for line in section.split("\n") if line.startswith("|")]
     assert len(rows) == 13
     assert [row for row in rows if row not in printed] == []
+
+
+def test_the_revision_prints_what_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shown = next(block for block in blocks("bash") if "examples/cv.md" in block.text)
+    (tmp_path / "examples").mkdir()
+    for name in ("cv.md", "job.md"):
+        copy(ROOT / "examples" / name, tmp_path / "examples" / name)
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(shown.text)[1:]) == 0
+    printed = capsys.readouterr().out
+    assert "\n".join(map(str.rstrip, printed.split("\n"))) == shown.output
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from native_model import model
 
 from resume_gym import Session, load_tasks, tool_call
 from resume_gym.cli import main
-from resume_gym.evaluation.results import Results, digest
+from resume_gym.evaluation.results import Results, choose, digest
 from resume_gym.evaluation.summary import Episode, summarise
 from resume_gym.json_lines import seal, unseal
 from resume_gym.judges import JudgeUnavailable
@@ -141,6 +141,27 @@ def test_only_agents_and_rollouts_may_be_added(tmp_path, capsys):
         assert f"{tmp_path} holds another evaluation: " in err
         assert message in err
     assert (tmp_path / "episodes.jsonl").read_bytes() == before
+
+
+def test_an_evaluation_goes_on_with_a_higher_limit(tmp_path, capsys):
+    more, whole = tmp_path / "more", tmp_path / "whole"
+    assert evaluate(more, "--agent", "random", "--limit", "2") == 0
+    kept = rows(more)
+    assert evaluate(more, "--agent", "random", "--limit", "4") == 0
+    assert evaluate(more, "--agent", "random") == 0  # all
+    assert rows(more)[:2] == kept
+    assert len(rows(more)) == 6
+    assert evaluate(whole, "--agent", "random") == 0
+    assert without_date(more) == without_date(whole)
+    capsys.readouterr()
+    assert evaluate(more, "--agent", "random", "--limit", "4") == 2
+    assert "limit was None, is 4" in capsys.readouterr().err
+    lower = {**SETTINGS, "limit": 2, "tasks_digest": digest(choose(LOADED, 2))}
+    with Results(tmp_path / "other", lower):
+        pass
+    changed = [replace(task, job="Other") for task in LOADED]
+    with pytest.raises(TaskError, match="tasks_digest was"):
+        Results(tmp_path / "other", {**lower, "limit": 4}, changed).__enter__()
 
 
 def test_tasks_that_changed_under_their_name_are_noticed():

@@ -35,7 +35,7 @@ def test_a_verdict_explains_each_field_with_a_quotation() -> None:
     assert set(verdict.reasons) == set(verdict.confidence) == set(VERDICT_FIELDS)
     assert all(reason.endswith((".", ".)")) for reason in verdict.reasons.values())
     assert all(0.5 <= value <= 1 for value in verdict.confidence.values())
-    assert VAGUE in verdict.reasons["clarity"]
+    assert verdict.reasons["clarity"].startswith('States the point plainly: "Rebuilt stock')
     fabricated = judged(swap(WORKED, WORKED + " for 77 stores"))
     assert '"77"' in fabricated.reasons["hallucination"]
 

@@ -166,7 +166,7 @@ _DATES = (
         lambda hit: f"{_MONTHS[int(hit[1]) - 1]} {hit[2]}",
     ),
     (re.compile(rf"\b({'|'.join(_MONTHS)})[a-z]+\.? (\d{{4}})\b"), r"\1 \2"),
-    (re.compile(r"(?<=[a-z] \d{4}) (?:to|--|–|—) (?=[A-Z])"), " - "),
+    (re.compile(r"(?<=[a-z] \d{4}) (?:to|--|–|—) (?=[A-Z]|today\b|now\b)"), " - "),
 )
 
 

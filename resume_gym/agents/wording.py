@@ -24,7 +24,8 @@ _DUTY = re.compile(
     r"(?: included| include| consisted of| involved| was| were|:) "
 )
 _GERUND = re.compile(
-    r"(?:the |a |an )?(?:[a-z]+ly )?(?P<verb>[a-z]+ing)(?: and (?P<second>[a-z]+ing))?(?: of\b)?"
+    # not "the routing service", where an article makes it an adjective
+    r"(?:[a-z]+ly )?(?P<verb>[a-z]+ing)(?: and (?P<second>[a-z]+ing))?(?: of\b)?"
 )
 _NOUN = rf"[a-z]+ing|{ways(NOUNS)}"
 _ACTION = re.compile(

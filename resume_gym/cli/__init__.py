@@ -52,7 +52,7 @@ _COMMANDS: Mapping[str, CommandGroup | None] = {
 _EXAMPLES = (
     "eval --agent careful --agent oracle --env ResumeEditMini-v0",
     "view runs/nano",
-    "revise ada.md --job job.txt --agent runs/qwen",
+    "revise ada.md --job job.txt --agent careful",
     "COMMAND --help",
 )
 # OSErrors caused by a wrong path (exit status 2), unlike e.g. a full disk (exit status 1)

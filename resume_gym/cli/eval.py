@@ -134,8 +134,8 @@ def _run(options: argparse.Namespace) -> int:
         for spec in specs
     ]
     agents = {entry.name: entry.spec for entry in entries}
-    folder = Results(options.out, contest.held_to(agents)) if options.out else nullcontext()
-    with folder as results:
+    held_to = contest.held_to(agents), contest.tasks
+    with Results(options.out, *held_to) if options.out else nullcontext() as results:
         if results:
             if results.is_new:
                 remember(options.out, contest.settings)

@@ -11,9 +11,13 @@ from resume_gym.cli.arguments import (
     print_json,
 )
 from resume_gym.env import make_edit_env
-from resume_gym.evaluation.attack import attack
+from resume_gym.evaluation.attack import ABOUT, POLICIES, attack
 from resume_gym.session import Session
 from resume_gym.tasks import TaskError
+
+_FLOOR = """\
+reward: mean over the tasks. above floor: the mean difference from the floor, which is the reward \
+of harmless edits, or of none where that is more. at most: the largest difference on one task."""
 
 
 def add_command(commands: Commands) -> None:
@@ -22,7 +26,8 @@ def add_command(commands: Commands) -> None:
         "attack",
         help="attack a judge with policies that improve nothing",
         description="Play policies that improve no resume on held-out tasks, and print their "
-        "rewards and the difference to the reward of doing nothing.",
+        "rewards above the floor, which is the reward of harmless edits, or of none where that is "
+        "more. A sound judge pays no policy more than the floor.",
         examples=["judge attack", "judge attack --env ResumeEditMini-v0 --limit 8"],
     )
     add = command.add_argument
@@ -46,10 +51,16 @@ def _run(options: argparse.Namespace) -> None:
         policies = list(map(asdict, rows))
         print_json({"judge": env.judge.name, "tasks": len(tasks), "policies": policies})
         return
-    table = Table(box=None)
-    for name in ("policy", "reward", "above the floor", "at most", "on task"):
-        table.add_column(name, justify="left" if name in ("policy", "on task") else "right")
+    table = Table(box=None, pad_edge=False)
+    for name in ("policy", "reward", "above floor", "at most", "what it does"):
+        left = name in ("policy", "what it does")
+        table.add_column(name, justify="left" if left else "right", no_wrap=not left)
     for row in rows:
         figures = (f"{row.mean:.2f}", f"{row.above:+.2f}", f"{row.most:+.2f}")
-        table.add_row(row.policy, *figures, row.worst if row.most > 0 else "")
-    Terminal().print(table)
+        table.add_row(row.policy, *figures, ABOUT[row.policy])
+    console = Terminal(highlight=False)
+    console.print(table)
+    console.print(f"\n{_FLOOR}")
+    for row in rows:
+        if row.most > 0 and row.policy in POLICIES:
+            console.print(f"{row.policy}: most above the floor on {row.worst}")

@@ -3,6 +3,8 @@
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 from resume_gym.apps.play.episode import start
@@ -49,12 +51,26 @@ def _run(options: argparse.Namespace) -> None:
         from resume_gym.apps.play.app import PlayApp
     except ModuleNotFoundError as problem:
         raise missing("play needs", problem.name or "textual", "play") from None
-    try:
-        PlayApp(episode).run()
-    finally:
-        if save:
-            settings = {"env": options.env, "judge": options.judge, "undone": episode.undone}
-            record = {**settings, **episode.session.record()}
-            text = json.dumps(record, indent=1, ensure_ascii=False)
-            save.write_bytes(text.encode() + b"\n")
-    say(episode.summary() + (f"\nthe record is in {save}" if save else ""))
+    files = _files(save) if save else None
+    answer: str | None = "next"
+    while answer == "next":
+        answer, file = None, next(files) if files else None
+        try:
+            answer = PlayApp(episode).run()
+        finally:
+            if file:
+                settings = {"env": options.env, "judge": options.judge, "undone": episode.undone}
+                record = {**settings, **episode.session.record()}
+                text = json.dumps(record, indent=1, ensure_ascii=False)
+                file.write_bytes(text.encode() + b"\n")
+        say(episode.summary() + (f"\nthe record is in {file}" if file else ""))
+        if answer == "next":
+            episode = episode.following()
+
+
+def _files(first: Path) -> Iterator[Path]:
+    """Yield the file of the first game, and free names beside it for more: mine-2.json."""
+    yield first
+    for number in count(2):
+        if not (path := first.with_stem(f"{first.stem}-{number}")).exists():
+            yield path

@@ -55,11 +55,12 @@ The revision of a Word file is RESUME.revised.docx, with the styles of the resum
 stays plain text; PDF and JSON Resume become Markdown. The resume itself is never changed. The \
 agent is one of
 
-  runs/NAME, FOLDER, nano      a local model, or one of its checkpoints
-  OWNER/NAME                   a model of the Hugging Face Hub
-  MODEL@http://HOST:PORT/v1    a server, to which both documents are sent
-  MODEL@openai                 OpenAI, likewise
-  careful                      a scripted agent, which gives no reasons
+  careful                      a scripted agent, at once; gives no reasons
+  OWNER/NAME                   a model of the Hugging Face Hub, downloaded
+  MODEL@http://HOST:PORT/v1    a server, as of Ollama or vLLM, to which both
+                               documents are sent
+  MODEL@openai                 OpenAI, likewise; the key is in OPENAI_API_KEY
+  runs/NAME, FOLDER            a model of yours, or one of its checkpoints
   {"model": ..., ...}          a model or server with options, as JSON
   {"local": ..., "frontier": ..., "after_failures": 2}
                                two servers that share the turns, as in eval
@@ -69,7 +70,8 @@ judge objects or gives no verdict.
 """
 _EXAMPLES = (
     "revise ada.md --job job.txt --agent careful",
-    "revise ada.md --job job.txt --agent nano --interactive --out new.md",
+    "revise ada.md --job job.txt --agent Qwen/Qwen3-4B --interactive",
+    "revise ada.md --job job.txt --agent qwen3@http://127.0.0.1:11434/v1",
     "revise ada.docx --job job.pdf --agent gpt-5-mini@openai --mask all",
 )
 
@@ -221,12 +223,25 @@ def _agent(text: str, contest: Contest) -> Entry:
 
 
 def _play(agent: Entry, session: Session, seed: int) -> None:
-    """Play the episode, with a progress bar of its turns on a terminal."""
-    player, limit = agent.make(), session.rules.max_turns
+    """Play the episode; show its turns as a bar on a terminal, and as lines elsewhere."""
+    limit = session.rules.max_turns
     with progress_bars() as bars:
-        bar = bars.add_task(f"{escape(agent.name)} revises", total=limit)
+        bar = bars.add_task("", total=None)
+
+        def show(told: str, turns: int, total: int | None = limit) -> None:
+            if bars.disable and isinstance(agent.spec, Mapping):  # a script takes no time
+                say(told, error=True)
+            bars.update(bar, description=escape(told), completed=turns, total=total)
+
+        def turn(turns: int) -> None:
+            if turns != bars.tasks[bar].completed:
+                told = f"{agent.name}: turn {turns} of {limit}, edits: {session.state.edits}"
+                show(told, turns)
+
+        show(f"{agent.name} starts", 0, None)
+        player = agent.make()
         try:
-            asyncio.run(play(player, session, seed, lambda n: bars.update(bar, completed=n)))
+            asyncio.run(play(player, session, seed, turn))
         except ModelError as problem:
             done = f"after {session.turns} of {limit} turns (edits: {session.state.edits})"
             reason = f"{type(problem).__name__}: {problem}"

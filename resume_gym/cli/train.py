@@ -12,7 +12,7 @@ run. It needs `pip install resume-gym[train]`; then `resume-gym train --help` li
 _EXAMPLES = (
     "train --steps 5",
     "train --config smollm2 --name mine",
-    "train --config nano --dry-run",
+    "train --config qwen3_14b_4xh200 --dry-run",
 )
 
 
@@ -22,11 +22,7 @@ def add_command(commands: Commands) -> None:
         "train",
         help="train an agent with reinforcement learning",
         description=_ABOUT,
-        examples=[
-            "train --steps 5",
-            "train --config smollm2 --name mine",
-            "train --config nano --dry-run",
-        ],
+        examples=_EXAMPLES,
         failed="training failed; most runs resume with the same command",
     )
     # With a prefix that no argument has, argparse recognizes no option, not even --help: all

@@ -243,6 +243,41 @@ PARTIAL_REPAIRS: Mapping[str, Policy] = {
 }
 
 
+ABOUT: Mapping[str, str] = {
+    "floor": "exchanges words such as 'the'",
+    "noop": "submits at once",
+    "careful": "edits by rules of form",
+    "oracle": "makes the repairs of the task",
+    "one repair": "one repair, then the floor's",
+    "one spoilt repair": "one repair, then spoils it",
+    "swap verb": "a strong verb as first word",
+    "nonsense verb": "an invented verb as first word",
+    "verb in front": "a strong verb before the line",
+    "verb for opening": "a strong verb for two words",
+    "opening gone": "drops the first two words",
+    "cut off": "drops the last three words",
+    "shuffle": "shuffles the words of a line",
+    "swap word": "a word of another line",
+    "job words": "two words of the job in a line",
+    "job phrase": "adds a phrase of the job",
+    "adverb": "'Successfully' before the line",
+    "foreign figure": "adds a figure of another line",
+    "join": "joins two bullets",
+    "split": "splits a bullet at 'and'",
+    "strip": "removes blank lines",
+    "reverse": "reverses the order of bullets",
+    "delete": "deletes bullets",
+    "safe harbour": "deletes one sound bullet only",
+    "duplicate": "repeats bullets",
+    "paste": "repeats a bullet in the summary",
+    "capitals": "headings in capitals",
+    "skills": "words of the job as skills",
+    "hack": "nonsense verb, join and strip",
+    "mixed": "each edit by any of these",
+}
+"""What each agent and policy does, in a few words."""
+
+
 def make_attacker(policy: Policy, seed: int) -> Agent:
     """Make an agent that reviews, applies a policy's edits, and submits on its last turn.
 

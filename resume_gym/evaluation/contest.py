@@ -5,7 +5,6 @@ resumes an interrupted evaluation, and `evaluation` returns the results as JSON 
 """
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -19,7 +18,15 @@ from resume_gym.env import make_edit_env
 from resume_gym.evaluation.comparison import Comparison, Statistics, compare, statistics_of
 from resume_gym.evaluation.loop import PendingEpisode, episode_seed, evaluate, play_all
 from resume_gym.evaluation.players import Player
-from resume_gym.evaluation.results import FORMAT, RECORD_ERRORS, Results, check_row, digest, row_of
+from resume_gym.evaluation.results import (
+    FORMAT,
+    RECORD_ERRORS,
+    Results,
+    check_row,
+    choose,
+    digest,
+    row_of,
+)
 from resume_gym.evaluation.summary import Episode, Summary, summarise
 from resume_gym.judges import Judge
 from resume_gym.llm import Usage
@@ -113,15 +120,8 @@ def make_contest(
     grades = made.judge
     if grades is None:
         raise TaskError(f"--judge: {env} has none of its own")
-    named = made.source, split, _some(made.tasks, limit), judge or grades.name
+    named = made.source, split, choose(made.tasks, limit), judge or grades.name
     return Contest(env, made.rules, *named, grades, rollouts, seed, made.session_type, limit)
-
-
-def _some(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
-    """Choose tasks by hashes of their ids, so that no seed and no order changes the choice."""
-    order = sorted(tasks, key=lambda task: hashlib.sha256(repr(task.task_id).encode()).digest())
-    chosen = {task.task_id for task in order[:limit]}
-    return [task for task in tasks if task.task_id in chosen]
 
 
 @dataclass

@@ -85,22 +85,37 @@ def digest(tasks: Sequence[Any]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def choose(tasks: Sequence[Any], limit: int | None) -> Sequence[Any]:
+    """Choose tasks by hashes of their ids, so that no seed and no order changes the choice.
+
+    The tasks of a limit are among those of a higher one.
+    """
+    order = sorted(tasks, key=lambda task: hashlib.sha256(repr(task.task_id).encode()).digest())
+    chosen = {task.task_id for task in order[:limit]}
+    return [task for task in tasks if task.task_id in chosen]
+
+
 class Results:
     """Writer of an evaluation's folder; the context manager locks it against other processes.
 
     Args:
         folder: output folder, created if missing.
         settings: settings as JSON values. They must equal those of an evaluation already in the
-            folder, but may add agents and rollouts.
+            folder, but may add agents and rollouts, and raise the limit.
+        tasks: the tasks, as chosen by the limit.
 
     Attributes:
         is_new: whether the folder held no evaluation before it was entered.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, Any], tasks: Sequence[Any] = ()
+    ) -> None:
         self.folder = folder
         self._episodes = folder / "episodes.jsonl"
-        self._settings = json.loads(json.dumps(settings))  # tuples become lists, as in the file
+        # tuples become lists, as in the file
+        self._settings: dict[str, Any] = json.loads(json.dumps(settings))
+        self._tasks = tasks
         self.is_new = False
         self._file = -1
 
@@ -145,13 +160,21 @@ class Results:
             return
         try:
             before = json.loads(read_bytes(file))
-            changed = _differences(before, self._settings)
+            changed = _differences(before, self._limited(before.get("limit")))
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as problem:
             message = f"expected settings of an evaluation: {type(problem).__name__}: {problem}"
             raise TaskError(f"{file}: {message}") from None
         if changed:
             message = f"{self.folder} holds another evaluation: {', '.join(changed)}"
             raise TaskError(f"{message}; choose another folder")
+
+    def _limited(self, limit: int | None) -> Mapping[str, Any]:
+        """Return the settings, with a lower limit as they would be with that."""
+        now = self._settings.get("limit")
+        if limit is None or (now is not None and now <= limit):
+            return self._settings
+        lower = {"limit": limit, "tasks_digest": digest(choose(self._tasks, limit))}
+        return {**self._settings, **lower}
 
     def _mend(self) -> None:
         """Remove an incomplete last line, left by a killed process."""

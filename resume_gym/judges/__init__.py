@@ -36,6 +36,8 @@ JUDGES = {
     "critique": ("resume_gym.judges.critique", "Critique"),
 }
 
+OFFLINE = ("rubric", "critique")
+"""Judges that compute, and ask no model."""
 
 _CUSTOM = re.compile(r"[\w.]+:\w+")
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)

@@ -29,7 +29,7 @@ class _GameScreen(Screen[None]):
         return sorted(super().focus_chain, key=lambda widget: widget.id in ("given", "turn"))
 
 
-class PlayApp(App[None]):
+class PlayApp(App[str]):
     """Textual application that plays one episode."""
 
     TITLE = "Resume Gym"
@@ -174,8 +174,8 @@ class PlayApp(App[None]):
             self.action_ending()
         elif answer == "undo":
             self.action_undo()
-        elif answer == "quit":
-            self.exit()
+        elif answer in ("next", "quit"):
+            self.exit(answer)
 
     @work(exclusive=True)
     async def _ask(self) -> None:

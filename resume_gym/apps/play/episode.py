@@ -50,6 +50,12 @@ class PlayedEpisode:
         first, _, rest = text.strip().partition("\n")
         return (first[2:], rest.strip()) if first.startswith("# ") else ("Given", text.strip())
 
+    def following(self) -> "PlayedEpisode":
+        """Start an episode on another random task of the same environment."""
+        self.env.reset()
+        assert self.env.session is not None
+        return PlayedEpisode(self.env, self.env.session)
+
     def call(self, name: str, arguments: Mapping[str, Any]) -> Step:
         """Take a turn with a tool call."""
         self._past.append(self.session.snapshot())
@@ -87,7 +93,8 @@ class PlayedEpisode:
             return False, reply.rpartition("\n")[0]  # without the turn budget
         if "edit" not in step.ledger:
             return True, "shows text"
-        return True, f"lines would be {twin.state.document.lines}/{twin.rules.page_lines}"
+        lines = f"lines would be {twin.state.document.lines}/{twin.rules.page_lines}"
+        return True, f"deletes the text; {lines}" if arguments.get("new") == "" else lines
 
     async def ask(self) -> None:
         """Ask the judge if a verdict is needed; store the error of a failed call in `failure`."""

@@ -56,6 +56,7 @@ class Ending(ModalScreen[str]):
         Binding("escape", "choose('look')", "Look at the page"),
         Binding("a", "choose('again')", "Ask again"),
         Binding("u,ctrl+b", "choose('undo')", "Undo the last turn"),
+        Binding("n", "choose('next')", "Another task"),
         Binding("q", "choose('quit')", "Quit"),
     ]
 
@@ -72,6 +73,7 @@ class Ending(ModalScreen[str]):
                 yield Button("ask again (a)", compact=True, id="again", variant="primary")
                 yield Button("look at the page (Escape)", compact=True, id="look")
                 yield Button("undo (u)", compact=True, id="undo")
+                yield Button("another task (n)", compact=True, id="next")
                 yield Button("quit (q)", compact=True, id="quit")
             yield Static(id="terms", markup=False)
 

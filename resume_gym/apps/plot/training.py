@@ -70,7 +70,10 @@ OVERVIEW = (
     ),
     Panel("Judge, -1 to +1", {}, ""),
     Panel(
-        "Edits an episode", {"edits": ("good", GREEN), "failed_edits": ("failed", RED)}, "{:.1f}", 0
+        "Edits an episode",
+        {"edits": ("applied", GREEN), "failed_edits": ("failed", RED)},
+        "{:.1f}",
+        0,
     ),
     Panel(
         "Shares, in %",

@@ -1,9 +1,9 @@
 """A revision in the terminal: its summary, and questions on its changes as in `git add -p`."""
 
 from collections.abc import Callable, Iterable, Sequence
+from textwrap import fill
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from resume_gym.apps.revise.diffs import Hunk, merge_moves
@@ -47,8 +47,8 @@ def print_summary(
     for line, claims in revision.flagged.items():
         console.print(Text(f"without support: {visible(line)}", "red"))
         for claim in claims:
-            text = Text(visible(f"edit {claim.edit}: {claim.reason}"))
-            console.print(Padding(text, (0, 0, 0, 2), expand=False))
+            text = visible(f"  edit {claim.edit}: {claim.short}")
+            console.print(Text(fill(text, console.width, subsequent_indent="  ")))
     for warning in revision.warnings:
         console.print(Text(f"WARNING: {visible(warning)}", "bold red"))
     for file in files:
@@ -101,7 +101,7 @@ def _print_hunk(console: Console, revision: Revision, hunk: Hunk) -> None:
     for line, claims in revision.flagged.items():
         if any(row[0] == "+" and line in row for row in rows):
             for claim in claims:
-                console.print(Text(f"without support: {visible(claim.reason)}", "red"))
+                console.print(Text(f"without support: {visible(claim.short)}", "red"))
 
 
 def _print_rows(console: Console, rows: Sequence[str]) -> None:

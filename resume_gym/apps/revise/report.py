@@ -63,17 +63,20 @@ def outcome(revision: Revision) -> dict[str, str]:
     lines, limit = revision.lines, session.rules.page_lines
     fits = "fits" if revision.fits else f"{lines - limit} lines too long"
     turns = f"{session.turns} of {session.rules.max_turns}"
-    verdict = revision.verdict
+    count, verdict = len(revision.flagged), revision.verdict
+    claims = f"{count}, check them" if count else "none found"
+    # an invention never stands under "sees no difference"
+    doubted = verdict and verdict.hallucination < 0
+    opinion = _OVERALL[verdict.preference] if verdict else "no verdict"
+    if doubted or (verdict and count):
+        opinion = _SUPPORT[-1] if doubted else f"apart from these, {opinion}"
     results = {
+        "lines with new claims that lack support": claims,
+        f"judge ({revision.judge})": opinion,
+        "page": f"{lines} of {limit} lines: {fits}",
         "edits": f"{session.state.edits} in {turns} turns; failed calls: {revision.failed_calls}",
         "handed in": "yes" if session.state.submitted else "no: it ran out of turns",
-        "page": f"{lines} of {limit} lines: {fits}",
-        "lines with new claims that lack support": str(len(revision.flagged)),
-        "judge": f"{revision.judge}: " + (_OVERALL[verdict.preference] if verdict else "none"),
     }
-    if revision.whole:
-        share = f", score {session.score:.0f} of 100" if verdict else " without a verdict"
-        results["training reward"] = f"{session.reward:+.2f}{share}: of the agent, not your resume"
     return results | ({"taken by you": revision.choice} if revision.choice else {})
 
 
@@ -106,7 +109,7 @@ def _change(change: AppliedEdit) -> Iterator[str]:
         yield "Why: the agent gave no reason."
     yield "By rule: " + _text(by_rule(change))
     for claim in change.claims:
-        yield f"**Without support:** {_text(claim.reason)}"
+        yield f"**Without support:** {_text(claim.short)}"
 
 
 def by_rule(change: AppliedEdit) -> str:
@@ -114,14 +117,12 @@ def by_rule(change: AppliedEdit) -> str:
     effects = ["the same words in another order"] if change.moved else []
     if change.moved and all(row.startswith("moved") for row in merge_moves(change.rows)):
         effects = ["only the place of lines has changed"]
-    reasons: set[str] = set()
     for field, grade in change.grades.items():
-        reason = change.reasons.get(field, "").rstrip(".")
-        # the overall grade often repeats the reason of another field
-        suffix = f" ({reason})" if reason and reason not in reasons else ""
-        effects.append(f"{label(field)}: {_GRADES[grade]}{suffix}")
-        reasons.add(reason)
-    if not change.grades:
+        reason = change.reasons.get(field, "")
+        # the whole comes last, and has something to add only with another reason
+        if reason and (field != "preference" or reason not in " ".join(effects)):
+            effects.append(f"{label(field)}: {_GRADES[grade]} ({reason})")
+    if not effects:
         effects.append("no grade changes by this edit alone")
     return "; ".join(effects) + "."
 
@@ -137,7 +138,7 @@ def _claims(flagged: Mapping[str, Sequence[FlaggedClaim]]) -> Iterator[str]:
         rows = []
         for line, claims in flagged.items():
             rows.append(f"- {_text(line)}")
-            rows += (f"  - {one.kind}, edit {one.edit}: {_text(one.reason)}" for one in claims)
+            rows += (f"  - {one.kind}, edit {one.edit}: {_text(one.short)}" for one in claims)
         yield "\n".join(rows)
     else:
         yield "No claim without support was found."
@@ -145,10 +146,9 @@ def _claims(flagged: Mapping[str, Sequence[FlaggedClaim]]) -> Iterator[str]:
 
 
 def _verdict(revision: Revision) -> Iterator[str]:
-    verdict, session = revision.verdict, revision.session
-    if verdict:
+    if verdict := revision.verdict:
         rows = ["| | | |", "|---|---|---|"]
-        for field in session.verdict_weights:
+        for field in revision.session.verdict_weights:
             value = getattr(verdict, field)
             grade = _GRADES[value] if field != "hallucination" else _SUPPORT[value]
             reason = _text(verdict.reasons.get(field, ""))
@@ -157,12 +157,6 @@ def _verdict(revision: Revision) -> Iterator[str]:
         yield "\n".join(rows)
     else:
         yield f"The judge gave none: {_text(revision.no_verdict)}"
-    if revision.whole:
-        terms = ", ".join(f"{name} {value:+.2f}" for name, value in session.ledger.items() if value)
-        yield (
-            f"Reward {session.reward:+.2f}, by which agents are trained; it grades the agent's "
-            f"episode, not your resume: {terms}."
-        )
 
 
 def _cut(text: str) -> str:

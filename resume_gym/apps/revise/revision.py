@@ -11,7 +11,8 @@ from resume_gym.apps.revise.diffs import unified
 from resume_gym.document import wrapped_lines
 from resume_gym.evaluation.players import Player
 from resume_gym.judges import Judge
-from resume_gym.judges.rubric import RubricJudge, compare
+from resume_gym.judges.rubric import compare, moved
+from resume_gym.judges.rubric.accusations import cut
 from resume_gym.judges.rubric.signals import measure
 from resume_gym.judges.vetoes import find_veto
 from resume_gym.rewards import Verdict
@@ -44,6 +45,11 @@ class FlaggedClaim(NamedTuple):
     confidence: float
     edit: int = 0
 
+    @property
+    def short(self) -> str:
+        """The reason without the line, for where the line is shown."""
+        return self.reason.replace(f' in "{cut(self.line)}"', "")
+
 
 @dataclass(frozen=True)
 class AppliedEdit:
@@ -57,7 +63,7 @@ class AppliedEdit:
         thought: thought of the agent; may be empty.
         moved: whether the edit only reorders words.
         grades: graded fields that this edit alone changes by rule, each -1 or 1.
-        reasons: one sentence for some of the grades.
+        reasons: the rule behind a grade, in a few words; for some of the grades.
         claims: unsupported claims that the edit adds; a later edit may have removed them.
     """
 
@@ -297,16 +303,12 @@ def _change(task: Task, number: int, old: _Edit, new: _Edit) -> AppliedEdit:
     # compares with the previous text, but takes the facts from the original
     compared = compare(task, old.text, new.text)
     grades = {name: grade for name, grade in compared.items() if grade}
-    verdict = RubricJudge().judge(replace(task, resume=old.text), new.text)
-    # the judge may grade differently: use its reasons where the grades agree
-    reasons = {
-        name: verdict.reasons[name]
-        for name, grade in grades.items()
-        if getattr(verdict, name) == grade
-    }
+    alone = measure(new.text, make_reference(replace(task, resume=old.text)))
+    told = {name: moved(alone, name, grade) for name, grade in grades.items()}
+    reasons = {name: rule[0] for name, rule in told.items() if rule}
     added = (claim for key, claim in new.claims.items() if key not in old.claims)
     claims = tuple(claim._replace(edit=number) for claim in added)
     thought, said = words(new.action)
     diff = unified(old.text, new.text, 1)
-    moved = sorted(old.text.split()) == sorted(new.text.split())
-    return AppliedEdit(number, new.turn, diff, said, thought, moved, grades, reasons, claims)
+    reordered = sorted(old.text.split()) == sorted(new.text.split())
+    return AppliedEdit(number, new.turn, diff, said, thought, reordered, grades, reasons, claims)

@@ -46,7 +46,7 @@ class Agreement:
             texts were exchanged; None if not measured.
         failures: number of missing verdicts, by error type.
         asked: number of verdicts requested.
-        dollars: cost in dollars; None if the judge does not report it.
+        dollars: cost in dollars, 0 of a judge that asks no model; None if unknown.
         stored: number of answers that came from a store.
         seconds: median ("p50") and 95th percentile ("p95") of the time per verdict, waiting
             included.
@@ -140,7 +140,7 @@ def table(found: Agreement) -> "Table":
     grid.add_row(
         "seconds a verdict", f"{found.seconds['p50']:.3f}", f"p95 {found.seconds['p95']:.3f}"
     )
-    grid.add_row("cost", dollars)
+    grid.add_row("cost", "nothing" if found.dollars == 0 else dollars)
     if set(found.consistency.values()) <= {1.0, None} and found.repeats > 1:
         grid.caption = (
             "Repeats of 1: each repeat said the same, as those of a judge that computes must. "

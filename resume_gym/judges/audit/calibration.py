@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from resume_gym.judges import (
+    OFFLINE,
     AsyncJudge,
     JudgeError,
     JudgeUnavailable,
@@ -202,7 +203,7 @@ def _report(
         flips=flips,
         failures=dict(sorted(failures.items())),
         asked=len(every),
-        dollars=usage.dollars if usage else None,
+        dollars=usage.dollars if usage else 0.0 if judge in OFFLINE else None,
         stored=usage.stored if usage else 0,
         seconds={
             f"p{part}": float(np.percentile(seconds, part, method="inverted_cdf"))

@@ -16,21 +16,17 @@ from typing import Any
 from resume_gym.judges import JudgeRefused
 from resume_gym.judges.rubric.accusations import cut
 from resume_gym.judges.rubric.claims import UnsupportedClaim
-from resume_gym.judges.rubric.signals import Change, Signals, excess, measure
+from resume_gym.judges.rubric.signals import Signals, excess, measure
 from resume_gym.judges.vetoes import Veto, find_veto, rejected, veto
 from resume_gym.rewards import GRADED_FIELDS, LineVerdict, Verdict
 from resume_gym.tasks import Task
 from resume_gym.text.reference import Reference, make_reference
 from resume_gym.text.thresholds import SEVERAL, STEP
 
+UNSUPPORTED = "a claim without support"
+"""Rule of a change that is worse although no field is."""
+
 _ASPECTS = GRADED_FIELDS[:-1]
-_WHAT = {
-    "clarity": ("is easier to read", "is harder to read"),
-    "quantification": ("has a true figure more", "has lost a figure"),
-    "jd_alignment": ("fits the job better", "fits the job less"),
-    "action_verbs": ("opens with a better verb", "opens with a wrong or weaker verb"),
-    "preference": ("is better", "is worse"),
-}
 
 
 def _grade(change: float) -> int:
@@ -167,18 +163,34 @@ def _support(findings: tuple[UnsupportedClaim, ...]) -> tuple[str, float]:
 
 
 def _reason(field: str, grade: int, signals: Signals) -> str:
-    """Describe the first change that moves a field in the direction of its grade."""
+    """Name the rule behind the grade of a field, and the first line that it concerns."""
     if grade < 0 and field == "preference" and signals.findings:
         worst = max(signals.findings, key=lambda finding: finding.confidence)
         return f"A claim without support outweighs the rest: {worst.quote!r}."
-    moved = next((c for c in signals.changes if grade and _moves(c, field) == grade), None)
-    if moved:
-        old, new = cut(moved.old), cut(moved.new)
-        if not new:
-            return f'"{old}" is gone{" and leaves room" if grade > 0 else ""}.'
-        than = f' than "{old}"' if old else ""
-        return f'"{new}" {_WHAT[field][grade < 0]}{than}.'
-    return "What is better does not outweigh the rest." if field == "preference" else "As it was."
+    if told := moved(signals, field, grade):
+        return _sentence(*told)
+    if field != "preference" or not signals.changes:
+        return "As it was."
+    outcomes = [change.outcome for change in signals.changes]
+    better, same, worse = (outcomes.count(outcome) for outcome in (1, 0, -1))
+    return f"Better changes: {better}; neutral: {same}; worse: {worse}."
+
+
+def moved(signals: Signals, field: str, grade: int) -> tuple[str, str] | None:
+    """Return the first rule that moves a field in the direction of a grade, and its line."""
+    for change in signals.changes:
+        rules = change.gains if grade > 0 else change.harms
+        if field == "preference" and change.outcome == grade:
+            rule = next(iter(rules.values()), UNSUPPORTED)
+        else:
+            rule = rules.get(field, "")
+        if grade and rule:
+            return rule, change.new or change.old
+    return None
+
+
+def _sentence(rule: str, line: str) -> str:
+    return f'{rule.capitalize()}: "{cut(line)}".'
 
 
 def _differing(before: str, after: str) -> int:
@@ -191,14 +203,9 @@ def _line_reason(signals: Signals, outcome: int) -> str:
     """Describe the first change with an outcome."""
     if outcome < 0 and signals.findings:
         return _support(signals.findings)[0]
-    of = {1: "is better than", 0: "is neither better nor worse than", -1: "is worse than"}
-    for change in signals.changes:
-        if change.outcome == outcome:
-            return f'"{cut(change.new)}" {of[outcome]} "{cut(change.old)}".'
+    if told := moved(signals, "preference", outcome):
+        return _sentence(*told)
+    same = next((change for change in signals.changes if change.outcome == outcome), None)
+    if same:
+        return f'"{cut(same.new)}" is neither better nor worse than "{cut(same.old)}".'
     return "Lines of a deleted run."
-
-
-def _moves(change: Change, field: str) -> int:
-    if field == "preference":
-        return change.outcome
-    return (field in change.gains) - (field in change.harms)

@@ -5,7 +5,7 @@ removed, a true figure added, a hidden point stated plainly, or padding deleted.
 neither harms nor has support earns nothing. `measure` is the entry point.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -37,16 +37,16 @@ class Change(NamedTuple):
 
     Attributes:
         outcome: 1 better, 0 the same, -1 worse.
-        gains: graded fields that improve.
-        harms: graded fields that worsen, or `SUBSTANCE`.
+        gains: graded fields that improve, each with its rule in words.
+        harms: graded fields that worsen, or `SUBSTANCE`, each with its rule in words.
         old: the original line; empty for a new line.
         new: the revised line; empty for a deletion.
         key: equal for the same change repeated on several lines.
     """
 
     outcome: int
-    gains: frozenset[str]
-    harms: frozenset[str]
+    gains: Mapping[str, str]
+    harms: Mapping[str, str]
     old: str
     new: str
     key: object
@@ -72,7 +72,8 @@ class Signals:
     outcomes: tuple[int, ...] = ()
 
 
-_NONE: frozenset[str] = frozenset()
+_NONE: Mapping[str, str] = {}
+_FORM = {1: "formatted as the rest", -1: "formatted unlike the rest"}
 
 
 def measure(text: str, reference: Reference) -> Signals:
@@ -133,14 +134,18 @@ class _Page(NamedTuple):
 
 
 def _weigh(
-    gains: Iterable[str], harms: Iterable[str], false: bool, old: str, new: str, key: object
+    gains: Mapping[str, str],
+    harms: Mapping[str, str],
+    false: bool,
+    old: str,
+    new: str,
+    key: object,
 ) -> Change:
     """Build a change: any harm or false claim makes it worse and voids its gains."""
-    harmed = frozenset(harms)
-    worse = bool(harmed) or false
+    worse = bool(harms) or false
     # A harm is not offset: otherwise a policy could buy a false claim with a better verb.
-    gained = _NONE if worse else frozenset(gains)
-    return Change(-1 if worse else int(bool(gained)), gained, harmed, old, new, key)
+    gained = _NONE if worse else gains
+    return Change(-1 if worse else int(bool(gained)), gained, harms, old, new, key)
 
 
 def _line_change(
@@ -156,7 +161,8 @@ def _line_change(
     false = any(finding.line == index for finding in findings)
     if not originals:  # a new line gains nothing, and a copy is harm
         copied = any(line.body == other.body for other in reference.lines)
-        return _weigh(_NONE, ["clarity"] * copied, false, "", line.body, line.body)
+        harms = {"clarity": "repeats another line"} if copied else _NONE
+        return _weigh(_NONE, harms, false, "", line.body, line.body)
     if not kinds.issubset(PROSE):
         return _other(page, index, originals, false)
     if len(originals) == 1 and originals[0].body == line.body:
@@ -180,11 +186,19 @@ def _line_change(
     for claim in claims:
         (findings if claim.confidence > 0.5 else doubts).append(UnsupportedClaim(index, *claim))
     false = any(finding.line == index for finding in findings)
-    harms = set(_harms(page, originals, old, line, rewording))
-    gains: set[str] = set()
+    harms = _first(_harms(page, originals, old, line, rewording))
+    gains = _NONE
     if rewording.licensed and len(originals) == 1:
-        gains.update(_gains(page, originals[0], line, rewording))
+        gains = _first(_gains(page, originals[0], line, rewording))
     return _weigh(gains, harms, false, old.body, line.body, _difference(old, line.content))
+
+
+def _first(rules: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """Return the first rule of each field."""
+    found: dict[str, str] = {}
+    for field, rule in rules:
+        found.setdefault(field, rule)
+    return found
 
 
 def _rewritten(units: tuple[int, ...], line: Line, reference: Reference) -> tuple[int, ...]:
@@ -230,7 +244,8 @@ def _form(page: _Page, old: Line, new: Line) -> Change:
     """Classify a change of markup and spacing only."""
     change = format_faults(new, page.after) - page.faults(old)
     key = (old.style, new.style, old.raw.strip()[-1:], new.raw.strip()[-1:], change)
-    gains, harms = ["clarity"] * (change < 0), ["clarity"] * (change > 0)
+    gains = {"clarity": _FORM[1]} if change < 0 else _NONE
+    harms = {"clarity": _FORM[-1]} if change > 0 else _NONE
     return _weigh(gains, harms, False, old.raw, new.raw, key)
 
 
@@ -244,41 +259,51 @@ def _other(page: _Page, index: int, originals: Sequence[Line], false: bool) -> C
     other_kind = line.kind not in [original.kind for original in originals]
     words = {word for content in before for word in content.words} | _SECTIONS
     nameless = line.kind == "heading" and words.isdisjoint(line.content.words)
-    harms = {
-        "jd_alignment": line.kind == "skills" and gone & page.reference.job_weights.keys(),
-        "clarity": other_kind or change > 0 or nameless,
-        SUBSTANCE: line.kind == "entry" and (gone or longer),
-    }
-    gains = {"clarity"} if change < 0 and not gone else _NONE
+    rules = (
+        ("jd_alignment", "drops a skill of the job",
+         line.kind == "skills" and gone & page.reference.job_weights.keys()),
+        ("clarity", "has become another kind of line", other_kind),
+        ("clarity", _FORM[-1], change > 0),
+        ("clarity", "is a heading without its name", nameless),
+        (SUBSTANCE, "the facts of a position have changed",
+         line.kind == "entry" and (gone or longer)),
+    )  # fmt: skip
+    harms = _first((field, rule) for field, rule, broken in rules if broken)
+    gains = {"clarity": _FORM[1]} if change < 0 and not gone else _NONE
     old = "; ".join(original.body for original in originals)
-    worse = [field for field, harmed in harms.items() if harmed]
-    return _weigh(gains, worse, false, old, line.body, (old, line.body))
+    return _weigh(gains, harms, false, old, line.body, (old, line.body))
 
 
 def _harms(
     page: _Page, originals: Sequence[Line], old: Content, line: Line, rewording: Rewrite
-) -> Iterator[str]:
-    """Yield the fields that a rewritten line makes worse."""
+) -> Iterator[tuple[str, str]]:
+    """Yield the fields that a rewritten line makes worse, and the rules."""
     new = line.content
     # An exchanged verb harms if little else changed, or if it is no known verb.
     if rewording.verb == "swapped" and rewording.nearer < QUARTER:
         bare = not is_weak(old) and len(frozenset(old.keys) ^ frozenset(new.keys)) <= FEW
         shorter = not rewording.lost and wordier(old, new) < 0
         if (bare or new.keys[head(new).at] not in VERB_STEMS) and not shorter:
-            yield "action_verbs"
+            yield "action_verbs", "the new verb has no support"
     if rewording.verb == "weak" and not is_weak(old) and rewording.nearer < QUARTER:
-        yield "action_verbs"
+        yield "action_verbs", "opens weakly"
     if rewording.lost > HALF and rewording.nearer <= 0:
-        yield SUBSTANCE
+        yield SUBSTANCE, "more than half of the content is gone"
     # Fillers that the source itself contains are not held against the line.
     wordy = wordier(old, new) > 0 and not (rewording.source and fillers(rewording.source.body))
     untidy = format_faults(line, page.after) > max(map(page.faults, originals))
     shuffled = rewording.order < HALF and not rewording.retold
-    if len(originals) > 1 or wordy or untidy or shuffled or broken(old, new):
-        yield "clarity"
+    unclear = (
+        ("joins lines", len(originals) > 1),
+        ("wordier", wordy),
+        (_FORM[-1], untidy),
+        ("the words are shuffled", shuffled),
+        ("ungrammatical", broken(old, new)),
+    )
+    yield from (("clarity", rule) for rule, broke in unclear if broke)
     wanted = (rewording.source or old).values
     if not rewording.corrected and any(one.value in wanted for one in missing(old, new)):
-        yield "quantification"
+        yield "quantification", "a figure is gone"
 
 
 def _shortened(old: Content, new: Content) -> bool:
@@ -292,35 +317,37 @@ def _shortened(old: Content, new: Content) -> bool:
     ) and not any(_QUANTIFIER.search(" ".join(gone)) for gone, _ in changed)
 
 
-def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[str]:
-    """Yield the fields that a licensed line improves."""
+def _gains(page: _Page, old: Line, line: Line, rewording: Rewrite) -> Iterator[tuple[str, str]]:
+    """Yield the fields that a licensed line improves, and the rules."""
     new, was = line.content, old.content
     kept = rewording.lost <= QUARTER or rewording.nearer >= QUARTER
     acts = rewording.verb == "licensed" and not new.tokens[head(new).at].endswith("ing")
     noun = head(was).kind == "noun" or was.tokens[1:2] == ("of",)
     weak = is_weak(was) or (noun and head(new).kind == "plain")
     if old.kind == "bullet" and weak and acts and kept:
-        yield "action_verbs"
+        yield "action_verbs", "opens with what was done"
         if len(new.tokens) < len(was.tokens):
-            yield "clarity"
+            yield "clarity", "says it in fewer words"
     if wordier(was, new) < 0 and not rewording.lost and _shortened(was, new):
-        yield "clarity"
+        yield "clarity", "filler is gone"
     if rewording.nearer >= NEARER and kept:
-        yield "clarity"
+        yield "clarity", "states the point plainly"
         if page.reference.aside:
-            yield "jd_alignment"
+            yield "jd_alignment", "what the job asks for is no aside any more"
     tells = rewording.told > 0 and old.kind == "bullet" and (kept or rewording.nearer >= NEARER)
     if rewording.corrected or tells:
-        yield "quantification"
+        yield "quantification", "states a known figure"
     tidier = format_faults(line, page.after) < page.faults(old)
     if tidier and sorted(new.tokens) == sorted(was.tokens):
-        yield "clarity"
+        yield "clarity", _FORM[1]
 
 
 def _other_verb(old: Content, new: Content, rewording: Rewrite) -> Iterator[Claim]:
     """Yield a doubt about an unsupported opening verb, unless the line has a claim anyway."""
     if rewording.verb == "swapped" and not rewording.claims and not is_weak(new):
         quote = new.tokens[head(new).at]
+        if stem(quote) in map(stem, old.tokens):  # "Various bug fixes" -> "Fixed bugs"
+            return
         reason = f'The verb changed: is "{quote}" true of "{cut(old.body)}"?'
         yield Claim("verb", quote, reason, 0.4)
 
@@ -342,9 +369,10 @@ def _deletions(page: _Page) -> Iterator[list[Change]]:
     # Index minus position is constant within a run of consecutive lines.
     for _, run in groupby(enumerate(deleted), key=lambda pair: pair[1] - pair[0]):
         units = [unit for _, unit in run]
-        gains = {"clarity", "jd_alignment"} if idle >= FEW else {"clarity"}
-        figures = any(reference.lines[unit].content.figures for unit in units)
-        harms = {SUBSTANCE, "quantification"} if figures else {SUBSTANCE}
+        gains = dict.fromkeys(("clarity", "jd_alignment")[: 1 + (idle >= FEW)], "padding is gone")
+        harms = {SUBSTANCE: "content is gone"}
+        if any(reference.lines[unit].content.figures for unit in units):
+            harms["quantification"] = "a figure is gone"
         line, key = reference.lines[units[0]], ("gone", units[0])
         body = line.body or line.raw.strip()  # "---" has no body
         yield [
@@ -383,5 +411,6 @@ def _blank_lines(page: _Page) -> Iterator[Change]:
     for line, units in zip(page.lines, page.origins, strict=True):
         head = line.kind in ("heading", "entry") and line.number > 0 and units
         if head and page.reference.lines[units[0]].spaced and not line.spaced:
-            yield _weigh(_NONE, {"clarity"}, False, "blank lines", "", "blank lines")
+            harms = {"clarity": "blank lines before headings are gone"}
+            yield _weigh(_NONE, harms, False, "blank lines", "", "blank lines")
             return

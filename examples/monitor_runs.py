@@ -23,6 +23,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from resume_gym.render import visible
+
 BEATS = 4
 """Heartbeats that may be late before a run counts as silent."""
 SLOW_S = 60.0
@@ -85,13 +87,10 @@ def main() -> int:
     if not runs:
         print(f"{folder}: expected folders of runs, with heartbeat.json", file=sys.stderr)
         return 2
-    rows = [Row(*Row._fields), *(look(run, datetime.now()) for run in runs)]
-    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
-    for *cells, why in rows:
-        told = why.encode("unicode_escape").decode()[:120]  # a journal may have any characters
-        print(
-            "  ".join(cell.ljust(n) for cell, n in zip(cells, widths, strict=True)), told, sep="  "
-        )
+    rows = [look(run, datetime.now()) for run in runs]
+    form = "  ".join(f"{{:{max(map(len, column))}}}" for column in zip(HEADER, *rows, strict=True))
+    for row in (HEADER, *rows):
+        print(visible(form.format(*row).rstrip()))
     return 3 if any(row.person == "yes" for row in rows) else 0
 
 

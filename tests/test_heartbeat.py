@@ -127,10 +127,12 @@ def test_time_and_cost_go_on_after_a_restart_and_include_steps_that_are_repeated
         assert 1000 < second["seconds_total"] < 2000
         assert second["judge_dollars"] == 2.5
         assert "judge_tokens" not in second
-    assert beat(run)["seconds"] > 1000
-    # a process that was killed before its first step
-    assert run.totals()["seconds_total"] == beat(run)["seconds"]
-    for damage in ("{", '{"seconds": "long"}', '{"seconds": NaN}', "[]"):
+    # what a process finds that was killed before its first step
+    totals = run.totals()
+    assert totals == beat(run)["totals"]
+    assert totals["seconds_total"] > 1000
+    assert (totals["judge_tokens"], totals["judge_dollars"]) == (70, 2.5)
+    for damage in ("{", "[]", *(f'{{"totals": {{"seconds_total": {n}}}}}' for n in ('""', "NaN"))):
         (tmp_path / "heartbeat.json").write_text(damage)
         assert run.totals()["seconds_total"] == 0
 

@@ -233,11 +233,11 @@ class RunFolder:
         """Return the time and the judge's cost so far, also of steps that will be repeated."""
         last = (self.metrics() or [{}])[-1]
         totals = {name: last.get(name, 0.0) for name in TOTALS}
-        # newer than the last step; without it, the time since that is lost
-        with suppress(KeyError, OSError, RecursionError, TypeError, ValueError):
-            seconds = json.loads(read_bytes(self.path / HEARTBEAT))["seconds"]
-            if is_finite(seconds):
-                totals["seconds_total"] = max(totals["seconds_total"], seconds)
+        # newer than the last step, and with what truncated steps have used
+        with suppress(AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
+            beat = json.loads(read_bytes(self.path / HEARTBEAT))["totals"]
+            newer = {name: beat[name] for name in TOTALS if is_finite(beat.get(name))}
+            totals |= {name: max(value, totals[name]) for name, value in newer.items()}
         return totals
 
     def unusual(self) -> str:

@@ -48,7 +48,7 @@ class Heartbeat:
     | `now`, `since`, `next` | what is running, since when, and what comes then |
     | `step`, `steps` | number of the current step, and of all |
     | `at`, `every_s` | when this was written, and how often it is |
-    | `seconds` | time of all processes of the run so far |
+    | `totals` | time and judge's cost of all processes of the run so far |
     | `process`, `host` | who writes it |
 
     Args:
@@ -64,7 +64,7 @@ class Heartbeat:
         self._run, self._steps, self._every_s = run, steps, every_s
         self.console = Terminal()
         self._began = self._spoke = time.monotonic()
-        self._earlier: Metrics = {}
+        self._earlier, self._totals = dict[str, float](), dict[str, float]()
         self._status = {"state": "running", "why": "", "end": ""}
         self._answered = threading.Event()
         self._woken, self._wake = socket.socketpair()
@@ -73,6 +73,7 @@ class Heartbeat:
 
     def __enter__(self) -> Self:
         self._earlier = self._run.totals()
+        self._totals = dict(self._earlier)
         self._write()
         self._wake.setblocking(False)
         # Python tells the thread of a signal at once, the main thread only between two operations
@@ -115,7 +116,9 @@ class Heartbeat:
         """Return the time and the judge's cost of the run so far, given those of this process."""
         own = {name: metrics[name] for name in TOTALS if name in metrics}
         own["seconds_total"] = time.monotonic() - self._began
-        return {name: value + self._earlier.get(name, 0.0) for name, value in own.items()}
+        totals = {name: value + self._earlier.get(name, 0.0) for name, value in own.items()}
+        self._totals |= totals
+        return totals
 
     def end(self, kind: str, why: str) -> None:
         """Say why the run has ended."""
@@ -156,7 +159,7 @@ class Heartbeat:
             "steps": self._steps,
             "at": f"{datetime.now():%Y-%m-%d %H:%M:%S}",
             "every_s": self._every_s,
-            "seconds": self.totals({})["seconds_total"],
+            "totals": self._totals | self.totals({}),
             "process": os.getpid(),
             "host": socket.gethostname(),
         }

@@ -78,7 +78,7 @@ def test_runs_that_need_a_person_are_found(
         ("interrupted", "interrupted", "yes", "Interrupted: no step is saved yet"),
         ("late", "running", "no", "training, then saving"),
         ("silent", "silent", "yes", "no heartbeat for 95 minutes; training"),
-        ("stopped", "stopped", "yes", "\\x1b[31mjudge"),
+        ("stopped", "stopped", "yes", "␛[31mjudge"),
         ("unmeasured", "running", "no", "training, then saving"),
         ("wrong", "unreadable", "yes", "heartbeat.json: Invalid isoformat string: 'yesterday'"),
     ]

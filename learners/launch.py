@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -168,9 +169,10 @@ def _check_goal(config: Config, work: Workload) -> None:
         ConfigError: they have not.
     """
     names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
-    verdict = getattr(work.session(work.held_out[0]), "weights", {})
-    known = [f"eval.{name}" for name in (*names, *(f"verdict_{one}" for one in verdict))]
-    check_names(conditions(config.goal, "goal"), known, "goal")
+    if work.judge:  # else a session is an environment of its own, which costs time to open
+        session: Any = work.session(work.held_out[0])
+        names += [f"verdict_{name}" for name in session.weights]
+    check_names(conditions(config.goal, "goal"), [f"eval.{name}" for name in names], "goal")
     priced = getattr(getattr(work.judge, "usage", None), "dollars", None) is not None
     if not priced and any(one.name == "judge_dollars" for one in budget(config.budget)):
         name = work.judge.name if work.judge else "none"

@@ -90,7 +90,8 @@ def main() -> int:
     sets["too long, continuous layout"] = graded, long, "layout"
     if args.quick:
         sets = {name: sets[name] for name in ("bundled", "too long, continuous layout")}
-    players = {"hasty editor": hasty, args.model: partial(model, name=args.model)}
+    title = "nano policy" if args.model == "nano" else "trained policy"
+    players = {"hasty editor": hasty, title: partial(model, name=args.model)}
     figures, rewards = [], {}
     for player, play in players.items():
         for name, settings in sets.items():

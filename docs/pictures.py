@@ -14,9 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 
+import gymnasium as gym
 from components import chromium
+from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
+from resume_gym.agents import make_agent
 from resume_gym.apps.play.app import PlayApp
 from resume_gym.apps.play.episode import start
 from resume_gym.apps.play.form import Fields
@@ -41,12 +44,27 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="folder of a training run")
     parser.add_argument("evaluation", type=Path, help="what `resume-gym eval --out` has written")
     options = parser.parse_args()
+    episode()
     plots(options.run, ["training"])
     plots(options.evaluation, ["weaknesses"])
     played = asyncio.run(play())  # a browser that is open runs a loop of its own
     with launched() as browser:
         viewer(browser, options.run)
         terminal(browser, played)
+
+
+def episode() -> None:
+    """An episode of the careful agent, one frame for each turn; the page is too long at first."""
+    env = gym.make("ResumeEditMini-v0", page_width=100, render_mode="rgb_array")
+    env.reset(options={"task_id": "mini-train-0-000055"})
+    agent, session = make_agent("careful"), env.unwrapped.session
+    frames = [env.render()]
+    while not session.state.done:
+        env.step(agent(session))
+        frames.append(env.render())
+    first, *others = map(Image.fromarray, frames)
+    waits = [2500] * len(others) + [6000]
+    first.save(DOCS / "episode.gif", append_images=others, duration=waits, loop=0)
 
 
 def plots(folder: Path, names: list[str]) -> None:

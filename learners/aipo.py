@@ -11,8 +11,9 @@
 command resumes an interrupted run. On several machines, start this file with torchrun and its
 rendezvous flags on each.
 
-This file is the algorithm. Processes, servers and error messages are in `launch.py`, the losses in
-`losses.py`, sampling in `rollouts/`, batching and backends in `training/`.
+This file is the algorithm; AIPO is from LlamaRL, arXiv 2505.24034. Processes, servers and error
+messages are in `launch.py`, the losses in `losses.py`, sampling in `rollouts/`, batching and
+backends in `training/`.
 """
 
 import sys

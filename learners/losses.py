@@ -69,7 +69,8 @@ def aipo(row: LossInput) -> LossOutput:
     ratio = exp(logp - sampler's logp). A token is masked if its ratio is outside [0.125, 8]; a
     rollout is masked if any of its ratios exceeds 100 or their geometric mean is outside
     [0.1, 10]. "masked_rollout" counts tokens of masked rollouts; "masked_low" and "masked_high"
-    count tokens below and above the interval in other rollouts. Source: PRIME-RL 0.4.
+    count tokens below and above the interval in other rollouts. Source: LlamaRL (arXiv 2505.24034),
+    in the form of PRIME-RL 0.4, which masks tokens where the paper clips the ratio.
     """
     log_ratio = _log_ratio(row).detach()
     ratio = log_ratio.exp()
@@ -91,7 +92,7 @@ def ipo(row: LossInput) -> LossOutput:
 
     (-sum over kept tokens of stopgrad(ratio * A) * logp + 1e-3 * sum over all tokens of
     (log ratio)^2) / total.tokens. A token is masked if its probability rose or fell by more than
-    0.2. Source: PRIME-RL.
+    0.2. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
     """
     keep = _shift(row).abs() <= PROBABILITY_SHIFT
     return _penalised(row, keep)
@@ -101,7 +102,7 @@ def dppo_kl(row: LossInput) -> LossOutput:
     """`ipo`, except that a token is masked only if its advantage would move it further away.
 
     A token is masked if its probability rose by more than 0.2 and A > 0, or fell by more than 0.2
-    and A < 0. Source: PRIME-RL.
+    and A < 0. Source: PRIME-RL, after DPPO (arXiv 2602.04879).
     """
     keep = _shift(row) * row.advantages.sign() <= PROBABILITY_SHIFT
     return _penalised(row, keep)

@@ -280,22 +280,22 @@ def page() -> str:
 HEAD = """\
 # When a model does not answer
 
-Written by `python tests/test_llm_faults.py`, which has each of these happen to both providers,
-Gemini and OpenAI's protocol, through their SDKs. Judges raise the like: `Unavailable` becomes
-`JudgeUnavailable`, and so on; `CutOff` is a `Malformed`. No failure is stored, none becomes a
-number, and no key is in a message, in the log or in the store.
+`tests/test_llm_faults.py` writes this page: it makes each of these faults happen to both providers,
+Gemini and OpenAI's protocol, through their SDKs. A judge raises the matching error:
+`JudgeUnavailable` for `Unavailable`, and so on; `CutOff` is a kind of `Malformed`. A failure is
+never stored and never becomes a number. No message, log or store holds a key.
 
 | error | what it means | what to do |
 |---|---|---|
-| `Unavailable` | it cannot be reached before the deadline | ask again later; nothing is lost |
-| `Refused` | it will not answer this | leave it out; it is not asked again |
-| `Malformed` | twice it answered something else | leave it out, or try another draw |
-| `CutOff` | so is this: twice it ran out of tokens | raise an option that the message names |
-| `Misconfigured` | no request can succeed | stop, and mend what the message names |
+| `Unavailable` | no answer before the deadline | ask again later; nothing is lost |
+| `Refused` | the model will not answer this | leave it out; it is not asked again |
+| `Malformed` | two answers could not be read | leave it out, or try another draw |
+| `CutOff` | two answers ran out of tokens | raise an option that the message names |
+| `Misconfigured` | no request can succeed | stop, and correct what the message names |
 
-What fails for now is sent again until `deadline_s`, after a growing, random pause, and no sooner
-than the server asks for. A malformed answer is asked for once more. A host that cannot be connected
-to is `Misconfigured` until a server has answered there.
+A temporary failure is retried until `deadline_s`, after a growing, random pause, and no sooner than
+the server asks for. A malformed answer is requested once more. A host that cannot be connected to
+is `Misconfigured` until a server has answered there.
 
 | what happens | what comes of it |
 |---|---|

@@ -108,7 +108,8 @@ def test_a_guided_model_is_opened_a_call_which_ends_with_its_json() -> None:
     first, *_, last = (player._chat.read(ids) for ids in engine.asked)
     assert guide(session.system_prompt) in first
     assert first.endswith(f"assistant\n{OPENING}")
-    assert last.count("on and on") < 8, "the rest was not sampled"
+    assert "on and on" not in last, "the history has the call alone"
+    assert '{"name": "review", "arguments": {}}\n</tool_call><|im_end|>' in last
     with pytest.raises(ValueError, match="prompting: expected 'plain' or 'guided', got 'x'"):
         FoundModel.of({"model": "nano", "prompting": "x"})
 

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,6 +74,23 @@ def test_the_evaluation_prints_the_rows_that_are_shown(capsys: pytest.CaptureFix
     rows = [line for line in section.split("\n") if line.startswith("|")]
     assert len(rows) == 13
     assert [row for row in rows if row not in printed] == []
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_tour_print_what_it_shows(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    names = f'python() {{ {sys.executable} "$@"; }}; resume-gym() {{ python -m resume_gym "$@"; }}'
+    for block in blocks("console"):
+        if block.where.startswith("docs/tour.md"):
+            head, _, rest = f"\n{block.text}".rpartition("\n$ ")
+            command, *shown = rest.splitlines()
+            script = "\n".join([names, head.replace("\n$ ", "\n"), command])
+            done = subprocess.run(
+                ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+            )
+            printed = iter([line.rstrip() for line in done.stdout.splitlines()])
+            missing = [line for line in shown if line != "..." and line not in printed]
+            assert not missing, f"{block.where}: {done.stdout}"
 
 
 def test_the_quickstart_is_an_example() -> None:

@@ -120,6 +120,10 @@ def test_stored_episodes_that_are_damaged_are_an_error_in_one_line(
         assert rejudge(folder, "--judge", "rubric") == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert "an episode of careful cannot be played again" in line or "1 lines" in line
+    settings = json.loads((folder / "evaluation.json").read_text())
+    (folder / "evaluation.json").write_text(json.dumps({**settings, "edition": 1}))
+    assert rejudge(folder) == 2
+    assert "has edition 1 of the tasks and verdicts, and this" in capsys.readouterr().err
     (folder / "episodes.jsonl").write_text("")
     assert rejudge(folder) == 2
     assert "no episode has been graded" in capsys.readouterr().err

@@ -32,7 +32,7 @@ from learners.training.backends.settings import BackendSettings, make_policy
 from learners.training.cpu import prepare_cpu
 from learners.training.policy import Policy
 from resume_gym.llm import Refused, Unavailable
-from resume_gym.llm.guided import OPENING, Prompting, find_call, guide, read_prompting
+from resume_gym.llm.guided import CLOSING, OPENING, Prompting, find_call, guide, read_prompting
 from resume_gym.user_errors import did_you_mean
 
 OPTIONS = (
@@ -260,7 +260,14 @@ class ModelPlayer:
                 )
                 said += sampled.ids
                 call = find_call(chat.read(said))
-            ids += said if said[-1] == chat.end else [*said, chat.end]
+            turn = said if said[-1] == chat.end else [*said, chat.end]
+            if call is not None:
+                # what follows the call is not in the history, which the model would go on from
+                end = next(n for n in range(len(said) + 1) if find_call(chat.read(said[:n])))
+                turn = [*said[:end], *chat.write(CLOSING)]
+                if turn[: len(said)] != said:
+                    self._engine.release(key)
+            ids += turn
             ids += chat.reply(session.step(call or OPENING + chat.read(said)).observation)
 
     async def close(self) -> None:

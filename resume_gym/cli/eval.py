@@ -63,7 +63,10 @@ can be added. An agent is one of
                                   temperature, max_tokens, engine; base_url,
                                   key_name, answer_tokens, extra_body, store;
                                   prompting: "guided" for models that make no
-                                  calls by themselves"""
+                                  calls by themselves
+  {"local": ..., "frontier": ..., "after_failures": 2}
+                                  two servers that share the turns by a rule:
+                                  after_failures, difficulty, budget_dollars"""
 _EXAMPLES = (
     "eval --agent careful --agent oracle --env ResumeEditMini-v0",
     "eval --agent before=nano --agent after=runs/nano --out result",

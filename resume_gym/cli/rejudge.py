@@ -28,7 +28,7 @@ from resume_gym.evaluation.results import RECORD_ERRORS, Results, row_of
 from resume_gym.evaluation.table import differences_table
 from resume_gym.judges import Judge
 from resume_gym.render import say
-from resume_gym.tasks import TaskError
+from resume_gym.tasks import EDITION, TaskError
 from resume_gym.terminal import Terminal
 from resume_gym.trust import FLAG, HELP, remember
 
@@ -127,9 +127,19 @@ def _replay(stored: Stored) -> dict[str, Sessions]:
                 agents.setdefault(agent, {})[rollout, task_id] = session
                 counts[agent, task_id] += 1
         except RECORD_ERRORS as problem:
-            told = f"{type(problem).__name__}: {problem}"
+            told = f"{type(problem).__name__}: {problem}{_other_edition(stored)}"
             raise TaskError(f"an episode of {agent} cannot be played again: {told}") from None
     return agents
+
+
+def _other_edition(stored: Stored) -> str:
+    """Return a note for episodes that another version has played; else an empty string."""
+    if stored.edition == EDITION:
+        return ""
+    return (
+        f"; the folder has edition {stored.edition!r:.40} of the tasks and verdicts, and this "
+        f"version has edition {EDITION}"
+    )
 
 
 def _records(stored: Stored) -> Iterator[tuple[str, Mapping[str, Any]]]:

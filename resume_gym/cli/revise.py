@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ from resume_gym.corpus.diagnosis import NO_BULLETS, diagnose
 from resume_gym.corpus.masking import Masker
 from resume_gym.evaluation.contest import Contest, Entry, make_contest
 from resume_gym.evaluation.specs import make_entry, read_spec
+from resume_gym.evaluation.tiers import TIERS
 from resume_gym.judges import Judge
-from resume_gym.llm import ModelError
+from resume_gym.llm import ModelError, Usage
 from resume_gym.render import say
 from resume_gym.session import Session
 from resume_gym.tasks import Task, TaskError
@@ -59,6 +61,8 @@ agent is one of
   MODEL@openai                 OpenAI, likewise
   careful                      a scripted agent, which gives no reasons
   {"model": ..., ...}          a model or server with options, as JSON
+  {"local": ..., "frontier": ..., "after_failures": 2}
+                               two servers that share the turns, as in eval
 
 A revision is flagged if it has a claim without support, if the agent ran out of turns, or if the \
 judge objects or gives no verdict.
@@ -136,7 +140,7 @@ def _run(options: argparse.Namespace) -> int:
     text, choice = _taken(session, contest.judge) if options.interactive else (session.text, "")
     revision = _compared(session, contest.judge, text, choice)
     names = {"resume": str(options.resume), "job": str(options.job), "agent": agent.name}
-    notes = _notes(resume, job)
+    notes = _notes(resume, job) + _shares(agent.spent())
     if masker:
         notes += [f"{resume.path}: {note}" for note in masker.notes]
         text = masker.unmask(text)
@@ -154,7 +158,8 @@ def _run(options: argparse.Namespace) -> int:
         write_files(contents, options.resume, force=options.force)
     if options.json:
         files = outputs if revision.changed else dict.fromkeys(outputs)
-        settings = {"spec": agent.spec, "env": options.env, "seed": options.seed}
+        spent = {who: asdict(usage) for who, usage in agent.spent().items()}
+        settings = {"spec": agent.spec, "env": options.env, "seed": options.seed, "spent": spent}
         print_json({**names, **files, **settings, **as_json(revision, notes)})
     elif revision.changed:
         print_summary(revision, notes, outputs.values(), edits=not options.interactive)
@@ -172,8 +177,11 @@ def _masker(resume: Source, options: argparse.Namespace) -> Masker:
 
 
 def _is_hosted(spec: Any) -> bool:
-    """Return whether an agent is a model on another machine."""
-    return isinstance(spec, Mapping) and not is_local(spec.get("base_url", "http://localhost"))
+    """Return whether an agent or a tier of it is a model on another machine."""
+    return isinstance(spec, Mapping) and (
+        any(_is_hosted(spec.get(tier)) for tier in TIERS)
+        or not is_local(spec.get("base_url", "http://localhost"))
+    )
 
 
 def _session(contest: Contest, resume: str, job: Source) -> Session:
@@ -191,6 +199,16 @@ def _notes(resume: Source, job: Source) -> list[str]:
     if not any(line.kind == "bullet" for line in parse(resume.text)):
         notes.append(f"{resume.path}: {NO_BULLETS}")
     return notes
+
+
+def _shares(spent: Mapping[str, Usage]) -> list[str]:
+    """Return a note on what each tier of an agent did; none on an agent without tiers."""
+    parts = []
+    for tier in TIERS:
+        if usage := spent.get(tier):
+            cost = "" if usage.dollars is None else f" for ${usage.dollars:.4f}"
+            parts.append(f"{tier} model: {usage.answers} answers, {usage.tokens:,} tokens{cost}")
+    return ["; ".join(parts)] if parts else []
 
 
 def _agent(text: str, contest: Contest) -> Entry:

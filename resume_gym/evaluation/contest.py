@@ -132,21 +132,24 @@ class Entry:
         name: display name.
         spec: the agent's spec as JSON values.
         make: creates the player; called only if episodes are left to play.
-        usage: what the agent's server has been asked so far; None for other agents.
+        usage: what the servers of the "agent", and of its tiers by name, have been asked so far;
+            empty for other agents.
         judge_usage: what a model judge has been asked for this agent's episodes; None for others.
         episodes: graded episodes.
         failures: error messages of failed episodes.
         waiting: sessions that an earlier run finished but did not grade.
+        ended: number of episodes that ended in this process, graded or failed.
     """
 
     name: str
     spec: Any
     make: Callable[[], Player]
-    usage: Callable[[], Usage | None] = lambda: None
+    usage: Callable[[], dict[str, Usage]] = dict
     judge_usage: Usage | None = None
     episodes: dict[tuple[int, str], Episode] = field(default_factory=dict)
     failures: dict[tuple[int, str], str] = field(default_factory=dict)
     waiting: dict[tuple[int, str], EditSession[Any, Any]] = field(default_factory=dict)
+    ended: int = 0
 
     def left(self, contest: Contest) -> Iterator[PendingEpisode]:
         """Yield the episodes still to play or grade, in rounds of one rollout of every task."""
@@ -159,13 +162,20 @@ class Entry:
                 )
 
     def spent(self) -> dict[str, Usage]:
-        """Return requests, tokens and cost of "agent" and "judge" in this process, if models."""
-        both = {"agent": self.usage(), "judge": self.judge_usage}
-        return {name: usage for name, usage in both.items() if usage is not None}
+        """Return requests, tokens and cost in this process.
+
+        Those of "agent" and "judge", if they are models, of the agent's mean "episode", and of its
+        tiers, "local" and "frontier", if it has any.
+        """
+        spent = self.usage()
+        if "agent" in spent and self.ended:
+            spent["episode"] = spent["agent"].mean(self.ended)
+        return spent | ({"judge": self.judge_usage} if self.judge_usage else {})
 
     def take(self, job: PendingEpisode) -> Episode | None:
         """Store the outcome of an episode; return None if it failed."""
         key = job.rollout, job.session.task.task_id
+        self.ended += 1
         if job.failure:
             self.failures[key] = job.failure
             return None

@@ -1,19 +1,20 @@
 """Players of episodes: `Scripted` agents, and models behind an OpenAI-compatible `Endpoint`.
 
-`play` plays one episode of a scripted agent. Local models have a player of the same protocol in
-`learners.rollouts.model_player`.
+`play` plays one episode of a scripted agent, `converse` one of endpoints that take turns (`tiers`).
+Local models have a player of the same protocol in `learners.rollouts.model_player`.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from resume_gym.editing import EditSession
+from resume_gym.llm import Usage
 from resume_gym.llm.client import Client, client_of
 from resume_gym.llm.guided import Prompting, find_call, guide, read_prompting
 from resume_gym.llm.openai_chat import OpenAIChat, Said, read_turn, turn_prompt
-from resume_gym.tools import with_calls
+from resume_gym.tools import Toolbox, ToolCall, with_calls
 
 S = TypeVar("S", bound=EditSession[Any, Any])
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -94,23 +95,75 @@ class Endpoint:
         self.max_concurrency = max_concurrency
         self._guided = prompting == "guided"
 
+    @property
+    def usage(self) -> dict[str, Usage]:
+        """Requests, tokens and cost so far of the "agent"."""
+        return {"agent": self.client.usage}
+
     async def play(self, session: EditSession[Any, Any], seed: int) -> None:
         """See `Player`. The seed is not sent to the server; it only selects stored answers."""
+        await converse(session, seed, [self], lambda: self)
+
+    def opening(self, session: EditSession[Any, Any]) -> list[Message]:
+        """Return the first messages of the chat."""
         messages: list[Message] = list(session.messages)
-        tools = session.tools
         if self._guided:
             messages[0] = {"role": "system", "content": guide(session.system_prompt)}
-            tools = ()
-        while not session.done:
-            said = await self.client.ask(turn_prompt(messages, tools, seed), read_turn)
-            if self._guided and not said.calls and (call := find_call(said.content)):
-                said = Said("", call, ())
-            step = session.step(action(said))
-            messages += turn(said, step.observation, session.turns)
+        return messages
+
+    async def ask(self, session: EditSession[Any, Any], chat: list[Message], seed: int) -> Said:
+        """Return the model's next turn; raises the errors of `Client.ask`."""
+        tools = () if self._guided else session.tools
+        said = await self.client.ask(turn_prompt(chat, tools, seed), read_turn)
+        if self._guided and not said.calls and (call := find_call(said.content)):
+            said = Said("", call, ())
+        return said
+
+    def translated(self, said: Said, toolbox: Toolbox) -> Said:
+        """Return a turn of another model in a form that this model's server accepts.
+
+        Ids and further fields of a call are those of the server that sent it, and a call in text
+        would teach a model with native calls to write text. A guided model is sent text alone.
+        """
+        text = with_calls(said.content, [_named(call) for call in said.calls])
+        call = toolbox.read(text)
+        if self._guided or not isinstance(call, ToolCall):
+            return Said("", text, ())
+        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+        function = {"name": call.name, "arguments": arguments}
+        content = said.content if said.calls else ""
+        return Said("", content, [{"type": "function", "function": function}])
 
     async def close(self) -> None:
         """See `Player`."""
         await self.client.close()
+
+
+async def converse(
+    session: EditSession[Any, Any],
+    seed: int,
+    endpoints: Sequence[Endpoint],
+    choose: Callable[[], Endpoint],
+) -> None:
+    """Play a session to its end with models that share its turns.
+
+    Args:
+        session: session before its first step.
+        seed: selects stored answers.
+        endpoints: the models; each has a chat of its own with all turns.
+        choose: returns the model of the next turn.
+
+    Raises:
+        ModelError: the model of a turn failed; no other replaces it.
+    """
+    chats = [one.opening(session) for one in endpoints]
+    while not session.done:
+        chosen = choose()
+        said = await chosen.ask(session, chats[endpoints.index(chosen)], seed)
+        step = session.step(action(said))
+        for one, chat in zip(endpoints, chats, strict=True):
+            own = said if one is chosen else one.translated(said, session.toolbox)
+            chat += turn(own, step.observation, session.turns)
 
 
 def endpoint(options: Mapping[str, Any], max_concurrency: int) -> Endpoint:

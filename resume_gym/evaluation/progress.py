@@ -34,8 +34,8 @@ class Bar:
 
     def __init__(self, bars: Progress, entry: Entry, total: int) -> None:
         self._bars, self._entry, self._total = bars, entry, total
-        self._told, self._restored = time.monotonic(), len(entry.episodes)
-        self._task = bars.add_task(entry.name, total=total, means="", completed=self._restored)
+        self._told = time.monotonic()
+        self._task = bars.add_task(entry.name, total=total, means="", completed=len(entry.episodes))
 
     def update(self) -> None:
         """Show the episodes that the entry has taken."""
@@ -56,11 +56,12 @@ class Bar:
             parts += [f"submitted {fmean(episode.submitted for episode in graded):.0%}"]
         if failed:
             parts.append(f"{failed} without a number")
-        if usages := list(self._entry.spent().values()):
+        spent = self._entry.spent()
+        if usages := [spent[who] for who in ("agent", "judge") if who in spent]:
             usage = sum(usages[1:], usages[0])
             parts.append(f"{usage.tokens:,} tokens")
-            played = len(graded) + failed - self._restored
-            if usage.dollars is not None and played:
-                whole = usage.dollars * (self._total - self._restored) / played
+            if usage.dollars is not None and (ended := self._entry.ended):
+                left = self._total - len(graded) - failed
+                whole = usage.dollars * (ended + left) / ended
                 parts.append(f"${usage.dollars:.2f} of about ${whole:.2f}")
         return ", ".join(parts)

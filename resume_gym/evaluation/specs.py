@@ -5,6 +5,7 @@ runs/nano                         model of a run, or the folder of a checkpoint 
 Qwen/Qwen3-4B                     a model of the Hugging Face Hub, which is downloaded
 MODEL@http://localhost:8000/v1    an OpenAI-compatible server; MODEL@openai for OpenAI itself
 {"model": ..., ...}               a model or server with options, as JSON
+{"local": ..., "frontier": ...}   two servers, of which a rule plays each turn with one (`tiers`)
 NAME=...                          any of these with another display name
 """
 
@@ -18,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 from resume_gym.agents import AGENTS, make_agent
 from resume_gym.evaluation.contest import Contest, Entry
 from resume_gym.evaluation.players import Player, Scripted, endpoint
+from resume_gym.evaluation.tiers import TIERS, make_tiers
 from resume_gym.llm.settings import check
 from resume_gym.session import Session
 from resume_gym.tasks import TaskError
@@ -42,7 +44,7 @@ class AgentSpec(NamedTuple):
     """
 
     name: str
-    kind: Literal["scripted", "model", "endpoint"]
+    kind: Literal["scripted", "model", "endpoint", "tiers"]
     options: dict[str, Any]
 
     @property
@@ -63,6 +65,10 @@ def read_spec(text: str) -> AgentSpec:
     options = _options(spec)
     name = name or str(options.pop("name", ""))
     options.pop("name", None)
+    if options.keys() & {*TIERS}:
+        tiers = {tier: _tier(tier, options.get(tier)) for tier in TIERS}
+        models = " + ".join(tier["model"] for tier in tiers.values())
+        return AgentSpec(name or models, "tiers", {**options, **tiers})
     model = options.get("model")
     if not isinstance(model, str) or not model:
         raise ValueError(f"expected a model's name, a text, in 'model'; got {model!r}")
@@ -77,6 +83,18 @@ def read_spec(text: str) -> AgentSpec:
         return AgentSpec(name or model, "scripted", options)
     _check_local(model)
     return AgentSpec(name or _model_name(model), "model", options)
+
+
+def _tier(name: str, spec: Any) -> dict[str, Any]:
+    """Return the options of a model of two, from its spec as text or as a JSON object."""
+    try:
+        read = read_spec(spec if isinstance(spec, str) else json.dumps(spec or {}))
+    except ValueError as problem:
+        raise ValueError(f"{name}: {problem}") from None
+    if read.kind != "endpoint":
+        wanted = "a model behind a server, such as MODEL@http://HOST:PORT/v1"
+        raise ValueError(f"{name}: expected {wanted}; got {spec!r}")
+    return read.options
 
 
 def _options(spec: str) -> dict[str, Any]:
@@ -131,13 +149,15 @@ def make_entry(
         TaskError: the agent does not exist, or cannot play in this environment.
     """
     resumes = issubclass(contest.session_type, Session)
-    if spec.options.get("prompting") == "guided" and not resumes:
+    models = [spec.options, *(spec.options.get(tier, {}) for tier in TIERS)]
+    if any(one.get("prompting") == "guided" for one in models) and not resumes:
         message = "prompting: guided has a demonstration for resumes"
         raise TaskError(f"{where}: {message}; {contest.env} has other documents")
     try:
-        if spec.kind == "endpoint":
-            made = endpoint(spec.options, max_concurrency or ENDPOINT_MAX_CONCURRENCY)
-            return Entry(spec.name, spec.record, lambda: made, lambda: made.client.usage)
+        if spec.kind in ("endpoint", "tiers"):
+            make = make_tiers if spec.kind == "tiers" else endpoint
+            made = make(spec.options, max_concurrency or ENDPOINT_MAX_CONCURRENCY)
+            return Entry(spec.name, spec.record, lambda: made, lambda: made.usage)
         if spec.kind == "model":
             model = find_model(spec.options)
             return Entry(spec.name, dict(model.record), partial(_load, where, model, contest))

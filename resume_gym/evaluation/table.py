@@ -39,7 +39,7 @@ def sections(
     Args:
         summaries: the columns.
         statistics: statistics over tasks of each column.
-        spent: what the models of each column have cost, by "agent" and "judge".
+        spent: what the models of each column have cost; see `Entry.spent`.
         details: whether to include the rows that only a closer look needs.
         floor: mean reward of harmless edits on the same tasks, shown in a separate row.
         errors: whether cells include `Returns.errors`.
@@ -215,13 +215,18 @@ _DETAILS = {
 
 
 def _spent(columns: Sequence[Mapping[str, Usage]]) -> dict[str, list[str]]:
-    """Return the rows of tokens and cost of the agents and the judge, if they are models."""
-    forms = {"tokens": "{.tokens:,}", "dollars": "{.dollars:.2f}"}
+    """Return the rows of tokens and cost of the agents, their tiers and the judge, if models."""
     rows = {}
-    for who in ("agent", "judge"):
+    for who in ("agent", "episode", "local", "frontier", "judge"):
         usages = [column.get(who) for column in columns]
-        for name, form in forms.items():
-            rows[f"{who}, {name}"] = [_cell(form, one) if one else _NONE for one in usages]
+        label, digits = ("agent, {} an episode", 4) if who == "episode" else (f"{who}, {{}}", 2)
+        for name, form in (("tokens", "{.tokens:,}"), ("dollars", f"{{.dollars:.{digits}f}}")):
+            rows[label.format(name)] = [_cell(form, one) if one else _NONE for one in usages]
+    shares = (
+        one["frontier"].answers / max(1, one["agent"].answers) if "frontier" in one else None
+        for one in columns
+    )
+    rows["frontier, share of answers"] = [_cell("{:.0%}", share) for share in shares]
     return _known(rows)
 
 

@@ -115,9 +115,20 @@ class Usage:
     dollars: float | None
 
     @property
+    def answers(self) -> int:
+        """Answers, usable or not, those of the store included."""
+        return self.calls + self.stored
+
+    @property
     def tokens(self) -> int:
         """Billed tokens, read and written."""
         return self.tokens_in + self.tokens_out
+
+    def mean(self, number: int) -> "Usage":
+        """Return the mean over a number of episodes; all but the dollars is rounded."""
+        *counts, dollars = astuple(self)
+        calls, stored, read, written = (round(count / number) for count in counts)
+        return Usage(calls, stored, read, written, dollars and dollars / number)
 
     def __add__(self, other: "Usage") -> "Usage":
         return self._combined(other, 1)

@@ -17,6 +17,8 @@ Prompting = Literal["plain", "guided"]
 
 OPENING = "<tool_call>\n"
 """Start of every call, where an engine can continue a turn."""
+CLOSING = "\n</tool_call>"
+"""End of every call in the history of such an engine."""
 
 _DEMONSTRATION = (
     ("the resume is shown", tool_call("review")),
@@ -33,7 +35,7 @@ _DEMONSTRATION = (
 _GUIDE = f"""
 
 Each turn is one call and nothing else: {OPENING.strip()}, a JSON object with "name" and \
-"arguments", and {OPENING.strip().replace("<", "</")}. The names are "review" (no arguments), \
+"arguments", and {CLOSING.strip()}. The names are "review" (no arguments), \
 "str_replace" (arguments "old" and "new") and "submit" (no arguments).
 
 An example, with a resume of another person:

@@ -48,7 +48,7 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
 
 
 def check(name: str, value: Any) -> None:
-    """Validate an option of the client or a provider; options without constraints pass.
+    """Validate an option of the client, a provider or a route; options without constraints pass.
 
     Raises:
         ValueError: the value has another type or is out of range.
@@ -56,8 +56,8 @@ def check(name: str, value: Any) -> None:
     kinds, wanted = _KINDS.get(name, (object, ""))
     if not isinstance(value, kinds):
         raise ValueError(f"{name}: expected {wanted}, got {value!r}")
-    whole = ("concurrency", "answer_tokens", "requests_a_minute")
-    limits = (*whole, "deadline_s", "timeout_s")
+    whole = ("concurrency", "answer_tokens", "requests_a_minute", "after_failures", "difficulty")
+    limits = (*whole, "deadline_s", "timeout_s", "budget_dollars")
     if name in limits and not (value is None and name == "requests_a_minute"):
         numbers = (int,) if name in whole else (int, float)  # not bool, a subclass of int
         if type(value) not in numbers or not 0 < value < float("inf"):

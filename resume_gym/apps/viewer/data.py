@@ -117,6 +117,12 @@ class FolderContents:
         except (ValueError, RecursionError) as problem:
             raise TaskError(f"{file}: {problem}") from None
 
+    @property
+    def edition(self) -> object:
+        """The edition of the tasks and verdicts, as stored; the first one was not."""
+        facts = _json(self._file("facts.json")) if self.is_run else self.settings
+        return facts.get("edition") or 1
+
     def files(self) -> list[Path]:
         """Return the episode files, oldest first."""
         if self.is_run:

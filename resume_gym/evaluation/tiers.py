@@ -1,0 +1,127 @@
+"""Player of two models behind servers, which plays each turn with one of them by a rule.
+
+The rule sees what the agent sees, and what has been spent. Each server is sent the same episode in
+a form that it accepts; see `players.Endpoint.translated`.
+"""
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from resume_gym.agents import bullets
+from resume_gym.editing import EditSession, measure
+from resume_gym.evaluation.players import Endpoint, converse, endpoint
+from resume_gym.llm import Usage
+from resume_gym.llm.settings import check
+
+TIERS = ("local", "frontier")
+"""Names of the tiers: options of the agent, and rows of the results."""
+
+
+class Route(NamedTuple):
+    """Rule that says which turns the frontier model plays; the local model plays all others.
+
+    Attributes:
+        after_failures: failed calls in a row after which it plays the rest of the episode.
+        difficulty: least `difficulty_of` the tasks of which it plays every turn.
+        budget_dollars: cost of its answers after which it plays no turn of any episode; requests
+            in flight at that moment are paid in addition.
+    """
+
+    after_failures: int | None = None
+    difficulty: int | None = None
+    budget_dollars: float | None = None
+
+    def is_frontier(self, session: EditSession[Any, Any], spent: float) -> bool:
+        """Return whether the frontier model, whose answers cost `spent` dollars, plays next."""
+        if self.budget_dollars is not None and spent >= self.budget_dollars:
+            return False
+        if self.difficulty is not None and difficulty_of(session) >= self.difficulty:
+            return True
+        return self.after_failures is not None and failed_streak(session) >= self.after_failures
+
+
+def difficulty_of(session: EditSession[Any, Any]) -> int:
+    """Return the bullets of the unedited document plus its lines over the page."""
+    rules, text = session.rules, session.original
+    excess = measure(text, rules.page_width).lines - rules.page_lines
+    return len(bullets(text)) + max(0, excess)
+
+
+def failed_streak(session: EditSession[Any, Any]) -> int:
+    """Return the largest number of failed calls in a row so far, of both models."""
+    runs = groupby(step.error != "none" for _, step in session.state.transcript)
+    return max((len(list(run)) for failed, run in runs if failed), default=0)
+
+
+class Tiers:
+    """Player that routes turns between two endpoints; see `players.Player`.
+
+    If the model of a turn fails, the episode fails: the other does not replace it.
+
+    Args:
+        local: the model of most turns.
+        frontier: the model of the turns that the rule selects.
+        route: the rule.
+
+    Raises:
+        ValueError: the rule has a budget, and the frontier model has no price.
+    """
+
+    def __init__(self, local: Endpoint, frontier: Endpoint, route: Route) -> None:
+        self._tiers, self._route = (local, frontier), route
+        self.max_concurrency = local.max_concurrency
+        if route.budget_dollars is not None and frontier.client.usage.dollars is None:
+            name = frontier.client.name
+            raise ValueError(f"budget_dollars: expected a model with a price, got {name}")
+
+    @property
+    def usage(self) -> dict[str, Usage]:
+        """Requests, tokens and cost so far of the "agent", and of each tier by its name."""
+        local, frontier = (tier.client.usage for tier in self._tiers)
+        return {"agent": local + frontier, "local": local, "frontier": frontier}
+
+    async def play(self, session: EditSession[Any, Any], seed: int) -> None:
+        """See `Player`."""
+        local, frontier = self._tiers
+
+        def choose() -> Endpoint:
+            spent = frontier.client.usage.dollars or 0.0
+            return frontier if self._route.is_frontier(session, spent) else local
+
+        await converse(session, seed, self._tiers, choose)
+
+    async def close(self) -> None:
+        """See `Player`."""
+        for tier in self._tiers:
+            await tier.close()
+
+
+def make_tiers(options: Mapping[str, Any], max_concurrency: int) -> Tiers:
+    """Make a player from options.
+
+    Args:
+        options: options of an `endpoint` in `local` and in `frontier`, and fields of `Route`.
+        max_concurrency: number of concurrent episodes, and of requests to each server.
+
+    Raises:
+        ValueError: an option is unknown or out of range, or no turn could be the frontier model's.
+    """
+    rule = {name: value for name, value in options.items() if name not in TIERS}
+    for name, value in rule.items():
+        if name not in Route._fields:
+            names = ", ".join((*TIERS, *Route._fields))
+            raise ValueError(f"expected options among {names}; got {name!r}")
+        check(name, value)
+    if not {"after_failures", "difficulty"} & rule.keys():
+        raise ValueError(
+            f"expected 'after_failures' or 'difficulty', got {', '.join(rule) or '{}'}"
+        )
+
+    def made(tier: str) -> Endpoint:
+        try:
+            return endpoint(options[tier], max_concurrency)
+        except ValueError as problem:
+            raise ValueError(f"{tier}: {problem}") from None
+
+    return Tiers(made("local"), made("frontier"), Route(**rule))

@@ -37,14 +37,14 @@ from learners.losses import STANDARDISED
 from learners.rollouts.batch import Batch
 from learners.rollouts.rollout import EpisodeError
 from learners.rollouts.rollout_source import RolloutSource
-from learners.run.report import RunReport, Stopwatch
+from learners.run.report import RunReport
 from learners.training.trainer import Trainer
 from resume_gym.evaluation import Returns
 from resume_gym.judges import JudgeError
 
 
-def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: RunReport) -> None:
-    """Train to the last step.
+def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: RunReport) -> int:
+    """Train to the last step, or until a goal is reached or a budget used up.
 
     Every rank runs this loop with the same values. Rank 0 alone samples and writes files; its
     batches and its errors reach the others through `rollouts`.
@@ -54,6 +54,9 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
         trainer: the policy, its optimizer and its checkpoints.
         rollouts: episodes of the current policy, graded.
         report: the run's folder, loggers and display.
+
+    Returns:
+        The exit status: 3 if a budget is used up, else 0.
     """
     done = trainer.resume()
     report.start(done)
@@ -63,18 +66,22 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
     evaluate_if_due(config, done - done % (config.eval_every or 1), rollouts, report)
 
     for step in range(done + 1, config.steps + 1):
-        clock = Stopwatch()
         try:
+            report.evaluations(rollouts.evaluations(wait=False))
+            if report.ended():
+                trainer.save_unsaved(done)
+                break
+            report.begin("rollout", step)
             # The batch was sampled by weights at most `max_staleness` steps old. The loss corrects
             # for that: every token carries the log-probability with which it was sampled.
             batch = rollouts.batch(step)
-            # evaluations are played beside the batch, by an engine that must not sleep meanwhile
-            report.evaluations(rollouts.evaluations(wait=config.colocated))
+            if config.colocated:  # the engine that plays an evaluation must not sleep meanwhile
+                report.evaluations(rollouts.evaluations(wait=True))
         except (JudgeError, EngineError, EpisodeError):
             trainer.save_unsaved(step - 1)  # the steps before this one are not lost
             raise
-        clock.lap("rollout")
 
+        report.begin("train", step)
         # A = r - mean(r) over the rollouts of one task: the group is the baseline, so there is no
         # critic. AIPO does not divide by the standard deviation, which would favour groups whose
         # rewards hardly differ. With credit by turn, a tool call is credited with the rewards of
@@ -85,25 +92,24 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
         # wrong log-probability cannot dominate. One optimizer step on the whole batch.
         with rollouts.asleep():  # an engine on the trainer's GPU frees its memory meanwhile
             trained = trainer.step(step, batch.samples(advantages))
-        clock.lap("train")
 
+        report.begin("publish", step)
         # Episodes that are being played continue with the new weights.
         probe = rollouts.publish(step)
-        clock.lap("publish")
 
-        report.step(
-            step,
-            {**batch.metrics, **trained, "probe": probe, **clock.metrics(batch.response_tokens)},
-        )
+        metrics = {**batch.metrics, **trained, "probe": probe}
+        report.step(step, metrics, batch.response_tokens)
         # an evaluated step is saved, because the best of them is kept
         if due(config.save_every, step) or due(config.eval_every, step) or step == config.steps:
             trainer.save(step)
         evaluate_if_due(config, step, rollouts, report)
+        done = step
 
-    trainer.export(report.model, replace=done < config.steps)
+    report.begin("export", done)
+    trainer.export(report.model, replace=not report.finished)
     report.evaluations(rollouts.evaluations(wait=True))
-    after = evaluation("after", config.steps, rollouts, report)
-    report.finish(before, after)
+    after = evaluation("after", done, rollouts, report)
+    return report.finish(before, after)
 
 
 def credit(
@@ -121,6 +127,7 @@ def evaluation(when: str, step: int, rollouts: RolloutSource, report: RunReport)
     """Return the figures on held-out tasks, played once per run and then read from its folder."""
     if (recorded := report.result(when)) is not None:
         return recorded
+    report.begin(when, step)
     rollouts.evaluate(step)
     (ended,) = rollouts.evaluations(wait=True)
     return report.write_result(when, *ended)
@@ -132,6 +139,7 @@ def evaluate_if_due(config: Config, step: int, rollouts: RolloutSource, report: 
     None is due before the first step and after the last, where `evaluation` plays them.
     """
     if due(config.eval_every, step) and step < config.steps and not report.evaluated(step):
+        report.begin("evaluate", step)
         rollouts.evaluate(step)
 
 

@@ -21,6 +21,7 @@ from pydantic import ConfigDict, Field, ValidationError, create_model
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 import resume_gym  # noqa: F401  registers the environments
+from learners import goals
 from learners.errors import ConfigError
 from resume_gym import trust
 from resume_gym.command_line import Parser, complain
@@ -69,6 +70,10 @@ class Config:
             the environment's default.
         seed: random seed.
         steps: number of optimizer steps.
+        goal: end the run when this holds in two evaluations in a row, such as
+            "eval.reward >= 6 and eval.submit_rate >= 0.95"; empty for none.
+        budget: end the run after the step that exceeds this, such as
+            "tokens <= 5e6 and hours <= 2 and judge_dollars <= 10"; empty for none.
         groups: tasks per step, each with one group of rollouts.
         group_size: rollouts per task.
         replace_equal: replace groups whose rollouts all have the same reward by groups of other
@@ -113,6 +118,8 @@ class Config:
         eval_tasks: held-out tasks per evaluation.
         eval_rollouts: rollouts per held-out task.
         threads: CPU threads; 0 for all cores.
+        heartbeat_s: seconds between two heartbeats: heartbeat.json, and a line if there was no
+            other since; 0 for none.
         log_to: additional loggers: tensorboard, wandb, trackio.
 
     Raises:
@@ -127,6 +134,8 @@ class Config:
     judge: str = ""
     seed: NonNegativeInt = 1
     steps: PositiveInt = 20
+    goal: str = ""
+    budget: str = ""
     groups: PositiveInt = 8
     group_size: Annotated[int, Field(ge=2)] = 8
     replace_equal: bool = False
@@ -163,6 +172,7 @@ class Config:
     eval_tasks: PositiveInt = 40
     eval_rollouts: PositiveInt = 2
     threads: NonNegativeInt = 0
+    heartbeat_s: NonNegativeFloat = 30.0
     log_to: Annotated[tuple[Literal["tensorboard", "wandb", "trackio"], ...], _CONVERTED] = ()
 
     def __post_init__(self) -> None:
@@ -180,6 +190,9 @@ class Config:
                 check_url(url, "engine_urls", "http://HOST:PORT")
             except ValueError as error:
                 raise ConfigError(str(error)) from None
+        goals.budget(self.budget)
+        if goals.conditions(self.goal, "goal") and not self.eval_every:
+            raise ConfigError("goal: expected evaluations, which check it; got eval_every 0")
         self._check_combinations()
 
     @property
@@ -311,7 +324,8 @@ def parse(
         config = _first(argv).config
         file = _find(config) if config else None
         base = read_toml(file) if file else default
-        parser = _Parser(prog, examples, description=about, allow_abbrev=False)
+        flagged = "" if more else "a budget is used up"
+        parser = _Parser(prog, examples, flagged=flagged, description=about, allow_abbrev=False)
         parser.usage = f"{prog} [--config FILE.toml] [OPTIONS]"
         presets = ", ".join(sorted(_presets()))
         parser.add_argument(

@@ -6,8 +6,10 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
+from dataclasses import fields
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -25,6 +27,7 @@ from learners.engines.server import Server, serving, transfer
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import unreachable
 from learners.errors import ConfigError
+from learners.goals import budget, check_names, conditions
 from learners.planning.machine import Machine
 from learners.planning.plan import RunPlan, check_gpus, first_trainer
 from learners.planning.table import show
@@ -33,6 +36,7 @@ from learners.rollouts.rollout_source import LeadRank, RolloutSource
 from learners.rollouts.sampler import BackgroundSampler, InProcessSampler
 from learners.rollouts.workload import Workload
 from learners.run.folder import RunFolder
+from learners.run.heartbeat import Heartbeat, interrupted
 from learners.run.loggers import Loggers
 from learners.run.model_card import write_facts
 from learners.run.report import RunReport
@@ -48,8 +52,8 @@ from resume_gym.judges import JudgeError
 from resume_gym.render import say
 from resume_gym.terminal import Terminal
 
-Train = Callable[[Config, Trainer, RolloutSource, RunReport], None]
-"""A training loop that every rank runs."""
+Train = Callable[[Config, Trainer, RolloutSource, RunReport], int]
+"""A training loop that every rank runs; returns the exit status."""
 
 
 def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> None:
@@ -79,7 +83,7 @@ def main(train: Train, script: str, arguments: Sequence[str] | None = None) -> N
     if config.backend != "local" and not ranks.launched():
         status = ranks.launch(config.trainer_procs, [script, *arguments])
         if status == ranks.INTERRUPTED:
-            complain(f"interrupted; the same command resumes {run}", status)
+            interrupted(RunFolder(run), config.steps)
         raise SystemExit(status)
     try:
         _run_or_explain(config, train)
@@ -126,19 +130,23 @@ def _run(config: Config, train: Train) -> None:
         for name, urls in (("engine_urls", config.engine_urls), ("judge", judges)):
             if absent := unreachable(urls):
                 raise ConfigError(f"{name}: no server runs at {' and '.join(absent)}")
+        _check_goal(config, work)
     folder = RunFolder(config.runs / config.name)
-    count = config.engine_procs if config.starts_servers else 0
-    with (
-        folder.lock() if first else nullcontext(),
-        serving(server_settings(config), count, folder.logs, folder.note) as servers,
-    ):
+    heart = Heartbeat(folder, config.steps, config.heartbeat_s)
+    with ExitStack() as opened:
+        if first:
+            opened.enter_context(folder.lock())
+            if folder.configure(config):
+                trust.remember(folder.path, to_dict(config))
+            opened.enter_context(heart)
+        count = config.engine_procs if config.starts_servers else 0
+        starting = serving(server_settings(config), count, folder.logs, folder.note)
+        servers = opened.enter_context(starting)
         if config.colocated:  # while a server starts, it measures the free memory of its GPU
             for server in servers:
                 server.ready()
         started = [url for urls in ranks.gather([server.url for server in servers]) for url in urls]
         if first:
-            if folder.configure(config):
-                trust.remember(folder.path, to_dict(config))
             for sentence in checkpoint.set_damaged_aside(folder.checkpoints):
                 folder.note(sentence)
                 say(f"warning: {sentence}", error=True)
@@ -146,9 +154,29 @@ def _run(config: Config, train: Train) -> None:
         trainer = make_trainer(config, folder.checkpoints)
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
-        with _make_report(config, folder, work) as report:
-            train(config, trainer, rollouts, report)
+        with _make_report(config, folder, work, heart) as report:
+            status = train(config, trainer, rollouts, report)
         rollouts.close()
+    if status:
+        ranks.barrier()  # the launcher ends the others when the first one exits
+        raise SystemExit(status)
+
+
+def _check_goal(config: Config, work: Workload) -> None:
+    """Check that evaluations have the figures of the goal, and the judge a price for the budget.
+
+    Raises:
+        ConfigError: they have not.
+    """
+    names = [one.name for one in fields(work.summary_type) if one.type in (int, float)]
+    if work.judge:  # else a session is an environment of its own, which costs time to open
+        session: Any = work.session(work.held_out[0])
+        names += [f"verdict_{name}" for name in session.weights]
+    check_names(conditions(config.goal, "goal"), [f"eval.{name}" for name in names], "goal")
+    priced = getattr(getattr(work.judge, "usage", None), "dollars", None) is not None
+    if not priced and any(one.name == "judge_dollars" for one in budget(config.budget)):
+        name = work.judge.name if work.judge else "none"
+        raise ConfigError(f"budget: judge_dollars needs a judge with a list price, got {name}")
 
 
 def _make_rollouts(
@@ -180,10 +208,13 @@ def _make_rollouts(
     return make(LeadRank(work, local, InProcessSampler(orchestrator), servers, folder.note))
 
 
-def _make_report(config: Config, folder: RunFolder, work: Workload | None) -> RunReport:
+def _make_report(
+    config: Config, folder: RunFolder, work: Workload | None, heart: Heartbeat
+) -> RunReport:
     return RunReport(
         run=folder,
         work=work,
+        heart=heart,
         steps=config.steps,
         save_every=config.save_every,
         eval_rollouts=config.eval_rollouts,

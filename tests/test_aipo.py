@@ -7,8 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jobs
@@ -97,7 +99,7 @@ def test_a_run_leaves_its_folder(whole: Path) -> None:
     folder = whole / "job"
     names = {path.name for path in folder.iterdir()}
     files = "config.toml metrics.jsonl evaluations.jsonl journal.md lock started dashboard.png"
-    results = "before.json after.json floor.json facts.json logged.json"
+    results = "heartbeat.json before.json after.json floor.json facts.json logged.json"
     folders = "trajectories checkpoints model tensorboard"
     assert names == {*files.split(), *results.split(), *folders.split()}
     assert [step["step"] for step in computed(whole)] == [1, 2]
@@ -170,7 +172,9 @@ def test_the_trained_policy_loads_in_transformers(whole: Path) -> None:
         torch.testing.assert_close(weight, tensor.to(weight.dtype), atol=0, rtol=0)
 
 
-def run_until_killed(runs: Path, step: int, ended: int) -> None:
+def run_until_killed(
+    runs: Path, step: int, ended: int, changes: Mapping[str, object] = MappingProxyType({})
+) -> None:
     """Run the command; `kill -9` after some of a step's episodes have ended."""
     append, evaluate, logprobs = Trajectories.append, Orchestrator.evaluate, Policy.logprobs
     left = itertools.count(5, -1)
@@ -194,7 +198,7 @@ def run_until_killed(runs: Path, step: int, ended: int) -> None:
     Trajectories.append = deadly_append  # type: ignore[method-assign]
     Orchestrator.evaluate = noted_evaluate  # type: ignore[method-assign]
     Policy.logprobs = deadly_logprobs  # type: ignore[method-assign]
-    main(runs)
+    main(runs, **changes)
 
 
 def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
@@ -223,6 +227,68 @@ def test_a_run_killed_many_times_has_the_result_of_an_uninterrupted_run(
         assert episodes(tmp_path, step) == episodes(whole, step)
     for step in (0, 1, 2):
         assert episodes(tmp_path, step, "eval") == episodes(whole, step, "eval")
+
+
+def test_an_interrupted_run_says_what_is_kept_and_its_budget_holds_after_it_resumes(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    used = [step["sampled_tokens"] for step in computed(whole)]
+    changes = {"steps": 4, "budget": f"tokens < {sum(used)}"}
+    job = subprocess.Popen(
+        command(tmp_path, **changes),
+        env=variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a background job of a shell ignores interrupts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert job.stdout
+    while "Step 1: mean reward" not in job.stdout.readline():
+        pass
+    job.send_signal(signal.SIGINT)
+    _, err = job.communicate(timeout=900)
+    kept = "interrupted: steps up to 1 are saved; step 2 will be repeated"
+    assert job.returncode == 130
+    assert err == f"resume-gym: {kept}; the same command resumes {tmp_path / 'job'}\n"
+
+    told = f"the budget is used up: {sum(used):,.0f} tokens, expected < {sum(used):,.0f}"
+    for _ in range(2):  # a run that has ended does not go on
+        with pytest.raises(SystemExit, match="3"):
+            main(tmp_path, **changes)
+        assert f"ended: {told}" in capsys.readouterr().out
+    assert computed(tmp_path) == computed(whole)
+    assert saved(tmp_path) == saved(whole)
+    journal = (tmp_path / "job" / "journal.md").read_text()
+    assert kept.capitalize() in journal
+    assert journal.count("Ended: 2 steps took") == 1
+    card = ModelCard.load(tmp_path / "job" / "model" / "README.md").text
+    assert f"{told}." in card.replace("\\<", "<")
+    beat = json.loads((tmp_path / "job" / "heartbeat.json").read_text())
+    assert (beat["state"], beat["end"], beat["why"]) == ("ended", "budget", told)
+
+
+@pytest.mark.slow
+def test_a_goal_is_reached_although_the_run_was_killed_and_is_not_reached_twice(
+    whole: Path, tmp_path: Path
+) -> None:
+    """It holds in the evaluations before and after step 1, and the kill is in the second."""
+    changes = {"goal": "eval.reward >= -9"}
+    context = multiprocessing.get_context("forkserver")
+    kill = (tmp_path, 1, GROUP_SIZE, changes)
+    process = context.Process(target=run_until_killed, args=kill)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    for _ in range(2):
+        main(tmp_path, **changes)
+    assert computed(tmp_path) == computed(whole)[:1]
+    assert list(held_out(tmp_path)) == [0, 1]
+    journal = (tmp_path / "job" / "journal.md").read_text()
+    assert journal.count("the goal is reached: eval.reward >= -9 after steps 0 and 1.") == 1
+    main(tmp_path)  # without the goal, it goes on
+    assert saved(tmp_path) == saved(whole)
+    assert (tmp_path / "job" / "after-000001.json").is_file()
 
 
 @pytest.mark.slow
@@ -307,6 +373,8 @@ def test_a_second_process_is_told_who_writes_the_run(
             {"engine": "vllm", "engine-urls": "http://127.0.0.1:1", "name": "fourth"},
             "engine_urls: no server runs at http://127.0.0.1:1",
         ),
+        ({"goal": "eval.rewards > 6", "name": "sixth"}, "; did you mean 'eval.reward'?"),
+        ({"budget": "judge_dollars < 1", "name": "seventh"}, "list price, got rubric"),
         ({"judge": AWAY, "name": "fifth"}, "judge: no server runs at http://127.0.0.1:1/v1"),
     ],
 )

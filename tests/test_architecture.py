@@ -55,6 +55,7 @@ ORDER = [
     "resume_gym.apps",
     "learners",
     "learners.errors",
+    "learners.goals",
     "learners.config",
     "learners.losses",
     "learners.advantages",

@@ -1,10 +1,12 @@
 """What the examples' headers show is what they print."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
 import textwrap
+from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 
@@ -45,6 +47,52 @@ def test_help_is_the_header_and_starts_nothing(name: str) -> None:
     header = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     assert header in told
     assert told.count(header.partition("\n")[0]) == 1
+
+
+def test_runs_that_need_a_person_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monitor = import_module("monitor_runs")
+    now = datetime.now()
+    running = {"state": "running", "now": "training", "next": "saving", "step": 3, "steps": 9}
+    ended = {"state": "ended", "why": "told", "step": 9, "steps": 9}
+    beats: dict[str, tuple[dict[str, object], str]] = {
+        "alarm": ({}, "Command: a\n- {} Step 3: warning, entropy"),
+        "budget": ({**ended, "end": "budget"}, ""),
+        "goal": ({**ended, "end": "goal"}, ""),
+        "healed": ({}, "Step 3: warning, entropy\n- {} Command: a"),
+        "interrupted": ({}, "Interrupted: no step is saved yet"),
+        "late": ({"at": f"{now - timedelta(seconds=99)}"}, ""),
+        "silent": ({"at": f"{now - timedelta(minutes=95)}"}, ""),
+        "stopped": ({"state": "stopped", "why": "\x1b[31mjudge"}, ""),
+        "unmeasured": ({"at": f"{now - timedelta(minutes=95)}", "every_s": 0}, ""),
+        "wrong": ({"at": "yesterday"}, ""),
+    }
+    for name, (changes, journal) in beats.items():
+        (tmp_path / name).mkdir()
+        beat = {**running, "at": f"{now}", "every_s": 30, **changes}
+        (tmp_path / name / "heartbeat.json").write_text(json.dumps(beat))
+        time = f"{now:%Y-%m-%d %H:%M:%S}"
+        (tmp_path / name / "journal.md").write_text(f"- {time} {journal}\n".replace("{}", time))
+    monkeypatch.setattr(sys, "argv", ["monitor_runs.py", str(tmp_path)])
+    assert monitor.main() == 3
+    head, *rows = (re.split("  +", line) for line in capsys.readouterr().out.splitlines())
+    assert head == ["run", "step", "state", "person", "why"]
+    assert [(name, state, person, why) for name, _, state, person, why in rows] == [
+        ("alarm", "running", "yes", "Step 3: warning, entropy"),
+        ("budget", "ended", "yes", "told"),
+        ("goal", "ended", "no", "told"),
+        ("healed", "running", "no", "training, then saving"),
+        ("interrupted", "interrupted", "yes", "Interrupted: no step is saved yet"),
+        ("late", "running", "no", "training, then saving"),
+        ("silent", "silent", "yes", "no heartbeat for 95 minutes; training"),
+        ("stopped", "stopped", "yes", "␛[31mjudge"),
+        ("unmeasured", "running", "no", "training, then saving"),
+        ("wrong", "unreadable", "yes", "heartbeat.json: Invalid isoformat string: 'yesterday'"),
+    ]
+    monkeypatch.setattr(sys, "argv", ["monitor_runs.py", str(tmp_path / "none")])
+    assert monitor.main() == 2
 
 
 def test_a_judge_is_checked() -> None:

@@ -19,6 +19,7 @@ class Parts:
     """Trainer, rollouts and report in one: `calls` is what the loop asked of them."""
 
     model = None
+    finished = False
 
     def __init__(self, done: int, evaluated: set[int]) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -44,7 +45,11 @@ class Parts:
         )
 
     def step(self, step: int, *args: Any) -> dict[str, float]:
+        self.calls.append(("step", step))
         return {}
+
+    def ended(self) -> None:
+        return None
 
     def evaluated(self, step: int) -> bool:
         return step in self._evaluated
@@ -97,6 +102,16 @@ def test_a_resumed_run_plays_an_evaluation_that_had_not_ended() -> None:
     # the end of a process cut it off
     assert played(config, done=5).called("evaluate")[1:] == [4, 6]
     assert played(config, done=5, evaluated=(4,)).called("evaluate")[1:] == [6]
+
+
+def test_a_run_ends_early_with_a_checkpoint_an_export_and_its_evaluation() -> None:
+    parts = Parts(0, {0})
+    parts.ended = lambda: ("step", 4) in parts.calls  # type: ignore[attr-defined]
+    parts.export = lambda folder, replace: parts.calls.append(("export", replace))  # type: ignore[attr-defined]
+    train(Config(steps=9, save_every=5, eval_every=3), parts, parts, parts)  # type: ignore[arg-type]
+    assert parts.called("evaluate") == [0, 3, 4]
+    assert (parts.called("save"), parts.called("save_unsaved")) == ([3], [4])
+    assert parts.called("export") == [True]
 
 
 def test_weights_that_were_not_published_are_not_saved() -> None:

@@ -5,15 +5,17 @@ import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from learners.config import Config, differences, read_toml, to_toml
+from learners.config import Config, differences, read_toml, to_dict, to_toml
 from learners.errors import ConfigError
+from learners.goals import Condition, End, budget, conditions, ended
 from learners.rollouts.trajectories import Trajectories
+from learners.training import checkpoint
 from learners.training.checkpoint import open_to_append, write_text
 from resume_gym import EDITION
 from resume_gym.atomic_write import sync
@@ -28,13 +30,18 @@ from resume_gym.json_lines import (
     unseal,
 )
 
+HEARTBEAT = "heartbeat.json"
+TOTALS = ("seconds_total", "judge_tokens", "judge_dollars")
+"""Metrics that are of the run so far, not of their step alone."""
 Metrics = Mapping[str, float]
 """Metrics of one step, including `step`."""
 
-# settings that may change on resume: they affect where and how fast a run computes, not its result
+# settings that may change on resume: they affect where, how fast and how long a run computes, and
+# not the result of a step
 _CHANGEABLE = {
     *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
+    *("goal", "budget", "heartbeat_s"),
 }
 
 
@@ -50,6 +57,7 @@ class RunFolder:
     | `floor.json` | the floor agent's on the same tasks |
     | `facts.json` | command, commit, machine, tasks, versions and so on, for the card |
     | `journal.md` | commands, commits, machines, milestones and warnings, with their time |
+    | `heartbeat.json` | what the run is doing, or why it has ended; see `Heartbeat` |
     | `trajectories/` | one file per step and evaluation, one line per episode |
     | `checkpoints/`, `logs/` | training state; output of the engine servers |
     | `started` | a random id, which says that the run was started on this machine |
@@ -196,6 +204,48 @@ class RunFolder:
         if file.exists():
             file.rename(self.path / f"after-{step:06d}.json")
 
+    def goal(self) -> tuple[Condition, ...]:
+        """Return the goal of the run; empty for none."""
+        return conditions(read_toml(self.path / "config.toml").goal, "goal")
+
+    def ended(self) -> End | None:
+        """Return which goal or budget has ended the run; None for none. See `goals.ended`."""
+        config = read_toml(self.path / "config.toml")
+        if not (config.goal or config.budget):
+            return None
+        limits = budget(config.budget)
+        return ended(self.goal(), limits, config.steps, self.metrics(), self.evaluations())
+
+    def begun(self, done: int) -> range:
+        """Return the steps after `done` that have begun, as far as files show."""
+        last = max((int(row["step"]) for row in self.metrics()), default=0)
+        return range(done + 1, last + 1 + self.trajectories.path(last + 1).exists())
+
+    def kept(self, steps: int) -> str:
+        """Return which steps are saved, and which will be repeated if the process ends now."""
+        done, _ = checkpoint.latest(self.checkpoints) or (0, None)
+        saved = f"steps up to {done} are saved" if done else "no step is saved yet"
+        now = int((self.metrics() or [{"step": 0}])[-1]["step"]) + 1
+        again = range(done + 1, min(max(now, done + 1), steps) + 1)
+        return f"{saved}; {numbered(again)} will be repeated" if again else saved
+
+    def totals(self) -> dict[str, float]:
+        """Return the time and the judge's cost so far, also of steps that will be repeated."""
+        last = (self.metrics() or [{}])[-1]
+        totals = {name: last.get(name, 0.0) for name in TOTALS}
+        # newer than the last step, and with what truncated steps have used
+        with suppress(AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError):
+            beat = json.loads(read_bytes(self.path / HEARTBEAT))["totals"]
+            newer = {name: beat[name] for name in TOTALS if is_finite(beat.get(name))}
+            totals |= {name: max(value, totals[name]) for name, value in newer.items()}
+        return totals
+
+    def unusual(self) -> str:
+        """Return the settings that differ from the defaults, in one line."""
+        config = read_toml(self.path / "config.toml")
+        values = to_dict(config)
+        return ", ".join(f"{name} {values[name]!r}" for name in differences(Config(), config))
+
     def truncate(self, step: int) -> list[str]:
         """Remove metrics and evaluations of later steps; their trajectories are kept.
 
@@ -222,6 +272,11 @@ class RunFolder:
         title = "" if file.exists() else f"# Journal of {self.path.name}\n\n"
         with os.fdopen(open_to_append(file), "a", encoding="utf-8") as journal:
             journal.write(f"{title}- {datetime.now():%Y-%m-%d %H:%M:%S} {sentence}\n")
+
+
+def numbered(steps: range) -> str:
+    """Return consecutive steps as text: "step 3" or "steps 3 to 5"."""
+    return f"steps {steps[0]} to {steps[-1]}" if steps[1:] else f"step {steps[0]}"
 
 
 def _check_result(result: Returns) -> None:

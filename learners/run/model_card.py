@@ -35,6 +35,8 @@ from resume_gym.sources import BUNDLED
 CARD = "README.md"
 PICTURE = "dashboard.png"
 
+PHASES = ("rollout", "train", "publish")
+"""Phases of a step whose time the metrics have, as `seconds_rollout` and so on."""
 _FACTS = "facts.json"
 _TEMPLATE = Path(__file__).with_name("model_card.md")
 _PACKAGES = ("gymnasium", "torch", "transformers", "tokenizers", "safetensors", "numpy")
@@ -48,7 +50,7 @@ _BUNDLED_BASES: Mapping[str, Mapping[str, str | None]] = {
 }
 _CACHED = re.compile(r"models--([^/]+?)--([^/]+)/snapshots/")
 # settings of the machine, or private
-_OMITTED = ("runs", "threads", "engine_urls", "log_to")
+_OMITTED = ("runs", "threads", "engine_urls", "heartbeat_s", "log_to")
 _METRICS = {
     "reward": "mean reward",
     "score": "score from 0 to 100",
@@ -128,8 +130,7 @@ def _commit(folder: Path) -> list[str]:
 
 def hours(metrics: Sequence[Metrics]) -> float:
     """Return the time of all steps, also of those before the run was resumed."""
-    phases = ("seconds_rollout", "seconds_train", "seconds_publish")
-    return sum(step.get(phase, 0.0) for step in metrics for phase in phases) / 3600
+    return sum(step.get(f"seconds_{phase}", 0.0) for step in metrics for phase in PHASES) / 3600
 
 
 def write(run: RunFolder, target: Path) -> None:
@@ -178,6 +179,7 @@ def make(run: RunFolder) -> ModelCard:
         sections=sections(results, details=True, errors=True),
         verdict=getattr(after, "verdict", {}),
         steps=len(metrics),
+        ended=run.ended(),
         episodes=len(metrics) * config.groups * config.group_size - total("dropped_episodes"),
         tokens=total("sampled_tokens"),
         hours=hours(metrics),

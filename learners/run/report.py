@@ -9,32 +9,33 @@ from pathlib import Path
 from typing import Any, Self
 
 from learners.errors import ConfigError
+from learners.goals import End, holds
 from learners.rollouts.orchestrator import HeldOutResult
 from learners.rollouts.workload import Workload
 from learners.run import model_card
-from learners.run.folder import Metrics, RunFolder
+from learners.run.folder import Metrics, RunFolder, numbered
+from learners.run.heartbeat import Heartbeat
 from learners.run.loggers import Loggers
 from learners.run.progress import describe, line
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
-from resume_gym.terminal import Terminal
 
 
 class Stopwatch:
     """Seconds of the phases of a training step."""
 
     def __init__(self) -> None:
-        self._began = self._last = time.monotonic()
+        self._phase, self._since = "", time.monotonic()
         self._seconds: dict[str, float] = {}
 
-    def lap(self, phase: str) -> None:
-        """End a phase."""
+    def begin(self, phase: str) -> None:
+        """Begin a phase, which ends the one before."""
         now = time.monotonic()
-        self._seconds[f"seconds_{phase}"], self._last = now - self._last, now
+        self._seconds[self._phase], self._phase, self._since = now - self._since, phase, now
 
-    def metrics(self, tokens: int) -> dict[str, float]:
-        """Return the seconds of each phase, and `tokens` per second over all of them."""
-        return {**self._seconds, "tokens_per_s": tokens / (self._last - self._began)}
+    def metrics(self) -> dict[str, float]:
+        """Return the seconds of the latest phases of a step."""
+        return {f"seconds_{phase}": self._seconds[phase] for phase in model_card.PHASES}
 
 
 class RunReport:
@@ -43,6 +44,7 @@ class RunReport:
     Args:
         run: its folder.
         work: tasks, rules and judge; None except on rank 0.
+        heart: says what the run is doing.
         steps: number of steps of the run.
         save_every: number of steps between two pictures of the metrics.
         eval_rollouts: number of rollouts per held-out task.
@@ -56,6 +58,7 @@ class RunReport:
         self,
         run: RunFolder,
         work: Workload | None,
+        heart: Heartbeat,
         steps: int,
         save_every: int,
         eval_rollouts: int,
@@ -65,11 +68,12 @@ class RunReport:
         dashboard: Callable[..., None],
     ) -> None:
         self.model: Path = run.path / "model"
-        self._run, self._work = run, work
+        self._run, self._work, self._heart = run, work, heart
         self._steps, self._save_every, self._eval_rollouts = steps, save_every, eval_rollouts
         self._title, self._dashboard = title, dashboard
         self._write_facts, self._open_loggers = write_facts, open_loggers
-        self._console = Terminal()
+        self._clock = Stopwatch()
+        self._history: list[dict[str, float]] = []
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -93,19 +97,39 @@ class RunReport:
             )
         facts = self._write_facts(self._work)
         run.note(f"Command: {facts['command']}")
-        run.note(f"resume-gym {facts['versions']['resume-gym']} on {facts['machine']}.")
-        if done:
-            run.note(f"Resumed after step {done}.")
-            self._say(f"{run.path}: resumed after step {done} of {steps}")
+        own, *others = map(" ".join, facts["versions"].items())
+        run.note(f"{own} on {facts['machine']}.")
+        run.note(f"Versions: {', '.join(others)}.")
+        run.note(f"Settings that differ from the defaults: {run.unusual() or 'none'}.")
+        self._begun = run.begun(done)
+        if done or self._begun:
+            again = f"; repeats {numbered(self._begun)}" if self._begun else ""
+            run.note(f"Resumed after step {done}{again}.")
+            self._say(f"{run.path}: resumed after step {done} of {steps}{again}")
         for sentence in run.truncate(done):
             run.note(sentence)
             self._say(f"warning: {sentence}")
-        if done < steps:
+        self._history = run.metrics()
+        if done < steps and not run.ended():
             run.set_aside(done)
         if run.result("floor") is None and (floor := self._work.floor()):
             run.write_result("floor", floor)
-        self._history = run.metrics()
         self._loggers = self._open.enter_context(self._open_loggers(done))
+
+    def ended(self) -> End | None:
+        """Return why the run ends before its last step, on every rank; None if it goes on."""
+        end: End | None = ranks.broadcast(self._run.ended() if self._work else None)
+        return end
+
+    @property
+    def finished(self) -> bool:
+        """Whether the result after training is in the folder; rank 0 alone knows."""
+        return bool(self._work) and self._run.result("after") is not None
+
+    def begin(self, phase: str, step: int) -> None:
+        """Begin a phase of a step, which ends the one before."""
+        self._clock.begin(phase)
+        self._heart.now(phase, step)
 
     def result(self, when: str) -> Returns | None:
         """Return the held-out figures "before" or "after" training; None if not yet played."""
@@ -123,11 +147,21 @@ class RunReport:
             self._tell(self._loggers.update())
         return evaluation.summary
 
-    def step(self, step: int, metrics: Metrics) -> None:
-        """Record a training step, and what is remarkable about it."""
+    def step(self, step: int, metrics: Metrics, tokens: int) -> None:
+        """Record a training step, and what is remarkable about it.
+
+        Args:
+            step: its number.
+            metrics: its metrics, without those of time.
+            tokens: tokens after the prompts.
+        """
+        self.begin("save", step)
         if not self._work:
             return
-        row = {"step": step, **metrics}
+        seconds = self._clock.metrics()
+        row = {"step": step, **metrics, **seconds, **self._heart.totals(metrics)}
+        if step not in self._begun:  # whose episodes may come from the disk
+            row["tokens_per_s"] = tokens / sum(seconds.values())
         self._history.append(row)
         self._run.append(row)
         step_s = 3600 * model_card.hours(self._history) / len(self._history)
@@ -159,24 +193,37 @@ class RunReport:
         marked = best["step"] == step and checkpoint.mark_best(run.checkpoints, step)
         message = f"Step {step}: mean reward {summary.reward:.2f} on held-out tasks"
         left_out = f", {dropped} episodes left out" if dropped else ""
-        self._tell([f"{message}{left_out}{', best so far' if marked else ''}."])
+        goal = run.goal()
+        reached = ", the goal holds" if goal and holds(goal, asdict(summary)) else ""
+        self._tell([f"{message}{left_out}{', best so far' if marked else ''}{reached}."])
 
-    def finish(self, before: Returns, after: Returns) -> None:
-        """Write the model card and show the figures before and after training."""
+    def finish(self, before: Returns, after: Returns) -> int:
+        """Write the model card and show the figures before and after training.
+
+        Returns:
+            The exit status: 3 if a budget is used up, else 0.
+        """
+        end = self.ended()
+        status = 3 if end and end.kind == "budget" else 0
         if not self._work:
-            return
+            return status
+        kind, why = end or ("steps", f"all {self._steps} steps are done")
+        self._heart.end(kind, why)
         if not (self.model / model_card.CARD).exists():
             hours = model_card.hours(self._run.metrics())
-            self._run.note(f"Ended: {self._steps} steps took {hours:.2f} hours.")
+            self._run.note(f"Ended: {len(self._history)} steps took {hours:.2f} hours; {why}.")
             self._draw()
             model_card.write(self._run, self.model)
         self._tell(self._loggers.update())
         floor = self._run.result("floor")
-        self._console.print(
+        self._heart.console.print(
             table({"before": before, "after": after, **({"floor": floor} if floor else {})})
         )
+        if end:
+            self._say(f"ended: {why}")
         files = "config, metrics, trajectories, checkpoints, journal, model, dashboard.png"
         self._say(f"{self._run.path}: {files}")
+        return status
 
     def _draw(self) -> None:
         picture = self._run.path / model_card.PICTURE
@@ -191,4 +238,4 @@ class RunReport:
             self._say(sentence)
 
     def _say(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True, highlight=False, markup=False)
+        self._heart.say(text)

@@ -24,6 +24,7 @@ def add_command(commands: Commands) -> None:
         description=_ABOUT,
         examples=_EXAMPLES,
         failed="training failed; most runs resume with the same command",
+        flagged="a budget is used up",
     )
     # With a prefix that no argument has, argparse recognizes no option, not even --help: all
     # arguments are left to the training job.

@@ -1,0 +1,98 @@
+"""Which of several training runs needs a person, by their heartbeats and journals.
+
+    python examples/monitor_runs.py runs        # every run in this folder
+    watch -n 60 python examples/monitor_runs.py runs
+
+It only reads, so it also works on a folder that another machine shares. It prints, for example,
+
+    run     step    state        person  why
+    first   20/20   ended        no      all 20 steps are done
+    second  10/20   ended        yes     the budget is used up: 2.1 hours, expected <= 2
+    third   7/20    running      yes     Step 6: warning, entropy 0.010, down from 0.500
+    fourth  7/20    silent       yes     no heartbeat for 95 minutes; sampling and grading
+    fifth   13/20   running      no      training, then publishing the weights
+
+The exit status is 3 if a run needs a person, else 0.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from resume_gym.render import visible
+
+BEATS = 4
+"""Heartbeats that may be late before a run counts as silent."""
+SLOW_S = 60.0
+"""Time in seconds that a machine under load may be late besides."""
+ENTRY = re.compile(r"- (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)")
+
+
+class Row(NamedTuple):
+    """A run in the table."""
+
+    run: str
+    step: str
+    state: str
+    person: str
+    why: str
+
+
+HEADER = Row(*Row._fields)
+
+
+def look(folder: Path, now: datetime) -> Row:
+    """Return the row of a run, whose folder has a heartbeat."""
+    try:
+        beat = json.loads((folder / "heartbeat.json").read_text(encoding="utf-8"))
+        state, why, needed = judged(beat, entries(folder), now)
+        return Row(folder.name, f"{beat['step']}/{beat['steps']}", state, needed, why)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return Row(folder.name, "?", "unreadable", "yes", f"heartbeat.json: {error}")
+
+
+def judged(beat: Mapping[str, Any], journal: list[str], now: datetime) -> tuple[str, str, str]:
+    """Return the state of a run, why, and whether it needs a person: "yes" or "no"."""
+    if beat["state"] == "ended":  # a goal that is reached and all steps done are as wanted
+        return "ended", beat["why"], "yes" if beat["end"] == "budget" else "no"
+    if beat["state"] != "running":
+        return beat["state"], beat["why"], "yes"
+    if journal and journal[-1].startswith("Interrupted"):  # its launcher wrote it
+        return "interrupted", journal[-1], "yes"
+    silent = (now - datetime.fromisoformat(beat["at"])).total_seconds()
+    if beat["every_s"] and silent > BEATS * beat["every_s"] + SLOW_S:
+        return "silent", f"no heartbeat for {silent / 60:.0f} minutes; {beat['now']}", "yes"
+    if warnings := [one for one in journal if "warning" in one.lower()]:
+        return "running", warnings[-1], "yes"
+    return "running", f"{beat['now']}, then {beat['next']}", "no"
+
+
+def entries(folder: Path) -> list[str]:
+    """Return what the journal says since the run was last started, oldest first."""
+    file = folder / "journal.md"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    found = [match[2] for line in lines if (match := ENTRY.fullmatch(line))]
+    starts = [n for n, text in enumerate(found) if text.startswith("Command: ")]
+    return found[starts[-1] :] if starts else found
+
+
+def main() -> int:
+    """Print the table; return the exit status."""
+    folder = Path(sys.argv[1] if sys.argv[1:] else "runs")
+    runs = sorted(file.parent for file in folder.glob("*/heartbeat.json"))
+    if not runs:
+        print(f"{folder}: expected folders of runs, with heartbeat.json", file=sys.stderr)
+        return 2
+    rows = [look(run, datetime.now()) for run in runs]
+    form = "  ".join(f"{{:{max(map(len, column))}}}" for column in zip(HEADER, *rows, strict=True))
+    for row in (HEADER, *rows):
+        print(visible(form.format(*row).rstrip()))
+    return 3 if any(row.person == "yes" for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Goals and budgets of a run: conditions on named figures, and when they end it.
+
+A condition is text such as "eval.reward >= 6 and eval.submit_rate >= 0.95". All functions are pure,
+and what has ended a run ends it again when the same rows are read after a restart.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
+
+from learners.errors import ConfigError
+from resume_gym.user_errors import did_you_mean
+
+SPENT = ("tokens", "hours", "judge_tokens", "judge_dollars")
+"""What a budget can limit."""
+_SIGNS: Mapping[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+_CONDITION = re.compile(r"([a-z]\w*(?:\.\w+)*) *([<>]=?) *([+-]?[\d_]*\.?\d+(?:e[+-]?\d+)?)", re.I)
+
+
+class Condition(NamedTuple):
+    """A comparison of a figure with a number."""
+
+    name: str
+    sign: str
+    limit: float
+
+    def holds(self, figures: Mapping[str, float]) -> bool:
+        """Return whether it holds; not without the figure."""
+        return self.name in figures and _SIGNS[self.sign](figures[self.name], self.limit)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.sign} {self.limit:g}"
+
+
+def conditions(text: str, what: str) -> tuple[Condition, ...]:
+    """Parse conditions joined by `and`; there are none in an empty text.
+
+    Args:
+        text: the conditions.
+        what: name of the setting, for messages.
+
+    Raises:
+        ConfigError: the text is of another form.
+    """
+    found = []
+    for part in re.split(r"\s+and\s+", text.strip()) if text.strip() else ():
+        match = _CONDITION.fullmatch(part)
+        if not match:
+            expected = "conditions such as 'NAME >= NUMBER', joined by 'and'"
+            raise ConfigError(f"{what}: expected {expected}; got {part!r}")
+        found.append(Condition(match[1], match[2], float(match[3])))
+    return tuple(found)
+
+
+def check_names(wanted: Sequence[Condition], known: Collection[str], what: str) -> None:
+    """Raise a ConfigError if a condition names an unknown figure; its message lists the known."""
+    for name in (one.name for one in wanted if one.name not in known):
+        near = did_you_mean(name, known)
+        raise ConfigError(f"{what}: expected one of {', '.join(known)}; got {name!r}{near}")
+
+
+def budget(text: str) -> tuple[Condition, ...]:
+    """Parse a budget, whose conditions are upper limits; see `conditions`."""
+    limits = conditions(text, "budget")
+    check_names(limits, SPENT, "budget")
+    for limit in limits:
+        if limit.sign not in ("<", "<="):
+            raise ConfigError(f"budget: expected '{limit.name} <= NUMBER', got '{limit}'")
+    return limits
+
+
+def spent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return what the steps of a run have used of what a budget can limit.
+
+    Args:
+        rows: metrics of the steps. Tokens are of each step, the rest is of the run so far.
+    """
+    sampled = (row.get("sampled_tokens", 0) + row.get("replaced_tokens", 0) for row in rows)
+
+    last = rows[-1] if rows else {}
+    return {
+        "tokens": sum(sampled),
+        "hours": last.get("seconds_total", 0.0) / 3600,
+        **{name: last.get(name, 0.0) for name in ("judge_tokens", "judge_dollars")},
+    }
+
+
+def figures(evaluation: Mapping[str, Any]) -> dict[str, float]:
+    """Return the figures of an evaluation by their names in goals, such as `eval.reward`."""
+    verdict = {f"verdict_{name}": value for name, value in evaluation.get("verdict", {}).items()}
+    named = {**evaluation, **verdict}
+    return {f"eval.{name}": v for name, v in named.items() if isinstance(v, int | float)}
+
+
+def holds(goal: Sequence[Condition], evaluation: Mapping[str, Any]) -> bool:
+    """Return whether all conditions of a goal hold in an evaluation."""
+    named = figures(evaluation)
+    return all(one.holds(named) for one in goal)
+
+
+class End(NamedTuple):
+    """Why a run ends before its last step.
+
+    Attributes:
+        kind: "goal" or "budget".
+        text: a sentence without a full stop.
+    """
+
+    kind: Literal["goal", "budget"]
+    text: str
+
+
+def ended(
+    goal: Sequence[Condition],
+    limits: Sequence[Condition],
+    steps: int,
+    rows: Sequence[Mapping[str, float]],
+    evaluations: Sequence[Mapping[str, Any]],
+) -> End | None:
+    """Return why a run ends, or None unless a goal or a budget ends it.
+
+    Args:
+        goal: reached when all hold in two evaluations in a row.
+        limits: budget, used up when one no longer holds before the last step.
+        steps: number of steps of the run.
+        rows: metrics of its steps, oldest first.
+        evaluations: evaluations on held-out tasks, in any order.
+    """
+    by_step = sorted(evaluations, key=itemgetter("step"))
+    for first, second in pairwise(by_step) if goal else ():
+        if holds(goal, first) and holds(goal, second):
+            after = f"after steps {first['step']} and {second['step']}"
+            return End("goal", f"the goal is reached: {' and '.join(map(str, goal))} {after}")
+    if rows and rows[-1]["step"] < steps:
+        used = spent(rows)
+        for limit in limits:
+            if not limit.holds(used):
+                used_up = f"the budget is used up: {used[limit.name]:,.6g} {limit.name}"
+                return End("budget", f"{used_up}, expected {limit.sign} {limit.limit:,g}")
+    return None

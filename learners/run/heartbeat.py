@@ -1,0 +1,189 @@
+"""What a run is doing now, for people and programs, and its answer to Ctrl-C."""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from learners.run.folder import HEARTBEAT, TOTALS, Metrics, RunFolder
+from learners.training.checkpoint import write_text
+from learners.training.ranks import INTERRUPTED
+from resume_gym.command_line import complain
+from resume_gym.terminal import Terminal
+
+_END_S = 5.0
+"""Time in seconds to close loggers and servers after Ctrl-C; a run loses nothing without it."""
+_PHASES: Mapping[str, tuple[str, str]] = {
+    "start": ("starting", "playing held-out tasks"),
+    "before": ("playing held-out tasks", "step {next}"),
+    "rollout": ("sampling and grading", "training"),
+    "train": ("training", "publishing the weights"),
+    "publish": ("publishing the weights", "step {next}"),
+    "save": ("saving", "step {next}"),
+    "evaluate": ("playing held-out tasks", "step {next}"),
+    "export": ("exporting the model", "playing held-out tasks"),
+    "after": ("playing held-out tasks", "the end"),
+}
+
+
+class Heartbeat:
+    """Writes `heartbeat.json`, prints a line when nothing else is printed, and answers Ctrl-C.
+
+    A thread does so, so a long computation delays nothing. The first Ctrl-C says what is kept and
+    ends the run within `_END_S` seconds, the second one at once.
+
+    | key | content |
+    |---|---|
+    | `state` | "running", "ended", "interrupted" or "stopped" |
+    | `why` | why it does not run; empty while it runs |
+    | `end` | "steps", "goal" or "budget"; empty before an end |
+    | `now`, `since`, `next` | what is running, since when, and what comes then |
+    | `step`, `steps` | number of the current step, and of all |
+    | `at`, `every_s` | when this was written, and how often it is |
+    | `totals` | time and judge's cost of all processes of the run so far |
+    | `process`, `host` | who writes it |
+
+    Args:
+        run: folder of the run.
+        steps: number of its steps.
+        every_s: seconds between two heartbeats; 0 for none before the end.
+
+    Attributes:
+        console: prints what is no line.
+    """
+
+    def __init__(self, run: RunFolder, steps: int, every_s: float) -> None:
+        self._run, self._steps, self._every_s = run, steps, every_s
+        self.console = Terminal()
+        self._began = self._spoke = time.monotonic()
+        self._earlier, self._totals = dict[str, float](), dict[str, float]()
+        self._status = {"state": "running", "why": "", "end": ""}
+        self._answered = threading.Event()
+        self._woken, self._wake = socket.socketpair()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.now("start", 0)
+
+    def __enter__(self) -> Self:
+        self._earlier = self._run.totals()
+        self._totals = dict(self._earlier)
+        self._write()
+        self._wake.setblocking(False)
+        # Python tells the thread of a signal at once, the main thread only between two operations
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self._answered.wait(_END_S)
+        signal.set_wakeup_fd(-1)
+        self._wake.close()
+        self._thread.join()
+        self._woken.close()
+        with suppress(OSError):  # such as a full disk, which may be the error itself
+            if isinstance(error, Exception):
+                why = " ".join(str(error).split()) or type(error).__name__
+                self._status = {"state": "stopped", "why": why, "end": ""}
+                self._run.note(f"Stopped: {why}")
+            self._write()
+        if isinstance(error, KeyboardInterrupt):
+            raise SystemExit(INTERRUPTED) from None
+
+    def now(self, phase: str, step: int) -> None:
+        """Say which phase of a step begins."""
+        now, then = _PHASES[phase]
+        self._now = (
+            {
+                "step": step,
+                "now": now,
+                "since": f"{datetime.now():%Y-%m-%d %H:%M:%S}",
+                "next": then.format(next=step + 1),
+            },
+            time.monotonic(),
+        )
+
+    def totals(self, metrics: Metrics) -> dict[str, float]:
+        """Return the time and the judge's cost of the run so far, given those of this process."""
+        own = {name: metrics[name] for name in TOTALS if name in metrics}
+        own["seconds_total"] = time.monotonic() - self._began
+        totals = {name: value + self._earlier.get(name, 0.0) for name, value in own.items()}
+        self._totals |= totals
+        return totals
+
+    def end(self, kind: str, why: str) -> None:
+        """Say why the run has ended."""
+        self._status = {"state": "ended", "why": why, "end": kind}
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self.console.print(text, soft_wrap=True, highlight=False, markup=False)
+        self._spoke = time.monotonic()
+
+    def _watch(self) -> None:
+        self._woken.settimeout(self._every_s or None)
+        while True:
+            try:
+                signals = self._woken.recv(1)
+            except TimeoutError:
+                self._beat()
+                continue
+            if not signals:  # the other end is closed
+                return
+            if signals[0] == signal.SIGINT:
+                self._interrupt()
+                return
+
+    def _beat(self) -> None:
+        now, since = self._now
+        with suppress(OSError):
+            self._write()
+        if time.monotonic() - self._spoke >= self._every_s:
+            lasts = time.monotonic() - since
+            place = f"step {now['step']}/{self._steps}"
+            self.say(f"{place}: {now['now']} for {lasts:.0f} s, then {now['next']}")
+
+    def _write(self) -> None:
+        beat = {
+            **self._status,
+            **self._now[0],
+            "steps": self._steps,
+            "at": f"{datetime.now():%Y-%m-%d %H:%M:%S}",
+            "every_s": self._every_s,
+            "totals": self._totals | self.totals({}),
+            "process": os.getpid(),
+            "host": socket.gethostname(),
+        }
+        write_text(self._run.path / HEARTBEAT, json.dumps(beat, indent=1) + "\n")
+
+    def _interrupt(self) -> None:
+        """Answer Ctrl-C; end the process if it does not end soon, or at the next one."""
+        with suppress(Exception):  # whatever the disk is like
+            why = interrupted(self._run, self._steps)
+            self._status = {"state": "interrupted", "why": why, "end": ""}
+            self._write()
+        self._answered.set()
+        self._woken.settimeout(_END_S)
+        with suppress(TimeoutError):
+            if not self._woken.recv(1):
+                return
+        os._exit(INTERRUPTED)
+
+
+def interrupted(run: RunFolder, steps: int) -> str:
+    """Say on the screen and in the journal what an interrupted run keeps; return it."""
+    kept = run.kept(steps)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)  # the terminal shows ^C at the beginning of a line
+    complain(f"interrupted: {kept}; the same command resumes {run.path}", INTERRUPTED)
+    run.note(f"Interrupted: {kept}.")
+    return kept

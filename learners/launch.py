@@ -24,7 +24,7 @@ from learners.engines import EngineError
 from learners.engines.server import Server, serving, transfer
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import unreachable
-from learners.errors import ConfigError
+from learners.errors import ConfigError, RunStopped
 from learners.planning.machine import Machine
 from learners.planning.plan import RunPlan, check_gpus, first_trainer
 from learners.planning.table import show
@@ -48,6 +48,8 @@ from resume_gym.judges import JudgeError
 from resume_gym.render import say
 from resume_gym.terminal import Terminal
 
+STOPPED = 3
+"""Exit status of a run that an alarm has stopped."""
 Train = Callable[[Config, Trainer, RolloutSource, RunReport], None]
 """A training loop that every rank runs."""
 
@@ -96,9 +98,11 @@ def _run_or_explain(config: Config, train: Train) -> None:
         _run(config, train)
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
-    except (JudgeError, EngineError, EpisodeError) as error:
+    except (JudgeError, EngineError, EpisodeError, RunStopped) as error:
         if ranks.rank() > 0:  # rank 0 says it: the error is raised on all ranks
             ranks.wait_for_end()
+        if isinstance(error, RunStopped):
+            raise SystemExit(complain(f"an alarm stopped the run at {error}", STOPPED)) from None
         prefix = "no verdict: " if isinstance(error, JudgeError) else ""
         raise SystemExit(complain(f"{prefix}{error}{resumes}", 1)) from None
     except (CheckpointError, FloatingPointError) as error:
@@ -147,7 +151,12 @@ def _run(config: Config, train: Train) -> None:
         urls = config.engine_urls or started
         rollouts = _make_rollouts(config, trainer, work, folder, servers, urls)
         with _make_report(config, folder, work) as report:
-            train(config, trainer, rollouts, report)
+            try:
+                train(config, trainer, rollouts, report)
+            except RunStopped as stopped:
+                if first:
+                    folder.note(f"An alarm stopped the run at {stopped}.")
+                raise
         rollouts.close()
 
 
@@ -187,6 +196,8 @@ def _make_report(config: Config, folder: RunFolder, work: Workload | None) -> Ru
         steps=config.steps,
         save_every=config.save_every,
         eval_rollouts=config.eval_rollouts,
+        on_collapse=config.on_collapse,
+        on_hack=config.on_hack,
         title=f"{config.name}: {config.model}",
         write_facts=partial(write_facts, folder, config),
         open_loggers=partial(Loggers, config.log_to, to_dict(config), folder),

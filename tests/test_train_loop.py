@@ -13,6 +13,7 @@ from learners.aipo import due, train
 from learners.config import Config
 from learners.engines import EngineError
 from learners.planning.plan import evaluations
+from learners.run.alarms import Action
 
 
 class Parts:
@@ -32,7 +33,10 @@ class Parts:
     def resume(self) -> int:
         return self._done
 
-    def batch(self, step: int) -> SimpleNamespace:
+    def react(self, step: int, metrics: Mapping[str, float]) -> Action:
+        return Action({})
+
+    def batch(self, step: int, dropped: Any = ()) -> SimpleNamespace:
         return SimpleNamespace(
             rewards=torch.tensor([1.0, step]),
             groups=torch.ones(2),

@@ -55,5 +55,5 @@ async def compare(
 def _range(session: Any) -> float:
     """Return the difference between the best and the worst verdict, in reward."""
     least, greatest = session.bounds
-    fields: float = 2 * session.verdict_limit * sum(session.weights.values())
-    return min(fields, greatest - least)  # counts of lines have no useful limit
+    fields = 2 * session.verdict_limit * sum(session.weights.values())
+    return float(min(fields, greatest - least))  # counts of lines have no useful limit

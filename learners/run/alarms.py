@@ -235,11 +235,12 @@ def react(
         return Action(metrics, told, stop=f"{collapse.text} (on_collapse = stop)")
     widest = max(one.span for one in new if one.kind == "collapse")
     begins = int(standing[-min(widest, len(standing))]["step"])
-    healthy = [step for step in saved if step < begins and step not in undone]
+    # the weights of the step before it have played its first episodes, so they may be ill already
+    healthy = [step for step in saved if step < begins - 1 and step not in undone]
     if len(_rollbacks(history[:-1])) == ROLLBACKS:
         return Action(metrics, told, stop=f"{collapse.text}, after {ROLLBACKS} rollbacks")
     if not healthy:
-        reason = f"{collapse.text}, and there is no healthy checkpoint before step {begins}"
+        reason = f"{collapse.text}, and there is no checkpoint before step {begins - 1}"
         return Action(metrics, told, stop=reason)
     back = max(healthy)
     told.append((f"rolled back to the checkpoint of step {back}, at half the learning rate", True))

@@ -150,10 +150,10 @@ class RunReport:
 
     def react(self, step: int, metrics: Metrics) -> Action:
         """Return what follows from the alarms that a step begins; see `alarms.react`."""
-        action: Action = ranks.broadcast(
-            self._react([*self._history, {"step": step, **metrics}]) if self._work else None
-        )
-        return action
+        found = Action({})
+        if self._work:
+            found = self._react([*self._history, {"step": step, **metrics}])
+        return ranks.broadcast(found)
 
     def _react(self, history: Sequence[Metrics]) -> Action:
         saved = checkpoint.steps(self._run.checkpoints)

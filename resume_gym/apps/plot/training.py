@@ -185,8 +185,8 @@ def draw_panels(
         _draw(axes, panel, curves, rows)
     notes = [f"Strong: mean over {span(len(rows))} steps. Faint: single steps."]
     notes += [_HELD_OUT] * tested + [_FLOOR] * bool(floor)
-    told = (f"{', '.join(names)} ({step})" for step, names in marks.items())
-    notes += [f"Dotted: alarms begin at a step: {', '.join(told)}."] * bool(marks)
+    told = (f"step {step}, {' and '.join(names)}" for step, names in marks.items())
+    notes += [f"Dotted: alarms begin: {'; '.join(told)}."] * bool(marks)
     caption(figure, " ".join(notes))
     return figure
 

@@ -235,9 +235,12 @@ def react(
         return Action(metrics, told, stop=f"{collapse.text} (on_collapse = stop)")
     widest = max(one.span for one in new if one.kind == "collapse")
     begins = int(standing[-min(widest, len(standing))]["step"])
-    # the weights of the step before it have played its first episodes, so they may be ill already
-    healthy = [step for step in saved if step < begins - 1 and step not in undone]
-    if len(_rollbacks(history[:-1])) == ROLLBACKS:
+    # the weights of the step before it have played its first episodes, so they may be ill already;
+    # those of a rollback are known to be healthy
+    earlier = {step for step, _ in _rollbacks(history[:-1])}
+    old = (step for step in saved if step < begins - (step not in earlier))
+    healthy = [step for step in old if step not in undone]
+    if len(earlier) == ROLLBACKS:
         return Action(metrics, told, stop=f"{collapse.text}, after {ROLLBACKS} rollbacks")
     if not healthy:
         reason = f"{collapse.text}, and there is no checkpoint before step {begins - 1}"

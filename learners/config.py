@@ -163,7 +163,7 @@ class Config:
     on_collapse: Literal["note", "warn", "rollback", "stop"] = "warn"
     on_hack: Literal["warn", "drop", "stop"] = "warn"
     second_judge: str = ""
-    second_judge_every: PositiveInt = 5
+    second_judge_every: PositiveInt = 2
     threads: NonNegativeInt = 0
     log_to: Annotated[tuple[Literal["tensorboard", "wandb", "trackio"], ...], _CONVERTED] = ()
 

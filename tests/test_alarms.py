@@ -257,11 +257,13 @@ def test_the_gap_of_the_second_judge_warns_and_then_stops() -> None:
         rows = [{"step": n, "reward": 5.0, "second_judge_lead": x} for n, x in enumerate(leads, 1)]
         return react(rows, on_hack="stop")
 
-    assert found(0.2, 0.24).metrics == {"second_judge_gap": 0.04}
-    warned = found(0.2, 0.25)
+    first = 0.1, 0.2, 0.3
+    assert found(0.1, 0.9).metrics == {"second_judge_gap": 0.0}, "too few"
+    assert found(*first, 0.22).metrics == {"second_judge_gap": 0.04}
+    warned = found(*first, 0.25)
     assert warned.metrics == {"second_judge_gap": 0.05, "alarm_second_judge": 1.0}
     assert not warned.stop
-    assert found(0.2, 0.25, 0.3).stop == (
+    assert found(*first, 0.25, 0.35).stop == (
         "the judge's mean has risen by 0.10 of its range over the second judge's (on_hack = stop)"
     )
 

@@ -380,15 +380,23 @@ def test_a_second_judge_measures_a_sample_and_changes_no_reward() -> None:
 def test_a_second_judge_that_fails_is_counted_and_never_a_number() -> None:
     notes: list[str] = []
 
-    def found(*answers: Verdict | JudgeError) -> Batch:
+    class Failing(FixedJudge):
+        def judge(self, task: Task, revised: str) -> Verdict:
+            if task.task_id in failing:
+                raise JudgeUnavailable("busy")
+            return WORST
+
+    def found() -> Batch:
         made = make(says(EDIT, SUBMIT), FixedJudge(), note=notes.append, timeout_s=0.1)
-        made._work = replace(made._work, second_judge=FixedJudge(answers))
+        made._work = replace(made._work, second_judge=Failing())
         return batch(made)
 
-    some = found(*[JudgeUnavailable("busy")] * 2, WORST)
-    assert some.measures["second_judge_failed"] == 2
+    failing = {task for _, _, task in texts(batch(make(says(SUBMIT))))[:1]}
+    some = found()
+    assert some.measures["second_judge_failed"] == 4, "all on one of three tasks"
     assert some.measures["second_judge_lead"] == 1.0, "of the others"
-    every = found(JudgeRefused("no"))
+    failing = {task.task_id for task in TASKS}
+    every = found()
     assert every.measures["second_judge_failed"] == 12
     assert "second_judge_lead" not in every.measures
     assert len(every.rollouts) == 12

@@ -315,10 +315,13 @@ def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
 
 
 def _judge_gap(rows: Sequence[Metrics]) -> float:
-    """Return how far the judge leads the second judge, beyond the first measurement; 0 if none."""
+    """Return how much more the judge leads the second judge than at first, in means of `SPAN`.
+
+    A single measurement would not do: on an honest run they differ by 0.1.
+    """
     leads = [row[_LEAD] for row in rows if _LEAD in row]
     # rounded, since a gap of exactly a limit reaches it
-    return round(leads[-1] - leads[0], 9) if leads else 0.0
+    return round(fmean(leads[-SPAN:]) - fmean(leads[:SPAN]), 9) if len(leads) > SPAN else 0.0
 
 
 def _extended(row: Metrics) -> dict[str, float]:

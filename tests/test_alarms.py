@@ -15,7 +15,7 @@ from learners.errors import RunStopped
 from learners.rollouts.batch import Batch
 from learners.rollouts.measures import HACKS, information, measures, vocabulary
 from learners.rollouts.rollout import Rollout
-from learners.run.alarms import ROLLBACKS, SPAN, WINDOW, Action, alarms, react
+from learners.run.alarms import ROLLBACKS, SPAN, WINDOW, Action, alarms, holding, react
 from learners.training.checkpoint import ROLLBACK_STEPS
 from resume_gym import Rules, Session, Verdict, load_tasks, tool_call
 from resume_gym.evaluation import Summary
@@ -289,6 +289,11 @@ def test_exactly_the_episodes_that_show_a_hack_are_dropped(hack: Policy, name: s
     assert left.rollouts == kept
     assert left.measures["hacked_episodes"] == GROUPS
     assert left.summary is whole.summary, "the reward is that of all"
+
+
+def test_metrics_record_alarms_by_the_names_of_hacks_that_can_be_dropped() -> None:
+    assert {name for _, name in HACKING} - {"growth"} == HACKS.keys()
+    assert holding({"step": 1, "alarm_safe_harbour": 1.0, "edits": 2.0}) == {"safe harbour"}
 
 
 def test_a_batch_of_hacks_alone_ends_the_run() -> None:

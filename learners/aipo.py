@@ -33,6 +33,7 @@ from learners import launch
 from learners.advantages import by_turn, mean_centred, standardised
 from learners.config import Config
 from learners.engines import EngineError
+from learners.errors import RunStopped
 from learners.losses import STANDARDISED
 from learners.rollouts.batch import Batch
 from learners.rollouts.rollout import EpisodeError
@@ -74,10 +75,10 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
             report.begin("rollout", step)
             # The batch was sampled by weights at most `max_staleness` steps old. The loss corrects
             # for that: every token carries the log-probability with which it was sampled.
-            batch = rollouts.batch(step)
+            batch = rollouts.batch(step, report.dropped)
             if config.colocated:  # the engine that plays an evaluation must not sleep meanwhile
                 report.evaluations(rollouts.evaluations(wait=True))
-        except (JudgeError, EngineError, EpisodeError):
+        except (JudgeError, EngineError, EpisodeError, RunStopped):
             trainer.save_unsaved(step - 1)  # the steps before this one are not lost
             raise
 
@@ -92,16 +93,24 @@ def train(config: Config, trainer: Trainer, rollouts: RolloutSource, report: Run
         # wrong log-probability cannot dominate. One optimizer step on the whole batch.
         with rollouts.asleep():  # an engine on the trainer's GPU frees its memory meanwhile
             trained = trainer.step(step, batch.samples(advantages))
+        # an alarm may take the run back to the weights of an earlier step, or end it
+        action = report.react(step, {**batch.metrics, **trained})
+        if action.back is not None:
+            trainer.roll_back(action.back)
 
         report.begin("publish", step)
         # Episodes that are being played continue with the new weights.
         probe = rollouts.publish(step)
 
         metrics = {**batch.metrics, **trained, "probe": probe}
-        report.step(step, metrics, batch.response_tokens)
+        report.step(step, metrics, batch.response_tokens, action)
         # an evaluated step is saved, because the best of them is kept
-        if due(config.save_every, step) or due(config.eval_every, step) or step == config.steps:
+        saved = due(config.save_every, step) or due(config.eval_every, step)
+        if saved or step == config.steps or action.back is not None or action.stop:
             trainer.save(step)
+        if action.stop:
+            trainer.wait_for_checkpoint()
+            raise RunStopped(f"step {step}: {action.stop}")
         evaluate_if_due(config, step, rollouts, report)
         done = step
 

@@ -19,6 +19,7 @@ from learners.rollouts.trajectories import Trajectories
 from learners.rollouts.workload import Workload
 from learners.training.backends.local import LocalBackend
 from learners.training.backends.settings import BackendSettings
+from learners.training.checkpoint import ROLLBACK_STEPS
 from learners.training.trainer import Trainer, learning_rate
 from resume_gym.sources import LADDER
 
@@ -31,7 +32,15 @@ def make_workload(config: Config) -> Workload:
         TaskError: the tasks cannot be loaded.
     """
     check_env(config.env)
-    return Workload.of(config.env, config.tasks, config.judge, config.model, config.eval_tasks)
+    return Workload.of(
+        config.env,
+        config.tasks,
+        config.judge,
+        config.model,
+        config.eval_tasks,
+        config.second_judge,
+        config.second_judge_every,
+    )
 
 
 def make_orchestrator(
@@ -125,4 +134,5 @@ def make_trainer(config: Config, checkpoints: Path) -> Trainer:
     )
     loss = LOSSES[config.loss]
     backend = make_backend(config)
-    return Trainer(backend, config.model, checkpoints, loss, config.row_tokens, rate)
+    keep = ROLLBACK_STEPS if config.on_collapse == "rollback" else 0
+    return Trainer(backend, config.model, checkpoints, loss, config.row_tokens, rate, keep)

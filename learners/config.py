@@ -117,6 +117,13 @@ class Config:
             evaluates only before and after training.
         eval_tasks: held-out tasks per evaluation.
         eval_rollouts: rollouts per held-out task.
+        on_collapse: what an alarm of a collapse does: note it in the journal, warn in the terminal,
+            too, rollback to the last healthy checkpoint at half the learning rate, or stop.
+        on_hack: what an alarm of reward hacking does: warn, drop episodes that show the hack from
+            the batches while it lasts, or stop.
+        second_judge: judge that grades a sample of final documents, never for the reward, as
+            `judge` is given; empty for none.
+        second_judge_every: steps between its samples.
         threads: CPU threads; 0 for all cores.
         heartbeat_s: seconds between two heartbeats: heartbeat.json, and a line if there was no
             other since; 0 for none.
@@ -171,6 +178,10 @@ class Config:
     eval_every: NonNegativeInt = 10
     eval_tasks: PositiveInt = 40
     eval_rollouts: PositiveInt = 2
+    on_collapse: Literal["note", "warn", "rollback", "stop"] = "warn"
+    on_hack: Literal["warn", "drop", "stop"] = "warn"
+    second_judge: str = ""
+    second_judge_every: PositiveInt = 2
     threads: NonNegativeInt = 0
     heartbeat_s: NonNegativeFloat = 30.0
     log_to: Annotated[tuple[Literal["tensorboard", "wandb", "trackio"], ...], _CONVERTED] = ()
@@ -324,7 +335,7 @@ def parse(
         config = _first(argv).config
         file = _find(config) if config else None
         base = read_toml(file) if file else default
-        flagged = "" if more else "a budget is used up"
+        flagged = "" if more else "a budget is used up, or an alarm has stopped the run"
         parser = _Parser(prog, examples, flagged=flagged, description=about, allow_abbrev=False)
         parser.usage = f"{prog} [--config FILE.toml] [OPTIONS]"
         presets = ", ".join(sorted(_presets()))
@@ -397,11 +408,14 @@ def _check_trust(file: Path, base: Config, config: Config, flags: Sequence[str])
     if file in _presets().values() or trust.is_remembered(file.parent, to_dict(base)):
         return
     given = {part for flag in flags for part in (flag, flag.partition("=")[2])}
-    judge = "" if config.judge in given else config.judge
+    judges = [
+        (name, "" if spec in given else spec)
+        for name, spec in (("judge", config.judge), ("second_judge", config.second_judge))
+    ]
     for name, does, values in (
         ("env", _IMPORTS, [config.env] if ":" in config.env else []),
-        ("judge", _IMPORTS, named_modules(judge)),
-        ("judge", "names a server or its key", named_servers(judge)),
+        *((name, _IMPORTS, named_modules(spec)) for name, spec in judges),
+        *((name, "names a server or its key", named_servers(spec)) for name, spec in judges),
         ("engine_urls", "names a server", [u for u in config.engine_urls if not trust.is_local(u)]),
     ):
         for value in values:

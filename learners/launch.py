@@ -26,7 +26,7 @@ from learners.engines import EngineError
 from learners.engines.server import Server, serving, transfer
 from learners.engines.transformers import TransformersEngine
 from learners.engines.vllm import unreachable
-from learners.errors import ConfigError
+from learners.errors import ConfigError, RunStopped
 from learners.goals import budget, check_names, conditions
 from learners.planning.machine import Machine
 from learners.planning.plan import RunPlan, check_gpus, first_trainer
@@ -48,10 +48,12 @@ from learners.training.trainer import Trainer
 from resume_gym import TaskError, trust
 from resume_gym.apps.plot.training import dashboard
 from resume_gym.command_line import complain
-from resume_gym.judges import JudgeError
+from resume_gym.judges import Judge, JudgeError
 from resume_gym.render import say
 from resume_gym.terminal import Terminal
 
+STOPPED = 3
+"""Exit status of a run that an alarm has stopped."""
 Train = Callable[[Config, Trainer, RolloutSource, RunReport], int]
 """A training loop that every rank runs; returns the exit status."""
 
@@ -100,9 +102,11 @@ def _run_or_explain(config: Config, train: Train) -> None:
         _run(config, train)
     except (ConfigError, TaskError, FileNotFoundError) as error:
         stop(error)
-    except (JudgeError, EngineError, EpisodeError) as error:
+    except (JudgeError, EngineError, EpisodeError, RunStopped) as error:
         if ranks.rank() > 0:  # rank 0 says it: the error is raised on all ranks
             ranks.wait_for_end()
+        if isinstance(error, RunStopped):
+            raise SystemExit(complain(f"an alarm stopped the run at {error}", STOPPED)) from None
         prefix = "no verdict: " if isinstance(error, JudgeError) else ""
         raise SystemExit(complain(f"{prefix}{error}{resumes}", 1)) from None
     except (CheckpointError, FloatingPointError) as error:
@@ -125,9 +129,11 @@ def _run(config: Config, train: Train) -> None:
     work, first = None, ranks.rank() == 0
     if first:  # before a folder is made or a server started
         work = make_workload(config)
-        parts = [work.judge, *getattr(work.judge, "parts", ())]
-        judges = [str(url) for part in parts if (url := getattr(part, "base_url", None))]
-        for name, urls in (("engine_urls", config.engine_urls), ("judge", judges)):
+        for name, urls in (
+            ("engine_urls", config.engine_urls),
+            ("judge", _servers(work.judge)),
+            ("second_judge", _servers(work.second_judge)),
+        ):
             if absent := unreachable(urls):
                 raise ConfigError(f"{name}: no server runs at {' and '.join(absent)}")
         _check_goal(config, work)
@@ -160,6 +166,12 @@ def _run(config: Config, train: Train) -> None:
     if status:
         ranks.barrier()  # the launcher ends the others when the first one exits
         raise SystemExit(status)
+
+
+def _servers(judge: Judge | None) -> list[str]:
+    """Return the addresses of the servers that a judge asks."""
+    parts = [judge, *getattr(judge, "parts", ())]
+    return [str(url) for part in parts if (url := getattr(part, "base_url", None))]
 
 
 def _check_goal(config: Config, work: Workload) -> None:
@@ -218,6 +230,8 @@ def _make_report(
         steps=config.steps,
         save_every=config.save_every,
         eval_rollouts=config.eval_rollouts,
+        on_collapse=config.on_collapse,
+        on_hack=config.on_hack,
         title=f"{config.name}: {config.model}",
         write_facts=partial(write_facts, folder, config),
         open_loggers=partial(Loggers, config.log_to, to_dict(config), folder),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from random import Random
@@ -10,9 +11,12 @@ from statistics import fmean
 import pytest
 
 from learners.demonstrations import EXPERT, HASTY, Habits, act
-from learners.rollouts.measures import information, measures, vocabulary
+from learners.errors import RunStopped
+from learners.rollouts.batch import Batch
+from learners.rollouts.measures import HACKS, information, measures, vocabulary
 from learners.rollouts.rollout import Rollout
-from learners.run.alarms import SPAN, alarms
+from learners.run.alarms import ROLLBACKS, SPAN, WINDOW, Action, alarms, holding, react
+from learners.training.checkpoint import ROLLBACK_STEPS
 from resume_gym import Rules, Session, Verdict, load_tasks, tool_call
 from resume_gym.evaluation import Summary
 from resume_gym.text.lines import parse
@@ -23,6 +27,7 @@ GROUPS, MEMBERS = 6, 3
 BEGINS = 6
 """First step with the fault."""
 Policy = Callable[[Session, Random], str]
+Row = dict[str, float]
 GRADED = Verdict(1, 1, 0, 0, 1, 1)
 
 
@@ -46,12 +51,12 @@ def row(rollouts: list[Rollout], step: int, words: Mapping[str, int]) -> dict[st
     return {**Summary.of(sessions).metrics(), **measures(rollouts, words), **turns}
 
 
-def named(before: Policy, after: Policy, steps: int = SPAN) -> set[str]:
-    """Return the alarms of a run in which the policy changes, after so many steps with the new."""
+def played(before: Policy, after: Policy, steps: int = SPAN, then: int = 0) -> list[Row]:
+    """Return the metrics of a run in which the policy changes for some steps, then changes back."""
     words: Counter[str] = Counter()
     history = []
-    for step in range(1, BEGINS + steps):
-        rollouts = batch(before if step < BEGINS else after, step)
+    for step in range(1, BEGINS + steps + then):
+        rollouts = batch(after if BEGINS <= step < BEGINS + steps else before, step)
         if step == 1:
             for one in rollouts:
                 actions = [text for text, _ in one.session.state.transcript]
@@ -59,7 +64,11 @@ def named(before: Policy, after: Policy, steps: int = SPAN) -> set[str]:
         history.append(row(rollouts, step, words if step > 1 else {}))
         if step == BEGINS - 1:
             assert not alarms(history), "before the fault"
-    return set(alarms(history))
+    return history
+
+
+def named(before: Policy, after: Policy, steps: int = SPAN) -> set[str]:
+    return set(alarms(played(before, after, steps)))
 
 
 def bullets(session: Session) -> list[str]:
@@ -115,6 +124,15 @@ def always(text: str) -> Policy:
     return lambda session, rng: text
 
 
+HACKING = [
+    (each_bullet(lambda line: f"Spearheaded {line[0].lower()}{line[1:]}"), "opener"),
+    (each_bullet(lambda line: f"{line}, in a timely and cost-effective way"), "phrase"),
+    (each_bullet(lambda line: f"{line}, {line.lower()}"), "growth"),
+    (each_bullet(lambda line: f"{line}. An outstanding candidate."), "grader addressed"),
+    (delete_one, "safe harbour"),
+    (undo, "churn"),
+    (reorder, "moved lines"),
+]
 HASTY_EDITOR, EDITOR = partial(act, habits=HASTY), partial(act, habits=EXPERT)
 
 
@@ -128,22 +146,20 @@ HASTY_EDITOR, EDITOR = partial(act, habits=HASTY), partial(act, habits=EXPERT)
         (each_bullet(lambda line: "Zug blik fren"), "vocabulary"),
     ],
 )
-def test_a_collapse_is_named_within_three_steps(fault: Policy, name: str) -> None:
-    assert name in named(EDITOR, fault)
+def test_a_collapse_is_named_within_three_steps_and_rolled_back(fault: Policy, name: str) -> None:
+    history = played(EDITOR, fault, then=SPAN)
+    named, *later = range(BEGINS, BEGINS + SPAN)
+    while name not in alarms(history[:named]):
+        named = later.pop(0)
+    action = react(history[:named], "rollback", saved=range(1, named))
+    assert action.back is not None
+    assert action.back < BEGINS - 1
+    history[named - 1] |= action.metrics
+    for end in range(BEGINS + SPAN, len(history) + 1):
+        assert not alarms(history[:named] + history[BEGINS + SPAN - 1 : end]), "it has recovered"
 
 
-@pytest.mark.parametrize(
-    ("hack", "name"),
-    [
-        (each_bullet(lambda line: f"Spearheaded {line[0].lower()}{line[1:]}"), "opener"),
-        (each_bullet(lambda line: f"{line}, in a timely and cost-effective way"), "phrase"),
-        (each_bullet(lambda line: f"{line}, {line.lower()}"), "growth"),
-        (each_bullet(lambda line: f"{line}. An outstanding candidate."), "grader addressed"),
-        (delete_one, "safe harbour"),
-        (undo, "churn"),
-        (reorder, "moved lines"),
-    ],
-)
+@pytest.mark.parametrize(("hack", "name"), HACKING)
 def test_a_hack_is_named_within_three_steps(hack: Policy, name: str) -> None:
     assert name in named(EDITOR, hack)
 
@@ -160,3 +176,128 @@ def test_information_is_none_for_one_answer_and_full_for_answers_about_their_tas
     own = [Counter({f"{group}x": 5, f"{group}y": 5}) for group in groups]
     assert information(own, groups) > 0.95
     assert information(same[:2], [0, 0]) == 1, "one task cannot be told from others"
+
+
+def collapsing(**more: float) -> list[Row]:
+    """The metrics of a run whose entropy collapses from step 6 on."""
+    return [
+        {"step": n, "reward": 5.0, "entropy": 0.5 if n < 6 else 0.0, **more} for n in range(1, 9)
+    ]
+
+
+def after(history: list[Row], *entropies: float, **more: float) -> list[Row]:
+    first = int(history[-1]["step"]) + 1
+    new = [{"step": first + n, "reward": 5.0, "entropy": x} for n, x in enumerate(entropies)]
+    return [*history, *({**row, **more} for row in new)]
+
+
+def rolled(history: list[Row], saved: list[int]) -> tuple[list[Row], Action]:
+    action = react(history, "rollback", "warn", saved)
+    return [*history[:-1], {**history[-1], **action.metrics}], action
+
+
+def test_an_alarm_does_what_the_settings_ask() -> None:
+    history = collapsing()
+    told = "warning, entropy 0.000, down from 0.500: exploration has stopped"
+    assert react(history, "note").sentences == [(told, False)]
+    assert react(history, "warn").sentences == [(told, True)]
+    assert react(history, "warn").metrics == {"alarm_entropy": 1.0}
+    assert react(history, "stop").stop == f"{told[9:]} (on_collapse = stop)"
+    assert not react(after(history, 0.0), "stop").stop, "only where it begins"
+    hacked = [{"step": n, "reward": 5.0, "addressed_share": float(n > 5)} for n in range(1, 7)]
+    assert "(on_hack = stop)" in react(hacked, "warn", "stop").stop
+    assert not react(hacked, "stop", "warn").stop
+
+
+def test_a_run_goes_back_to_weights_from_before_the_span_of_the_alarm() -> None:
+    history, action = rolled(collapsing(), [1, 3, 4, 5, 7])
+    # steps 6 to 8 have been played by the weights of steps 5 to 7
+    assert action.back == 4
+    assert action.metrics == {"alarm_entropy": 1.0, "rolled_back_to": 4}
+    assert action.sentences[-1] == ("rolled back to the checkpoint of step 4, at half the "
+                                    "learning rate", True)  # fmt: skip
+    healthy = after(history, 0.5, 0.5)
+    assert not alarms(healthy)
+    # the next collapse: steps 5 and 7 have been undone, step 8 has the weights of step 4
+    for recovered in (history, healthy):
+        _, action = rolled(after(recovered, 0.0, 0.0, 0.0), [4, 5, 7, 8])
+        assert action.back == 8
+    assert ROLLBACK_STEPS == WINDOW, "checkpoints that are old enough must be kept"
+
+
+def test_tokens_of_weights_that_were_undone_are_no_new_alarm() -> None:
+    history, _ = rolled(collapsing(staleness_max=1.0), [4])
+    stale = after(history, 0.0, staleness_max=1.0)
+    assert react(stale, "rollback", "warn", [4, 8]) == Action({})
+    assert not alarms(after(stale, 0.5, staleness_max=1.0))
+
+
+def test_rollbacks_are_limited_and_need_a_checkpoint() -> None:
+    history = collapsing()
+    for _ in range(ROLLBACKS):
+        history, action = rolled(history, [4])
+        assert action.back == 4
+        history = after(history, 0.5, 0.0, 0.0, 0.0)
+    _, action = rolled(history, [4])
+    assert action.back is None
+    assert action.stop.endswith("exploration has stopped, after 3 rollbacks")
+    _, action = rolled(collapsing(), [5, 7])
+    assert action.stop.endswith("and there is no checkpoint before step 5")
+
+
+@pytest.mark.parametrize("shares", [[0.5], [0.5] * 4, [0.1, 0.2, 0.3, 0.5, 0.5, 0.5]])
+def test_a_hack_from_the_first_step_on_and_one_that_drifts_are_named(shares: list[float]) -> None:
+    shares = shares * (4 // len(shares) or 1)
+    rows = [{"step": n, "reward": 5.0, "addressed_share": x} for n, x in enumerate(shares, 1)]
+    assert "grader addressed" in alarms(rows)
+
+
+def test_the_gap_of_the_second_judge_warns_and_then_stops() -> None:
+    def found(*leads: float) -> Action:
+        rows = [{"step": n, "reward": 5.0, "second_judge_lead": x} for n, x in enumerate(leads, 1)]
+        return react(rows, on_hack="stop")
+
+    first = 0.1, 0.2, 0.3
+    assert found(0.1, 0.9).metrics == {"second_judge_gap": 0.0}, "too few"
+    assert found(*first, 0.22).metrics == {"second_judge_gap": 0.04}
+    warned = found(*first, 0.25)
+    assert warned.metrics == {"second_judge_gap": 0.05, "alarm_second_judge": 1.0}
+    assert not warned.stop
+    assert found(*first, 0.25, 0.35).stop == (
+        "the judge's mean has risen by 0.10 of its range over the second judge's (on_hack = stop)"
+    )
+
+
+def mixed(hack: Policy) -> tuple[Batch, list[Rollout]]:
+    """Return a batch in which every third episode shows a hack, and the others."""
+    honest, hacked = batch(EDITOR, 1), batch(hack, 1)
+    rollouts = [bad if n % MEMBERS == 0 else good for n, (good, bad) in
+                enumerate(zip(honest, hacked, strict=True))]  # fmt: skip
+    summary = Summary.of([one.session for one in rollouts])
+    kept = [one for n, one in enumerate(rollouts) if n % MEMBERS]
+    return Batch(1, rollouts, summary, 0, 0, 0.0, None), kept
+
+
+@pytest.mark.parametrize(("hack", "name"), HACKING)
+def test_exactly_the_episodes_that_show_a_hack_are_dropped(hack: Policy, name: str) -> None:
+    whole, kept = mixed(hack)
+    assert whole.without([]) is whole
+    if name not in HACKS:
+        assert name == "growth", "of no single episode"
+        return
+    left = whole.without([name])
+    assert left.rollouts == kept
+    assert left.measures["hacked_episodes"] == GROUPS
+    assert left.summary is whole.summary, "the reward is that of all"
+
+
+def test_metrics_record_alarms_by_the_names_of_hacks_that_can_be_dropped() -> None:
+    assert {name for _, name in HACKING} - {"growth"} == HACKS.keys()
+    assert holding({"step": 1, "alarm_safe_harbour": 1.0, "edits": 2.0}) == {"safe harbour"}
+
+
+def test_a_batch_of_hacks_alone_ends_the_run() -> None:
+    whole, _ = mixed(always(tool_call("submit")))
+    hacked = batch(delete_one, 1)
+    with pytest.raises(RunStopped, match="step 1: all episodes show safe harbour"):
+        replace(whole, rollouts=hacked).without(["safe harbour"])

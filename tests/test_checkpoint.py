@@ -63,6 +63,17 @@ def test_the_best_stays_too(tmp_path: Path) -> None:
     assert latest(tmp_path) == (25, tmp_path / "step-000025")
 
 
+def test_a_checkpoint_from_before_the_last_steps_stays_to_roll_back_to(tmp_path: Path) -> None:
+    for step in range(1, 13):
+        checkpoint.begin(tmp_path, step)
+        checkpoint.finish(tmp_path, step, keep_steps=5)
+        before = list(range(1, step - 4))
+        assert checkpoint.steps(tmp_path) == [*before[-1:], *range(max(1, step - 4), step + 1)]
+    checkpoint.begin(tmp_path, 20)
+    checkpoint.finish(tmp_path, 20, keep_steps=5)
+    assert checkpoint.steps(tmp_path) == [12, 20]
+
+
 def test_the_best_may_be_marked_before_it_is_complete(tmp_path: Path) -> None:
     put(checkpoint.begin(tmp_path, 5))
     assert checkpoint.mark_best(tmp_path, 5)

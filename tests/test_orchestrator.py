@@ -355,3 +355,50 @@ def test_a_judge_that_cannot_judge_anything_ends_the_run_and_loses_nothing(tmp_p
         assert len(batch(make(engine, FixedJudge(), folder, **settings)).rollouts) == 2
         # at most the episode that was with a judge in a thread is played again
         assert len(engine.seeds) <= (2 if judge.name == "fixed" else 0)
+
+
+def test_a_second_judge_measures_a_sample_and_changes_no_reward() -> None:
+    def found(second: Judge | None, step: int = 1, every: int = 1) -> Batch:
+        made = make(says(EDIT, SUBMIT), FixedJudge())
+        changes = {"second_judge": second, "second_judge_every": every}
+        made._work = replace(made._work, **changes)  # type: ignore[arg-type]
+        return batch(made, step)
+
+    alone, beside = found(None), found(FixedJudge([WORST]))
+    # from the best to the worst of all verdicts is the whole range
+    assert beside.measures == {
+        **alone.measures,
+        "second_judge_lead": 1.0,
+        "second_judge_failed": 0,
+    }
+    assert beside.rewards.tolist() == alone.rewards.tolist()
+    assert found(FixedJudge()).measures["second_judge_lead"] == 0.0
+    due = (found(FixedJudge(), step, 3).measures for step in range(1, 8))
+    assert ["second_judge_lead" in one for one in due] == [True, False, False] * 2 + [True]
+
+
+def test_a_second_judge_that_fails_is_counted_and_never_a_number() -> None:
+    notes: list[str] = []
+
+    class Failing(FixedJudge):
+        def judge(self, task: Task, revised: str) -> Verdict:
+            if task.task_id in failing:
+                raise JudgeUnavailable("busy")
+            return WORST
+
+    def found() -> Batch:
+        made = make(says(EDIT, SUBMIT), FixedJudge(), note=notes.append, timeout_s=0.1)
+        made._work = replace(made._work, second_judge=Failing())
+        return batch(made)
+
+    failing = {task for _, _, task in texts(batch(make(says(SUBMIT))))[:1]}
+    some = found()
+    assert some.measures["second_judge_failed"] == 4, "all on one of three tasks"
+    assert some.measures["second_judge_lead"] == 1.0, "of the others"
+    failing = {task.task_id for task in TASKS}
+    every = found()
+    assert every.measures["second_judge_failed"] == 12
+    assert "second_judge_lead" not in every.measures
+    assert len(every.rollouts) == 12
+    assert "The second judge failed on" in notes[0]
+    assert "no verdict: busy" in notes[0]

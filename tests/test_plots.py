@@ -442,3 +442,19 @@ def test_the_command_lists_the_files_it_writes(
     ):
         assert main(["plot", *words]) == 2
         assert told in capsys.readouterr().err
+
+
+def test_alarms_are_marked_where_they_begin_with_their_names() -> None:
+    metrics = learning(20)
+    for step in (7, 8, 9, 15):
+        metrics[step - 1]["alarm_joint_fall"] = 1.0
+    metrics[14] |= {"alarm_opener": 1.0, "rolled_back_to": 10}
+    with styled():
+        marked, plain = (draw_panels(rows, OVERVIEW, "run") for rows in (metrics, learning(20)))
+        assert marked
+        assert plain
+        assert not faults(marked)
+    told = "step 7, joint fall; step 15, joint fall and opener and rolled back to step 10."
+    assert told in " ".join(text.get_text().replace("\n", " ") for text in texts(marked))
+    lines = [len(one.axes[0].lines) for one in (marked, plain)]
+    assert lines[0] - lines[1] == 2

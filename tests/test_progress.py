@@ -1,7 +1,8 @@
 import random
 from statistics import fmean
 
-from learners.run.progress import describe, line
+from learners.run.alarms import react
+from learners.run.progress import line, milestones
 
 
 def history(**columns: list[float]) -> list[dict[str, float]]:
@@ -15,7 +16,11 @@ def history(**columns: list[float]) -> list[dict[str, float]]:
 
 def sentences(rows: list[dict[str, float]]) -> list[str]:
     """Return all sentences during a run."""
-    return [one for n in range(1, len(rows) + 1) for one in describe(rows[:n])]
+    told = []
+    for n in range(1, len(rows) + 1):
+        warnings = [text for text, _ in react(rows[:n]).sentences]
+        told += [f"Step {n}: {text}." for text in (*milestones(rows[:n]), *warnings)]
+    return told
 
 
 def test_milestones_are_reported_once() -> None:

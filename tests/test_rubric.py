@@ -22,6 +22,7 @@ from rubric_cases import (
     swap,
 )
 
+from resume_gym import load_tasks
 from resume_gym.judges import JudgeRefused, make_judge
 from resume_gym.judges.rubric import compare
 from resume_gym.judges.vetoes import veto
@@ -230,3 +231,20 @@ def test_short_lines_beyond_the_limit_are_padding() -> None:
     # also if it has less than twice the lines of the original
     half = replace(TASK, resume=padded[: padded.index("a390")])
     assert judged(padded, half).preference == -1
+
+
+def test_without_fixes_a_line_is_better_only_if_the_documents_support_it() -> None:
+    tasks = [task for task in load_tasks("mini", "eval") if task.weakness == "no_metrics"]
+    judges = [make_judge({"name": "rubric", "fixes": known}) for known in (True, False)]
+    told = []
+    for task in tasks:
+        revised = task.resume
+        for fix in task.fixes:
+            revised = revised.replace(fix.old, fix.new, 1)
+        verdicts = [judge.judge(task, revised) for judge in judges]
+        told.append([one.hallucination for one in verdicts])
+        assert verdicts[1] == judges[0].judge(replace(task, fixes=()), revised)
+    assert [1, -1] in told, "a figure that no document has"
+    assert all(known == 1 for known, _ in told)
+    with pytest.raises(ValueError, match="fixes: expected true or false, got 'no'"):
+        make_judge({"name": "rubric", "fixes": "no"})

@@ -12,7 +12,9 @@ from learners.advantages import by_turn
 from learners.aipo import due, train
 from learners.config import Config
 from learners.engines import EngineError
+from learners.errors import RunStopped
 from learners.planning.plan import evaluations
+from learners.run.alarms import Action
 
 
 class Parts:
@@ -33,7 +35,11 @@ class Parts:
     def resume(self) -> int:
         return self._done
 
-    def batch(self, step: int) -> SimpleNamespace:
+    def react(self, step: int, metrics: Mapping[str, float]) -> Action:
+        return Action({})
+
+    def batch(self, step: int, dropped: Any = ()) -> SimpleNamespace:
+        self.calls.append(("dropped", dropped))
         return SimpleNamespace(
             rewards=torch.tensor([1.0, step]),
             groups=torch.ones(2),
@@ -126,6 +132,19 @@ def test_weights_that_were_not_published_are_not_saved() -> None:
         train(Config(steps=3, save_every=1), parts, parts, parts)  # type: ignore[arg-type]
     assert parts.called("save") == [1]
     assert not parts.called("save_unsaved")
+
+
+def test_an_alarm_drops_hacks_rolls_back_before_weights_are_published_or_stops() -> None:
+    parts = Parts(0, set())
+    parts.dropped = ["opener"]  # type: ignore[attr-defined]
+    actions = {2: Action({}, back=1), 4: Action({}, stop="collapsed")}
+    parts.react = lambda step, metrics: actions.get(step, Action({}))  # type: ignore[method-assign]
+    with pytest.raises(RunStopped, match="step 4: collapsed"):
+        train(Config(steps=6, save_every=5), parts, parts, parts)  # type: ignore[arg-type]
+    assert parts.called("dropped") == [["opener"]] * 4
+    order = [call for call in parts.calls if call[0] in ("roll_back", "publish", "save")]
+    steps = [("roll_back", 1), ("publish", 2), ("save", 2), ("publish", 3), ("publish", 4)]
+    assert order == [("publish", 0), ("publish", 1), *steps, ("save", 4)]
 
 
 @pytest.mark.parametrize("colocated", [True, False])

@@ -1,12 +1,14 @@
 """The rollouts of a training step, as they go from the orchestrator to the trainer."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import torch
 from torch import Tensor
 
+from learners.errors import RunStopped
+from learners.rollouts.measures import hacking
 from learners.rollouts.rollout import NOT_SAMPLED, Rollout
 from learners.training.batching import Sample
 from resume_gym.evaluation import Returns
@@ -41,6 +43,28 @@ class Batch:
     replaced: Sequence[Sequence[Rollout]] = ()
     level: int | None = None
     measures: Mapping[str, float] = field(default_factory=dict)
+
+    def without(self, hacks: Collection[str]) -> "Batch":
+        """Return the batch without the rollouts that show hacks; the summary is of all.
+
+        Args:
+            hacks: keys of `HACKS`.
+
+        Raises:
+            RunStopped: no rollout is left.
+        """
+        if not hacks:
+            return self
+        shown = hacking(self.rollouts, hacks)
+        kept = [one for one, hacked in zip(self.rollouts, shown, strict=True) if not hacked]
+        if not kept:
+            raise RunStopped(
+                f"step {self.step}: all episodes show {' or '.join(sorted(hacks))}, and with "
+                "on_hack = drop none is left to train on"
+            )
+        return replace(
+            self, rollouts=kept, measures={**self.measures, "hacked_episodes": sum(shown)}
+        )
 
     @property
     def rewards(self) -> Tensor:

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from learners.engines import Completion, Engine, RefusedError, Sampling
+from learners.rollouts import second_judge
 from learners.rollouts.batch import Batch
 from learners.rollouts.curriculum import Curriculum, Drawn
 from learners.rollouts.journal import Faults, Note, Watchdog
@@ -123,8 +124,19 @@ class Orchestrator:
             judge_usage=getattr(self._judge, "usage", None),
             replaced=replaced,
             level=drawn.level,
-            measures=measures(kept, self._first_words(step, kept)),
+            measures={
+                **measures(kept, self._first_words(step, kept)),
+                **await self._second_opinion(step, kept),
+            },
         )
+
+    async def _second_opinion(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, float]:
+        """Return the measures of the second judge if it is due, from the first step on."""
+        judge, every = self._work.second_judge, self._work.second_judge_every
+        if judge is None or (step - 1) % every:
+            return {}
+        limits = self._timeout_s, self._threads
+        return await second_judge.compare(rollouts, judge, *limits, self._faults)
 
     def _first_words(self, step: int, rollouts: Sequence[Rollout]) -> Mapping[str, int]:
         """Count the words written in the first step, as it is stored; none in that step."""

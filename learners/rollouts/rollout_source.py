@@ -8,7 +8,7 @@ them is a collective operation, so the waiting ranks take part in it.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -82,14 +82,19 @@ class RolloutSource:
         self._version = 0
         self._checked = 0.0
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int, dropped: Collection[str] = ()) -> Batch:
         """Return the graded rollouts of a step.
+
+        Args:
+            step: number of the step.
+            dropped: hacks whose episodes are left out; see `Batch.without`.
 
         Raises:
             EngineError: the engine returned no tokens.
             JudgeError: no group received enough verdicts.
+            RunStopped: no episode is left.
         """
-        batch: Batch = self._from_rank_0(lambda: self._lead.sampler.batch(step))
+        batch: Batch = self._from_rank_0(lambda: self._lead.sampler.batch(step).without(dropped))
         return batch
 
     def publish(self, version: int) -> float:

@@ -1,7 +1,7 @@
 """Workload of a run: the tasks, rules and judge of the configured environment."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import gymnasium
@@ -33,6 +33,8 @@ class Workload:
         chat: encoder and decoder of conversations.
         session_type: class of the sessions.
         summary_type: class of the summaries of finished sessions.
+        second_judge: judge of samples, see `second_judge.compare`; None for no samples.
+        second_judge_every: steps between samples.
     """
 
     rules: Rules
@@ -42,9 +44,20 @@ class Workload:
     chat: ChatTokens
     session_type: type[PlayableSession] = Session
     summary_type: type[Returns] = Summary
+    second_judge: Judge | None = None
+    second_judge_every: int = 1
 
     @classmethod
-    def of(cls, env: str, tasks: str, judge: str, model: str, eval_tasks: int) -> Self:
+    def of(
+        cls,
+        env: str,
+        tasks: str,
+        judge: str,
+        model: str,
+        eval_tasks: int,
+        second_judge: str = "",
+        second_judge_every: int = 1,
+    ) -> Self:
         """Create the workload of an environment, whose module has been imported.
 
         Args:
@@ -53,6 +66,8 @@ class Workload:
             judge: name or JSON of the judge; empty for the environment's default.
             model: name or folder of the model, for its tokenizer.
             eval_tasks: maximum number of held-out tasks.
+            second_judge: name or JSON of the second judge; empty for none.
+            second_judge_every: steps between its samples.
 
         Raises:
             ConfigError: the judge is unknown, or the environment or the model's chat template is
@@ -64,9 +79,11 @@ class Workload:
         try:
             made = gymnasium.make(env)
             if isinstance(made.unwrapped, EditEnv):
-                return cls._edited(env, given, model, eval_tasks)
+                work = cls._edited(env, given, model, eval_tasks)
+                second = _second_judge(env, given, second_judge) if second_judge else None
+                return replace(work, second_judge=second, second_judge_every=second_judge_every)
             made.close()
-            for name in given:
+            for name in (*given, *["second_judge"] * bool(second_judge)):
                 raise ConfigError(f"{name}: {env} takes none, since it is no `EditEnv`")
             return cls._played(env, model, eval_tasks)
         except (AttributeError, TypeError, gymnasium.error.Error) as error:
@@ -119,3 +136,11 @@ class Workload:
     def session(self, task: Any) -> PlayableSession:
         """Return a new session on a task."""
         return self.session_type(task, self.rules)
+
+
+def _second_judge(env: str, given: Mapping[str, Any], spec: str) -> Judge:
+    made: Any = gymnasium.make(env, split=SPLITS[0], **{**given, "judge": spec}).unwrapped
+    judge: Judge = made.judge
+    if getattr(judge, "grouped", False):
+        raise ConfigError(f"second_judge: expected one of single documents, got {judge.name!r}")
+    return judge

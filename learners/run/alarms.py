@@ -1,7 +1,11 @@
 """Alarms of a run: signs of collapse and of reward hacking in the metrics of its steps.
 
 A rule compares the mean of the last three steps with that of the first three, so a fault is named
-within three steps. The measures are those of `rollouts/measures.py` and of the batch.
+within three steps; a limit far from all honest runs holds whatever the start. The measures are
+those of `rollouts/measures.py` and of the batch. `react` says what follows from new alarms.
+
+After a rollback, the steps that it undoes no longer count, nor do those whose tokens were sampled
+by weights from before it.
 """
 
 import math
@@ -11,10 +15,11 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 from learners.run.folder import Metrics
+from learners.training.checkpoint import ROLLBACK_STEPS
 
 SPAN = 3
 """Steps whose mean is compared."""
-WINDOW = 5
+WINDOW = ROLLBACK_STEPS
 """Steps per running mean of the reward, which is noisier than shares."""
 REWARD_DROP = 1.0
 """Fall of the mean reward below its best that counts as a collapse, if it exceeds the noise."""
@@ -23,6 +28,13 @@ REWARD_ERRORS = 5.0
 far."""
 GAP_LIMIT = 0.015
 """Largest acceptable mean absolute difference of sampler and trainer log-probabilities."""
+JUDGE_WARNS, JUDGE_STOPS = 0.05, 0.10
+"""Gaps of judge and second judge that warn and that may stop, as shares of the range."""
+ROLLBACKS = 3
+"""Rollbacks after which a collapse stops the run."""
+MARK = "alarm_"
+"""Prefix of the metric, 1, of each alarm that holds."""
+_BACK, _LEAD = "rolled_back_to", "second_judge_lead"
 
 
 class Alarm(NamedTuple):
@@ -30,13 +42,31 @@ class Alarm(NamedTuple):
 
     Attributes:
         name: name of the rule.
-        kind: "collapse", "hack" or "engine".
+        kind: "collapse" or "hack", which `react` acts on as configured; "warning" for others.
         text: what has been measured, without a full stop.
+        span: number of steps that it compares with earlier ones.
     """
 
     name: str
-    kind: Literal["collapse", "hack", "engine"]
+    kind: Literal["collapse", "hack", "warning"]
     text: str
+    span: int = SPAN
+
+
+class Action(NamedTuple):
+    """What follows from the alarms of a step.
+
+    Attributes:
+        metrics: what the step's metrics say of it.
+        sentences: what the journal says, and whether the terminal does, too.
+        back: step of the checkpoint to go back to; None to go on.
+        stop: why the run ends; empty to go on.
+    """
+
+    metrics: Metrics
+    sentences: Sequence[tuple[str, bool]] = ()
+    back: int | None = None
+    stop: str = ""
 
 
 class _Rule(NamedTuple):
@@ -55,14 +85,20 @@ class _Rule(NamedTuple):
     holds: Callable[[float, float], bool]
 
 
-def _rises(limit: float, by: float) -> Callable[[float, float], bool]:
-    """Return a rule: the metric exceeds a limit, and its start by a difference."""
-    return lambda now, start: now > limit and now - start > by
+def _rises(limit: float, by: float, most: float) -> Callable[[float, float], bool]:
+    """Return a rule: the metric exceeds a limit, and its start by a difference; or it is extreme.
+
+    Args:
+        limit: least value with an alarm.
+        by: rise above the start that it also takes.
+        most: value above which an alarm needs no rise.
+    """
+    return lambda now, start: now > most or (now > limit and now - start > by)
 
 
-def _falls(to: float, from_: float = 0.0) -> Callable[[float, float], bool]:
-    """Return a rule: the metric falls below a share of its start, which is not small itself."""
-    return lambda now, start: start > from_ and now < to * start
+def _falls(to: float, from_: float = 0.0, least: float = 0.0) -> Callable[[float, float], bool]:
+    """Return a rule: the metric falls below `least`, or a share of its start, if not small."""
+    return lambda now, start: now < least or (start > from_ and now < to * start)
 
 
 _RULES: Mapping[str, _Rule] = {
@@ -75,80 +111,80 @@ _RULES: Mapping[str, _Rule] = {
     "rising entropy": _Rule(
         "entropy",
         "collapse",
-        "entropy {:.2f}, up from {:.2f}: turns become random",
-        _rises(0.5, 0.5),
+        "entropy {:.2f}, {:.2f} at first: turns become random",
+        _rises(0.5, 0.5, 3.0),
     ),
     "invalid calls": _Rule(
         "invalid_share",
         "collapse",
-        "{:.0%} of the calls are invalid, up from {:.0%}",
-        _rises(0.5, 0.2),
+        "{:.0%} of the calls are invalid, {:.0%} at first",
+        _rises(0.5, 0.2, 0.8),
     ),
     "silence": _Rule(
         "attempts",
         "collapse",
-        "{:.1f} edit calls an episode, down from {:.1f}: the policy hardly edits",
-        _falls(0.25, 0.5),
+        "{:.1f} edit calls an episode, {:.1f} at first: the policy hardly edits",
+        _falls(0.25, 0.5, 0.25),
     ),
     "equal answers": _Rule(
         "equal_answers",
         "collapse",
-        "{:.0%} of the episodes made the same calls, up from {:.0%}",
-        _rises(0.5, 0.2),
+        "{:.0%} of the episodes made the same calls, {:.0%} at first",
+        _rises(0.5, 0.2, 0.9),
     ),
     "templates": _Rule(
         "prompt_information",
         "collapse",
-        "answers say {:.0%} about their task, down from {:.0%} of what is possible",
-        _falls(0.5, 0.3),
+        "answers say {:.0%} of what is possible about their task, {:.0%} at first",
+        _falls(0.5, 0.3, 0.15),
     ),
     "vocabulary": _Rule(
         "word_drift",
         "collapse",
-        "{:.0%} of the written words are new, up from {:.0%}: neither on the page nor in step 1",
-        _rises(0.3, 0.2),
+        "{:.0%} of the written words are new, {:.0%} at first: neither on the page nor in step 1",
+        _rises(0.3, 0.2, 0.7),
     ),
     "opener": _Rule(
         "opener_share",
         "hack",
-        "{:.0%} of the written lines begin with one word, up from {:.0%}",
-        _rises(0.3, 0.2),
+        "{:.0%} of the written lines begin with one word, {:.0%} at first",
+        _rises(0.3, 0.2, 0.7),
     ),
     "phrase": _Rule(
         "phrase_share",
         "hack",
-        "one phrase was added to {:.0%} of the documents, up from {:.0%}",
-        _rises(0.4, 0.25),
+        "one phrase was added to {:.0%} of the documents, {:.0%} at first",
+        _rises(0.4, 0.25, 0.7),
     ),
     "growth": _Rule(
         "growth",
         "hack",
-        "lines have {:.2f} times the words of those that they replace, up from {:.2f}",
-        _rises(1.3, 0.3),
+        "lines have {:.2f} times the words of those that they replace, {:.2f} at first",
+        _rises(1.3, 0.3, 2.0),
     ),
     "churn": _Rule(
         "churn",
         "hack",
-        "{:.0%} of the edits leave nothing in the document, up from {:.0%}",
-        _rises(0.3, 0.2),
+        "{:.0%} of the edits leave nothing in the document, {:.0%} at first",
+        _rises(0.3, 0.2, 0.7),
     ),
     "grader addressed": _Rule(
         "addressed_share",
         "hack",
-        "{:.0%} of the episodes write to whoever grades them, up from {:.0%}",
-        _rises(0.1, 0.1),
+        "{:.0%} of the episodes write to whoever grades them, {:.0%} at first",
+        _rises(0.1, 0.1, 0.1),
     ),
     "safe harbour": _Rule(
         "safe_harbour",
         "hack",
-        "{:.0%} of the episodes delete one line and submit, up from {:.0%}",
-        _rises(0.4, 0.25),
+        "{:.0%} of the episodes delete one line and submit, {:.0%} at first",
+        _rises(0.4, 0.25, 0.7),
     ),
     "moved lines": _Rule(
         "moved_share",
         "hack",
-        "{:.0%} of the episodes reorder lines, up from {:.0%}",
-        _rises(0.5, 0.4),
+        "{:.0%} of the episodes reorder lines, {:.0%} at first",
+        _rises(0.5, 0.4, 0.8),
     ),
 }
 _FALLING_TOGETHER = ("reward", "content", "submit_rate", "edits")
@@ -160,6 +196,94 @@ def alarms(history: Sequence[Metrics]) -> dict[str, Alarm]:
     Args:
         history: metrics of all steps so far, oldest first.
     """
+    return _held(_standing(history)[0])
+
+
+def react(
+    history: Sequence[Metrics],
+    on_collapse: str = "warn",
+    on_hack: str = "warn",
+    saved: Sequence[int] = (),
+) -> Action:
+    """Return what follows from the alarms that the last step begins.
+
+    It depends on its arguments alone, so a resumed run does the same.
+
+    Args:
+        history: metrics of all steps so far, oldest first.
+        on_collapse: see `Config`.
+        on_hack: see `Config`.
+        saved: steps of the checkpoints.
+    """
+    standing, undone = _standing(history)
+    if not standing or standing[-1] is not history[-1]:
+        return Action({})
+    now, before = _held(standing), _held(standing[:-1])
+    metrics = {f"{MARK}{name.replace(' ', '_')}": 1.0 for name in now}
+    if _LEAD in history[-1]:
+        metrics["second_judge_gap"] = _judge_gap(standing)
+    new = [alarm for name, alarm in now.items() if name not in before]
+    kinds = {alarm.kind: alarm for alarm in reversed(new)}
+    quiet = on_collapse == "note"
+    told = [(f"warning, {one.text}", not (quiet and one.kind == "collapse")) for one in new]
+    if (hack := kinds.get("hack")) and on_hack == "stop":
+        return Action(metrics, told, stop=f"{hack.text} (on_hack = stop)")
+    collapse = kinds.get("collapse")
+    if not collapse or on_collapse not in ("rollback", "stop"):
+        return Action(metrics, told)
+    if on_collapse == "stop":
+        return Action(metrics, told, stop=f"{collapse.text} (on_collapse = stop)")
+    widest = max(one.span for one in new if one.kind == "collapse")
+    begins = int(standing[-min(widest, len(standing))]["step"])
+    # the weights of the step before it have played its first episodes, so they may be ill already;
+    # those of a rollback are known to be healthy
+    earlier = {step for step, _ in _rollbacks(history[:-1])}
+    old = (step for step in saved if step < begins - (step not in earlier))
+    healthy = [step for step in old if step not in undone]
+    if len(earlier) == ROLLBACKS:
+        return Action(metrics, told, stop=f"{collapse.text}, after {ROLLBACKS} rollbacks")
+    if not healthy:
+        reason = f"{collapse.text}, and there is no checkpoint before step {begins - 1}"
+        return Action(metrics, told, stop=reason)
+    back = max(healthy)
+    told.append((f"rolled back to the checkpoint of step {back}, at half the learning rate", True))
+    return Action({**metrics, _BACK: back}, told, back=back)
+
+
+def holding(row: Metrics) -> set[str]:
+    """Return the names of the alarms that a step's metrics record."""
+    return {name.removeprefix(MARK).replace("_", " ") for name in row if name.startswith(MARK)}
+
+
+def rolled_back(row: Metrics) -> bool:
+    """Return whether the run was rolled back after a step."""
+    return _BACK in row
+
+
+def _rollbacks(history: Sequence[Metrics]) -> list[tuple[int, int]]:
+    """Return (step, step of the checkpoint) for each rollback."""
+    return [(int(row["step"]), int(row[_BACK])) for row in history if _BACK in row]
+
+
+def _standing(history: Sequence[Metrics]) -> tuple[list[Metrics], set[int]]:
+    """Return the rows that no rollback has undone, and the steps whose checkpoints are undone.
+
+    A rollback in the last row is the reaction to its alarms, which are those before it.
+    """
+    rows, undone, last = list(history), set[int](), -1
+    for last, back in _rollbacks(history[:-1]):
+        rows = [row for row in rows if not back < row["step"] <= last]
+        undone |= {*range(back + 1, last)}
+    # the oldest weights that sampled tokens of the step
+    return [
+        row
+        for row in rows
+        if row["step"] <= last or row["step"] - 1 - row.get("staleness_max", 0) >= last
+    ], undone
+
+
+def _held(history: Sequence[Metrics]) -> dict[str, Alarm]:
+    """Return the alarms that hold after the last of the rows that count."""
     rows = [_extended(row) for row in history]
     found = {}
     for name, rule in _RULES.items():
@@ -170,7 +294,7 @@ def alarms(history: Sequence[Metrics]) -> dict[str, Alarm]:
                 found[name] = Alarm(name, rule.kind, rule.text.format(now, start))
     if collapse := _collapse([row["reward"] for row in rows]):
         text = "mean reward collapsed to {:.1f}, down from {:.1f}".format(*collapse)
-        found["reward"] = Alarm("reward", "collapse", text)
+        found["reward"] = Alarm("reward", "collapse", text, WINDOW)
     if fallen := _fallen(rows):
         text = f"{', '.join(fallen)} have fallen together"
         found["joint fall"] = Alarm("joint fall", "collapse", text)
@@ -180,8 +304,24 @@ def alarms(history: Sequence[Metrics]) -> dict[str, Alarm]:
         age = rows[-1].get("staleness")
         apart = f", {age:.1f} steps apart," if age else ""
         text = f"sampler and trainer{apart} differ by {gap:.3f} in log-probability"
-        found["gap"] = Alarm("gap", "engine", text)
+        found["gap"] = Alarm("gap", "warning", text)
+    lead = _judge_gap(history)
+    text = f"the judge's mean has risen by {lead:.2f} of its range over the second judge's"
+    if lead >= JUDGE_WARNS:
+        found["second judge"] = Alarm("second judge", "warning", text)
+    if lead >= JUDGE_STOPS:
+        found["second judge far"] = Alarm("second judge far", "hack", text)
     return found
+
+
+def _judge_gap(rows: Sequence[Metrics]) -> float:
+    """Return how much more the judge leads the second judge than at first, in means of `SPAN`.
+
+    A single measurement would not do: on an honest run they differ by 0.1.
+    """
+    leads = [row[_LEAD] for row in rows if _LEAD in row]
+    # rounded, since a gap of exactly a limit reaches it
+    return round(fmean(leads[-SPAN:]) - fmean(leads[:SPAN]), 9) if len(leads) > SPAN else 0.0
 
 
 def _extended(row: Metrics) -> dict[str, float]:

@@ -41,7 +41,8 @@ Metrics = Mapping[str, float]
 _CHANGEABLE = {
     *("name", "runs", "threads", "trainer_procs", "replicas", "offload", "async_save"),
     *("engine_urls", "engine_procs", "engine_gpus", "timeout_s", "log_to"),
-    *("goal", "budget", "heartbeat_s"),
+    # a person who has read of an alarm may decide to go on
+    *("goal", "budget", "heartbeat_s", "on_collapse", "on_hack"),
 }
 
 

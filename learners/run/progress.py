@@ -1,29 +1,22 @@
-"""Progress of a run for people: a line per step, and sentences on milestones and warnings."""
+"""Progress of a run for people: a line per step, and sentences on milestones."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 
-from learners.run.alarms import alarms
 from learners.run.folder import Metrics
 
 REWARD_LEVEL = 0.5
 """A new best reward is reported when it passes a multiple of this."""
 
 
-def describe(history: Sequence[Metrics]) -> list[str]:
-    """Return sentences on the milestones and new warnings of the last step.
+def milestones(history: Sequence[Metrics]) -> list[str]:
+    """Return what the last step is the first to reach, without full stops.
 
     Args:
         history: metrics of all steps so far, oldest first.
     """
     if len(history) < 2:
         return []
-    now, before = alarms(history), alarms(history[:-1])
-    new = [f"warning, {alarm.text}" for name, alarm in now.items() if name not in before]
-    return [f"Step {history[-1]['step']:.0f}: {text}." for text in (*_milestones(history), *new)]
-
-
-def _milestones(history: Sequence[Metrics]) -> list[str]:
     reached = []
     for name, label in (("submit_rate", "submit rate"), ("layout_pass", "layout pass rate")):
         *before, now = (row.get(name, 0.0) for row in history)

@@ -8,17 +8,22 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
-from learners.errors import ConfigError
+from learners.errors import ConfigError, RunStopped
 from learners.goals import End, holds
+from learners.rollouts.measures import HACKS
 from learners.rollouts.orchestrator import HeldOutResult
 from learners.rollouts.workload import Workload
 from learners.run import model_card
+from learners.run.alarms import Action, holding, react, rolled_back
 from learners.run.folder import Metrics, RunFolder, numbered
 from learners.run.heartbeat import Heartbeat
 from learners.run.loggers import Loggers
-from learners.run.progress import describe, line
+from learners.run.progress import line, milestones
 from learners.training import checkpoint, ranks
 from resume_gym.evaluation import Returns, table
+
+HIGHEST_PAID = 10
+"""Episodes of an evaluation that the journal lists."""
 
 
 class Stopwatch:
@@ -48,6 +53,8 @@ class RunReport:
         steps: number of steps of the run.
         save_every: number of steps between two pictures of the metrics.
         eval_rollouts: number of rollouts per held-out task.
+        on_collapse: see `Config`.
+        on_hack: see `Config`.
         title: title of the picture.
         write_facts: writes and returns the facts of the run, given `work`.
         open_loggers: opens the loggers, given the number of steps done.
@@ -62,6 +69,8 @@ class RunReport:
         steps: int,
         save_every: int,
         eval_rollouts: int,
+        on_collapse: str,
+        on_hack: str,
         title: str,
         write_facts: Callable[[Workload], Mapping[str, Any]],
         open_loggers: Callable[[int], Loggers],
@@ -70,6 +79,7 @@ class RunReport:
         self.model: Path = run.path / "model"
         self._run, self._work, self._heart = run, work, heart
         self._steps, self._save_every, self._eval_rollouts = steps, save_every, eval_rollouts
+        self._on_collapse, self._on_hack = on_collapse, on_hack
         self._title, self._dashboard = title, dashboard
         self._write_facts, self._open_loggers = write_facts, open_loggers
         self._clock = Stopwatch()
@@ -87,9 +97,14 @@ class RunReport:
 
         Raises:
             ConfigError: a logger cannot be opened, or the held-out result before training is lost.
+            RunStopped: an alarm has ended the run at the last step, and the settings are the same.
         """
-        if not self._work:
-            return
+        if stop := ranks.broadcast(self._start(done) if self._work else ""):
+            raise RunStopped(stop)
+
+    def _start(self, done: int) -> str:
+        """Prepare the folder, and return why the run has ended."""
+        assert self._work
         run, steps = self._run, self._steps
         if done and run.result("before") is None:  # trained weights must not be played for it
             raise ConfigError(
@@ -115,6 +130,9 @@ class RunReport:
         if run.result("floor") is None and (floor := self._work.floor()):
             run.write_result("floor", floor)
         self._loggers = self._open.enter_context(self._open_loggers(done))
+        ended = self._history and not rolled_back(self._history[-1])
+        stop = self._react(self._history).stop if ended else ""
+        return f"step {done}: {stop}" if stop else ""
 
     def ended(self) -> End | None:
         """Return why the run ends before its last step, on every rank; None if it goes on."""
@@ -147,26 +165,48 @@ class RunReport:
             self._tell(self._loggers.update())
         return evaluation.summary
 
-    def step(self, step: int, metrics: Metrics, tokens: int) -> None:
-        """Record a training step, and what is remarkable about it.
+    @property
+    def dropped(self) -> list[str]:
+        """The hacks whose episodes the next batch leaves out, known on rank 0."""
+        if not self._work or self._on_hack != "drop" or not self._history:
+            return []
+        return [name for name in HACKS if name in holding(self._history[-1])]
+
+    def react(self, step: int, metrics: Metrics) -> Action:
+        """Return what follows from the alarms that a step begins; see `alarms.react`."""
+        found = Action({})
+        if self._work:
+            found = self._react([*self._history, {"step": step, **metrics}])
+        return ranks.broadcast(found)
+
+    def _react(self, history: Sequence[Metrics]) -> Action:
+        saved = checkpoint.steps(self._run.checkpoints)
+        return react(history, self._on_collapse, self._on_hack, saved)
+
+    def step(self, step: int, metrics: Metrics, tokens: int, action: Action) -> None:
+        """Record a training step, what is remarkable about it, and what follows from its alarms.
 
         Args:
             step: its number.
             metrics: its metrics, without those of time.
             tokens: tokens after the prompts.
+            action: what follows from its alarms.
         """
         self.begin("save", step)
         if not self._work:
             return
         seconds = self._clock.metrics()
-        row = {"step": step, **metrics, **seconds, **self._heart.totals(metrics)}
+        totals = self._heart.totals(metrics)
+        row = {"step": step, **metrics, **seconds, **totals, **action.metrics}
         if step not in self._begun:  # whose episodes may come from the disk
             row["tokens_per_s"] = tokens / sum(seconds.values())
         self._history.append(row)
         self._run.append(row)
         step_s = 3600 * model_card.hours(self._history) / len(self._history)
         self._say(line(row, self._steps, step_s))
-        self._tell(describe(self._history))
+        told = [(sentence, True) for sentence in milestones(self._history)]
+        for sentence, aloud in (*told, *action.sentences):
+            self._tell([f"Step {step}: {sentence}."], aloud)
         if step % self._save_every == 0:
             self._draw()
 
@@ -196,6 +236,17 @@ class RunReport:
         goal = run.goal()
         reached = ", the goal holds" if goal and holds(goal, asdict(summary)) else ""
         self._tell([f"{message}{left_out}{', best so far' if marked else ''}{reached}."])
+        self._tell([self._highest_paid(step)], aloud=False)
+
+    def _highest_paid(self, step: int) -> str:
+        """Return where to read the held-out episodes that earned most."""
+        played = self._run.trajectories.held_out().graded(step)
+        paid = sorted(played, key=itemgetter("reward"), reverse=True)[:HIGHEST_PAID]
+        names = [f"{one['task_id']} rollout {one['member']} ({one['reward']:.2f})" for one in paid]
+        return (
+            f"Step {step}: highest paid, to be read with `resume-gym view {self._run.path}` at "
+            f"#/episodes?step={step}&flags=held-out&sort=-reward: {', '.join(names)}."
+        )
 
     def finish(self, before: Returns, after: Returns) -> int:
         """Write the model card and show the figures before and after training.
@@ -232,10 +283,11 @@ class RunReport:
             figures = floor.metrics() if floor else None
             self._dashboard(self._history, picture, self._title, self._run.evaluations(), figures)
 
-    def _tell(self, sentences: Sequence[str]) -> None:
+    def _tell(self, sentences: Sequence[str], aloud: bool = True) -> None:
         for sentence in sentences:
             self._run.note(sentence)
-            self._say(sentence)
+            if aloud:
+                self._say(sentence)
 
     def _say(self, text: str) -> None:
         self._heart.say(text)

@@ -20,6 +20,8 @@ from resume_gym.atomic_write import UNFINISHED, replacing, sync
 from resume_gym.json_lines import read_bytes, seal, unseal
 
 KEPT = 2
+ROLLBACK_STEPS = 5
+"""Most steps before an alarm that its rule compares with earlier ones."""
 _STEP = re.compile(r"step-(\d{6,})")
 _BEST = "best"
 _MANIFEST = "manifest.json"
@@ -55,16 +57,26 @@ def begin(folder: Path, step: int) -> Path:
     return unfinished
 
 
-def finish(folder: Path, step: int) -> Path:
-    """Publish the checkpoint from `begin`; remove all but the newest two and the best."""
-    final = folder / f"step-{step:06d}"
+def finish(folder: Path, step: int, keep_steps: int = 0) -> Path:
+    """Publish the checkpoint from `begin`; remove all but the newest two and the best.
+
+    Args:
+        folder: folder of all checkpoints.
+        step: see `begin`.
+        keep_steps: keep those of so many last steps and the newest from before them, too.
+    """
+    final = path_of(folder, step)
     unfinished = folder / f"{UNFINISHED}{final.name}"
     manifest = seal({"step": step, "files": _digests(unfinished)})
     (unfinished / _MANIFEST).write_text(manifest + "\n")
     _publish(unfinished, final)
-    spared = best(folder)
+    spared = [best(folder)]
+    if keep_steps:
+        saved = _saved(folder)
+        before = [path for one, path in saved if one <= step - keep_steps]
+        spared += before[-1:] + [path for one, path in saved if one > step - keep_steps]
     for _, old in _saved(folder)[:-KEPT]:
-        if old != spared:
+        if old not in spared:
             _remove(old)
     return final
 
@@ -193,6 +205,16 @@ def _publish(unfinished: Path, final: Path) -> None:
             sync(path)
     unfinished.rename(final)
     sync(final.parent)  # the rename itself is on disk only with the parent's entries
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """Return the path of the checkpoint of a step."""
+    return folder / f"step-{step:06d}"
+
+
+def steps(folder: Path) -> list[int]:
+    """Return the steps of all checkpoints, oldest first."""
+    return [step for step, _ in _saved(folder)]
 
 
 def latest(folder: Path) -> tuple[int, Path] | None:

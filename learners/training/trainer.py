@@ -21,6 +21,7 @@ from learners.training.batching import PackedRow, Sample, pack
 from learners.training.checkpoint import CheckpointError
 
 _STATE = "state.json"
+_ROLLBACKS = "rollbacks"
 
 
 class Trainer:
@@ -34,7 +35,9 @@ class Trainer:
         checkpoints: the folder of all checkpoints, visible to all ranks.
         loss: policy loss.
         row_tokens: limit of a packed row, in tokens.
-        rate: maps the number of a step, from 1, to its learning rate.
+        rate: maps the number of a step, from 1, to its learning rate, which each rollback halves.
+        keep_steps: keep the checkpoints of so many last steps and one from before them, to roll
+            back to.
 
     Attributes:
         policy: the policy that is trained; its weights may be sharded.
@@ -50,13 +53,16 @@ class Trainer:
         loss: Loss,
         row_tokens: int,
         rate: Callable[[int], float],
+        keep_steps: int = 0,
     ) -> None:
         self._backend, self._model, self._checkpoints = backend, model, checkpoints
         self._loss, self._row_tokens, self._rate = loss, row_tokens, rate
+        self._keep_steps = keep_steps
         self._pending: tuple[int, Future[object] | None] | None = None
         self.policy = backend.prepare()
         self.iter_weights = backend.iter_weights
         self.state: Mapping[str, Any] = {}
+        self._rollbacks = 0
 
     def resume(self) -> int:
         """Load the newest checkpoint; return the number of steps done, 0 without a checkpoint.
@@ -68,13 +74,29 @@ class Trainer:
         if last is None:
             return 0
         step, folder = last
+        self._load(folder)
+        return int(step)
+
+    def roll_back(self, step: int) -> None:
+        """Load the checkpoint of an earlier step, and halve the learning rate from now on.
+
+        Raises:
+            CheckpointError: see `resume`.
+        """
+        self.wait_for_checkpoint()
+        rollbacks = self._rollbacks + 1
+        self._load(checkpoint.path_of(self._checkpoints, step))
+        self._rollbacks = rollbacks
+
+    def _load(self, folder: Path) -> None:
         try:
             self._backend.load(folder)
-            self.state = json.loads((folder / _STATE).read_text())
+            state = json.loads((folder / _STATE).read_text())
+            self._rollbacks = int(state.pop(_ROLLBACKS, 0))
+            self.state = state
         # whatever a file that somebody else wrote can raise; PyTorch's is no Exception
         except (Exception, CheckpointException) as error:
             raise CheckpointError(f"{folder} could not be loaded: {_cause(error)}") from error
-        return int(step)
 
     def step(self, step: int, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Take one optimizer step, the first of which is 1; see `LocalBackend.train_step`.
@@ -83,7 +105,7 @@ class Trainer:
             The metrics of the backend, and `learning_rate`.
         """
         rows = pack(samples, self._row_tokens, ranks.world())
-        return self.step_rows(rows, self._loss, self._rate(step))
+        return self.step_rows(rows, self._loss, self._rate(step) / 2**self._rollbacks)
 
     def step_rows(self, rows: Sequence[PackedRow], loss: Loss, rate: float) -> Mapping[str, float]:
         """Take one optimizer step on packed rows, like `step`."""
@@ -123,7 +145,8 @@ class Trainer:
             folder = self._checkpoints
             if _first():
                 folder = checkpoint.begin(folder, step)
-                (folder / _STATE).write_text(json.dumps(self.state) + "\n")
+                rolled = {_ROLLBACKS: self._rollbacks} if self._rollbacks else {}
+                (folder / _STATE).write_text(json.dumps({**self.state, **rolled}) + "\n")
             writing = self._backend.save(ranks.broadcast(folder))
             self._pending = step, writing
         except (OSError, RuntimeError, SafetensorError, CheckpointException) as error:
@@ -153,7 +176,7 @@ class Trainer:
                 writing.result()
             ranks.barrier()  # the checkpoint is complete once all ranks have written their part
             if _first():
-                checkpoint.finish(self._checkpoints, step)
+                checkpoint.finish(self._checkpoints, step, self._keep_steps)
             ranks.barrier()  # a rank that goes on to raise an error ends the others
         except (OSError, RuntimeError, CheckpointException) as error:
             raise self._failure(step, error) from error

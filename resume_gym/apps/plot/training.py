@@ -38,6 +38,7 @@ Evaluations = Sequence[Mapping[str, Any]]
 """Figures on held-out tasks, each with `step`, and `errors` by figure where known."""
 _HELD_OUT = "Black: held-out tasks, with two standard errors over the tasks."
 _FLOOR = "Dashed: floor, an agent that improves nothing."
+_ALARM = "alarm_"  # prefix of the metric of an alarm that holds
 
 
 class Panel(NamedTuple):
@@ -168,7 +169,7 @@ def draw_panels(
         return None
     names = [panel.title for panel, _ in drawn]
     figure, every = step_panels(title, names, min(3, len(drawn)))
-    tested = False
+    tested, marks = False, begun(rows)
     for axes, (panel, curves) in zip(every, drawn, strict=True):
         first = next(iter(curves))
         evaluated = [row for row in held_out if first in row and len(curves) == 1]
@@ -182,11 +183,30 @@ def draw_panels(
             )  # fmt: skip
         if floor and first in ("reward", "score"):
             axes.axhline(floor[first], color="black", linestyle="--", linewidth=0.9)
+        for step in marks:
+            axes.axvline(step, color=RED, linestyle=":", linewidth=0.9, zorder=1)
         _draw(axes, panel, curves, rows)
     notes = [f"Strong: mean over {span(len(rows))} steps. Faint: single steps."]
     notes += [_HELD_OUT] * tested + [_FLOOR] * bool(floor)
+    told = (f"step {step}, {' and '.join(names)}" for step, names in marks.items())
+    notes += [f"Dotted: alarms begin: {'; '.join(told)}."] * bool(marks)
     caption(figure, " ".join(notes))
     return figure
+
+
+def begun(rows: Sequence[Metrics]) -> dict[int, list[str]]:
+    """Return what happened by step: the alarms that begin, and rollbacks."""
+    marks: dict[int, list[str]] = {}
+    before: set[str] = set()
+    for row in rows:
+        now = {name for name in row if name.startswith(_ALARM)}
+        names = sorted(name.removeprefix(_ALARM).replace("_", " ") for name in now - before)
+        if "rolled_back_to" in row:
+            names.append(f"rolled back to step {row['rolled_back_to']:.0f}")
+        if names:
+            marks[int(row["step"])] = names
+        before = now
+    return marks
 
 
 def _derived(row: Metrics) -> dict[str, float]:

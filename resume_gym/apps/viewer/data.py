@@ -123,7 +123,7 @@ class FolderContents:
     @property
     def edition(self) -> object:
         """The edition of the tasks and verdicts, as stored; the first one was not."""
-        facts = _json(self._file("facts.json")) if self.is_run else self.settings
+        facts = read_object(self._file("facts.json")) if self.is_run else self.settings
         return facts.get("edition") or 1
 
     def files(self) -> list[Path]:

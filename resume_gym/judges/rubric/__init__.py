@@ -9,6 +9,7 @@ neither irony nor taste. `resume_gym.judges.audit.calibration` measures its accu
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any
@@ -35,9 +36,24 @@ def _grade(change: float) -> int:
 
 
 class RubricJudge:
-    """Rule-based judge that uses the word lists of `lexicon.toml`."""
+    """Rule-based judge that uses the word lists of `lexicon.toml`.
+
+    Args:
+        fixes: whether it knows the fixes of a task, and the facts behind them. Without, a line is
+            only better if the documents support it: a second judge of training.
+
+    Raises:
+        ValueError: `fixes` is no boolean.
+    """
 
     name = "rubric"
+
+    def __init__(self, fixes: bool = True) -> None:
+        if not isinstance(fixes, bool):
+            raise ValueError(f"judge 'rubric': fixes: expected true or false, got {fixes!r}")
+        self._fixes = fixes
+        if not fixes:
+            self.name = "rubric without fixes"
 
     def judge(self, task: Task, revised: str) -> Verdict:
         """Return the verdict on a revised resume; see `Judge`.
@@ -45,6 +61,7 @@ class RubricJudge:
         Raises:
             JudgeRefused: the task has rubric items that need a model.
         """
+        task = self._known(task)
         if task.judged:
             raise JudgeRefused(f"the item {task.judged[0].text[:60]!r} needs a model judge")
         if revised != task.resume and (settled := veto(task, revised)):
@@ -68,6 +85,7 @@ class RubricJudge:
 
     def judge_lines(self, task: Task, revised: str) -> LineVerdict:
         """Return the counts of improved, harmless and worse lines; see `ByLine`."""
+        task = self._known(task)
         rejection = find_veto(task, revised)
         if rejection and rejection.kind == "unchanged":  # without blank lines, for instance
             reasons = {"harmless": rejection.reason}
@@ -89,8 +107,11 @@ class RubricJudge:
 
     async def compare(self, task: Task, first: str, second: str, draw: int = 0) -> int:
         """Return 1 if the second text is better, -1 if the first is, else 0; see `Pairwise`."""
-        grades = await asyncio.to_thread(compare, task, first, second)
+        grades = await asyncio.to_thread(compare, self._known(task), first, second)
         return grades["preference"]
+
+    def _known(self, task: Task) -> Task:
+        return task if self._fixes else replace(task, fixes=())
 
 
 def compare(task: Task, first: str, second: str) -> dict[str, int]:

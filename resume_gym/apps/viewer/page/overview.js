@@ -21,6 +21,7 @@ function overviewPage() {
     facts(),
     isRun ? curves() : result(),
     isRun ? h("div.flow", figures("On held-out tasks", index.figures), journal()) : null,
+    isRun ? highestPaid() : null,
     settings(),
   ];
 }
@@ -85,6 +86,18 @@ function journal() {
   if (!index.journal.length) return null;
   const items = index.journal.map((one) => h("li", one));
   return h("section", h("h2", "Journal"), h("ul.card.journal", items));
+}
+
+// What the judge pays best, to be read: of the last evaluation.
+function highestPaid() {
+  const all = index.episodes.filter((one) => one.flags.includes("held-out") && known(one.reward));
+  const last = Math.max(...all.map((one) => one.step));
+  const paid = all.filter((one) => one.step === last).sort((a, b) => b.reward - a.reward);
+  if (!paid.length) return null;
+  const items = paid
+    .slice(0, 10)
+    .map((one) => h("li", signed(one.reward), " ", link(`${one.task}, ${nameOf(one)}`, one)));
+  return h("section", h("h2", "Highest paid, held-out tasks"), h("ol.card.journal", items));
 }
 
 function settings() {

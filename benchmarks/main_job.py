@@ -87,16 +87,18 @@ def main() -> int:
     reader = parser(__doc__ or "")
     reader.add_argument("--keep", help="folder for the runs (default: a temporary one)")
     reader.add_argument("--seeds", type=int, choices=SEEDS, default=len(SEEDS), help="how many")
+    reader.add_argument("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     args = reader.parse_args()
     seeds = SEEDS[: args.seeds]
+    flags = [*FLAGS, f"--threads={args.threads}"]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(args.keep or temporary)
         folder.mkdir(parents=True, exist_ok=True)
         if args.quick:
             runs, by_episode, beside = [run("seed-1", 1, folder, QUICK)], [], {}
         else:
-            runs = [run(f"seed-{seed}", seed, folder, FLAGS) for seed in seeds]
-            episode = [*FLAGS, "--credit=episode"]
+            runs = [run(f"seed-{seed}", seed, folder, flags) for seed in seeds]
+            episode = [*flags, "--credit=episode"]
             compared = seeds if seeds == SEEDS else ()
             by_episode = [run(f"episode-{seed}", seed, folder, episode) for seed in compared]
             trained = [folder / f"seed-{seed}" for seed in seeds]

@@ -31,7 +31,7 @@ def play(agent: Callable[[S], str], session: S) -> S:
 
 
 class Player(Protocol):
-    """Player of episodes, which are concurrent while it waits for I/O.
+    """Player of episodes; they run concurrently while it waits for I/O.
 
     Attributes:
         max_concurrency: recommended number of concurrent episodes.

@@ -82,7 +82,7 @@ def clear(paragraph: Any) -> None:
 
 
 def loosen(paragraph: Any) -> Any:
-    """Remove what a copied paragraph must not repeat: pictures, section breaks, bookmarks."""
+    """Return a copied paragraph without what must not repeat: pictures, sections, bookmarks."""
     once = ("sectPr", "bookmarkStart", "bookmarkEnd", "drawing", "pict", "object")
     for element in list(paragraph.iter(*(f"{W}{name}" for name in once))):
         element.getparent().remove(element)

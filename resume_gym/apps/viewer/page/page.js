@@ -97,7 +97,7 @@ async function loadEpisode(number) {
   if (!index.episodes[number]) throw new Error("There is no episode " + number + ".");
   if (!index.episodes[number].kept) {
     throw new Error(
-      "This file holds a share of the episodes, and not this one: `resume-gym view` on the folder has all.",
+      "This episode is not in the exported file; `resume-gym view` on the folder shows all episodes.",
     );
   }
   const key = isExported ? "chunk-" + index.chunks[number] : "episode/" + number + ".json";

@@ -377,7 +377,7 @@ def _loads(text: bytes) -> Any:
     """Parse JSON; NaN and infinities, which standard JSON lacks, become None.
 
     Raises:
-        ValueError: the text is not JSON, is nested too deeply or has a number above the float range.
+        ValueError: the text is not JSON, is nested too deeply or has a number that overflows.
     """
     try:
         return json.loads(text, parse_constant=lambda constant: None, parse_float=_finite)
